@@ -1,0 +1,41 @@
+# Everything runs from one virtual environment that the first target makes.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+JOBS   ?= auto
+
+.PHONY: demo test lint bench explore mutants storm fuzz docs clean
+.DEFAULT_GOAL := demo
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo,test,lint]' -c constraints.txt
+	@touch $@
+
+demo: $(VENV)/.ready          ## a guided run: a call in flight, kill -9, the honest answer
+	$(BIN)/perdure demo
+
+test: $(VENV)/.ready          ## every test, in parallel
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(VENV)/.ready          ## ruff and mypy --strict
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/mypy
+
+explore: $(VENV)/.ready       ## 1,000,000 histories of the kernel, then the seeded bugs
+	$(BIN)/python -m perdure.testing.explore --histories 1000000
+	$(BIN)/python -m perdure.testing.mutants
+
+storm: $(VENV)/.ready         ## 1,000 rounds of kill -9 with 8 calls in flight
+	$(BIN)/python -m perdure.testing.storm --rounds 1000
+
+fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
+	$(BIN)/python -m perdure.testing.fuzz --frames 100000
+
+bench: $(VENV)/.ready         ## side by side with peers, each in its own environment
+	$(BIN)/python bench/host.py
+
+clean:
+	rm -rf $(VENV) .bench build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,54 @@
+"""The `perdure` command: finds the command that was named and loads nothing else."""
+
+from __future__ import annotations
+
+import sys
+
+USAGE_ERROR = 2
+
+# name: (module, function, one line of help); modules are loaded only when their command is used.
+COMMANDS = {
+    "run": ("perdure.cli.run", "stdio MCP server (the default command)"),
+    "wrap": ("perdure.cli.wrap", "make one stdio MCP server durable: perdure wrap -- COMMAND ARGS…"),
+    "worker": ("perdure.cli.worker", "the built-in surfaces as a plain stdio MCP server, no host"),
+    "demo": ("perdure.cli.demo", "a guided run: a call in flight, kill -9, the honest answer"),
+    "reload": ("perdure.cli.reload", "roll servers, and the host, over to what is installed now"),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else argv
+    if words and words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if words and words[0] in ("-V", "--version"):
+        from perdure import __version__
+
+        print(f"perdure {__version__}")
+        return 0
+    name, rest = ("run", words) if not words or words[0].startswith("-") else (words[0], words[1:])
+    if name not in COMMANDS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, COMMANDS, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        print(f"perdure: no command {name}{hint}\n\n{usage()}", file=sys.stderr)
+        return USAGE_ERROR
+    from importlib import import_module
+
+    return int(import_module(COMMANDS[name][0]).main(rest))
+
+
+def usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {help_text}" for name, (_, help_text) in COMMANDS.items()]
+    return (
+        "usage: perdure [COMMAND] [OPTIONS]\n\n"
+        "One MCP server that a coding agent can trust with its work.\n\n"
+        + "\n".join(lines)
+        + "\n\n`perdure COMMAND --help` shows the options of a command."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""The options that several commands share, and settling them with environment and files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from perdure.host.settings import Settings, SettingsError, load
+from perdure.model.eras import LOG_LEVELS
+from perdure.model.tools import DETAILS, RENDERS
+
+
+def add_shared(parser: argparse.ArgumentParser) -> None:
+    """Every default is None here, so that an option that was not given is told from one that was."""
+    parser.add_argument(
+        "--workspace",
+        action="append",
+        metavar="DIR",
+        help="where files may be written; repeatable (PERDURE_WORKSPACE, RW_WORKSPACE, else here)",
+    )
+    parser.add_argument("--registry", metavar="FILE", help="the server registry (PERDURE_REGISTRY)")
+    parser.add_argument(
+        "--state", metavar="URL|PATH", help="the state store (PERDURE_STATE, CHECKPOINT_DB_PATH)"
+    )
+    parser.add_argument("--render", choices=RENDERS, help="default render of results: porcelain")
+    parser.add_argument("--detail", choices=DETAILS, help="default detail of results: concise")
+    parser.add_argument("--surfaces", metavar="NAMES", help="which surfaces to serve: write,state")
+    parser.add_argument("--policy", metavar="FILE", help="what may be written, and where")
+    parser.add_argument(
+        "--durability", choices=("journal", "strict"), help="when a write is acknowledged: journal"
+    )
+    parser.add_argument("--log-level", choices=LOG_LEVELS, help="what goes to standard error: warning")
+
+
+def add_mounts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--mount",
+        action="append",
+        metavar="NAME='COMMAND ARGS'",
+        help="put a stdio MCP server behind the host, its tools as NAME__tool; repeatable",
+    )
+
+
+def settle(options: argparse.Namespace, command: str) -> Settings:
+    """Exit with 2 and the reason where the settings cannot be meant."""
+    try:
+        return load(vars(options), os.environ)
+    except SettingsError as error:
+        print(f"perdure {command}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None

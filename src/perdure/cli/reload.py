@@ -1,0 +1,51 @@
+"""`perdure reload`: running hosts roll over to what is installed now."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+
+
+def main(argv: list[str]) -> int:
+    from perdure.host import presence
+
+    parser = argparse.ArgumentParser(
+        prog="perdure reload",
+        description="Start every server anew beside the one that runs and switch over when it is ready. "
+        "With --host the host itself is replaced in place; the client's session goes on.",
+    )
+    parser.add_argument("--workspace", metavar="DIR", help="hosts of this workspace: here")
+    parser.add_argument("--all", action="store_true", help="hosts of every workspace")
+    parser.add_argument("--pid", type=int, help="one host, by its process id")
+    parser.add_argument(
+        "--host", action="store_true", help="replace the host too, keeping its process and session"
+    )
+    parser.add_argument("--json", action="store_true", help="print what was told to roll over as JSON")
+    options = parser.parse_args(argv)
+    hosts = presence.running()
+    if options.pid is not None:
+        hosts = [h for h in hosts if h.pid == options.pid]
+    elif not options.all:
+        here = os.path.realpath(options.workspace or os.environ.get("PERDURE_WORKSPACE") or ".")
+        hosts = [h for h in hosts if h.workspace == here]
+    told = []
+    for host in hosts:
+        try:
+            if options.host:
+                os.kill(host.pid, signal.SIGUSR2)
+            os.kill(host.pid, signal.SIGHUP)
+        except OSError:
+            continue
+        told.append(host)
+    if options.json:
+        import msgspec
+
+        print(msgspec.json.encode({"ok": bool(told), "hosts": told}).decode())
+    elif told:
+        for host in told:
+            print(f"reload {host.pid}  {host.workspace}  mounts {', '.join(host.mounts)}")
+    else:
+        print("no running host matches; try --all", file=sys.stderr)
+    return 0 if told else 1

@@ -1,0 +1,19 @@
+"""`perdure run`: the host on standard input and output."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def main(argv: list[str]) -> int:
+    from perdure.cli.options import add_mounts, add_shared, settle
+    from perdure.host.compose import serve_stdio, specs_of
+
+    parser = argparse.ArgumentParser(
+        prog="perdure run",
+        description="A stdio MCP server that survives what runs behind it. Speaks both protocol eras.",
+    )
+    add_mounts(parser)
+    add_shared(parser)
+    settings = settle(parser.parse_args(argv), "run")
+    return serve_stdio(specs_of(settings), settings)

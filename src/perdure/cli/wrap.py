@@ -1,0 +1,41 @@
+"""`perdure wrap`: one stdio MCP server made durable, its names unchanged and nothing added."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+
+def main(argv: list[str]) -> int:
+    from perdure.cli.options import settle
+    from perdure.host.compose import serve_stdio, wrapped_spec
+
+    own, command = _split(argv)
+    parser = argparse.ArgumentParser(
+        prog="perdure wrap",
+        usage="perdure wrap [-h] [--name NAME] -- COMMAND [ARGS…]",
+        description="Put the durable host in front of one stdio MCP server: same tool names, nothing added.",
+    )
+    parser.add_argument("--name", help="what health and errors call it: the command's name")
+    options = parser.parse_args(own)
+    if not command:
+        parser.error("no command: perdure wrap -- COMMAND ARGS…")
+    name = options.name or os.path.basename(command[0])
+    settings = settle(argparse.Namespace(), "wrap")
+    return serve_stdio(wrapped_spec(name, tuple(command), settings), settings, wrapped=True)
+
+
+def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Ours before `--`, the server's after it; without one, the first word that is no option begins it."""
+    if "--" in argv:
+        at = argv.index("--")
+        return argv[:at], argv[at + 1 :]
+    at = 0
+    while at < len(argv) and argv[at].startswith("-"):
+        at += 2 if argv[at] == "--name" else 1
+    return argv[:at], argv[at:]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

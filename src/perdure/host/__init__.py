@@ -1,0 +1,1 @@
+"""The I/O shell around the kernel: pipes, processes, timers, files."""

@@ -1,0 +1,149 @@
+"""Putting a host together: which servers stand behind it, and on which descriptors it speaks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from binascii import hexlify
+
+from perdure import __version__
+from perdure.host import catalogs, presence
+from perdure.host.eventlog import EventLog
+from perdure.host.guardian import Guardian
+from perdure.host.loop import Shell
+from perdure.host.places import private_dir
+from perdure.host.settings import Settings
+from perdure.kernel.core import Kernel
+from perdure.model.mounts import SEPARATOR, MountSpec
+
+BUILTIN = "perdure"
+
+
+def own_command(*words: str) -> tuple[str, ...]:
+    """This installation's own command. `-P` keeps the workspace off the import path."""
+    return (sys.executable, "-P", "-m", "perdure", *words)
+
+
+def specs_of(settings: Settings) -> dict[str, MountSpec]:
+    """The built-in worker and every mount, in the order they are listed."""
+    found = {BUILTIN: _builtin(settings)}
+    for name, argv in settings.mounts.items():
+        found[name] = MountSpec(
+            name,
+            argv,
+            name + SEPARATOR,
+            cwd=settings.workspaces[0],
+            startup_s=settings.timeouts.startup,
+            call_s=settings.timeouts.call,
+            idle_s=settings.timeouts.idle,
+        )
+    return found
+
+
+def _builtin(settings: Settings) -> MountSpec:
+    words = ["worker"]
+    for path in settings.workspaces:
+        words += ["--workspace", path]
+    for option, value in (
+        ("--state", settings.state),
+        ("--policy", settings.policy),
+        ("--render", settings.render),
+        ("--detail", settings.detail),
+        ("--surfaces", ",".join(settings.surfaces)),
+        ("--durability", settings.durability),
+        ("--log-level", settings.log_level),
+    ):
+        if value is not None:
+            words += [option, value]
+    return MountSpec(BUILTIN, own_command(*words), cwd=settings.workspaces[0], builtin=True)
+
+
+def wrapped_spec(name: str, argv: tuple[str, ...], settings: Settings) -> dict[str, MountSpec]:
+    """One server under its own names. It runs where it would have run without us."""
+    spec = MountSpec(
+        name,
+        argv,
+        cwd=os.getcwd(),
+        startup_s=settings.timeouts.startup,
+        call_s=settings.timeouts.call,
+        idle_s=settings.timeouts.idle,
+    )
+    return {name: spec}
+
+
+def serve_stdio(specs: dict[str, MountSpec], settings: Settings, *, wrapped: bool = False) -> int:
+    """Be the host on this process's own standard input and output until the client is gone."""
+    from perdure.host import upgrade
+
+    capsule = upgrade.resumption()
+    if capsule is not None:
+        return upgrade.resume(capsule, specs, settings, wrapped=wrapped)
+    client_in, client_out = claim_stdio()
+    guardian = Guardian.start()
+    kernel = new_kernel(specs, settings, wrapped=wrapped)
+    shell = new_shell(kernel, client_in, client_out, guardian)
+    announce(kernel, settings)
+    try:
+        return shell.run()
+    finally:
+        presence.withdraw()
+
+
+def new_kernel(specs: dict[str, MountSpec], settings: Settings, *, wrapped: bool) -> Kernel:
+    known = {name: found for name, spec in specs.items() if (found := catalogs.load(spec)) is not None}
+    return Kernel(
+        specs,
+        session_id=hexlify(os.urandom(8)).decode(),
+        now=time.monotonic(),
+        limits=settings.limits,
+        wrapped=wrapped,
+        version=__version__,
+        render=settings.render,
+        detail=settings.detail,
+        catalogs=known,
+        seed=int.from_bytes(os.urandom(6), "big"),
+    )
+
+
+def new_shell(kernel: Kernel, client_in: int, client_out: int, guardian: Guardian) -> Shell:
+    from perdure.host import upgrade
+
+    return Shell(
+        kernel,
+        client_in=client_in,
+        client_out=client_out,
+        guardian=guardian,
+        environ={key: value for key, value in os.environ.items() if key != upgrade.VARIABLE},
+        log=EventLog(os.path.join(private_dir("log"), "events.jsonl")),
+        save_catalog=catalogs.save,
+        upgrade=upgrade.begin,
+    )
+
+
+def claim_stdio() -> tuple[int, int]:
+    """The client's pipe for ourselves alone: a stray print, or a child, must never write into it."""
+    client_in, client_out = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+    return client_in, client_out
+
+
+def announce(kernel: Kernel, settings: Settings) -> None:
+    pid = os.getpid()
+    try:
+        presence.announce(
+            presence.Presence(
+                pid,
+                kernel.state.session.session_id,
+                __version__,
+                settings.workspaces[0],
+                time.time(),
+                presence.start_ticks(pid),
+                tuple(kernel.specs),
+            )
+        )
+    except OSError:
+        pass  # only `perdure reload` looks there

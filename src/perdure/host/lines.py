@@ -1,0 +1,72 @@
+"""Bytes from a pipe into frames, one per line, bounded in memory whatever the other end sends."""
+
+from __future__ import annotations
+
+from collections import deque
+
+_KEPT = 4096
+
+
+class Oversize:
+    """A line over the bound, discarded but for its two ends."""
+
+    __slots__ = ("head", "size", "tail")
+
+    def __init__(self, size: int, head: bytes, tail: bytes) -> None:
+        self.size = size
+        self.head = head
+        self.tail = tail
+
+
+class LineReader:
+    """Splits a stream at newlines. Blank lines are nothing; a carriage return before one is dropped."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._discarding: Oversize | None = None
+        self.ready: deque[bytes | Oversize] = deque()
+
+    def feed(self, data: bytes) -> None:
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            self._add(data[start:end])
+            self._end_line()
+            start = end + 1
+        if start < len(data):
+            self._add(data[start:] if start else data)
+
+    def _add(self, piece: bytes) -> None:
+        if self._discarding is not None:
+            self._discarding.size += len(piece)
+            self._discarding.tail = (self._discarding.tail + piece[-_KEPT:])[-_KEPT:]
+            return
+        self._parts.append(piece)
+        self._size += len(piece)
+        if self._size > self._limit:
+            whole = b"".join(self._parts)
+            self._discarding = Oversize(len(whole), whole[:_KEPT], whole[-_KEPT:])
+            self._parts, self._size = [], 0
+
+    def _end_line(self) -> None:
+        if self._discarding is not None:
+            self.ready.append(self._discarding)
+            self._discarding = None
+            return
+        line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts, self._size = [], 0
+        line = line.removesuffix(b"\r")
+        if line.strip():
+            self.ready.append(line)
+
+    # --- what goes along when the host replaces itself ------------------------------------------------
+
+    def dump(self) -> bytes:
+        """What was read but not yet taken. A line being discarded cannot go along: its size is lost."""
+        lines = [line for line in self.ready if isinstance(line, bytes)]
+        return b"".join(line + b"\n" for line in lines) + b"".join(self._parts)
+
+    @property
+    def can_dump(self) -> bool:
+        return self._discarding is None and all(isinstance(line, bytes) for line in self.ready)

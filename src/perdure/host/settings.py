@@ -1,0 +1,191 @@
+"""What the host was told: options, then environment, then the workspace's file, then the user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.model.mounts import Limits
+
+FILE_NAME = "perdure.toml"
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be meant, said with its place."""
+
+
+class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    startup: float = 30.0
+    call: float = 300.0
+    idle: float = 600.0
+
+
+class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """`perdure.toml`: the names of the options, plus mounts, timeouts and limits."""
+
+    workspace: list[str] | str | None = None
+    registry: str | None = None
+    state: str | None = None
+    render: Literal["porcelain", "json"] | None = None
+    detail: Literal["concise", "full"] | None = None
+    surfaces: list[str] | str | None = None
+    policy: str | None = None
+    durability: Literal["journal", "strict"] | None = None
+    log_level: str | None = None
+    mounts: dict[str, str | list[str]] = {}
+    timeouts: Timeouts | None = None
+    limits: dict[str, float] = {}
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Everything settled. Paths are absolute."""
+
+    workspaces: tuple[str, ...]
+    registry: str | None = None
+    state: str | None = None
+    render: Literal["porcelain", "json"] = "porcelain"
+    detail: Literal["concise", "full"] = "concise"
+    surfaces: tuple[str, ...] = ("write", "state")
+    policy: str | None = None
+    durability: Literal["journal", "strict"] = "journal"
+    log_level: str = "warning"
+    mounts: dict[str, tuple[str, ...]] = {}
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
+
+
+def load(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """Settle every name. `given` holds the options as parsed, None where one was not given."""
+    workspaces = _workspaces(given.get("workspace"), environ)
+    files = [read_file(os.path.join(workspaces[0], FILE_NAME)), read_file(user_file(environ))]
+    if given.get("workspace") is None and not (
+        environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE")
+    ):
+        listed = next((f.workspace for f in files if f.workspace is not None), None)
+        if listed is not None:
+            workspaces = _absolute(listed if isinstance(listed, list) else [listed], workspaces[0])
+    found: dict[str, Any] = {"workspaces": workspaces}
+    for name, variables in _VARIABLES.items():
+        value = given.get(name)
+        if value is None:
+            value = next((environ[v] for v in variables if environ.get(v)), None)
+        if value is None:
+            value = next((v for f in files if (v := getattr(f, name)) is not None), None)
+        if value is not None:
+            found[name] = _names(value) if name == "surfaces" else value
+    found["mounts"] = _mounts(given.get("mount") or [], files)
+    found["timeouts"] = next((f.timeouts for f in files if f.timeouts is not None), Timeouts())
+    found["limits"] = _limits(files)
+    try:
+        return msgspec.convert(found, type=Settings)
+    except msgspec.ValidationError as error:
+        raise SettingsError(str(error)) from None
+
+
+_VARIABLES = {
+    "registry": ("PERDURE_REGISTRY",),
+    "state": ("PERDURE_STATE", "CHECKPOINT_DB_PATH"),
+    "render": ("PERDURE_RENDER",),
+    "detail": ("PERDURE_DETAIL",),
+    "surfaces": ("PERDURE_SURFACES",),
+    "policy": ("PERDURE_POLICY",),
+    "durability": ("PERDURE_DURABILITY",),
+    "log_level": ("PERDURE_LOG_LEVEL",),
+}
+
+
+def user_file(environ: Mapping[str, str]) -> str:
+    base = environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(base, "perdure", FILE_NAME)
+
+
+def read_file(path: str) -> FileSettings:
+    """A settings file, or none. An unknown key or a bad value is an error with its place."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return FileSettings()
+    import tomllib
+
+    try:
+        return msgspec.convert(tomllib.loads(data.decode()), type=FileSettings)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def _workspaces(given: list[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:
+    named = given
+    if not named:
+        value = environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE") or ""
+        named = [part for part in value.split(os.pathsep) if part]
+    return _absolute(named or ["."], os.getcwd())
+
+
+def _absolute(paths: list[str], base: str) -> tuple[str, ...]:
+    found = tuple(os.path.realpath(os.path.join(base, path)) for path in paths)
+    for path in found:
+        if not os.path.isdir(path):
+            raise SettingsError(f"workspace {path} is not a directory")
+    return found
+
+
+def _names(value: object) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else list(value)  # type: ignore[call-overload]
+    return tuple(str(part).strip() for part in parts if str(part).strip())
+
+
+def _mounts(given: list[str], files: list[FileSettings]) -> dict[str, tuple[str, ...]]:
+    """Mounts of the options first; a name in a file never replaces one that was typed."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        name, equals, command = text.partition("=")
+        if not equals:
+            raise SettingsError(f"--mount {text}: expected NAME='COMMAND ARGS'")
+        if name in found:
+            raise SettingsError(f"--mount {name}: named twice")
+        found[name] = split_command(name, command)
+    for file in files:
+        for name, command_or_argv in file.mounts.items():
+            if name not in found:
+                found[name] = (
+                    split_command(name, command_or_argv)
+                    if isinstance(command_or_argv, str)
+                    else tuple(command_or_argv)
+                )
+    for name, argv in found.items():
+        if not name.replace("-", "_").replace(".", "_").isidentifier() or "__" in name or name in _RESERVED:
+            raise SettingsError(f"mount {name!r}: not a usable name")
+        if not argv:
+            raise SettingsError(f"mount {name}: no command")
+    return found
+
+
+_RESERVED = frozenset({"perdure", "host"})
+
+
+def split_command(name: str, command: str) -> tuple[str, ...]:
+    """Words as a shell would split them; nothing is ever run through one."""
+    import shlex
+
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as error:
+        raise SettingsError(f"mount {name}: {error}") from None
+
+
+def _limits(files: list[FileSettings]) -> Limits:
+    merged: dict[str, float] = {}
+    for file in reversed(files):
+        merged.update(file.limits)
+    known = {field.name: field.type for field in msgspec.structs.fields(Limits)}
+    for name in merged:
+        if name not in known:
+            raise SettingsError(f"limits.{name}: no such limit")
+    try:
+        return msgspec.convert(merged, type=Limits, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"limits: {error}") from None

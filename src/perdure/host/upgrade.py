@@ -1,0 +1,282 @@
+"""Replacing the host by what is installed now: same process, same pipes, same session (law 15).
+
+    SIGUSR2 ─▶ write a trial capsule ─▶ a trial successor reads it and says yes ─▶ write the real one ─▶ execve
+
+Nothing is given up before the trial has succeeded: a bad successor or a bad capsule keeps the incumbent.
+The capsule is a one-shot file for its owner alone; it holds plain numbers (descriptors, process ids),
+the kernel's state and the bytes that were read or not yet written.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.host.child import Child
+from perdure.host.guardian import Guardian
+from perdure.host.places import private_dir
+from perdure.host.settings import Settings
+from perdure.model.mounts import MountSpec
+
+if TYPE_CHECKING:
+    from perdure.host.loop import Shell
+
+VARIABLE = "PERDURE_RESUME"
+TRIAL = "PERDURE_RESUME_TRIAL"
+CAPSULE_VERSION = 1
+MAX_CAPSULE = 512 * 1024 * 1024
+TRIAL_S = 15.0
+
+
+class ChildCapsule(msgspec.Struct, frozen=True):
+    mount: str
+    generation: int
+    pid: int
+    stdin: int
+    stdout: int
+    unread: bytes
+    unwritten: bytes
+    input_open: bool
+    output_open: bool
+
+
+class Capsule(msgspec.Struct, frozen=True):
+    version: int
+    pid: int
+    client_in: int
+    client_out: int
+    input_open: bool
+    unread: bytes
+    unwritten: bytes
+    guardian_fd: int
+    guardian_pid: int
+    children: list[ChildCapsule]
+    kernel: bytes
+
+
+class CapsuleError(ValueError):
+    """This file is not a capsule that this process may open."""
+
+
+# --- the incumbent -------------------------------------------------------------------------------------------
+
+
+def begin(shell: Shell) -> bool:
+    """Try the successor on a copy of everything. Whether a trial is under way now."""
+    if shell.watched or not _can_dump(shell):
+        return False
+    try:
+        path = write_capsule(_pack(shell))
+    except OSError:
+        return False
+    pid = os.fork()
+    if pid == 0:
+        _try_successor(path)
+    deadline = (time.monotonic() + TRIAL_S, lambda: _end_trial(pid))
+
+    def ended(status: int) -> None:
+        if deadline in shell.deadlines:
+            shell.deadlines.remove(deadline)
+        discard(path)
+        if status == 0 and _can_dump(shell):
+            _replace_ourselves(shell)
+
+    shell.watched[pid] = ended
+    shell.deadlines.append(deadline)
+    return True
+
+
+def _end_trial(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def _try_successor(path: str) -> None:
+    """In a forked child: become the successor, only to read the capsule and say whether it can."""
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1):
+            os.dup2(null, fd)
+        os.execve(sys.executable, _argv(), {**os.environ, VARIABLE: path, TRIAL: "1"})
+    finally:
+        os._exit(127)
+
+
+def _replace_ourselves(shell: Shell) -> None:
+    """The point of no return. Before it, any failure leaves everything as it was."""
+    try:
+        path = write_capsule(_pack(shell))
+    except OSError:
+        return
+    kept = _descriptors(shell)
+    for fd in kept:
+        os.set_inheritable(fd, True)
+    for number in (signal.SIGHUP, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)  # until the successor listens, they must not end it
+    try:
+        os.execve(sys.executable, _argv(), {**os.environ, VARIABLE: path})
+    except OSError:
+        for fd in kept:
+            os.set_inheritable(fd, False)
+        discard(path)
+
+
+def _argv() -> list[str]:
+    from perdure.host.compose import own_command
+
+    return [*own_command(), *sys.argv[1:]]
+
+
+def _can_dump(shell: Shell) -> bool:
+    return shell.client_reader.can_dump and all(c.reader.can_dump for c in shell.children.values())
+
+
+def _descriptors(shell: Shell) -> list[int]:
+    found = [shell.client_in, shell.client_out.fd, shell.guardian.fd]
+    for child in shell.children.values():
+        if child.input_open:
+            found.append(child.outbox.fd)
+        if child.output_open:
+            found.append(child.stdout)
+    return found
+
+
+def _pack(shell: Shell) -> Capsule:
+    return Capsule(
+        CAPSULE_VERSION,
+        os.getpid(),
+        shell.client_in,
+        shell.client_out.fd,
+        shell.input_open,
+        shell.client_reader.dump(),
+        shell.client_out.dump(),
+        shell.guardian.fd,
+        shell.guardian.pid,
+        [
+            ChildCapsule(
+                c.mount,
+                c.generation,
+                c.pid,
+                c.outbox.fd,
+                c.stdout,
+                c.reader.dump(),
+                c.outbox.dump(),
+                c.input_open,
+                c.output_open,
+            )
+            for c in shell.children.values()
+        ],
+        shell.kernel.snapshot(),
+    )
+
+
+# --- the capsule ------------------------------------------------------------------------------------------------
+
+
+def write_capsule(capsule: Capsule) -> str:
+    """A new file that nobody else can read and that was not there before, on disk before it is named."""
+    from binascii import hexlify
+
+    path = os.path.join(private_dir("capsules"), hexlify(os.urandom(16)).decode())
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(msgspec.msgpack.encode(capsule))
+        file.flush()
+        os.fsync(fd)
+    return path
+
+
+def read_capsule(path: str, *, consume: bool) -> Capsule:
+    """Open a capsule of our own. Raises CapsuleError for any other file, and leaves that alone."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise CapsuleError(f"cannot be opened: {error.strerror}") from None
+    with os.fdopen(fd, "rb") as file:
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
+            raise CapsuleError("is not a private file of ours")
+        if consume:
+            discard(path)
+        if facts.st_size > MAX_CAPSULE:
+            raise CapsuleError("is too large")
+        try:
+            capsule = msgspec.msgpack.decode(file.read(), type=Capsule)
+        except msgspec.MsgspecError as error:
+            raise CapsuleError(f"is damaged: {error}") from None
+    if capsule.version != CAPSULE_VERSION:
+        raise CapsuleError(f"has version {capsule.version}, not {CAPSULE_VERSION}")
+    return capsule
+
+
+def discard(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+# --- the successor ------------------------------------------------------------------------------------------------
+
+
+def resumption() -> str | None:
+    return os.environ.get(VARIABLE) or None
+
+
+def resume(path: str, specs: dict[str, MountSpec], settings: Settings, *, wrapped: bool) -> int:
+    """Take over from a capsule; in a trial, only find out whether that would work."""
+    from perdure.host import compose, presence
+
+    trial = os.environ.pop(TRIAL, "") == "1"
+    os.environ.pop(VARIABLE, None)
+    try:
+        capsule = read_capsule(path, consume=not trial)
+        kernel = compose.new_kernel(specs, settings, wrapped=wrapped)
+        kernel.restore(capsule.kernel)
+        if not trial and capsule.pid != os.getpid():
+            raise CapsuleError("was written for another process")
+    except ValueError as error:
+        print(f"perdure: capsule {error}", file=sys.stderr)
+        return 1
+    if trial:
+        return 0
+    guardian = Guardian(capsule.guardian_fd, capsule.guardian_pid)
+    shell = compose.new_shell(kernel, capsule.client_in, capsule.client_out, guardian)
+    for fd in (capsule.client_in, capsule.client_out, capsule.guardian_fd):
+        os.set_inheritable(fd, False)
+    shell.input_open = capsule.input_open
+    shell.client_reader.feed(capsule.unread)
+    shell.client_out.put(capsule.unwritten)
+    for known in capsule.children:
+        child = _child(known, settings)
+        if kernel.link(child.mount, child.generation) is None:
+            now = time.monotonic()  # it was being stopped: go on with that
+            child.stopping = [(now + 1.0, signal.SIGTERM), (now + 3.0, signal.SIGKILL)]
+        shell.adopt(child)
+    compose.announce(kernel, settings)
+    try:
+        return shell.run(resumed=True)
+    finally:
+        presence.withdraw()
+
+
+def _child(known: ChildCapsule, settings: Settings) -> Child:
+    child = Child(
+        known.mount, known.generation, known.pid, known.stdin, known.stdout, settings.limits.frame_bytes
+    )
+    child.input_open, child.output_open = known.input_open, known.output_open
+    child.reader.feed(known.unread)
+    if known.input_open:
+        os.set_inheritable(known.stdin, False)
+        child.outbox.put(known.unwritten)
+    if known.output_open:
+        os.set_inheritable(known.stdout, False)
+    return child

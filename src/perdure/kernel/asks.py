@@ -1,0 +1,395 @@
+"""What servers ask of the client: sampling, elicitation, roots, and whatever comes later (law 14).
+
+| server | client | how the question travels |
+|---|---|---|
+| handshake | handshake | a request, under an id of the host's own |
+| handshake | 2026 | `input_required`; the client's retry carries the answer and a ticket |
+| 2026 | handshake | requests, one per question; the call is sent again with the answers |
+| 2026 | 2026 | untouched: the result and the retry pass through |
+
+A question is never repeated by the host. When its server is lost the client is told to drop it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from perdure.kernel import ledger, metrics
+from perdure.kernel.state import Ask, Asking, Draining, InFlight, Invocation, Link, Live, Parked
+from perdure.model import eras
+from perdure.model.faults import OUTCOME_UNKNOWN, Fault, host_error
+from perdure.model.frames import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Members,
+    Request,
+    RequestId,
+    Response,
+    encode_error,
+    encode_members,
+    encode_notification,
+    encode_raw_error,
+    encode_request,
+    encode_result,
+    members,
+)
+
+if TYPE_CHECKING:
+    from perdure.kernel.core import Kernel
+    from perdure.kernel.session import Incoming
+
+_encode = msgspec.json.encode
+_ABILITY = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
+
+
+class _InputRequired(msgspec.Struct):
+    resultType: str = "complete"
+    inputRequests: dict[str, Raw] | None = None
+    requestState: str | None = None
+
+
+class _InputRequest(msgspec.Struct):
+    method: str
+    params: Raw | None = None
+
+
+# --- a handshake server asks ------------------------------------------------------------------------------
+
+
+def on_child_request(k: Kernel, link: Link, request: Request) -> None:
+    if request.method == "ping":
+        k.to_child(link, encode_result(request.id, b"{}"))
+        return
+    if not isinstance(link.stage, Live | Draining):
+        _defer(k, link, request)
+        return
+    ability = _ABILITY.get(request.method)
+    if ability is not None and ability not in abilities(k.state.session.capabilities):
+        k.to_child(link, encode_error(request.id, METHOD_NOT_FOUND, f"the client does not offer {ability}"))
+    elif len(k.state.asks) >= k.limits.asks:
+        k.to_child(link, encode_error(request.id, INVALID_REQUEST, "too many questions are open"))
+    elif k.state.session.initialized:
+        _ask_handshake_client(k, link, request)
+    else:
+        _ask_modern_client(k, link, request, ability)
+
+
+def _defer(k: Kernel, link: Link, request: Request) -> None:
+    """Not public yet: what it asks waits until it serves. Known roots it may have at once."""
+    if request.method == "roots/list" and k.state.session.roots is not None:
+        k.to_child(link, encode_result(request.id, k.state.session.roots))
+    elif len(link.deferred) < k.limits.deferred:
+        link.deferred.append(encode_request(request.id, request.method, request.params, request.extra))
+    else:
+        k.to_child(link, encode_error(request.id, INVALID_REQUEST, "too many questions are open"))
+
+
+def resume_deferred(k: Kernel, link: Link) -> None:
+    from perdure.model.frames import decode
+
+    waiting, link.deferred = link.deferred, []
+    for frame in waiting:
+        message = decode(frame)
+        if isinstance(message, Request):
+            on_child_request(k, link, message)
+
+
+def _ask_handshake_client(k: Kernel, link: Link, request: Request) -> None:
+    identity = k.mint()
+    params = bytes(request.params) if request.params is not None else None
+    token, params = _own_token(params, identity)
+    k.state.asks[identity] = Ask(link.mount, link.generation, request.id, request.method, token=token)
+    k.to_client(encode_request(identity, request.method, params, request.extra))
+
+
+def _own_token(params: bytes | None, identity: int) -> tuple[RequestId | None, bytes | None]:
+    """Progress on a question comes back under the host's id, so that two servers' tokens cannot meet."""
+    if params is None or b'"progressToken"' not in params:
+        return None, params
+    try:
+        found = members(params)
+        meta = members(found["_meta"])
+        token: RequestId = msgspec.json.decode(meta["progressToken"], type=RequestId)
+    except (ValueError, KeyError, msgspec.MsgspecError):
+        return None, params
+    meta["progressToken"] = Raw(_encode(identity))
+    return token, bytes(encode_members({**found, "_meta": encode_members(meta)}))
+
+
+def _ask_modern_client(k: Kernel, link: Link, request: Request, ability: str | None) -> None:
+    """Tie the question to the oldest call that can carry it; stdio servers do not say whose it is."""
+    if ability is None:
+        k.to_child(link, encode_error(request.id, METHOD_NOT_FOUND, "the client takes no such request"))
+        return
+    for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
+        on_link = call.mount == link.mount and isinstance(call.state, InFlight | Parked)
+        if (
+            on_link
+            and call.method in eras.INPUT_METHODS
+            and ability in call.abilities
+            and call.era == "modern"
+        ):
+            identity = k.mint()
+            params = bytes(request.params) if request.params is not None else None
+            k.state.asks[identity] = Ask(
+                link.mount, link.generation, request.id, request.method, call.seq, str(identity), None, params
+            )
+            if isinstance(call.state, InFlight):
+                park(k, call, call.state)
+            return
+    k.to_child(
+        link, encode_error(request.id, INVALID_REQUEST, "no request of the client's is open to ask in")
+    )
+
+
+# --- a 2026 client is asked -----------------------------------------------------------------------------------
+
+
+def park(k: Kernel, call: Invocation, state: InFlight) -> None:
+    """Answer the client's request with the open questions; the call itself goes on in its server."""
+    ticket = f"perdure.{k.state.session.session_id}.{call.seq}.{k.mint()}"
+    questions: Members = {}
+    for ask in k.state.asks.values():
+        if ask.call == call.seq:
+            question: Members = {"method": Raw(_encode(ask.method))}
+            if ask.params is not None:
+                question["params"] = Raw(ask.params)
+            questions[ask.input_key] = encode_members(question)
+    result: Members = {
+        "resultType": Raw(b'"input_required"'),
+        "inputRequests": encode_members(questions),
+        "requestState": Raw(_encode(ticket)),
+    }
+    public_id = call.public_id
+    del k.state.ids[public_id]
+    call.state = Parked(state.generation, state.child_id, ticket)
+    call.deadline = k.now + call.timeout
+    metrics.ended(k, call.method, call.accepted_at, "success")
+    k.to_client(encode_result(public_id, encode_members(result)))
+
+
+def keep_answer(k: Kernel, call: Invocation, response: Response) -> None:
+    """The server answered without waiting for the client: hold it until the client comes back."""
+    assert isinstance(call.state, Parked)
+    call.state = msgspec.structs.replace(
+        call.state,
+        result=bytes(response.result) if response.result is not None else None,
+        error=bytes(response.error) if response.error is not None else None,
+    )
+
+
+def ticket_of(request: Incoming) -> str | None:
+    """The host's own ticket in a retry, or None: a server's own request state is the server's business."""
+    raw = request.params.get("requestState")
+    if raw is None:
+        return None
+    try:
+        ticket = msgspec.json.decode(raw, type=str)
+    except msgspec.MsgspecError:
+        return None
+    return ticket if ticket.startswith("perdure.") else None
+
+
+def resume(k: Kernel, request: Incoming, ticket: str) -> None:
+    """The client comes back with answers: hand them to the server and go on waiting for its result."""
+    metrics.accepted(k, request.method)
+    for call in k.state.calls.values():
+        if isinstance(call.state, Parked) and call.state.ticket == ticket and call.method == request.method:
+            _take_up(k, request, call, call.state)
+            return
+    fault = Fault("process", "question_lost", 0, "the server that asked is gone")
+    metrics.ended(k, request.method, k.now, "recovery_error")
+    k.to_client(
+        host_error(
+            request.id,
+            OUTCOME_UNKNOWN,
+            "outcome unknown",
+            fault,
+            mount="",
+            attempts=1,
+            outcome="unknown",
+            retry="never",
+        )
+    )
+
+
+def _take_up(k: Kernel, request: Incoming, call: Invocation, parked: Parked) -> None:
+    link = k.state.mounts[call.mount].links[parked.generation]
+    call.public_id = request.id
+    call.accepted_at = k.now
+    call.token = request.token
+    call.progress = None
+    k.state.ids[request.id] = call.seq
+    call.state = InFlight(parked.generation, parked.child_id)
+    call.deadline = k.now + call.timeout
+    try:
+        answers = members(request.params.get("inputResponses", Raw(b"{}")))
+    except ValueError:
+        answers = {}
+    for identity, ask in list(k.state.asks.items()):
+        if ask.call == call.seq and ask.input_key in answers:
+            del k.state.asks[identity]
+            if ask.method == "roots/list":
+                k.state.session.roots = bytes(answers[ask.input_key])
+            if ask.child_id is not None:
+                k.to_child(link, encode_result(ask.child_id, answers[ask.input_key]))
+    if parked.result is not None or parked.error is not None:
+        response = Response(
+            parked.child_id,
+            Raw(parked.result) if parked.result is not None else None,
+            Raw(parked.error) if parked.error is not None else None,
+        )
+        ledger.on_answer(k, link, call, response)
+    elif any(a.call == call.seq for a in k.state.asks.values()):
+        park(k, call, InFlight(parked.generation, parked.child_id))
+
+
+# --- a 2026 server asks a handshake client ------------------------------------------------------------------------
+
+
+def ask_inputs(k: Kernel, link: Link, call: Invocation, result: Raw) -> bool:
+    """Whether the result is a question. If so the client is asked; its answers go back with the same call."""
+    if b"input_required" not in bytes(result):
+        return False
+    try:
+        found = msgspec.json.decode(result, type=_InputRequired)
+    except msgspec.MsgspecError:
+        return False
+    if found.resultType != "input_required":
+        return False
+    call.rounds += 1
+    questions: dict[str, _InputRequest] = {}
+    try:
+        for key, raw in (found.inputRequests or {}).items():
+            questions[key] = msgspec.json.decode(raw, type=_InputRequest)
+    except msgspec.MsgspecError:
+        _abort(k, call, INVALID_REQUEST, "the server asked something unreadable")
+        return True
+    offered = abilities(k.state.session.capabilities)
+    missing = [
+        a for q in questions.values() if (a := _ABILITY.get(q.method)) is not None and a not in offered
+    ]
+    if missing:
+        _abort(k, call, eras.MISSING_CAPABILITY, f"the server needs the client capability {missing[0]}")
+    elif call.rounds > k.limits.input_rounds:
+        _abort(k, call, INVALID_REQUEST, "the server keeps asking for input")
+    else:
+        waiting: dict[int, str] = {}
+        for key, question in questions.items():
+            identity = k.mint()
+            waiting[identity] = key
+            k.state.asks[identity] = Ask(link.mount, link.generation, None, question.method, call.seq, key)
+            k.to_client(encode_request(identity, question.method, question.params))
+        call.state = Asking(link.generation, waiting, {}, found.requestState)
+        if not waiting:
+            _send_answers(k, link, call, call.state)
+    return True
+
+
+def _abort(k: Kernel, call: Invocation, code: int, message: str) -> None:
+    ledger.finish(k, call, "response_error")
+    k.to_client(encode_error(call.public_id, code, message))
+
+
+def _send_answers(k: Kernel, link: Link, call: Invocation, asking: Asking) -> None:
+    inputs: Members = {}
+    if asking.answers:
+        inputs["inputResponses"] = encode_members({key: Raw(raw) for key, raw in asking.answers.items()})
+    if asking.request_state is not None:
+        inputs["requestState"] = Raw(_encode(asking.request_state))
+    call.inputs = bytes(encode_members(inputs))
+    ledger.send(k, link, call, k.mint())
+
+
+# --- the client answers ------------------------------------------------------------------------------------------------
+
+
+def on_client_answer(k: Kernel, response: Response) -> None:
+    ask = k.state.asks.pop(response.id, None) if type(response.id) is int else None
+    if ask is None:
+        k.quarantine("unexpected_client_answer")
+        return
+    if ask.method == "roots/list" and response.result is not None:
+        k.state.session.roots = bytes(response.result)
+    link = k.link(ask.mount, ask.generation)
+    if link is None:
+        return
+    if ask.child_id is not None:
+        if response.result is not None:
+            k.to_child(link, encode_result(ask.child_id, response.result, response.extra))
+        else:
+            k.to_child(link, encode_raw_error(ask.child_id, response.error or Raw(b"{}"), response.extra))
+        return
+    call = k.state.calls[ask.call]
+    assert isinstance(call.state, Asking)
+    assert type(response.id) is int
+    if response.result is None:
+        withdraw_for(k, call)
+        ledger.finish(k, call, "response_error")
+        k.to_client(encode_raw_error(call.public_id, response.error or Raw(b"{}")))
+        return
+    del call.state.waiting[response.id]
+    call.state.answers[ask.input_key] = bytes(response.result)
+    if not call.state.waiting:
+        _send_answers(k, link, call, call.state)
+
+
+def on_client_progress(k: Kernel, params: Members) -> None:
+    try:
+        identity = msgspec.json.decode(params.get("progressToken", Raw(b"null")))
+    except msgspec.MsgspecError:
+        return
+    ask = k.state.asks.get(identity) if type(identity) is int else None
+    link = k.link(ask.mount, ask.generation) if ask is not None else None
+    if ask is not None and link is not None and ask.token is not None:
+        known = {**params, "progressToken": Raw(_encode(ask.token))}
+        k.to_child(link, encode_notification("notifications/progress", encode_members(known)))
+
+
+# --- taking questions back ------------------------------------------------------------------------------------------------
+
+
+def on_child_cancel(k: Kernel, link: Link, child_id: RequestId) -> None:
+    for identity, ask in list(k.state.asks.items()):
+        if (ask.mount, ask.generation, ask.child_id) == (link.mount, link.generation, child_id):
+            _drop(k, identity, ask, "the server withdrew its question")
+
+
+def cancel_of(k: Kernel, link: Link) -> None:
+    for identity, ask in list(k.state.asks.items()):
+        if (ask.mount, ask.generation) == (link.mount, link.generation):
+            _drop(k, identity, ask, "the server that asked is gone")
+
+
+def withdraw_for(k: Kernel, call: Invocation) -> None:
+    for identity, ask in list(k.state.asks.items()):
+        if ask.call == call.seq:
+            _drop(k, identity, ask, "the call was cancelled")
+
+
+def _drop(k: Kernel, identity: int, ask: Ask, reason: str) -> None:
+    del k.state.asks[identity]
+    is_parked_question = ask.call != 0 and ask.child_id is not None
+    if not is_parked_question:
+        params = _encode({"requestId": identity, "reason": reason})
+        k.to_client(encode_notification("notifications/cancelled", params))
+
+
+def outstanding(k: Kernel, link: Link) -> bool:
+    return any((a.mount, a.generation) == (link.mount, link.generation) for a in k.state.asks.values())
+
+
+def abilities(capabilities: bytes) -> tuple[str, ...]:
+    """Which of the askable things a client says it offers."""
+    try:
+        found = members(capabilities)
+    except ValueError:
+        return ()
+    return tuple(a for a in _ABILITY.values() if a in found and bytes(found[a]) != b"null")

@@ -1,0 +1,348 @@
+"""What the host offers: every server's catalog under public names, and who serves what.
+
+`Public` is derived from the servers' catalogs alone and rebuilt when one of them changes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from perdure.kernel.state import ChildCatalog, Disabled
+from perdure.model import eras
+from perdure.model.eras import Era
+from perdure.model.frames import Members, encode_members, members
+from perdure.model.mounts import MountSpec
+from perdure.model.tools import Contract
+from perdure.model.replay import CONVERGENT, JOURNAL, NEVER, ReplayClass, from_annotations
+
+if TYPE_CHECKING:
+    from perdure.kernel.core import Kernel
+
+LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+CHANGED = {
+    "tools": "notifications/tools/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+    "resources": "notifications/resources/list_changed",
+}
+_CONTRACTS: dict[str, ReplayClass] = {"convergent": CONVERGENT, "probe": JOURNAL, "never": NEVER}
+_encode = msgspec.json.encode
+
+
+class ToolEntry(msgspec.Struct, frozen=True):
+    """A tool as the client names it, and what the host must know before it dispatches a call."""
+
+    public: str
+    mount: str
+    name: str
+    replay: ReplayClass = NEVER
+    conflict: tuple[str, ...] = ()
+    deadline_s: float = 0.0
+    definition: bytes = b""
+
+
+class PromptEntry(msgspec.Struct, frozen=True):
+    mount: str
+    name: str
+    definition: bytes
+
+
+class _Annotations(msgspec.Struct, frozen=True):
+    readOnlyHint: bool | None = None
+    idempotentHint: bool | None = None
+
+
+_contract = msgspec.json.Decoder(Contract)
+_annotations = msgspec.json.Decoder(_Annotations)
+_string = msgspec.json.Decoder(str)
+_catalog = msgspec.msgpack.Decoder(ChildCatalog)
+
+
+class Public:
+    """The merged catalog of all mounts."""
+
+    def __init__(self, k: Kernel) -> None:
+        self._k = k
+        self._stale = True
+        self._tools: dict[str, ToolEntry] = {}
+        self._aliases: dict[str, str] = {}
+        self._prompts: dict[str, PromptEntry] = {}
+        self._resources: dict[str, str] = {}
+        self._templates: list[tuple[re.Pattern[str], str]] = []
+        self._lists: dict[str, bytes] = {}
+
+    def invalidate(self) -> None:
+        self._stale = True
+
+    # --- looking up -----------------------------------------------------------------------------
+
+    def tool(self, name: str) -> ToolEntry | None:
+        """Whose tool this is. A name that only its prefix places is routed there, and never replayed."""
+        self._refresh()
+        entry = self._tools.get(self._aliases.get(name, name))
+        if entry is not None:
+            return entry
+        for spec in self._k.specs.values():
+            if (spec.prefix or self._k.wrapped) and name.startswith(spec.prefix):
+                inner = name[len(spec.prefix) :]
+                if inner and spec.offers(inner):
+                    return ToolEntry(name, spec.name, inner)
+        return None
+
+    def nearest_tool(self, name: str) -> str | None:
+        from difflib import get_close_matches
+
+        self._refresh()
+        found = get_close_matches(name, self._tools, 1, 0.6)
+        return found[0] if found else None
+
+    def prompt(self, name: str) -> tuple[str, str] | None:
+        self._refresh()
+        entry = self._prompts.get(name)
+        if entry is not None:
+            return entry.mount, entry.name
+        for spec in self._k.specs.values():
+            if (spec.prefix or self._k.wrapped) and name.startswith(spec.prefix):
+                return spec.name, name[len(spec.prefix) :]
+        return None
+
+    def resource_owner(self, uri: str) -> str | None:
+        """Which server a URI belongs to: listed, matched by a template, of a known scheme, or the only one."""
+        self._refresh()
+        if uri in self._resources:
+            return self._resources[uri]
+        for pattern, mount in self._templates:
+            if pattern.fullmatch(uri):
+                return mount
+        scheme = uri.partition(":")[0]
+        owners = {m for u, m in self._resources.items() if u.partition(":")[0] == scheme}
+        if len(owners) == 1:
+            return owners.pop()
+        able = [
+            name
+            for name, mount in self._k.state.mounts.items()
+            if mount.catalog is None or has_capability(mount.catalog, "resources")
+        ]
+        return able[0] if len(able) == 1 else None
+
+    # --- listing -----------------------------------------------------------------------------------
+
+    def listing(self, method: str, era: Era) -> bytes:
+        self._refresh()
+        body = self._lists[method]
+        return bytes(eras.modern_result(method, body)) if era == "modern" else body
+
+    def count_tools(self, mount: str) -> int:
+        self._refresh()
+        return sum(1 for t in self._tools.values() if t.mount == mount)
+
+    def server_info(self) -> bytes:
+        only = self._wrapped_catalog()
+        if only is not None:
+            return only.server_info
+        return _encode({"name": "perdure", "title": "Perdure", "version": self._k.version})
+
+    def capabilities(self) -> bytes:
+        """What the session can do. It is said once, so it promises what any mount may come to offer."""
+        only = self._wrapped_catalog()
+        if only is not None:
+            found = members(only.capabilities)
+            for kind in ("tools", "prompts", "resources"):
+                if kind in found:
+                    found[kind] = encode_members({**members(found[kind]), "listChanged": Raw(b"true")})
+            return bytes(encode_members(found))
+        promised: dict[str, Any] = {
+            "tools": {"listChanged": True},
+            "resources": {"subscribe": True, "listChanged": True},
+            "prompts": {"listChanged": True},
+            "logging": {},
+            "completions": {},
+        }
+        for kind in ("experimental", "extensions"):
+            merged: Members = {}
+            for mount in self._k.state.mounts.values():
+                if mount.catalog is not None:
+                    found = members(mount.catalog.capabilities)
+                    if kind in found:
+                        merged.update(members(found[kind]))
+            if merged:
+                promised[kind] = merged
+        return _encode(promised)
+
+    def instructions(self) -> str:
+        only = self._wrapped_catalog()
+        if only is not None:
+            return only.instructions
+        parts = []
+        for name, mount in self._k.state.mounts.items():
+            if mount.catalog is not None and mount.catalog.instructions:
+                spec = self._k.specs[name]
+                heading = f"Tools named {spec.prefix}…: " if spec.prefix else ""
+                parts.append(heading + mount.catalog.instructions)
+        return "\n\n".join(parts)
+
+    def _wrapped_catalog(self) -> ChildCatalog | None:
+        if not self._k.wrapped:
+            return None
+        return next(iter(self._k.state.mounts.values())).catalog or ChildCatalog(
+            capabilities=b'{"tools":{}}', server_info=b'{"name":"perdure","version":"0"}'
+        )
+
+    # --- building -----------------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        if not self._stale:
+            return
+        self._stale = False
+        self._tools, self._aliases, self._prompts, self._resources, self._templates = {}, {}, {}, {}, []
+        resources: list[bytes] = []
+        templates: list[bytes] = []
+        if not self._k.wrapped:
+            from perdure.kernel import ops
+
+            for entry in ops.entries():
+                self._tools[entry.public] = entry
+        for name, mount in self._k.state.mounts.items():
+            if mount.catalog is None or isinstance(mount.phase, Disabled):
+                continue
+            spec = self._k.specs[name]
+            for raw in mount.catalog.tools:
+                self._add_tool(spec, raw)
+            for raw in mount.catalog.prompts:
+                self._add_prompt(spec, raw)
+            for raw in mount.catalog.resources:
+                uri = _text(raw, "uri")
+                if uri is not None and self._resources.setdefault(uri, name) == name:
+                    resources.append(raw)
+            for raw in mount.catalog.templates:
+                template = _text(raw, "uriTemplate")
+                if template is not None:
+                    self._templates.append((_template_pattern(template), name))
+                    templates.append(raw)
+        self._lists = {
+            "tools/list": _array("tools", [t.definition for t in self._tools.values()]),
+            "prompts/list": _array("prompts", [p.definition for p in self._prompts.values()]),
+            "resources/list": _array("resources", resources),
+            "resources/templates/list": _array("resourceTemplates", templates),
+        }
+
+    def _add_tool(self, spec: MountSpec, raw: bytes) -> None:
+        try:
+            found = members(raw)
+            name = _string.decode(found["name"])
+        except (ValueError, KeyError, msgspec.MsgspecError):
+            return
+        if not spec.offers(name):
+            return
+        public = spec.prefix + name
+        if public in self._tools:
+            return
+        deadline_s = 0.0
+        contract = Contract()
+        if spec.builtin:
+            contract = _take_contract(found)
+            replay = _CONTRACTS.get(contract.replay, NEVER)
+            deadline_s = contract.deadline_s
+        else:
+            replay = _annotated(found) if spec.trust_annotations else NEVER
+        replay = spec.replay.get(name, replay)
+        found["name"] = Raw(_encode(public))
+        if "inputSchema" not in found:
+            found["inputSchema"] = Raw(b'{"type":"object"}')  # a 2026 client drops a tool without one
+        definition = bytes(encode_members(found)) if len(found) else raw
+        self._tools[public] = ToolEntry(
+            public, spec.name, name, replay, contract.conflict, deadline_s, definition
+        )
+        for alias in contract.aliases:
+            self._aliases[alias] = public
+
+    def _add_prompt(self, spec: MountSpec, raw: bytes) -> None:
+        name = _text(raw, "name")
+        if name is None or spec.prefix + name in self._prompts:
+            return
+        definition = bytes(encode_members({**members(raw), "name": Raw(_encode(spec.prefix + name))}))
+        self._prompts[spec.prefix + name] = PromptEntry(spec.name, name, definition)
+
+
+def _take_contract(found: Members) -> Contract:
+    """The worker's contract, taken out of the definition that the client will see."""
+    if "_meta" not in found:
+        return Contract()
+    try:
+        meta = members(found["_meta"])
+        raw = meta.pop(eras.META_CONTRACT, None)
+        contract = _contract.decode(raw) if raw is not None else Contract()
+    except (ValueError, msgspec.MsgspecError):
+        return Contract()
+    if meta:
+        found["_meta"] = encode_members(meta)
+    else:
+        del found["_meta"]
+    return contract
+
+
+def _annotated(found: Members) -> ReplayClass:
+    if "annotations" not in found:
+        return NEVER
+    try:
+        hints = _annotations.decode(found["annotations"])
+    except msgspec.MsgspecError:
+        return NEVER
+    return from_annotations(hints.readOnlyHint is True, hints.idempotentHint is True)
+
+
+def _text(raw: bytes, key: str) -> str | None:
+    try:
+        return _string.decode(members(raw)[key])
+    except (ValueError, KeyError, msgspec.MsgspecError):
+        return None
+
+
+def _array(key: str, items: list[bytes]) -> bytes:
+    return b'{"' + key.encode() + b'":[' + b",".join(items) + b"]}"
+
+
+def _template_pattern(template: str) -> re.Pattern[str]:
+    """A URI template as a pattern: literals as they are, any expression as any text."""
+    parts = re.split(r"\{[^}]*\}", template)
+    return re.compile(".*".join(re.escape(part) for part in parts), re.DOTALL)
+
+
+def has_capability(catalog: ChildCatalog, name: str) -> bool:
+    return name in members(catalog.capabilities)
+
+
+def changes(old: ChildCatalog | None, new: ChildCatalog) -> list[str]:
+    """Which kinds of list differ between two catalogs, whatever the order of their items."""
+    before = old or ChildCatalog()
+    found = []
+    if sorted(before.tools) != sorted(new.tools):
+        found.append("tools")
+    if sorted(before.prompts) != sorted(new.prompts):
+        found.append("prompts")
+    if sorted(before.resources + before.templates) != sorted(new.resources + new.templates):
+        found.append("resources")
+    return found
+
+
+def dump_catalog(catalog: ChildCatalog) -> bytes:
+    return msgspec.msgpack.encode(catalog)
+
+
+def load_catalog(data: bytes) -> ChildCatalog | None:
+    """A catalog saved by an earlier run; None where it is not one, for it is only a head start."""
+    try:
+        found = _catalog.decode(data)
+        for raw in (found.capabilities, found.server_info, *found.tools, *found.prompts):
+            members(raw)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return found

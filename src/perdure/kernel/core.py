@@ -1,0 +1,231 @@
+"""The kernel: one event in, its effects out, nothing else happens.
+
+| module | decides |
+|---|---|
+| session | what a client's frame means, in both eras |
+| ledger | when an invocation is dispatched, and its one answer |
+| recovery | what becomes of work whose child is lost |
+| mounts | the life of a server's generations, restart budget, circuit |
+| opening | the private handshake with a new generation |
+| catalog | what is offered, under which names, and who serves it |
+| rollout | when a new generation takes over |
+| asks | what servers ask of the client |
+| streams | subscriptions, log levels, change notifications |
+| ops | `health`, `telemetry`, `mounts` |
+| metrics | counters and latencies |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from perdure.kernel import asks, catalog, ledger, mounts, recovery, rollout, session
+from perdure.kernel.events import (
+    ChildBacklog,
+    ChildFrame,
+    ChildLost,
+    ChildNoise,
+    ChildStarted,
+    ClientClosed,
+    ClientFrame,
+    ClientOversize,
+    Effect,
+    Event,
+    Exit,
+    Note,
+    Reload,
+    Shutdown,
+    Tick,
+    ToChild,
+    ToClient,
+)
+from perdure.kernel.state import ChildCatalog, Link, Mount, Parked, Session, State
+from perdure.model.frames import RequestId
+from perdure.model.mounts import Limits, MountSpec
+
+SNAPSHOT_VERSION: Final = 1
+
+
+class Kernel:
+    """The state of one client's session and the rules that change it."""
+
+    def __init__(
+        self,
+        specs: Mapping[str, MountSpec],
+        *,
+        session_id: str,
+        now: float = 0.0,
+        limits: Limits | None = None,
+        wrapped: bool = False,
+        version: str = "0",
+        render: str = "porcelain",
+        detail: str = "concise",
+        catalogs: Mapping[str, ChildCatalog] | None = None,
+        seed: int = 1,
+    ) -> None:
+        self.specs = specs
+        self.limits = limits or Limits()
+        self.wrapped = wrapped
+        self.version = version
+        self.render = render
+        self.detail = detail
+        self.now = now
+        self.out: list[Effect] = []
+        known = catalogs or {}
+        self.state = State(
+            session=Session(session_id=session_id, started_at=now),
+            mounts={name: Mount(name=name, catalog=known.get(name), settled=name in known) for name in specs},
+            jitter=seed,
+        )
+        self.public = catalog.Public(self)
+
+    # --- the one entrance -------------------------------------------------------------------------
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take one event in and return its effects, in order. Time never runs backwards in here."""
+        self.now = max(self.now, now)
+        self.out = []
+        _HANDLERS[type(event)](self, event)
+        self._finish()
+        return self.out
+
+    def start(self, now: float) -> list[Effect]:
+        """Start what does not depend on who the client is: the built-in worker."""
+        self.now = max(self.now, now)
+        self.out = []
+        self.note("session", phase="started", version=self.version, session=self.state.session.session_id)
+        for mount in self.state.mounts.values():
+            if self.specs[mount.name].builtin:
+                mounts.start(self, mount)
+        return self.out
+
+    def next_wake(self) -> float | None:
+        """When the next Tick is due, or None."""
+        times = [t for m in self.state.mounts.values() for t in mounts.timers(self, m)]
+        times += ledger.timers(self)
+        times += [w.until for w in self.state.waiters]
+        if self.state.session.closing is not None:
+            times.append(self.state.session.closing)
+        return min(times, default=None)
+
+    def _finish(self) -> None:
+        closing = self.state.session.closing
+        if closing is None:
+            return
+        if closing <= self.now or not (self.state.calls or self.state.waiters):
+            self.out.append(Exit())
+
+    # --- snapshot (law 15) --------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode({"version": SNAPSHOT_VERSION, "now": self.now, "state": self.state})
+
+    def restore(self, data: bytes) -> None:
+        """Take up the state of a predecessor. Raises ValueError and changes nothing where it does not fit."""
+        try:
+            capsule = msgspec.msgpack.decode(data, type=_Capsule)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ValueError(f"not a snapshot: {error}") from None
+        if capsule.version != SNAPSHOT_VERSION:
+            raise ValueError(f"snapshot version {capsule.version} is not {SNAPSHOT_VERSION}")
+        _check_consistent(capsule.state, self.specs, self.limits)
+        self.state = capsule.state
+        self.now = capsule.now
+        self.public = catalog.Public(self)
+
+    # --- what every rule uses -------------------------------------------------------------------------
+
+    def mint(self) -> int:
+        """A number never used before in this session: call order, child ids and ask ids come from here."""
+        self.state.seq += 1
+        return self.state.seq
+
+    def to_client(self, frame: bytes) -> None:
+        self.out.append(ToClient(frame))
+
+    def to_child(self, link: Link, frame: bytes) -> None:
+        self.out.append(ToChild(link.mount, link.generation, frame))
+
+    def note(self, event: str, **fields: str | int | float | bool) -> None:
+        self.out.append(Note(event, fields))
+
+    def link(self, mount: str, generation: int) -> Link | None:
+        found = self.state.mounts.get(mount)
+        return found.links.get(generation) if found else None
+
+    def random(self) -> float:
+        """A number in [0, 1), from the state alone, so that every history can be repeated."""
+        self.state.jitter = (self.state.jitter * 6364136223846793005 + 1442695040888963407) % (1 << 63)
+        return (self.state.jitter >> 20) / float(1 << 43)
+
+    def quarantine(self, kind: str, count: int = 1) -> None:
+        found = self.state.metrics.quarantined
+        found[kind] = found.get(kind, 0) + count
+
+
+class _Capsule(msgspec.Struct):
+    version: int
+    now: float
+    state: State
+
+
+def _check_consistent(state: State, specs: Mapping[str, MountSpec], limits: Limits) -> None:
+    """A capsule whose parts contradict each other is refused whole."""
+    if set(state.mounts) != set(specs):
+        raise ValueError("snapshot names other mounts")
+    if len(state.calls) > limits.pending:
+        raise ValueError("snapshot holds more pending work than the bound")
+    waiting = [c for c in state.calls.values() if not isinstance(c.state, Parked)]
+    listed: dict[RequestId, int] = {c.public_id: c.seq for c in waiting}
+    if listed != state.ids or len(listed) != len(waiting):
+        raise ValueError("snapshot ids and invocations disagree")
+    for seq, call in state.calls.items():
+        if call.seq != seq or seq > state.seq or call.mount not in state.mounts:
+            raise ValueError("snapshot invocation is not its own")
+        if call.replays > max(limits.replays, limits.probes) or call.attempts < call.replays:
+            raise ValueError("snapshot attempts are over the limit")
+    for mount in state.mounts.values():
+        if mount.queue != sorted(set(mount.queue)) or any(s not in state.calls for s in mount.queue):
+            raise ValueError("snapshot queue is out of order")
+        if any(g > mount.generation or g != link.generation for g, link in mount.links.items()):
+            raise ValueError("snapshot generation is not its own")
+    if state.session.live and not state.session.initialized:
+        raise ValueError("snapshot session is live but was never initialized")
+
+
+def _client_closed(k: Kernel, event: ClientClosed | Shutdown) -> None:
+    if k.state.session.closing is None:
+        k.state.session.closing = k.now + k.limits.drain_s
+        k.note("session", phase="closing")
+
+
+def _tick(k: Kernel, event: Tick) -> None:
+    for mount in k.state.mounts.values():
+        mounts.tick(k, mount)
+    ledger.tick(k)
+    session.tick(k)
+
+
+def _reload(k: Kernel, event: Reload) -> None:
+    for mount in k.state.mounts.values():
+        rollout.begin(k, mount)
+
+
+_HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
+    ClientFrame: lambda k, e: session.on_frame(k, e.frame),
+    ClientOversize: lambda k, e: session.on_oversize(k, e),
+    ClientClosed: _client_closed,
+    Shutdown: _client_closed,
+    ChildStarted: lambda k, e: mounts.on_started(k, e),
+    ChildFrame: lambda k, e: mounts.on_frame(k, e),
+    ChildNoise: lambda k, e: mounts.on_noise(k, e),
+    ChildLost: lambda k, e: recovery.on_lost(k, e),
+    ChildBacklog: lambda k, e: mounts.on_backlog(k, e),
+    Tick: _tick,
+    Reload: _reload,
+}
+
+__all__ = ["SNAPSHOT_VERSION", "Kernel", "asks"]

@@ -1,0 +1,155 @@
+"""What comes into the kernel and what goes out of it.
+
+The kernel never waits: the shell turns the world into events, hands each over with the time,
+and carries out the effects in order.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.model.faults import Fault
+
+
+class _Event(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+# --- in ---------------------------------------------------------------------------------------
+
+
+class ClientFrame(_Event, frozen=True):
+    frame: bytes
+
+
+class ClientOversize(_Event, frozen=True):
+    """A frame over the bound was discarded; its two ends are kept so that its id can be read."""
+
+    size: int
+    head: bytes
+    tail: bytes
+
+
+class ClientClosed(_Event, frozen=True):
+    pass
+
+
+class ChildStarted(_Event, frozen=True):
+    mount: str
+    generation: int
+    pid: int
+
+
+class ChildFrame(_Event, frozen=True):
+    mount: str
+    generation: int
+    frame: bytes
+
+
+class ChildNoise(_Event, frozen=True):
+    """Lines on a child's stdout that are not frames, or a frame over the bound."""
+
+    mount: str
+    generation: int
+    lines: int
+    oversize: bool = False
+    head: bytes = b""
+    tail: bytes = b""
+
+
+class ChildLost(_Event, frozen=True):
+    """The child exited, could not be started, or its pipe broke. Said once per generation."""
+
+    mount: str
+    generation: int
+    fault: Fault
+
+
+class ChildBacklog(_Event, frozen=True):
+    """How many bytes wait in the child's outbox; said when it fills and when it drains."""
+
+    mount: str
+    generation: int
+    size: int
+
+
+class Tick(_Event, frozen=True):
+    pass
+
+
+class Reload(_Event, frozen=True):
+    """Roll every child over to what is installed now."""
+
+
+class Shutdown(_Event, frozen=True):
+    """End the session in good order: no new work, finish what is running, then stop."""
+
+
+Event = (
+    ClientFrame
+    | ClientOversize
+    | ClientClosed
+    | ChildStarted
+    | ChildFrame
+    | ChildNoise
+    | ChildLost
+    | ChildBacklog
+    | Tick
+    | Reload
+    | Shutdown
+)
+
+# --- out --------------------------------------------------------------------------------------
+
+
+class ToClient(_Event, frozen=True):
+    frame: bytes
+
+
+class ToChild(_Event, frozen=True):
+    mount: str
+    generation: int
+    frame: bytes
+
+
+class Spawn(_Event, frozen=True):
+    mount: str
+    generation: int
+
+
+class Stop(_Event, frozen=True):
+    """End this generation: close its input, then terminate, then kill its process group.
+
+    With `force` it is killed at once: its work will be redone or probed, so it must do nothing more.
+    """
+
+    mount: str
+    generation: int
+    force: bool = False
+
+
+class Throttle(_Event, frozen=True):
+    """Do not read this child before `until`: what it sends unasked must not delay the others."""
+
+    mount: str
+    generation: int
+    until: float
+
+
+class SaveCatalog(_Event, frozen=True):
+    mount: str
+    catalog: bytes
+
+
+class Note(_Event, frozen=True):
+    """A record for the event log: no content, no secrets."""
+
+    event: str
+    fields: dict[str, str | int | float | bool]
+
+
+class Exit(_Event, frozen=True):
+    pass
+
+
+Effect = ToClient | ToChild | Spawn | Stop | Throttle | SaveCatalog | Note | Exit

@@ -1,0 +1,484 @@
+"""The invocations: each is accepted once, dispatched by rule, and answered exactly once.
+
+| state | leaves it when |
+|---|---|
+| Queued | its server is ready and nothing that conflicts is undecided |
+| InFlight | the server answers, is lost, or the deadline passes |
+| Held, Probing | a probe decides |
+| Parked, Asking | the client answers what the server asked |
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from posixpath import normpath
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from perdure.kernel import asks, metrics, mounts, opening, recovery, streams
+from perdure.kernel.metrics import Ending
+from perdure.kernel.state import (
+    Asking,
+    Disabled,
+    Draining,
+    ForCall,
+    ForPing,
+    Held,
+    Idle,
+    InFlight,
+    Invocation,
+    Link,
+    Mount,
+    Open,
+    Parked,
+    Probing,
+    Queued,
+    Route,
+)
+from perdure.model import eras
+from perdure.model.faults import (
+    DEADLINE,
+    QUEUE_FULL,
+    TOO_MANY_PENDING,
+    UNAVAILABLE,
+    Fault,
+    Outcome,
+    Retry,
+    host_error,
+)
+from perdure.model.frames import (
+    INVALID_PARAMS,
+    Members,
+    RequestId,
+    Response,
+    encode_members,
+    encode_notification,
+    encode_raw_error,
+    encode_request,
+    encode_result,
+    members,
+)
+from perdure.model.replay import CONVERGENT, NEVER, READ_METHODS, Convergent, ProbeRequired, pointer
+
+if TYPE_CHECKING:
+    from perdure.kernel.core import Kernel
+
+_encode = msgspec.json.encode
+
+# --- accepting -------------------------------------------------------------------------------------
+
+
+def accept(k: Kernel, call: Invocation) -> None:
+    """Take a request in, or refuse it in words. A refused newcomer changes nothing (law 8)."""
+    mount = k.state.mounts[call.mount]
+    metrics.accepted(k, call.method)
+    if len(k.state.calls) >= k.limits.pending:
+        fault = Fault("resource", "too_many_pending", 0, f"{k.limits.pending} requests are pending")
+        refuse(k, call, TOO_MANY_PENDING, "too many pending requests", fault, "not_started", "later")
+        return
+    if isinstance(mount.phase, Open | Disabled):
+        refuse_unavailable(k, mount, call)
+        return
+    k.state.calls[call.seq] = call
+    k.state.ids[call.public_id] = call.seq
+    mount.used_at = k.now
+    classify(k, call)
+    insort(mount.queue, call.seq)
+    if isinstance(mount.phase, Idle):
+        mounts.start(k, mount)
+    pump(k, mount)
+    if isinstance(call.state, Queued) and len(mount.queue) > k.limits.queue and call.seq in k.state.calls:
+        mount.queue.remove(call.seq)
+        fault = Fault("resource", "queue_full", mount.generation, f"{k.limits.queue} requests wait already")
+        answer_error(k, call, QUEUE_FULL, "queue full", fault, "not_started", "later", "host_error")
+
+
+def refuse(
+    k: Kernel, call: Invocation, number: int, message: str, fault: Fault, outcome: Outcome, retry: Retry
+) -> None:
+    """Answer a request that was never taken in."""
+    metrics.ended(k, call.method, k.now, "host_error")
+    k.to_client(
+        host_error(
+            call.public_id, number, message, fault, mount=call.mount, attempts=0, outcome=outcome, retry=retry
+        )
+    )
+
+
+def refuse_unavailable(k: Kernel, mount: Mount, call: Invocation) -> None:
+    code = "disabled" if isinstance(mount.phase, Disabled) else "circuit_open"
+    known = mount.last_fault
+    detail = f"{known.fault_class}/{known.code}" if known is not None and code == "circuit_open" else ""
+    hint = "" if code == "circuit_open" else "enable it with the mounts tool"
+    fault = Fault(known.fault_class if known else "process", code, mount.generation, detail, hint)
+    refuse(k, call, UNAVAILABLE, f"{mount.name} is not available", fault, "not_started", "later")
+
+
+def classify(k: Kernel, call: Invocation) -> None:
+    """Give the call its replay class and conflict keys, by the catalog that is active now (law 3)."""
+    spec = k.specs[call.mount]
+    call.timeout = spec.call_s
+    if call.method != "tools/call":
+        call.replay = CONVERGENT if call.method in READ_METHODS else NEVER
+    else:
+        entry = k.public.tool(spec.prefix + call.name)
+        if entry is None:
+            call.replay, call.keys = NEVER, ()
+        else:
+            call.replay = entry.replay
+            call.keys = _conflict_keys(call, entry.conflict) if entry.conflict else ()
+            call.timeout = entry.deadline_s or spec.call_s
+    if call.attempts == 0:
+        call.deadline = k.now + call.timeout
+
+
+def _conflict_keys(call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        arguments = msgspec.json.decode(members(call.params or b"{}").get("arguments", Raw(b"{}")))
+    except (msgspec.MsgspecError, ValueError):
+        return ()
+    keys = set()
+    for path in pointers:
+        try:
+            value = pointer(arguments, path)
+        except LookupError:
+            continue
+        text = value if isinstance(value, str) else _encode(value).decode()
+        keys.add(normpath(text.removeprefix("file://")))
+    return tuple(sorted(keys))
+
+
+# --- dispatching -----------------------------------------------------------------------------------------
+
+
+def pump(k: Kernel, mount: Mount) -> None:
+    """Dispatch, oldest first, whatever may go. Only work that conflicts waits (law 7)."""
+    link = mounts.serving_link(mount)
+    if link is None or not mount.queue:
+        return
+    barred = _barred_keys(k, mount)
+    free = k.limits.in_flight - len(mounts.in_flight(k, link))
+    for seq in list(mount.queue):
+        if free <= 0 or link.backlog > k.limits.outbox_bytes:
+            return
+        call = k.state.calls[seq]
+        if call.attempts == 0:
+            classify(k, call)
+        if barred and not barred.isdisjoint(call.keys):
+            barred.update(call.keys)
+            continue
+        mount.queue.remove(seq)
+        free -= 1
+        dispatch(k, link, call)
+
+
+def _barred_keys(k: Kernel, mount: Mount) -> set[str]:
+    """What an undecided call, or one still running on a fenced generation, may be changing."""
+    barred: set[str] = set()
+    for call in k.state.calls.values():
+        if call.mount != mount.name or not call.keys:
+            continue
+        match call.state:
+            case Held() | Probing():
+                barred.update(call.keys)
+            case InFlight(generation) if isinstance(mount.links[generation].stage, Draining):
+                barred.update(call.keys)
+            case _:
+                pass
+    return barred
+
+
+def dispatch(k: Kernel, link: Link, call: Invocation) -> None:
+    """Mark, then send: from here on the call may have happened (law 1)."""
+    if link.era == "modern" and call.method in streams.SUBSCRIBING:
+        streams.record(k, link, call)  # a 2026 server has no such request: its stream carries the set
+        answer_result(k, call, "modern", b"{}")
+        return
+    child_id = k.mint()
+    if call.attempts > 0:
+        call.replays += 1
+        metrics.replayed(k, call.method)
+        k.note("replay", mount=link.mount, generation=link.generation, call=call.seq, method=call.method)
+    call.attempts += 1
+    send(k, link, call, child_id)
+    k.note("dispatch", mount=link.mount, generation=link.generation, call=call.seq, method=call.method)
+
+
+def send(k: Kernel, link: Link, call: Invocation, child_id: int) -> None:
+    call.state = InFlight(link.generation, child_id)
+    call.deadline = k.now + call.timeout
+    call.overdue = False
+    k.state.routes[child_id] = Route(link.mount, link.generation, ForCall(call.seq))
+    extra = {key: Raw(value) for key, value in call.extra.items()}
+    k.to_child(link, encode_request(child_id, call.method, child_params(k, link, call, child_id), extra))
+
+
+def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> bytes | None:
+    """The client's params as this child must see them; untouched where nothing has to differ."""
+    spec = k.specs[link.mount]
+    crossing = call.era != link.era
+    named = bool(spec.prefix) and call.method in ("tools/call", "prompts/get", "completion/complete")
+    if not (crossing or named or call.token is not None or spec.builtin or call.inputs is not None):
+        return call.params
+    found = members(call.params) if call.params is not None else {}
+    meta: Members = members(found["_meta"]) if "_meta" in found else {}
+    if call.method in ("tools/call", "prompts/get"):
+        found["name"] = Raw(_encode(call.name))
+    elif call.method == "completion/complete" and spec.prefix:
+        found["ref"] = _inner_reference(found.get("ref", Raw(b"{}")), call.name)
+    if link.era == "handshake":
+        for key in eras.ENVELOPE_KEYS:
+            meta.pop(key, None)
+    elif call.era == "handshake":
+        meta.update(opening.envelope(k))
+    if call.token is not None:
+        meta["progressToken"] = Raw(_encode(child_id))
+    if spec.builtin:
+        session = k.state.session
+        meta[eras.META_INVOCATION] = Raw(_encode(invocation_key(k, call)))
+        meta[eras.META_CALLER] = Raw(_encode({"name": session.client_name, "session": session.session_id}))
+    if call.inputs is not None:
+        found.update(members(call.inputs))
+    if meta:
+        found["_meta"] = encode_members(meta)
+    else:
+        found.pop("_meta", None)
+    return bytes(encode_members(found))
+
+
+def _inner_reference(raw: Raw, name: str) -> Raw:
+    reference = members(raw)
+    if "name" in reference:
+        reference["name"] = Raw(_encode(name))
+    return encode_members(reference)
+
+
+def invocation_key(k: Kernel, call: Invocation) -> str:
+    """The name under which the worker commits the effect, and by which a probe finds it."""
+    return f"{k.state.session.session_id}.{call.seq}"
+
+
+# --- answering -------------------------------------------------------------------------------------------------
+
+
+def on_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> None:
+    mount = k.state.mounts[call.mount]
+    if isinstance(call.state, Parked):
+        asks.keep_answer(k, call, response)
+        return
+    if response.result is not None:
+        if (
+            link.era == "modern"
+            and call.era == "handshake"
+            and asks.ask_inputs(k, link, call, response.result)
+        ):
+            return
+        streams.record(k, link, call)
+        answer_result(k, call, link.era, response.result, response.extra)
+    else:
+        error = (
+            response.error if response.error is not None else Raw(b'{"code":-32603,"message":"bad answer"}')
+        )
+        if call.era == "modern":
+            error = _modern_error(error)
+        finish(k, call, "response_error")
+        k.to_client(encode_raw_error(call.public_id, error, response.extra))
+    mounts.retire_if_drained(k, link)
+    pump(k, mount)
+
+
+def answer_result(
+    k: Kernel, call: Invocation, era: eras.Era, result: Raw | bytes, extra: Members | None = None
+) -> None:
+    """The one terminal answer, in the shape of the client's era."""
+    if call.era == "modern" and era == "handshake":
+        result = eras.modern_result(call.method, result)
+    if call.replays > 0 or call.probes > 0:
+        result = _say_outcome(call, result)
+    finish(k, call, "success")
+    k.state.metrics.consecutive_failures = 0
+    k.to_client(encode_result(call.public_id, result, extra))
+
+
+def _say_outcome(call: Invocation, result: Raw | bytes) -> Raw:
+    """A recovered call says so: how it was settled and how often it was sent."""
+    found = members(result)
+    meta = members(found["_meta"]) if "_meta" in found else {}
+    outcome: Outcome = "replayed" if call.replays > 0 else "probed_done"
+    meta["perdure/outcome"] = Raw(_encode({"outcome": outcome, "attempts": call.attempts}))
+    return encode_members({**found, "_meta": encode_members(meta)})
+
+
+def _modern_error(error: Raw) -> Raw:
+    """2026-07-28 retired the code for a missing resource; its clients know it as invalid params."""
+    try:
+        found = members(error)
+    except ValueError:
+        return error
+    if bytes(found.get("code", Raw(b""))) == str(eras.RESOURCE_NOT_FOUND).encode():
+        found["code"] = Raw(str(INVALID_PARAMS).encode())
+        return encode_members(found)
+    return error
+
+
+def answer_error(
+    k: Kernel,
+    call: Invocation,
+    number: int,
+    message: str,
+    fault: Fault,
+    outcome: Outcome,
+    retry: Retry,
+    ending: Ending = "recovery_error",
+) -> None:
+    finish(k, call, ending)
+    k.to_client(
+        host_error(
+            call.public_id,
+            number,
+            message,
+            fault,
+            mount=call.mount,
+            attempts=call.attempts,
+            outcome=outcome,
+            retry=retry,
+        )
+    )
+
+
+def finish(k: Kernel, call: Invocation, ending: Ending | None) -> None:
+    """Forget a call. Whatever still arrives for it is late and is dropped (law 5)."""
+    mount = k.state.mounts[call.mount]
+    if call.seq in mount.queue:
+        mount.queue.remove(call.seq)
+    match call.state:
+        case InFlight(_, child_id) | Probing(_, child_id) | Parked(_, child_id):
+            k.state.routes.pop(child_id, None)
+        case _:
+            pass
+    del k.state.calls[call.seq]
+    if k.state.ids.get(call.public_id) == call.seq:
+        del k.state.ids[call.public_id]
+    if ending is not None:
+        metrics.ended(k, call.method, call.accepted_at, ending)
+
+
+def cancel(k: Kernel, public_id: RequestId) -> None:
+    """The client no longer wants an answer (law 9): queued work goes, running work is told."""
+    seq = k.state.ids.get(public_id)
+    if seq is None:
+        return
+    withdraw(k, k.state.calls[seq])
+
+
+def withdraw(k: Kernel, call: Invocation, reason: str = "cancelled by the client") -> None:
+    link: Link | None = None
+    match call.state:
+        case InFlight(generation, child_id) | Parked(generation, child_id):
+            link = k.link(call.mount, generation)
+            if link is not None:
+                params = _encode({"requestId": child_id, "reason": reason})
+                k.to_child(link, encode_notification("notifications/cancelled", params))
+        case Asking():
+            asks.withdraw_for(k, call)
+        case _:
+            pass
+    finish(k, call, None)
+    k.note("dispatch", call=call.seq, phase="cancelled")
+    if link is not None:
+        mounts.retire_if_drained(k, link)
+    pump(k, k.state.mounts[call.mount])
+
+
+# --- time ---------------------------------------------------------------------------------------------------------
+
+
+def timers(k: Kernel) -> list[float]:
+    return [c.state.deadline if isinstance(c.state, Probing) else c.deadline for c in k.state.calls.values()]
+
+
+def tick(k: Kernel) -> None:
+    for call in list(k.state.calls.values()):
+        if call.seq not in k.state.calls:
+            continue
+        due = call.state.deadline if isinstance(call.state, Probing) else call.deadline
+        if due <= k.now:
+            _overdue(k, call)
+
+
+def _overdue(k: Kernel, call: Invocation) -> None:
+    match call.state:
+        case Queued():
+            late = Fault("timeout", "deadline", k.state.mounts[call.mount].generation, "waited too long")
+            if call.attempts == 0:
+                answer_error(k, call, DEADLINE, "deadline exceeded", late, "not_started", "safe")
+            else:
+                answer_error(k, call, DEADLINE, "deadline exceeded", late, "unknown", recovery.advice(call))
+        case Held() | Probing():
+            recovery.answer_unknown(k, call, Fault("timeout", "probe_timeout", 0, "the probe did not answer"))
+        case Parked():
+            withdraw(k, call, "the client did not come back with an answer")
+        case Asking():
+            call.deadline = k.now + call.timeout
+        case InFlight(generation):
+            link = k.state.mounts[call.mount].links[generation]
+            if asks.outstanding(k, link):
+                call.deadline = k.now + call.timeout  # a person may be thinking
+            elif call.overdue:
+                _answer_deadline(k, link, call)
+            else:
+                call.overdue = True
+                call.deadline = k.now + k.limits.ping_s + 1.0
+                ping(k, link)
+
+
+def ping(k: Kernel, link: Link) -> None:
+    """Ask whether the child lives at all: a slow call ends alone, a dead child is replaced."""
+    if link.pinged in k.state.routes:
+        return
+    method = "ping" if link.era == "handshake" else "server/discover"
+    link.pinged = opening.ask(k, link, method, {}, ForPing(k.now + k.limits.ping_s))
+
+
+def on_alive(k: Kernel, link: Link) -> None:
+    for seq in mounts.in_flight(k, link):
+        call = k.state.calls[seq]
+        if call.overdue:
+            _answer_deadline(k, link, call)
+
+
+def _answer_deadline(k: Kernel, link: Link, call: Invocation) -> None:
+    assert isinstance(call.state, InFlight)
+    params = _encode({"requestId": call.state.child_id, "reason": "deadline exceeded"})
+    k.to_child(link, encode_notification("notifications/cancelled", params))
+    fault = Fault("timeout", "deadline", link.generation, f"no answer within {call.timeout:g} s")
+    k.note("fault", mount=call.mount, generation=link.generation, **{"class": "timeout"}, code="deadline")
+    if isinstance(call.replay, ProbeRequired):
+        k.state.routes.pop(call.state.child_id, None)
+        recovery.hold(k, call, fault)
+        recovery.probe(k, link, call)
+        return
+    answer_error(k, call, DEADLINE, "deadline exceeded", fault, "unknown", recovery.advice(call))
+    mounts.retire_if_drained(k, link)
+    pump(k, k.state.mounts[call.mount])
+
+
+__all__ = [
+    "Convergent",
+    "accept",
+    "answer_error",
+    "answer_result",
+    "cancel",
+    "classify",
+    "dispatch",
+    "finish",
+    "on_alive",
+    "on_answer",
+    "pump",
+    "send",
+    "tick",
+    "timers",
+    "withdraw",
+]

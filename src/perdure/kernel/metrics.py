@@ -1,0 +1,83 @@
+"""Counters and latencies per method, bounded in memory whatever the client sends."""
+
+from __future__ import annotations
+
+from math import frexp
+from typing import TYPE_CHECKING, Literal
+
+from perdure.kernel.state import Counters, Latency
+from perdure.model.faults import Fault
+
+if TYPE_CHECKING:
+    from perdure.kernel.core import Kernel
+
+MAX_METHODS = 64
+OTHER = "other"
+_STEPS = 8  # buckets per doubling: a quantile is within 1/8 of the truth
+
+Ending = Literal["success", "response_error", "recovery_error", "host_error"]
+
+
+def of_method(k: Kernel, method: str) -> Counters:
+    methods = k.state.metrics.methods
+    if method not in methods and len(methods) >= MAX_METHODS:
+        method = OTHER
+    return methods.setdefault(method, Counters())
+
+
+def accepted(k: Kernel, method: str) -> None:
+    k.state.metrics.totals.requests += 1
+    of_method(k, method).requests += 1
+
+
+def ended(k: Kernel, method: str, accepted_at: float, ending: Ending) -> None:
+    metrics = k.state.metrics
+    elapsed = max(0.0, k.now - accepted_at) * 1000.0
+    for counters in (metrics.totals, of_method(k, method)):
+        if ending == "success":
+            counters.successes += 1
+        else:
+            counters.errors += 1
+            if ending == "response_error":
+                counters.response_errors += 1
+            elif ending == "recovery_error":
+                counters.recovery_errors += 1
+        observe(counters.latency, elapsed)
+
+
+def replayed(k: Kernel, method: str) -> None:
+    k.state.metrics.totals.replays += 1
+    of_method(k, method).replays += 1
+
+
+def faulted(k: Kernel, fault: Fault, methods: list[str]) -> None:
+    """A fault that made recovery necessary. It is not an error: nothing was answered with it."""
+    metrics = k.state.metrics
+    metrics.totals.recovery_faults += 1
+    metrics.consecutive_failures += 1
+    metrics.last_fault = fault
+    for method in methods:
+        of_method(k, method).recovery_faults += 1
+
+
+def observe(latency: Latency, elapsed_ms: float) -> None:
+    latency.count += 1
+    latency.total += elapsed_ms
+    latency.last = elapsed_ms
+    latency.max = max(latency.max, elapsed_ms)
+    mantissa, exponent = frexp(max(elapsed_ms, 0.001))
+    bucket = exponent * _STEPS + int((mantissa - 0.5) * 2 * _STEPS)
+    latency.buckets[bucket] = latency.buckets.get(bucket, 0) + 1
+
+
+def quantile(latency: Latency, share: float) -> float:
+    """The upper edge of the bucket in which the quantile lies, never above the largest value seen."""
+    wanted = share * latency.count
+    seen = 0
+    for bucket in sorted(latency.buckets):
+        seen += latency.buckets[bucket]
+        if seen >= wanted:
+            exponent, step = divmod(bucket, _STEPS)
+            edge = (0.5 + (step + 1) / (2 * _STEPS)) * 2.0**exponent
+            return float(min(edge, latency.max))
+    return latency.max

@@ -1,0 +1,398 @@
+"""The life of a mount: generations are started, serve, are lost and come back within a budget.
+
+Idle ──▶ Starting ──▶ Serving ──lost──▶ Starting (at once) | Waiting (backoff) | Open (circuit)
+             ▲                              │                    │
+             └──────────────────────────────┴────────────────────┘
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure.kernel import asks, ledger, opening, recovery, rollout, session, streams
+from perdure.kernel.catalog import CHANGED, changes, dump_catalog
+from perdure.kernel.events import (
+    ChildBacklog,
+    ChildFrame,
+    ChildNoise,
+    ChildStarted,
+    SaveCatalog,
+    Spawn,
+    Stop,
+    Throttle,
+)
+from perdure.kernel.state import (
+    Announced,
+    ChildCatalog,
+    Disabled,
+    Draining,
+    ForCall,
+    ForDiscover,
+    ForInitialize,
+    ForList,
+    ForListen,
+    ForPing,
+    ForProbe,
+    ForSession,
+    Idle,
+    InFlight,
+    Link,
+    Live,
+    Mount,
+    Open,
+    Preparing,
+    Serving,
+    Starting,
+    Waiting,
+)
+from perdure.model.faults import Fault
+from perdure.model.frames import Malformed, Notification, Request, Response, decode, salvage_id
+
+if TYPE_CHECKING:
+    from perdure.kernel.core import Kernel
+
+# --- starting -------------------------------------------------------------------------------------
+
+
+def start_all(k: Kernel) -> None:
+    """The client has shown itself: start every server that is wanted or not yet catalogued."""
+    for mount in k.state.mounts.values():
+        wanted = k.specs[mount.name].start == "eager" or mount.catalog is None
+        if isinstance(mount.phase, Idle) and wanted:
+            start(k, mount)
+
+
+def start(k: Kernel, mount: Mount) -> None:
+    spec = k.specs[mount.name]
+    link = spawn(k, mount)
+    mount.phase = Starting(link.generation, k.now + spec.startup_s)
+
+
+def spawn(k: Kernel, mount: Mount) -> Link:
+    """A new generation. Numbers only grow, so what an old one still says can always be told apart."""
+    mount.generation += 1
+    link = Link(mount.name, mount.generation, since=k.now)
+    mount.links[link.generation] = link
+    k.out.append(Spawn(mount.name, link.generation))
+    k.note("lifecycle", mount=mount.name, generation=link.generation, phase="spawn")
+    return link
+
+
+def on_started(k: Kernel, event: ChildStarted) -> None:
+    link = k.link(event.mount, event.generation)
+    if link is not None:
+        link.pid = event.pid
+        opening.begin(k, link)
+
+
+def activate(k: Kernel, mount: Mount, link: Link) -> None:
+    """Make this generation the one that serves. The only place where authority changes (law 12)."""
+    link.stage = Live()
+    link.since = k.now
+    mount.phase = Serving(link.generation)
+    mount.used_at = k.now
+    k.note("lifecycle", mount=mount.name, generation=link.generation, phase="serving")
+    adopt_catalog(k, mount, link.draft)
+    streams.restore(k, link)
+    asks.resume_deferred(k, link)
+    recovery.resume(k, mount, link)
+    ledger.pump(k, mount)
+    if link.relist:
+        link.relist = False
+        opening.list_all(k, link)
+
+
+def adopt_catalog(k: Kernel, mount: Mount, new: ChildCatalog) -> None:
+    old = mount.catalog
+    mount.catalog = new
+    k.public.invalidate()
+    if old != new:
+        k.out.append(SaveCatalog(mount.name, dump_catalog(new)))
+    if mount.settled:
+        for kind in changes(old, new):
+            streams.announce(k, CHANGED[kind], kind)
+    mount.settled = True
+    session.flush_waiters(k)
+
+
+def serving_link(mount: Mount) -> Link | None:
+    return mount.links.get(mount.phase.generation) if isinstance(mount.phase, Serving) else None
+
+
+# --- frames from a child ------------------------------------------------------------------------------
+
+
+def on_frame(k: Kernel, event: ChildFrame) -> None:
+    link = k.link(event.mount, event.generation)
+    if link is None:
+        k.quarantine("stale_generation")
+        return
+    match decode(event.frame):
+        case Response() as response:
+            on_response(k, link, response)
+        case Request() as request:
+            unsolicited(k, link, 1)
+            asks.on_child_request(k, link, request)
+        case Notification() as notification:
+            unsolicited(k, link, 1)
+            streams.on_child_notification(k, link, notification)
+        case Malformed() as bad:
+            _malformed(k, link, bad)
+
+
+def _malformed(k: Kernel, link: Link, bad: Malformed) -> None:
+    """Noise is counted. An answer that cannot be read still ends the call it was for (law 17)."""
+    k.quarantine("child_malformed")
+    unsolicited(k, link, 1)
+    if type(bad.id) is not int or not bad.is_response:
+        return
+    route = k.state.routes.get(bad.id)
+    if route is None or (route.mount, route.generation) != (link.mount, link.generation):
+        return
+    fault = Fault("protocol", "unreadable_answer", link.generation, bad.reason)
+    match route.purpose:
+        case ForCall(seq):
+            del k.state.routes[bad.id]
+            recovery.unreadable(k, k.state.calls[seq], fault)
+        case ForInitialize() | ForDiscover():
+            recovery.lose(k, link, fault, stop=True)
+        case _:
+            on_response(k, link, Response(bad.id, error=None))
+
+
+def on_response(k: Kernel, link: Link, response: Response) -> None:
+    route = k.state.routes.get(response.id) if type(response.id) is int else None
+    if route is None or (route.mount, route.generation) != (link.mount, link.generation):
+        k.quarantine("unexpected_answer")  # late, duplicate or foreign (law 5)
+        unsolicited(k, link, 1)
+        return
+    assert type(response.id) is int
+    del k.state.routes[response.id]
+    match route.purpose:
+        case ForCall(seq):
+            link.productive = True
+            ledger.on_answer(k, link, k.state.calls[seq], response)
+        case ForProbe(seq):
+            recovery.on_probe_answer(k, link, k.state.calls[seq], response)
+        case ForInitialize():
+            opening.on_initialize(k, link, response)
+        case ForDiscover():
+            opening.on_discover(k, link, response)
+        case ForList(method, pages):
+            opening.on_page(k, link, method, pages, response)
+        case ForPing():
+            link.pinged = 0
+            ledger.on_alive(k, link)
+        case ForSession():
+            pass
+        case ForListen():
+            streams.on_listen_ended(k, link, response)
+
+
+def on_noise(k: Kernel, event: ChildNoise) -> None:
+    link = k.link(event.mount, event.generation)
+    if link is None:
+        return
+    if event.oversize:
+        identity = salvage_id(event.head, event.tail)
+        k.quarantine("child_oversize")
+        route = k.state.routes.get(identity) if type(identity) is int else None
+        if route is not None and route.generation == link.generation and isinstance(route.purpose, ForCall):
+            assert type(identity) is int
+            del k.state.routes[identity]
+            fault = Fault(
+                "resource", "answer_too_large", link.generation, "the answer exceeds the frame limit"
+            )
+            recovery.unreadable(k, k.state.calls[route.purpose.seq], fault)
+    else:
+        k.quarantine("child_noise", event.lines)
+    unsolicited(k, link, event.lines)
+
+
+def on_backlog(k: Kernel, event: ChildBacklog) -> None:
+    link = k.link(event.mount, event.generation)
+    if link is not None:
+        link.backlog = event.size
+        ledger.pump(k, k.state.mounts[event.mount])
+
+
+def unsolicited(k: Kernel, link: Link, count: int) -> None:
+    """Keep a child that talks too much from taking the host's time: read it less often."""
+    if k.now - link.window >= k.limits.window_s:
+        link.window, link.unsolicited = k.now, 0
+    link.unsolicited += count
+    if link.unsolicited > k.limits.unsolicited_per_window:
+        k.out.append(Throttle(link.mount, link.generation, link.window + k.limits.window_s))
+
+
+# --- coming back ------------------------------------------------------------------------------------------
+
+
+def plan_restart(k: Kernel, mount: Mount, link: Link) -> None:
+    """After the serving or starting generation was lost: at once, later, or not for now (law 11)."""
+    if k.state.session.closing is not None:
+        mount.phase = Idle()
+        return
+    if link.productive or (isinstance(link.stage, Live) and k.now - link.since >= k.limits.settled_s):
+        mount.unproductive = 0
+        mount.opened = 0
+    else:
+        mount.unproductive += 1
+    mount.restarts += 1
+    mount.recent = [t for t in mount.recent if t > k.now - 60.0] + [k.now]
+    if mount.unproductive >= k.limits.unproductive_starts:
+        open_circuit(k, mount)
+        return
+    wait = 0.0
+    if mount.unproductive > 1:
+        wait = min(k.limits.backoff_max_s, k.limits.backoff_s * 2.0 ** (mount.unproductive - 2))
+        wait *= 0.5 + k.random() / 2
+    if len(mount.recent) > k.limits.restarts_per_minute:
+        wait = max(wait, 60.0 / k.limits.restarts_per_minute)
+    if wait > 0:
+        mount.phase = Waiting(k.now + wait)
+    else:
+        start(k, mount)
+
+
+def open_circuit(k: Kernel, mount: Mount) -> None:
+    wait = min(k.limits.circuit_max_s, k.limits.circuit_s * 2.0**mount.opened)
+    mount.opened += 1
+    mount.unproductive = k.limits.unproductive_starts - 1  # half-open: one more failure opens it again
+    mount.phase = Open(k.now + wait)
+    k.note("circuit", mount=mount.name, state="open", for_s=round(wait, 3))
+    settle(k, mount)
+    recovery.give_up_waiting(k, mount)
+
+
+def settle(k: Kernel, mount: Mount) -> None:
+    """No catalog will come soon: lists no longer wait for this mount."""
+    mount.settled = True
+    session.flush_waiters(k)
+
+
+def stop(k: Kernel, mount: Mount, link: Link, *, force: bool = False) -> None:
+    mount.links.pop(link.generation, None)
+    k.out.append(Stop(mount.name, link.generation, force))
+    k.note("lifecycle", mount=mount.name, generation=link.generation, phase="stop")
+
+
+def retire_if_drained(k: Kernel, link: Link) -> None:
+    """A fenced generation leaves when its last call is answered."""
+    if not isinstance(link.stage, Draining):
+        return
+    busy = any(
+        r.mount == link.mount and r.generation == link.generation and isinstance(r.purpose, ForCall)
+        for r in k.state.routes.values()
+    )
+    if not busy:
+        recovery.release(k, link)
+        stop(k, k.state.mounts[link.mount], link)
+
+
+# --- by hand ------------------------------------------------------------------------------------------------
+
+
+def restart(k: Kernel, mount: Mount) -> None:
+    """Replace the process now. Work in flight is lost to it and treated by its replay class."""
+    mount.unproductive = mount.opened = 0
+    _drop_all(k, mount, "restarted")
+    start(k, mount)
+    ledger.pump(k, mount)
+
+
+def disable(k: Kernel, mount: Mount) -> None:
+    had = mount.catalog
+    mount.phase = Disabled()
+    _drop_all(k, mount, "disabled")
+    mount.phase = Disabled()
+    recovery.give_up_waiting(k, mount)
+    settle(k, mount)
+    _announce_difference(k, had)
+
+
+def enable(k: Kernel, mount: Mount) -> None:
+    if isinstance(mount.phase, Disabled):
+        mount.unproductive = mount.opened = 0
+        start(k, mount)
+        _announce_difference(k, mount.catalog)
+
+
+def _announce_difference(k: Kernel, catalog: ChildCatalog | None) -> None:
+    k.public.invalidate()
+    for kind in changes(None, catalog or ChildCatalog()):
+        streams.announce(k, CHANGED[kind], kind)
+
+
+def _drop_all(k: Kernel, mount: Mount, code: str) -> None:
+    rollout.abandon(k, mount, code)
+    for link in list(mount.links.values()):
+        fault = Fault("process", code, link.generation, "on request")
+        mount.phase = Idle()  # the caller decides what comes next, not the restart budget
+        recovery.lose(k, link, fault, stop=True)
+
+
+# --- time -----------------------------------------------------------------------------------------------------
+
+
+def timers(k: Kernel, mount: Mount) -> list[float]:
+    times: list[float] = []
+    match mount.phase:
+        case Starting(_, deadline):
+            times.append(deadline)
+        case Waiting(until) | Open(until):
+            times.append(until)
+        case Serving() if k.specs[mount.name].start == "lazy":
+            times.append(max(mount.used_at + k.specs[mount.name].idle_s, k.now + 1.0))
+        case _:
+            pass
+    match mount.rollout:
+        case Preparing(_, until) | Announced(_, until):
+            times.append(until)
+        case _:
+            pass
+    for link in mount.links.values():
+        route = k.state.routes.get(link.pinged)
+        if route is not None and isinstance(route.purpose, ForPing):
+            times.append(route.purpose.until)
+    return times
+
+
+def tick(k: Kernel, mount: Mount) -> None:
+    for link in list(mount.links.values()):
+        route = k.state.routes.get(link.pinged)
+        if route is not None and isinstance(route.purpose, ForPing) and route.purpose.until <= k.now:
+            fault = Fault("timeout", "unresponsive", link.generation, "no answer to ping")
+            recovery.lose(k, link, fault, stop=True)
+    rollout.tick(k, mount)
+    match mount.phase:
+        case Starting(generation, deadline) if deadline <= k.now:
+            fault = Fault("timeout", "startup_timeout", generation, "the handshake did not finish in time")
+            recovery.lose(k, mount.links[generation], fault, stop=True)
+        case Waiting(until) | Open(until) if until <= k.now:
+            if isinstance(mount.phase, Open):
+                k.note("circuit", mount=mount.name, state="half_open")
+            start(k, mount)
+        case Serving(generation) if _is_idle(k, mount):
+            link = mount.links[generation]
+            mount.phase = Idle()
+            recovery.release(k, link)
+            stop(k, mount, link)
+        case _:
+            pass
+
+
+def _is_idle(k: Kernel, mount: Mount) -> bool:
+    spec = k.specs[mount.name]
+    if spec.start != "lazy" or k.now - mount.used_at < spec.idle_s:
+        return False
+    return not any(c.mount == mount.name for c in k.state.calls.values())
+
+
+def in_flight(k: Kernel, link: Link) -> list[int]:
+    """The calls this generation holds, oldest first."""
+    return sorted(
+        c.seq
+        for c in k.state.calls.values()
+        if c.mount == link.mount and isinstance(c.state, InFlight) and c.state.generation == link.generation
+    )

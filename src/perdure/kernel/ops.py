@@ -1,0 +1,341 @@
+"""The tools that the host answers itself, in every phase: `health`, `telemetry`, `mounts` (law 16)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from perdure.kernel import metrics, mounts
+from perdure.kernel.catalog import ToolEntry
+from perdure.kernel.state import (
+    Announced,
+    Counters,
+    Disabled,
+    Idle,
+    Mount,
+    Open,
+    Preparing,
+    Serving,
+    Settled,
+    Starting,
+    Waiting,
+)
+from perdure.model.envelope import ToolError, refuse
+from perdure.model.eras import LATEST_MODERN, META_CONTRACT
+from perdure.model.faults import Fault
+from perdure.model.replay import CONVERGENT
+from perdure.model.tools import ToolSpec, View, arg, definition
+
+if TYPE_CHECKING:
+    from perdure.kernel.core import Kernel
+    from perdure.present.shape import Shape
+
+MOUNT = "host"  # no mount has this name: these tools belong to the host
+
+
+class NoParams(msgspec.Struct, frozen=True):
+    pass
+
+
+class MountsParams(msgspec.Struct, frozen=True):
+    action: Annotated[
+        Literal["list", "restart", "enable", "disable"],
+        arg(
+            "list shows every server; restart replaces its process now; disable stops it and hides its tools"
+        ),
+    ] = "list"
+    name: Annotated[str, arg("which server; required for every action but list")] = ""
+
+
+_SPECS = {
+    spec.name: spec
+    for spec in (
+        ToolSpec(
+            name="health",
+            title="Health",
+            description="The state of this session and of every server behind it. Answers in every phase.",
+            params=NoParams,
+            replay=CONVERGENT,
+            read_only=True,
+        ),
+        ToolSpec(
+            name="telemetry",
+            title="Telemetry",
+            description="Requests, errors, replays and latencies of this session, per method.",
+            params=NoParams,
+            replay=CONVERGENT,
+            read_only=True,
+        ),
+        ToolSpec(
+            name="mounts",
+            title="Mounted servers",
+            description="List the servers behind this session, or restart, enable or disable one of them.",
+            params=MountsParams,
+            replay=CONVERGENT,
+            idempotent=True,
+        ),
+    )
+}
+
+
+@cache
+def entries() -> tuple[ToolEntry, ...]:
+    found = []
+    for spec in _SPECS.values():
+        public = definition(spec)
+        del public["_meta"][META_CONTRACT]
+        del public["_meta"]
+        found.append(ToolEntry(spec.name, MOUNT, spec.name, definition=msgspec.json.encode(public)))
+    return tuple(found)
+
+
+def call(k: Kernel, name: str, raw_arguments: Raw | None) -> bytes:
+    """One call from its raw arguments to its result; every failure is an envelope."""
+    from perdure.present.normalize import arguments, presentation, strict_object
+    from perdure.present.result import failure, success
+
+    view = View(k.render, k.detail)  # type: ignore[arg-type]
+    try:
+        given = strict_object(raw_arguments) if raw_arguments is not None else {}
+        view, rest = presentation(given, view)
+        params = arguments(_SPECS[name].params, rest)
+        payload = _run(k, name, params)
+        return msgspec.json.encode(success(payload, _shapes()[name], view))
+    except ToolError as error:
+        return msgspec.json.encode(failure(error.envelope, view))
+
+
+def _run(k: Kernel, name: str, params: msgspec.Struct) -> dict[str, Any]:
+    match params:
+        case MountsParams():
+            return _mounts(k, params)
+        case _:
+            return health(k) if name == "health" else telemetry(k)
+
+
+# --- health ---------------------------------------------------------------------------------------------
+
+
+def health(k: Kernel) -> dict[str, Any]:
+    state, session = k.state, k.state.session
+    rows = [_mount_row(k, mount) for mount in state.mounts.values()]
+    newest = max((m.generation for m in state.mounts.values()), default=0)
+    found: dict[str, Any] = {
+        "state": _overall(k),
+        "uptime_ms": int((k.now - session.started_at) * 1000),
+        "protocol": session.version or (LATEST_MODERN if session.modern else ""),
+        "generation": newest,
+        "restart_count": sum(m.restarts for m in state.mounts.values()),
+        "consecutive_failures": state.metrics.consecutive_failures,
+        "rollout": _rollout(k),
+        "pending": len(state.calls),
+        "mounts": rows,
+    }
+    if state.metrics.last_fault is not None:
+        found["last_fault"] = _fault(state.metrics.last_fault)
+    if state.metrics.quarantined:
+        found["quarantined"] = dict(sorted(state.metrics.quarantined.items()))
+    return found
+
+
+def _overall(k: Kernel) -> str:
+    phases = [m.phase for m in k.state.mounts.values()]
+    if any(isinstance(p, Open) for p in phases):
+        return "degraded"
+    for mount in k.state.mounts.values():
+        if isinstance(mount.phase, Starting | Waiting):
+            return "recovering" if mount.restarts else "starting"
+    if not k.state.session.seen and all(isinstance(p, Idle) for p in phases):
+        return "cold"
+    return "ready"
+
+
+def _rollout(k: Kernel) -> str:
+    kinds = {type(m.rollout) for m in k.state.mounts.values()}
+    if Announced in kinds:
+        return "announced"
+    return "preparing" if Preparing in kinds else "settled"
+
+
+def _mount_row(k: Kernel, mount: Mount) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": mount.name,
+        "state": _mount_state(mount),
+        "generation": mount.generation,
+        "restarts": mount.restarts,
+        "circuit": _circuit(mount),
+        "tools": k.public.count_tools(mount.name),
+    }
+    link = mounts.serving_link(mount)
+    if link is None and isinstance(mount.phase, Starting):
+        link = mount.links.get(mount.phase.generation)
+    if link is not None and link.pid:
+        row["pid"] = link.pid
+        row["generation"] = link.generation
+    if not isinstance(mount.rollout, Settled):
+        row["rollout"] = type(mount.rollout).__name__.lower()
+    if mount.last_fault is not None:
+        row["last_fault"] = _fault(mount.last_fault)
+    return row
+
+
+def _mount_state(mount: Mount) -> str:
+    match mount.phase:
+        case Serving():
+            return "ready"
+        case Starting():
+            return "recovering" if mount.restarts else "starting"
+        case Waiting():
+            return "recovering"
+        case Open():
+            return "degraded"
+        case Disabled():
+            return "disabled"
+        case Idle():
+            return "cold"
+
+
+def _circuit(mount: Mount) -> str:
+    if isinstance(mount.phase, Open):
+        return "open"
+    return "half_open" if mount.opened and isinstance(mount.phase, Starting) else "closed"
+
+
+def _fault(fault: Fault) -> dict[str, Any]:
+    known = {
+        "class": fault.fault_class,
+        "code": fault.code,
+        "generation": fault.generation,
+        "detail": fault.detail,
+        "hint": fault.hint,
+    }
+    return {key: value for key, value in known.items() if value != ""}
+
+
+# --- telemetry -----------------------------------------------------------------------------------------------
+
+
+def telemetry(k: Kernel) -> dict[str, Any]:
+    known = k.state.metrics
+    return {
+        "totals": _counters(known.totals),
+        "methods": [
+            {
+                "method": method,
+                **_counters(known.methods[method]),
+                "latency_ms": _latency(known.methods[method]),
+            }
+            for method in sorted(known.methods)
+        ],
+    }
+
+
+def _counters(found: Counters) -> dict[str, int]:
+    return {
+        "requests": found.requests,
+        "successes": found.successes,
+        "errors": found.errors,
+        "response_errors": found.response_errors,
+        "recovery_errors": found.recovery_errors,
+        "recovery_faults": found.recovery_faults,
+        "replays": found.replays,
+    }
+
+
+def _latency(found: Counters) -> dict[str, float]:
+    latency = found.latency
+    mean = latency.total / latency.count if latency.count else 0.0
+    values = {
+        "last": latency.last,
+        "mean": mean,
+        "p50": metrics.quantile(latency, 0.5),
+        "p99": metrics.quantile(latency, 0.99),
+        "max": latency.max,
+    }
+    return {name: round(value, 3) for name, value in values.items()}
+
+
+# --- mounts ----------------------------------------------------------------------------------------------------
+
+
+def _mounts(k: Kernel, params: MountsParams) -> dict[str, Any]:
+    if params.action != "list":
+        mount = k.state.mounts.get(params.name)
+        if mount is None:
+            known = sorted(k.state.mounts)
+            raise refuse("not_found", "unknown_mount", "no server has this name", tool="mounts", mounts=known)
+        if params.action == "restart":
+            mounts.restart(k, mount)
+        elif params.action == "enable":
+            mounts.enable(k, mount)
+        else:
+            mounts.disable(k, mount)
+    rows = [_mount_row(k, mount) for mount in k.state.mounts.values()]
+    return {"action": params.action, "name": params.name, "mounts": rows}
+
+
+@cache
+def _shapes() -> dict[str, Shape]:
+    from perdure.present.shape import Field, Shape
+
+    fault = (Field("class"), Field("code"), Field("generation", "count"), Field("detail"), Field("hint"))
+    row = (
+        Field("name"),
+        Field("state"),
+        Field("generation", "count"),
+        Field("restarts", "count"),
+        Field("circuit"),
+        Field("pid"),
+        Field("tools", "count"),
+        Field("rollout"),
+        Field("last_fault", "record", columns=fault),
+    )
+    counters = tuple(
+        Field(name, "count")
+        for name in (
+            "requests",
+            "successes",
+            "errors",
+            "response_errors",
+            "recovery_errors",
+            "recovery_faults",
+            "replays",
+        )
+    )
+    times = tuple(Field(name) for name in ("last", "mean", "p50", "p99", "max"))
+    return {
+        "health": Shape(
+            "{state}  restarts {restart_count}  pending {pending}  mounts {mounts}  up {uptime_ms} ms",
+            (
+                Field("state"),
+                Field("uptime_ms", "count"),
+                Field("protocol", full_only=True),
+                Field("generation", "count"),
+                Field("restart_count", "count"),
+                Field("consecutive_failures", "count"),
+                Field("last_fault", "record", columns=fault),
+                Field("rollout"),
+                Field("pending", "count", full_only=True),
+                Field("quarantined", "json", full_only=True),
+                Field("mounts", "table", columns=row),
+            ),
+        ),
+        "telemetry": Shape(
+            "requests {totals.requests}  errors {totals.errors}  replays {totals.replays}",
+            (
+                Field("totals", "record", columns=counters),
+                Field(
+                    "methods",
+                    "table",
+                    columns=(Field("method"), *counters, Field("latency_ms", "record", columns=times)),
+                ),
+            ),
+        ),
+        "mounts": Shape(
+            "{action} {name}  mounts {mounts}",
+            (Field("action"), Field("name"), Field("mounts", "table", columns=row)),
+        ),
+    }

@@ -1,0 +1,319 @@
+"""What becomes of work whose child is lost. Restarting the child and redoing the work are two decisions.
+
+| replay class | after a loss |
+|---|---|
+| Convergent | queued again, in its old place, while the replay budget lasts |
+| ProbeRequired | held until a probe says done, absent or unknown |
+| NeverReplay | answered at once: the outcome is unknown |
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from perdure.kernel import asks, ledger, metrics, mounts, opening, rollout
+from perdure.kernel.events import ChildLost
+from perdure.kernel.state import (
+    Announced,
+    Asking,
+    ForProbe,
+    Held,
+    InFlight,
+    Invocation,
+    Link,
+    Mount,
+    Parked,
+    Preparing,
+    Probing,
+    Queued,
+    Serving,
+    Starting,
+)
+from perdure.model import eras
+from perdure.model.faults import (
+    DEADLINE,
+    OUTCOME_UNKNOWN,
+    QUEUE_FULL,
+    REPLAYS_EXHAUSTED,
+    UNAVAILABLE,
+    Fault,
+    Retry,
+)
+from perdure.model.frames import Members, Response, encode_members, members
+from perdure.model.replay import (
+    SAFE_TO_RETRY,
+    STILL_UNKNOWN,
+    Completed,
+    Convergent,
+    NeverReplay,
+    ProbeAnswer,
+    ProbeRequired,
+    SafeToRetry,
+    StillUnknown,
+    pointer,
+)
+
+if TYPE_CHECKING:
+    from perdure.kernel.core import Kernel
+
+_encode = msgspec.json.encode
+
+
+class _Probed(msgspec.Struct):
+    status: str = ""
+    result: Raw | None = None
+
+
+class _ProbeResult(msgspec.Struct):
+    structuredContent: _Probed | None = None
+
+
+# --- a child is lost ------------------------------------------------------------------------------------
+
+
+def on_lost(k: Kernel, event: ChildLost) -> None:
+    link = k.link(event.mount, event.generation)
+    if link is not None:
+        lose(k, link, event.fault, stop=False)
+
+
+def lose(k: Kernel, link: Link, fault: Fault, *, stop: bool) -> None:
+    """A generation is gone. Settle its work first, then decide what comes in its place."""
+    mount = k.state.mounts[link.mount]
+    affected = [c for c in k.state.calls.values() if _was_on(c, link)]
+    if stop:
+        mounts.stop(k, mount, link, force=True)
+    else:
+        mount.links.pop(link.generation, None)
+    release(k, link)
+    mount.last_fault = fault
+    metrics.faulted(k, fault, [c.method for c in affected])
+    k.note(
+        "fault",
+        mount=mount.name,
+        generation=link.generation,
+        code=fault.code,
+        calls=len(affected),
+        **{"class": fault.fault_class},
+    )
+    for call in sorted(affected, key=lambda c: c.seq):
+        dispose(k, mount, call, fault)
+    _replace(k, mount, link, fault)
+
+
+def _was_on(call: Invocation, link: Link) -> bool:
+    if call.mount != link.mount:
+        return False
+    match call.state:
+        case InFlight(generation) | Probing(generation) | Parked(generation) | Asking(generation):
+            return generation == link.generation
+        case _:
+            return False
+
+
+def release(k: Kernel, link: Link) -> None:
+    """Forget what was asked of, and by, a generation that is no more."""
+    gone = [i for i, r in k.state.routes.items() if (r.mount, r.generation) == (link.mount, link.generation)]
+    for identity in gone:
+        del k.state.routes[identity]
+    asks.cancel_of(k, link)
+
+
+def _replace(k: Kernel, mount: Mount, link: Link, fault: Fault) -> None:
+    match mount.rollout:
+        case Preparing(generation) | Announced(generation) if generation == link.generation:
+            rollout.refused(k, mount, fault)
+            return
+        case _:
+            pass
+    match mount.phase:
+        case Serving(generation) | Starting(generation) if generation == link.generation:
+            if isinstance(mount.phase, Starting) and mount.catalog is None:
+                mounts.settle(k, mount)
+            if not rollout.promote(k, mount):
+                mounts.plan_restart(k, mount, link)
+        case _:
+            ledger.pump(k, mount)
+
+
+def dispose(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
+    """What the replay class allows for one call whose attempt was lost (law 3)."""
+    call.fault = fault
+    if isinstance(call.state, Parked):
+        # Its question was the answer to the last request; the retry will find the ticket gone.
+        ledger.finish(k, call, None)
+        return
+    if isinstance(call.state, Probing):
+        hold(k, call, fault)
+        return
+    match call.replay:
+        case Convergent():
+            requeue(k, mount, call, fault)
+        case ProbeRequired():
+            hold(k, call, fault)
+        case NeverReplay():
+            answer_unknown(k, call, fault)
+
+
+def requeue(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
+    """Back to its old place in the queue. Waiting costs nothing; only a redispatch is a replay (law 2)."""
+    budget = k.limits.probes if isinstance(call.replay, ProbeRequired) else k.limits.replays
+    if call.replays >= budget:
+        spent = Fault("replay", "replays_exhausted", fault.generation, f"{fault.fault_class}/{fault.code}")
+        ledger.answer_error(k, call, REPLAYS_EXHAUSTED, "replays exhausted", spent, "unknown", advice(call))
+        return
+    if len(mount.queue) >= k.limits.queue:
+        full = Fault("resource", "queue_full", fault.generation, f"{fault.fault_class}/{fault.code}")
+        ledger.answer_error(k, call, QUEUE_FULL, "queue full", full, "unknown", advice(call))
+        return
+    call.state = Queued()
+    call.overdue = False
+    call.deadline = k.now + call.timeout
+    insort(mount.queue, call.seq)
+
+
+def hold(k: Kernel, call: Invocation, fault: Fault) -> None:
+    if call.probes >= k.limits.probes:
+        answer_unknown(k, call, fault)
+        return
+    call.fault = fault
+    call.state = Held()
+    call.overdue = False
+    call.deadline = k.now + call.timeout
+
+
+def advice(call: Invocation) -> Retry:
+    match call.replay:
+        case Convergent():
+            return "safe"
+        case ProbeRequired():
+            return "after_probe"
+        case NeverReplay():
+            return "never"
+
+
+def answer_unknown(k: Kernel, call: Invocation, fault: Fault) -> None:
+    """The honest answer where nothing may be redone: it was sent, and nobody knows."""
+    number, message = (
+        (DEADLINE, "deadline exceeded") if call.overdue else (OUTCOME_UNKNOWN, "outcome unknown")
+    )
+    ledger.answer_error(k, call, number, message, fault, "unknown", advice(call))
+
+
+def unreadable(k: Kernel, call: Invocation, fault: Fault) -> None:
+    """The server answered, so it ran; what it said cannot be passed on."""
+    link = k.link(call.mount, fault.generation)
+    k.note(
+        "fault",
+        mount=call.mount,
+        generation=fault.generation,
+        code=fault.code,
+        **{"class": fault.fault_class},
+    )
+    answer_unknown(k, call, fault)
+    if link is not None:
+        mounts.retire_if_drained(k, link)
+    ledger.pump(k, k.state.mounts[call.mount])
+
+
+def give_up_waiting(k: Kernel, mount: Mount) -> None:
+    """The circuit opened or the mount was disabled: whoever waits for it is told now."""
+    fault = mount.last_fault or Fault("process", "unavailable", mount.generation)
+    message = f"{mount.name} is not available"
+    for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
+        if call.mount != mount.name:
+            continue
+        match call.state:
+            case Queued() if call.attempts == 0:
+                ledger.answer_error(k, call, UNAVAILABLE, message, fault, "not_started", "later")
+            case Queued():
+                ledger.answer_error(k, call, UNAVAILABLE, message, fault, "unknown", advice(call))
+            case Held():
+                answer_unknown(k, call, fault)
+            case _:
+                pass
+
+
+# --- probes ---------------------------------------------------------------------------------------------------
+
+
+def resume(k: Kernel, mount: Mount, link: Link) -> None:
+    """A generation serves again: ask it about every call whose outcome only a probe may decide."""
+    for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
+        if call.mount == mount.name and isinstance(call.state, Held):
+            probe(k, link, call)
+
+
+def probe(k: Kernel, link: Link, call: Invocation) -> None:
+    if not isinstance(call.state, Held) or not isinstance(call.replay, ProbeRequired):
+        return
+    try:
+        method, params = _question(k, call, call.replay)
+    except (LookupError, ValueError, msgspec.MsgspecError):
+        answer_unknown(k, call, Fault("ambiguous", "probe_impossible", link.generation))
+        return
+    call.probes += 1
+    identity = opening.ask(k, link, method, params, ForProbe(call.seq))
+    call.state = Probing(link.generation, identity, k.now + k.limits.probe_s)
+    k.note("probe", mount=call.mount, generation=link.generation, call=call.seq, phase="asked")
+
+
+def _question(k: Kernel, call: Invocation, rule: ProbeRequired) -> tuple[str, Members]:
+    if not rule.tool:
+        key = Raw(_encode(ledger.invocation_key(k, call)))
+        return eras.PROBE_METHOD, {"key": key, "tool": Raw(_encode(call.name))}
+    lost = msgspec.json.decode(members(call.params or b"{}").get("arguments", Raw(b"{}")))
+    arguments = {name: pointer(lost, path) for name, path in rule.arguments.items()}
+    return "tools/call", {"name": Raw(_encode(rule.tool)), "arguments": Raw(_encode(arguments))}
+
+
+def on_probe_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> None:
+    assert isinstance(call.replay, ProbeRequired)
+    mount = k.state.mounts[call.mount]
+    answer = _read_probe(call.replay, response)
+    k.note("probe", mount=call.mount, call=call.seq, phase=type(answer).__name__)
+    match answer:
+        case Completed(result):
+            ledger.answer_result(k, call, link.era, result)
+        case SafeToRetry():
+            requeue(k, mount, call, call.fault or Fault("process", "lost", link.generation))
+        case StillUnknown():
+            answer_unknown(k, call, call.fault or Fault("ambiguous", "probe_unknown", link.generation))
+    ledger.pump(k, mount)
+
+
+def _read_probe(rule: ProbeRequired, response: Response) -> ProbeAnswer:
+    """Only a clear answer decides; an error, or anything else, leaves it unknown (law 4)."""
+    if response.result is None:
+        return STILL_UNKNOWN
+    try:
+        if rule.tool:
+            said = msgspec.json.decode(response.result, type=_ProbeResult).structuredContent or _Probed()
+        else:
+            said = msgspec.json.decode(response.result, type=_Probed)
+        if said.status == "absent":
+            return SAFE_TO_RETRY
+        if said.status == "done":
+            return Completed(_probe_result(said.result, response.result))
+    except (msgspec.MsgspecError, ValueError):
+        pass
+    return STILL_UNKNOWN
+
+
+def _probe_result(result: Raw | None, whole: Raw) -> Raw:
+    """The lost call's result: the probe's `result` member as a tool result, or the probe's own."""
+    if result is None:
+        return Raw(bytes(whole))
+    text = bytes(result)
+    if text[:1] == b"{":
+        found = members(text)
+        if "content" in found:
+            return Raw(text)
+    content: Members = {"content": Raw(_encode([{"type": "text", "text": text.decode()}]))}
+    if text[:1] == b"{":
+        content["structuredContent"] = Raw(text)
+    return encode_members(content)

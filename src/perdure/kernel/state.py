@@ -1,0 +1,370 @@
+"""All of the kernel's state as plain data, so that a session can be written down and taken up again.
+
+States are sum types: one class per state with just that state's data.
+
+    Mount.phase     Idle → Starting → Serving → Waiting → Starting …      (also Open, Disabled)
+    Link.stage      Spawned → Opening → Cataloguing → Live → Draining
+    Mount.rollout   Settled → Preparing → Announced → Settled
+    Invocation      Queued → InFlight → (answered)
+                    InFlight → Queued (replay) | Held → Probing → (answered | Queued)
+                    InFlight → Parked (a 2026 client answers a question) → InFlight
+                    InFlight → Asking (a handshake client is asked) → InFlight
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.model.eras import Era
+from perdure.model.faults import Fault
+from perdure.model.frames import RequestId
+from perdure.model.replay import NEVER, ReplayClass
+
+# --- a server's catalog -------------------------------------------------------------------------
+
+
+class ChildCatalog(msgspec.Struct):
+    """What a server said of itself, as raw JSON; it outlives the process that said it."""
+
+    capabilities: bytes = b"{}"
+    server_info: bytes = b"{}"
+    instructions: str = ""
+    tools: list[bytes] = []
+    prompts: list[bytes] = []
+    resources: list[bytes] = []
+    templates: list[bytes] = []
+
+
+# --- a mount and its generations ----------------------------------------------------------------
+
+
+class Idle(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Starting(msgspec.Struct, frozen=True, tag=True):
+    generation: int
+    deadline: float
+
+
+class Serving(msgspec.Struct, frozen=True, tag=True):
+    generation: int
+
+
+class Waiting(msgspec.Struct, frozen=True, tag=True):
+    until: float
+
+
+class Open(msgspec.Struct, frozen=True, tag=True):
+    """The circuit: calls are refused at once until the next attempt."""
+
+    until: float
+
+
+class Disabled(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+Phase = Idle | Starting | Serving | Waiting | Open | Disabled
+
+
+class Spawned(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Opening(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Cataloguing(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Live(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Draining(msgspec.Struct, frozen=True, tag=True):
+    """Fenced off: finishes what it was given, receives nothing new."""
+
+
+Stage = Spawned | Opening | Cataloguing | Live | Draining
+
+
+class Link(msgspec.Struct):
+    """One generation of a mount: a process and what was agreed with it."""
+
+    mount: str
+    generation: int
+    since: float
+    stage: Stage = Spawned()
+    pid: int = 0
+    era: Era = "handshake"
+    version: str = ""
+    backlog: int = 0
+    productive: bool = False
+    draft: ChildCatalog = msgspec.field(default_factory=ChildCatalog)
+    listing: list[str] = []
+    relist: bool = False
+    deferred: list[bytes] = []
+    subscribed: list[str] = []
+    listen: int = 0
+    pinged: int = 0
+    window: float = 0.0
+    unsolicited: int = 0
+
+
+class Settled(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Preparing(msgspec.Struct, frozen=True, tag=True):
+    generation: int
+    deadline: float
+
+
+class Announced(msgspec.Struct, frozen=True, tag=True):
+    """The catalog changes: the client was told; its refresh, or `until`, sets the fence."""
+
+    generation: int
+    until: float
+
+
+Rollout = Settled | Preparing | Announced
+
+
+class Mount(msgspec.Struct):
+    name: str
+    phase: Phase = Idle()
+    rollout: Rollout = Settled()
+    generation: int = 0
+    links: dict[int, Link] = {}
+    queue: list[int] = []
+    catalog: ChildCatalog | None = None
+    settled: bool = False
+    restarts: int = 0
+    unproductive: int = 0
+    opened: int = 0
+    recent: list[float] = []
+    used_at: float = 0.0
+    last_fault: Fault | None = None
+
+
+# --- invocations ----------------------------------------------------------------------------------
+
+
+class Queued(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class InFlight(msgspec.Struct, frozen=True, tag=True):
+    generation: int
+    child_id: int
+
+
+class Held(msgspec.Struct, frozen=True, tag=True):
+    """Its outcome is unknown and only a probe may decide; no probe is under way."""
+
+
+class Probing(msgspec.Struct, frozen=True, tag=True):
+    generation: int
+    child_id: int
+    deadline: float
+
+
+class Parked(msgspec.Struct, frozen=True, tag=True):
+    """The server's question went to a 2026 client as `input_required`; its retry carries `ticket`."""
+
+    generation: int
+    child_id: int
+    ticket: str
+    result: bytes | None = None
+    error: bytes | None = None
+
+
+class Asking(msgspec.Struct, frozen=True, tag=True):
+    """A 2026 server's questions are with a handshake client; `waiting` are not answered yet."""
+
+    generation: int
+    waiting: dict[int, str]
+    answers: dict[str, bytes]
+    request_state: str | None
+
+
+InvocationState = Queued | InFlight | Held | Probing | Parked | Asking
+
+
+class Invocation(msgspec.Struct):
+    """One request of the client's, from acceptance to its one answer."""
+
+    seq: int
+    public_id: RequestId
+    method: str
+    params: bytes | None
+    mount: str
+    era: Era
+    name: str
+    accepted_at: float
+    deadline: float
+    timeout: float
+    extra: dict[str, bytes] = {}
+    state: InvocationState = Queued()
+    replay: ReplayClass = NEVER
+    keys: tuple[str, ...] = ()
+    attempts: int = 0
+    replays: int = 0
+    probes: int = 0
+    rounds: int = 0
+    overdue: bool = False
+    token: RequestId | None = None
+    progress: float | None = None
+    fault: Fault | None = None
+    log_level: str = ""
+    abilities: tuple[str, ...] = ()
+    inputs: bytes | None = None
+
+
+# --- the host's own requests to a child -----------------------------------------------------------
+
+
+class ForCall(msgspec.Struct, frozen=True, tag=True):
+    seq: int
+
+
+class ForProbe(msgspec.Struct, frozen=True, tag=True):
+    seq: int
+
+
+class ForInitialize(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class ForDiscover(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class ForList(msgspec.Struct, frozen=True, tag=True):
+    method: str
+    pages: int
+
+
+class ForPing(msgspec.Struct, frozen=True, tag=True):
+    until: float
+
+
+class ForSession(msgspec.Struct, frozen=True, tag=True):
+    """Session state handed to a child: a subscription, a log level. Its answer changes nothing."""
+
+
+class ForListen(msgspec.Struct, frozen=True, tag=True):
+    """The open stream on which a 2026 server announces changes."""
+
+
+Purpose = ForCall | ForProbe | ForInitialize | ForDiscover | ForList | ForPing | ForSession | ForListen
+
+
+class Route(msgspec.Struct, frozen=True):
+    """Whom a child's answer is for. Ids are minted once and never reused (law 6)."""
+
+    mount: str
+    generation: int
+    purpose: Purpose
+
+
+# --- what children ask of the client ----------------------------------------------------------------
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A request of a child's, known to the client under the host's own id.
+
+    `call` is the invocation it was asked for where that is known, `input_key` its name there.
+    """
+
+    mount: str
+    generation: int
+    child_id: RequestId | None
+    method: str
+    call: int = 0
+    input_key: str = ""
+    token: RequestId | None = None
+    params: bytes | None = None
+
+
+# --- the client's session -----------------------------------------------------------------------------
+
+
+class Waiter(msgspec.Struct, frozen=True):
+    """A request that waits, for a bounded time, until every server has said what it offers."""
+
+    public_id: RequestId
+    method: str
+    params: bytes | None
+    era: Era
+    until: float
+    accepted_at: float
+
+
+class Listen(msgspec.Struct, frozen=True):
+    """A 2026 client's open `subscriptions/listen` stream."""
+
+    public_id: RequestId
+    kinds: tuple[str, ...]
+    uris: tuple[str, ...]
+
+
+class Session(msgspec.Struct):
+    session_id: str
+    started_at: float
+    seen: bool = False
+    initialized: bool = False
+    live: bool = False
+    modern: bool = False
+    version: str = ""
+    client_info: bytes = b'{"name":"unknown","version":"0"}'
+    client_name: str = "unknown"
+    capabilities: bytes = b"{}"
+    log_level: str = ""
+    roots: bytes | None = None
+    subscriptions: dict[str, str] = {}
+    listens: list[Listen] = []
+    closing: float | None = None
+
+
+class Latency(msgspec.Struct):
+    count: int = 0
+    total: float = 0.0
+    last: float = 0.0
+    max: float = 0.0
+    buckets: dict[int, int] = {}
+
+
+class Counters(msgspec.Struct):
+    requests: int = 0
+    successes: int = 0
+    errors: int = 0
+    response_errors: int = 0
+    recovery_errors: int = 0
+    recovery_faults: int = 0
+    replays: int = 0
+    latency: Latency = msgspec.field(default_factory=Latency)
+
+
+class Metrics(msgspec.Struct):
+    totals: Counters = msgspec.field(default_factory=Counters)
+    methods: dict[str, Counters] = {}
+    quarantined: dict[str, int] = {}
+    consecutive_failures: int = 0
+    last_fault: Fault | None = None
+
+
+class State(msgspec.Struct):
+    session: Session
+    mounts: dict[str, Mount] = {}
+    seq: int = 0
+    calls: dict[int, Invocation] = {}
+    ids: dict[RequestId, int] = {}
+    routes: dict[int, Route] = {}
+    asks: dict[int, Ask] = {}
+    waiters: list[Waiter] = []
+    metrics: Metrics = msgspec.field(default_factory=Metrics)
+    jitter: int = 1

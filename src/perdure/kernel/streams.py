@@ -1,0 +1,301 @@
+"""What the session keeps across generations, and what servers announce: subscriptions, levels, changes.
+
+A handshake client hears of a change by notification; a 2026 client only on a stream it opened.
+What a child cannot be trusted to keep is handed to its successor (law 13).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from perdure.kernel import asks, mounts, opening
+from perdure.kernel.catalog import CHANGED
+from perdure.kernel.state import (
+    Draining,
+    ForCall,
+    ForListen,
+    ForSession,
+    InFlight,
+    Invocation,
+    Link,
+    Listen,
+    Live,
+    Mount,
+)
+from perdure.model import eras
+from perdure.model.frames import (
+    INVALID_PARAMS,
+    Members,
+    Notification,
+    RequestId,
+    Response,
+    encode_error,
+    encode_members,
+    encode_notification,
+    encode_result,
+    members,
+)
+
+if TYPE_CHECKING:
+    from perdure.kernel.core import Kernel
+    from perdure.kernel.session import Incoming
+
+_encode = msgspec.json.encode
+SUBSCRIBING = frozenset({"resources/subscribe", "resources/unsubscribe"})
+_KIND_OF = {method: kind for kind, method in CHANGED.items()}
+_FILTER = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
+
+
+class _Filter(msgspec.Struct):
+    toolsListChanged: bool | None = None
+    promptsListChanged: bool | None = None
+    resourcesListChanged: bool | None = None
+    resourceSubscriptions: list[str] | None = None
+
+
+# --- announcing to the client ----------------------------------------------------------------------------
+
+
+def anyone_listens(k: Kernel) -> bool:
+    return k.state.session.live or bool(k.state.session.listens)
+
+
+def announce(k: Kernel, method: str, kind: str, params: Members | None = None, uri: str = "") -> None:
+    """Tell everyone who asked to know: the session of a handshake client, the streams of a 2026 one."""
+    session = k.state.session
+    if session.live:
+        k.to_client(encode_notification(method, encode_members(params) if params else None))
+    for listen in session.listens:
+        if kind in listen.kinds or (uri and uri in listen.uris):
+            meta = encode_members({eras.META_SUBSCRIPTION: Raw(_encode(listen.public_id))})
+            k.to_client(encode_notification(method, encode_members({**(params or {}), "_meta": meta})))
+
+
+# --- what children announce ----------------------------------------------------------------------------------
+
+
+def on_child_notification(k: Kernel, link: Link, note: Notification) -> None:
+    public = isinstance(link.stage, Live | Draining)
+    try:
+        params = members(note.params) if note.params is not None else {}
+    except ValueError:
+        k.quarantine("child_malformed")
+        return
+    if note.method in _KIND_OF:
+        _relist(k, link)
+    elif note.method == "notifications/cancelled":
+        identity = _identity(params.get("requestId"))
+        if identity is not None:
+            asks.on_child_cancel(k, link, identity)
+    elif note.method == "notifications/progress":
+        _progress(k, link, params)
+    elif not public or note.method == "notifications/subscriptions/acknowledged":
+        pass  # a candidate is not heard of before it serves; an acknowledgement is the host's own
+    elif note.method == "notifications/resources/updated":
+        _updated(k, params)
+    elif note.method == "notifications/message":
+        _message(k, link, note, params)
+    else:
+        k.to_client(encode_notification(note.method, note.params, note.extra))
+
+
+def _relist(k: Kernel, link: Link) -> None:
+    """The server's lists changed: learn them first, then tell the client, so that it never sees the old ones."""
+    if isinstance(link.stage, Live) and not link.listing:
+        opening.list_all(k, link)
+    else:
+        link.relist = True
+
+
+def _identity(raw: Raw | None) -> RequestId | None:
+    if raw is None:
+        return None
+    try:
+        value = msgspec.json.decode(raw)
+    except msgspec.MsgspecError:
+        return None
+    return value if type(value) is int or type(value) is str else None
+
+
+def _progress(k: Kernel, link: Link, params: Members) -> None:
+    """Progress under the client's own token, never going back, whatever attempt it comes from (law 6)."""
+    token = _identity(params.get("progressToken"))
+    route = k.state.routes.get(token) if type(token) is int else None
+    if route is None or (route.mount, route.generation) != (link.mount, link.generation):
+        k.quarantine("unexpected_progress")
+        return
+    if not isinstance(route.purpose, ForCall):
+        return
+    call = k.state.calls[route.purpose.seq]
+    try:
+        value = float(msgspec.json.decode(params.get("progress", Raw(b"null")), type=float))
+    except msgspec.MsgspecError:
+        k.quarantine("unexpected_progress")
+        return
+    if call.token is None or not isinstance(call.state, InFlight):
+        return
+    call.deadline = k.now + call.timeout
+    if call.progress is not None and value <= call.progress:
+        return
+    call.progress = value
+    known = {**params, "progressToken": Raw(_encode(call.token))}
+    k.to_client(encode_notification("notifications/progress", encode_members(known)))
+
+
+def _updated(k: Kernel, params: Members) -> None:
+    uri = _identity(params.get("uri"))
+    if not isinstance(uri, str):
+        return
+    announce(k, "notifications/resources/updated", "", _without_subscription(params), uri)
+
+
+def _without_subscription(params: Members) -> Members:
+    if "_meta" not in params:
+        return params
+    meta = members(params["_meta"])
+    meta.pop(eras.META_SUBSCRIPTION, None)
+    rest = {key: value for key, value in params.items() if key != "_meta"}
+    return {**rest, "_meta": encode_members(meta)} if meta else rest
+
+
+def _message(k: Kernel, link: Link, note: Notification, params: Members) -> None:
+    """Log messages: a 2026 client gets them only while a request of its own asks for that level."""
+    if k.state.session.initialized:
+        k.to_client(encode_notification(note.method, note.params, note.extra))
+        return
+    level = _identity(params.get("level"))
+    for call in k.state.calls.values():
+        wanted = call.log_level in eras.LOG_LEVELS and level in eras.LOG_LEVELS
+        if wanted and call.mount == link.mount and isinstance(call.state, InFlight):
+            assert isinstance(level, str)
+            if eras.LOG_LEVELS.index(level) >= eras.LOG_LEVELS.index(call.log_level):
+                k.to_client(encode_notification(note.method, note.params, note.extra))
+                return
+
+
+# --- what the client wants to hear -------------------------------------------------------------------------------
+
+
+def open_listen(k: Kernel, request: Incoming) -> None:
+    """A 2026 client opens its stream: the acknowledgement comes first, the answer only when it ends."""
+    try:
+        wanted = msgspec.json.decode(request.params.get("notifications", Raw(b"{}")), type=_Filter)
+    except msgspec.MsgspecError:
+        k.to_client(encode_error(request.id, INVALID_PARAMS, "notifications must be a subscription filter"))
+        return
+    session = k.state.session
+    uris = tuple(wanted.resourceSubscriptions or ())
+    if len(session.listens) >= k.limits.listens or len(uris) > k.limits.subscriptions:
+        k.to_client(encode_error(request.id, INVALID_PARAMS, "too many subscriptions"))
+        return
+    kinds = tuple(kind for field, kind in _FILTER.items() if getattr(wanted, field))
+    session.listens.append(Listen(request.id, kinds, uris))
+    honored: dict[str, object] = {field: True for field, kind in _FILTER.items() if kind in kinds}
+    if uris:
+        honored["resourceSubscriptions"] = list(uris)
+    params: Members = {
+        "notifications": Raw(_encode(honored)),
+        "_meta": encode_members({eras.META_SUBSCRIPTION: Raw(_encode(request.id))}),
+    }
+    k.to_client(encode_notification("notifications/subscriptions/acknowledged", encode_members(params)))
+    sync_all(k)
+
+
+def close_listen(k: Kernel, public_id: RequestId, *, answer: bool) -> bool:
+    session = k.state.session
+    for listen in session.listens:
+        if listen.public_id == public_id:
+            session.listens.remove(listen)
+            if answer:
+                meta = encode_members({eras.META_SUBSCRIPTION: Raw(_encode(public_id))})
+                result = encode_members({"resultType": Raw(b'"complete"'), "_meta": meta})
+                k.to_client(encode_result(public_id, result))
+            sync_all(k)
+            return True
+    return False
+
+
+def record(k: Kernel, link: Link, call: Invocation) -> None:
+    """Keep what the call changed in the session, once it succeeded and before the client hears of it."""
+    session = k.state.session
+    if call.method == "resources/subscribe":
+        session.subscriptions[call.name] = call.mount
+        link.subscribed = sorted({*link.subscribed, call.name})
+    elif call.method == "resources/unsubscribe":
+        session.subscriptions.pop(call.name, None)
+        link.subscribed = [uri for uri in link.subscribed if uri != call.name]
+    elif call.method == "logging/setLevel":
+        session.log_level = call.name
+    else:
+        return
+    if link.era == "modern" and call.method in SUBSCRIBING:
+        _listen(k, link, wanted_uris(k, k.state.mounts[link.mount]))
+
+
+# --- telling the children -------------------------------------------------------------------------------------------
+
+
+def wanted_uris(k: Kernel, mount: Mount) -> list[str]:
+    session = k.state.session
+    wanted = {uri for uri, owner in session.subscriptions.items() if owner == mount.name}
+    wanted.update(
+        uri for listen in session.listens for uri in listen.uris if k.public.resource_owner(uri) == mount.name
+    )
+    return sorted(wanted)
+
+
+def restore(k: Kernel, link: Link) -> None:
+    """A new generation takes up what its predecessor had been told."""
+    if k.state.session.log_level:
+        set_level(k, link, k.state.session.log_level)
+    sync(k, link)
+
+
+def set_level(k: Kernel, link: Link, level: str) -> None:
+    if link.era == "handshake" and "logging" in members(link.draft.capabilities):
+        opening.ask(k, link, "logging/setLevel", {"level": Raw(_encode(level))}, ForSession())
+
+
+def sync_all(k: Kernel) -> None:
+    for mount in k.state.mounts.values():
+        link = mounts.serving_link(mount)
+        if link is not None:
+            sync(k, link)
+
+
+def sync(k: Kernel, link: Link) -> None:
+    wanted = wanted_uris(k, k.state.mounts[link.mount])
+    if link.era == "modern":
+        if link.listen == 0 or wanted != link.subscribed:
+            _listen(k, link, wanted)
+        return
+    for uri in wanted:
+        if uri not in link.subscribed:
+            opening.ask(k, link, "resources/subscribe", {"uri": Raw(_encode(uri))}, ForSession())
+    for uri in link.subscribed:
+        if uri not in wanted:
+            opening.ask(k, link, "resources/unsubscribe", {"uri": Raw(_encode(uri))}, ForSession())
+    link.subscribed = wanted
+
+
+def _listen(k: Kernel, link: Link, uris: list[str]) -> None:
+    """One stream per 2026 server; a changed set means a new stream, opened before the old one is closed."""
+    old = link.listen
+    wanted: dict[str, object] = {field: True for field in _FILTER}
+    if uris:
+        wanted["resourceSubscriptions"] = uris
+    link.listen = opening.ask(
+        k, link, "subscriptions/listen", {"notifications": Raw(_encode(wanted))}, ForListen()
+    )
+    link.subscribed = uris
+    if old:
+        k.state.routes.pop(old, None)
+        k.to_child(link, encode_notification("notifications/cancelled", _encode({"requestId": old})))
+
+
+def on_listen_ended(k: Kernel, link: Link, response: Response) -> None:
+    """The server closed its stream or has none: changes are then seen at the next generation only."""
+    k.quarantine("listen_ended")

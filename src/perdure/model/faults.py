@@ -1,0 +1,83 @@
+"""Everything that can go wrong behind the host, as one tree of values.
+
+    transport    a pipe broke, a write failed
+    process      a child exited, could not be started, or was killed
+    protocol     a child broke the protocol
+    timeout      a deadline passed
+    downstream   the server itself answered with an error
+    resource     a bound was reached
+    replay       the replay budget is spent
+    rollout      a candidate was refused
+    ambiguous    the outcome cannot be known
+    invariant    the host found itself inconsistent
+
+A fault is raised once, where it happens, and shaped once, in `host_error`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from perdure.model.frames import RequestId, encode_error
+
+FaultClass = Literal[
+    "transport",
+    "process",
+    "protocol",
+    "timeout",
+    "downstream",
+    "resource",
+    "replay",
+    "rollout",
+    "ambiguous",
+    "invariant",
+]
+Outcome = Literal["not_started", "replayed", "probed_done", "unknown"]
+Retry = Literal["safe", "after_probe", "never", "later"]
+
+OUTCOME_UNKNOWN: Final = -32094
+REPLAYS_EXHAUSTED: Final = -32095
+TOO_MANY_PENDING: Final = -32096
+QUEUE_FULL: Final = -32097
+UNAVAILABLE: Final = -32098
+DEADLINE: Final = -32099
+
+
+class Fault(msgspec.Struct, frozen=True, rename={"fault_class": "class"}):
+    """One fault: class and stable code for machines, detail and hint for people."""
+
+    fault_class: FaultClass
+    code: str
+    generation: int = 0
+    detail: str = ""
+    hint: str = ""
+
+
+def host_error(
+    identity: RequestId,
+    number: int,
+    message: str,
+    fault: Fault,
+    *,
+    mount: str,
+    attempts: int,
+    outcome: Outcome,
+    retry: Retry,
+) -> bytes:
+    """The JSON-RPC error a client sees for a fault of the host or of something behind it."""
+    data: dict[str, object] = {
+        "class": fault.fault_class,
+        "code": fault.code,
+        "mount": mount,
+        "generation": fault.generation,
+        "attempts": attempts,
+        "outcome": outcome,
+        "retry": retry,
+    }
+    if fault.detail:
+        data["detail"] = fault.detail
+    if fault.hint:
+        data["hint"] = fault.hint
+    return encode_error(identity, number, message, data)

@@ -1,0 +1,257 @@
+"""JSON-RPC frames: decoded only as far as the host must look, carried on as raw bytes.
+
+    one line of bytes ──decode()──▶ Request | Notification | Response | Malformed
+
+Params and results stay `Raw`; members that JSON-RPC does not name are kept in `extra` and sent on.
+A frame that could be read in two ways (duplicate members, invalid UTF-8, lone surrogates) is
+`Malformed`: the host and the server behind it must never disagree about what was asked.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+RequestId = int | str
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+
+Members = dict[str, Raw]
+
+
+class Request(msgspec.Struct, frozen=True, tag=True):
+    id: RequestId
+    method: str
+    params: Raw | None = None
+    extra: Members = {}
+
+
+class Notification(msgspec.Struct, frozen=True, tag=True):
+    method: str
+    params: Raw | None = None
+    extra: Members = {}
+
+
+class Response(msgspec.Struct, frozen=True, tag=True):
+    """Exactly one of `result` and `error` is there; the id is None where the peer could not read ours."""
+
+    id: RequestId | None
+    result: Raw | None = None
+    error: Raw | None = None
+    extra: Members = {}
+
+
+class Malformed(msgspec.Struct, frozen=True, tag=True):
+    """Bytes that are not one JSON-RPC message, with the id where one can still be read."""
+
+    reason: str
+    code: int = INVALID_REQUEST
+    id: RequestId | None = None
+    is_response: bool = False
+
+
+Message = Request | Notification | Response | Malformed
+
+_members = msgspec.json.Decoder(Members)
+_text = msgspec.json.Decoder(str)
+_any = msgspec.json.Decoder()
+_encode = msgspec.json.encode
+
+_LONE = re.compile(rb"\\u[dD][89a-fA-F]")
+_HEAD_ID = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.){0,512}")\s*,'
+)
+_TAIL_ID = re.compile(
+    rb',\s*"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.){0,512}")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
+)
+
+
+class DuplicateMember(ValueError):
+    """An object names the same member twice."""
+
+
+def members(raw: bytes | Raw) -> Members:
+    """The members of an object as raw bytes. Raises ValueError for anything that is not one clear object."""
+    try:
+        found = _members.decode(raw)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    # A compact object is exactly as long as its members; only a longer one can hide a duplicate.
+    length = 1 + len(found) if found else 2
+    for key, value in found.items():
+        length += len(key) + 3 + len(memoryview(value))
+    if length != len(memoryview(raw)):
+        _refuse_duplicates(bytes(raw))
+    return found
+
+
+def _refuse_duplicates(data: bytes) -> None:
+    import json
+
+    outermost: list[tuple[str, Any]] = []
+
+    def keep(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal outermost
+        outermost = pairs
+
+    try:
+        json.loads(data, object_pairs_hook=keep)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    names = [name for name, _ in outermost]
+    if len(set(names)) != len(names):
+        raise DuplicateMember(next(n for n in names if names.count(n) > 1))
+
+
+def _text_fault(frame: bytes) -> str | None:
+    """Why these bytes are not text that every peer reads alike, or None."""
+    if not frame.isascii():
+        try:
+            frame.decode("utf-8")
+        except UnicodeDecodeError:
+            return "invalid UTF-8"
+    if b"\\u" in frame and _LONE.search(frame):
+        import json
+
+        try:
+            json.dumps(json.loads(frame), ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:
+            return "lone surrogate"
+        except (ValueError, RecursionError):
+            return None  # not JSON at all: decode() says so in its own words
+    return None
+
+
+def decode_id(raw: bytes | Raw) -> RequestId | None:
+    """A JSON-RPC id, or None for anything that is not an integer or a string."""
+    try:
+        value = _any.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+    return value if type(value) is int or type(value) is str else None
+
+
+def salvage_id(head: bytes, tail: bytes = b"") -> RequestId | None:
+    """The id of a frame too broken or too long to decode, where it stands at a place that cannot lie.
+
+    First member of the object, or last before the closing brace: both are outside any nested value.
+    """
+    match = _HEAD_ID.match(head) or _TAIL_ID.search(tail or head)
+    return decode_id(match.group(1)) if match else None
+
+
+def _broken(frame: bytes, reason: str, code: int = INVALID_REQUEST) -> Malformed:
+    found: Members = {}
+    try:
+        found = _members.decode(frame)
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    identity = decode_id(found["id"]) if "id" in found else salvage_id(frame[:1024], frame[-1024:])
+    head = frame[:512]
+    is_response = ("result" in found or "error" in found) if found else b'"method"' not in head
+    return Malformed(reason, code, identity, is_response)
+
+
+def decode(frame: bytes) -> Message:
+    """Read one frame. Never raises: what cannot be read is `Malformed`."""
+    if (fault := _text_fault(frame)) is not None:
+        return _broken(frame, fault, PARSE_ERROR)
+    try:
+        found = members(frame)
+    except DuplicateMember as error:
+        broken = _broken(frame, f"duplicate member {str(error)[:40]!r}")
+        # Two ids name no one.
+        return msgspec.structs.replace(broken, id=None) if str(error) == "id" else broken
+    except ValueError:
+        if frame.lstrip()[:1] == b"[":
+            return Malformed("batches are not part of MCP", INVALID_REQUEST)
+        return _broken(frame, "not valid JSON", PARSE_ERROR)
+    return _classify(frame, found)
+
+
+def _classify(frame: bytes, found: Members) -> Message:
+    version = found.pop("jsonrpc", None)
+    if version is None or bytes(version) != b'"2.0"':
+        return _broken(frame, 'jsonrpc must be "2.0"')
+    raw_id = found.pop("id", None)
+    raw_method = found.pop("method", None)
+    params = found.pop("params", None)
+    result = found.pop("result", None)
+    error = found.pop("error", None)
+    if raw_method is not None:
+        if result is not None or error is not None:
+            return _broken(frame, "a request carries no result")
+        try:
+            method = _text.decode(raw_method)
+        except msgspec.MsgspecError:
+            return _broken(frame, "method must be a string")
+        if not method:
+            return _broken(frame, "method must not be empty")
+        if params is not None:
+            first = bytes(memoryview(params)[:1])
+            if first == b"n":
+                params = None
+            elif first != b"{":
+                return _broken(frame, "params must be an object", INVALID_PARAMS)
+        if raw_id is None:
+            return Notification(method, params, found)
+        identity = decode_id(raw_id)
+        if identity is None:
+            return _broken(frame, "id must be a string or an integer")
+        return Request(identity, method, params, found)
+    if (result is None) == (error is None):
+        return _broken(frame, "neither a request nor a response")
+    if raw_id is None:
+        return _broken(frame, "a response needs an id")
+    if result is not None and bytes(memoryview(result)[:1]) != b"{":
+        return _broken(frame, "result must be an object")
+    return Response(decode_id(raw_id), result, error, found)
+
+
+def _extra(extra: Members) -> bytes:
+    return b"".join(b"," + _encode(k) + b":" + bytes(v) for k, v in extra.items())
+
+
+def encode_request(
+    identity: RequestId, method: str, params: Raw | bytes | None, extra: Members | None = None
+) -> bytes:
+    body = b'{"jsonrpc":"2.0","id":' + _encode(identity) + b',"method":' + _encode(method)
+    if params is not None:
+        body += b',"params":' + bytes(params)
+    return body + (_extra(extra) if extra else b"") + b"}"
+
+
+def encode_notification(method: str, params: Raw | bytes | None, extra: Members | None = None) -> bytes:
+    body = b'{"jsonrpc":"2.0","method":' + _encode(method)
+    if params is not None:
+        body += b',"params":' + bytes(params)
+    return body + (_extra(extra) if extra else b"") + b"}"
+
+
+def encode_result(identity: RequestId, result: Raw | bytes, extra: Members | None = None) -> bytes:
+    body = b'{"jsonrpc":"2.0","id":' + _encode(identity) + b',"result":' + bytes(result)
+    return body + (_extra(extra) if extra else b"") + b"}"
+
+
+def encode_raw_error(identity: RequestId | None, error: Raw | bytes, extra: Members | None = None) -> bytes:
+    body = b'{"jsonrpc":"2.0","id":' + _encode(identity) + b',"error":' + bytes(error)
+    return body + (_extra(extra) if extra else b"") + b"}"
+
+
+def encode_error(identity: RequestId | None, code: int, message: str, data: object = None) -> bytes:
+    error: dict[str, object] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return encode_raw_error(identity, _encode(error))
+
+
+def encode_members(found: Members) -> Raw:
+    """An object from raw members, in order."""
+    return Raw(b"{" + b",".join(_encode(k) + b":" + bytes(v) for k, v in found.items()) + b"}")

@@ -1,0 +1,67 @@
+"""A path argument as text: `file://` URIs unwrapped, and the style (relative or absolute) a tool asked for.
+
+Lexical only. Whether a path may be touched is decided where it is opened, never by its spelling; so a path
+with `..`, or one outside every root, is handed on as it came.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from perdure.model.envelope import ToolError, refuse
+from perdure.model.tools import PathStyle
+
+_SCHEME: Final = "file:"
+_ESCAPE = re.compile(r"%(?:([0-9A-Fa-f]{2})|.?)", re.DOTALL)
+
+
+def path_text(value: str, style: PathStyle, roots: tuple[str, ...], where: str) -> str:
+    """The path meant by an argument. Without roots its style is left alone."""
+    path = _unwrapped(value, where) if value[:5].lower() == _SCHEME else value
+    if not roots or ".." in path.split("/"):
+        return path
+    if style == "absolute":
+        return path if path.startswith("/") else f"{roots[0].rstrip('/')}/{path}"
+    # A path relative to a root that is not the first would be read against the first.
+    prefix = roots[0].rstrip("/") + "/"
+    if not f"{path}/".startswith(prefix):
+        return path
+    return path[len(prefix) :].lstrip("/") or "."
+
+
+def _unwrapped(uri: str, where: str) -> str:
+    rest = uri[5:]
+    if not rest.startswith("//"):
+        raise _bad(where, "a file URI starts with file://")
+    host, slash, tail = rest[2:].partition("/")
+    if host.lower() not in ("", "localhost") or not slash:
+        raise _bad(where, "a file URI names a file of this machine, file:///path")
+    if "?" in tail or "#" in tail:
+        raise _bad(where, "a file URI has no query or fragment; write ? as %3F and # as %23")
+    raw = bytearray()
+    last = 0
+    for found in _ESCAPE.finditer(tail):
+        raw += tail[last : found.start()].encode("utf-8", "surrogatepass")
+        last = found.end()
+        if found.group(1) is None:
+            raise _bad(where, "a file URI has a broken percent escape")
+        raw.append(int(found.group(1), 16))
+        if raw[-1] in b"\0/":
+            raise _bad(where, "a file URI escapes a character that no file name has")
+    raw += tail[last:].encode("utf-8", "surrogatepass")
+    try:
+        return "/" + raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _bad(where, "a file URI is not UTF-8") from None
+
+
+def _bad(where: str, message: str) -> ToolError:
+    return refuse(
+        "invalid_input",
+        "bad_file_uri",
+        f"{where}: {message}",
+        reason_hint="syntax",
+        suggested_action="fix_syntax",
+        argument=where,
+    )

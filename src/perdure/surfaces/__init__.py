@@ -1,0 +1,1 @@
+"""What the worker can do, one package per surface."""

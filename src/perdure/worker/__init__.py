@@ -1,0 +1,1 @@
+"""The built-in surfaces as an ordinary MCP server over stdio."""

@@ -1,0 +1,79 @@
+"""One tool call from its raw arguments to its result. Every failure on the way is an envelope."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from perdure.model.envelope import Envelope, ErrorKind, ReasonHint, SuggestedAction, ToolError, refuse
+from perdure.model.tools import View
+from perdure.present.normalize import arguments, presentation, strict_object
+from perdure.present.result import CallToolResult, failure, success
+from perdure.surfaces.port import Call, Tool
+from perdure.worker.diagnostics import Diagnostics
+
+_OS_ERRORS: Final[dict[int, tuple[ErrorKind, ReasonHint, SuggestedAction]]] = {
+    errno.ENOSPC: ("quota_exceeded", "size_limit", "retry_later"),
+    errno.EDQUOT: ("quota_exceeded", "size_limit", "retry_later"),
+    errno.EFBIG: ("quota_exceeded", "size_limit", "split"),
+    errno.EACCES: ("policy_violation", "permission", "ask_user"),
+    errno.EPERM: ("policy_violation", "permission", "ask_user"),
+    errno.EROFS: ("policy_violation", "permission", "ask_user"),
+    errno.ENOENT: ("not_found", "unknown", "abort"),
+}
+
+
+def run(
+    tool: Tool,
+    called_as: str,
+    raw_arguments: Raw | None,
+    *,
+    default: View,
+    roots: tuple[str, ...],
+    context: Callable[[View], Call],
+    diagnostics: Diagnostics,
+) -> CallToolResult:
+    """Normalize, run, present."""
+    view = default
+    try:
+        given = strict_object(raw_arguments) if raw_arguments is not None else {}
+        view, rest = presentation(given, default)
+        # Clients of the dotted names were written for a server that always sent every key.
+        if "." in called_as and view.render == "json":
+            view = View("json", "full")
+        params = arguments(tool.spec.params, rest, roots=roots)
+        return success(tool.handler(params, context(view)), tool.shape, view)
+    except ToolError as error:
+        return failure(_placed(error.envelope, tool.spec.name), view)
+    except (Exception, SystemExit) as error:
+        return failure(_placed(_unexpected(tool.spec.name, error, diagnostics), tool.spec.name), view)
+
+
+def _placed(envelope: Envelope, tool: str) -> Envelope:
+    context: dict[str, Any] = {"tool": tool, **envelope.context}
+    return msgspec.structs.replace(envelope, context=context)
+
+
+def _unexpected(tool: str, error: BaseException, diagnostics: Diagnostics) -> Envelope:
+    """An exception's message may quote content or host paths, so only its kind goes further."""
+    incident = diagnostics.unexpected(tool, error)
+    if isinstance(error, OSError) and error.errno in _OS_ERRORS:
+        kind, hint, action = _OS_ERRORS[error.errno]
+        reason = errno.errorcode[error.errno].lower()
+        message = "the operating system refused the operation"
+    else:
+        kind, hint, action = "blocked", "unknown", "ask_user"
+        reason, message = "unexpected", "the tool failed in a way it did not foresee; its effect is not known"
+    return refuse(
+        kind,
+        reason,
+        message,
+        reason_hint=hint,
+        suggested_action=action,
+        exception=type(error).__name__,
+        incident=incident,
+    ).envelope

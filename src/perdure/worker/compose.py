@@ -1,0 +1,39 @@
+"""Which surfaces a worker serves, and on what: the only place that wires a surface to a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+from perdure.model.tools import DEFAULT_VIEW, View
+from perdure.surfaces.port import Surface
+
+Durability = Literal["journal", "strict"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What `perdure worker` was told. Workspaces are absolute; relative paths start at the first."""
+
+    workspaces: tuple[str, ...]
+    surfaces: tuple[str, ...] = ("write", "state")
+    state: str | None = None
+    policy: str | None = None
+    registry: str | None = None
+    durability: Durability = "journal"
+    view: View = DEFAULT_VIEW
+    log_level: str = "warning"
+
+
+SURFACE_NAMES: Final = ("write", "state")
+
+# Each builder imports its surface itself: one that is not asked for costs nothing at startup.
+_BUILDERS: Final[dict[str, Callable[[Settings], Surface]]] = {}
+
+
+def surfaces(settings: Settings) -> tuple[Surface, ...]:
+    """The surfaces asked for, in the order asked for."""
+    if unknown := [name for name in settings.surfaces if name not in SURFACE_NAMES]:
+        raise ValueError(f"no surface {', '.join(unknown)}; there are {', '.join(SURFACE_NAMES)}")
+    return tuple(_BUILDERS[name](settings) for name in settings.surfaces if name in _BUILDERS)

@@ -1,0 +1,137 @@
+"""What each MCP method answers, given who asks: results as bytes, refusals as values, no I/O of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from perdure.model import eras, frames
+from perdure.model.envelope import Envelope
+from perdure.model.replay import SafeToRetry, StillUnknown
+from perdure.model.tools import View
+from perdure.present.result import failure, success
+from perdure.surfaces.port import Done, Tool
+from perdure.worker import call
+from perdure.worker.context import Context, Running
+from perdure.worker.diagnostics import Diagnostics
+from perdure.worker.registry import Registry
+from perdure.worker.session import Asked, Refusal, Session, discovery
+
+Answer = bytes | Refusal
+Work = Callable[[Running], Answer]
+
+UNKNOWN_STATUS: Final = b'{"status":"unknown"}'
+
+_encode = msgspec.json.encode
+
+
+class Methods:
+    """Answers from the registry. Lists are encoded once: they do not change while the worker lives."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        session: Session,
+        view: View,
+        roots: tuple[str, ...],
+        diagnostics: Diagnostics,
+    ) -> None:
+        self._registry = registry
+        self._session = session
+        self._view = view
+        self._roots = roots
+        self._diagnostics = diagnostics
+        self._lists = {
+            "tools/list": _encode({"tools": registry.tool_definitions()}),
+            "resources/list": _encode({"resources": registry.resource_definitions()}),
+            "resources/templates/list": b'{"resourceTemplates":[]}',
+            "prompts/list": b'{"prompts":[]}',
+        }
+
+    def immediate(self, asked: Asked) -> Answer | None:
+        """The answer to a method that needs no work, or None."""
+        match asked.method:
+            case "initialize":
+                return _encode(self._session.initialize(asked))
+            case "server/discover":
+                return _encode(discovery())
+            case "ping":
+                return b"{}"
+            case "logging/setLevel":
+                return self._set_level(asked)
+            case "completion/complete":
+                return b'{"completion":{"values":[],"total":0,"hasMore":false}}'
+            case method if (listing := self._lists.get(method)) is not None:
+                cursor = asked.params.get("cursor")
+                if cursor is None or bytes(cursor) == b"null":
+                    return listing
+                return Refusal(frames.INVALID_PARAMS, "there is only one page: no cursor was given out")
+            case _:
+                return None
+
+    def tool(self, asked: Asked) -> Tool | None:
+        name = asked.text("name")
+        return self._registry.tool(name) if name is not None else None
+
+    def call(self, tool: Tool, key: str | None, asked: Asked, running: Running) -> Answer:
+        """Run a tool. Whatever goes wrong inside it is a result, never a JSON-RPC error."""
+
+        def context(view: View) -> Context:
+            return Context(
+                running,
+                tool=tool.spec.name,
+                view=view,
+                invocation_key=key,
+                client=asked.client,
+                session=asked.session,
+                progress_token=asked.meta_id("progressToken"),
+                log_level=asked.log_level if asked.log_level in eras.LOG_LEVELS else None,
+            )
+
+        result = call.run(
+            tool,
+            asked.text("name") or tool.spec.name,
+            asked.params.get("arguments"),
+            default=self._view,
+            roots=self._roots,
+            context=context,
+            diagnostics=self._diagnostics,
+        )
+        return _encode(result)
+
+    def probe(self, asked: Asked, is_running: Callable[[str], bool]) -> Answer:
+        """What became of the call under a key. A call that runs here may still take effect: unknown."""
+        key, name = asked.text("key"), asked.text("tool")
+        if key is None or name is None:
+            return Refusal(frames.INVALID_PARAMS, "key and tool must be strings")
+        tool = self._registry.tool(name)
+        if tool is None or is_running(key):
+            return UNKNOWN_STATUS
+        match self._registry.probe(name, key):
+            case Done(Envelope() as envelope, view):
+                return _encode({"status": "done", "result": failure(envelope, view or self._view)})
+            case Done(payload, view):
+                return _encode({"status": "done", "result": success(payload, tool.shape, view or self._view)})
+            case SafeToRetry():
+                return b'{"status":"absent"}'
+            case StillUnknown():
+                return UNKNOWN_STATUS
+
+    def read(self, asked: Asked) -> Answer:
+        uri = asked.text("uri")
+        resource = self._registry.resource(uri) if uri is not None else None
+        if resource is None:
+            # 2026-07-28 retired the handshake era's own code for this.
+            code = frames.INVALID_PARAMS if asked.era == "modern" else eras.RESOURCE_NOT_FOUND
+            return Refusal(code, "resource not found", {"uri": uri})
+        content = {"uri": resource.uri, "mimeType": resource.mime_type, "text": resource.read()}
+        return _encode({"contents": [content]})
+
+    def _set_level(self, asked: Asked) -> Answer:
+        level = asked.text("level")
+        if level not in eras.LOG_LEVELS:
+            return Refusal(frames.INVALID_PARAMS, f"level must be one of {', '.join(eras.LOG_LEVELS)}")
+        self._session.log_level = level
+        return b"{}"

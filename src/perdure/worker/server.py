@@ -1,0 +1,219 @@
+"""The worker's loop: one thread reads and answers what needs no work, a pool runs the rest.
+
+    main thread    initialize, server/discover, ping, every list, logging, completion, subscriptions
+    pool           tools/call, resources/read, perdure/probe
+
+A slow tool therefore never delays a ping. A request is answered once, or not at all after its cancellation.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Final, assert_never
+
+import msgspec
+from msgspec import Raw
+
+from perdure.model import eras, frames
+from perdure.model.faults import QUEUE_FULL, Fault, host_error
+from perdure.model.frames import Malformed, Notification, Request, RequestId, Response
+from perdure.model.tools import DEFAULT_VIEW, View
+from perdure.surfaces.port import Surface
+from perdure.worker.context import Running
+from perdure.worker.diagnostics import DEFAULT_LEVEL, Diagnostics
+from perdure.worker.methods import Answer, Methods, Work
+from perdure.worker.pipe import FrameWriter, Oversize, claim_stdio, read_frames
+from perdure.worker.pool import Pool
+from perdure.worker.registry import Registry
+from perdure.worker.session import Asked, Refusal, Session, shaped
+
+MAX_STREAMS: Final = 64
+DRAIN_S: Final = 2.0
+
+_encode = msgspec.json.encode
+
+
+class Server:
+    """One client on one pipe."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        out: FrameWriter,
+        *,
+        view: View = DEFAULT_VIEW,
+        roots: tuple[str, ...] = (),
+        diagnostics: Diagnostics | None = None,
+    ) -> None:
+        self._out = out
+        self._diagnostics = diagnostics or Diagnostics()
+        self._session = Session()
+        self._methods = Methods(registry, self._session, view, roots, self._diagnostics)
+        self._pool = Pool()
+        self._ledger = threading.Lock()
+        self._running: dict[RequestId, Running] = {}
+        self._keys: dict[Running, str] = {}
+        self._streams: dict[RequestId, Asked] = {}
+
+    def serve(self, incoming: Iterable[bytes | Oversize], drain_s: float = DRAIN_S) -> None:
+        """Answer until the end of input, then give running calls a moment to finish."""
+        try:
+            for frame in incoming:
+                self._frame(frame)
+        except KeyboardInterrupt:
+            self._diagnostics.say("info", "interrupted")
+        for identity, asked in self._streams.items():
+            self._settle(identity, asked, _encode({"_meta": {eras.META_SUBSCRIPTION: identity}}))
+        if not self._pool.drain(drain_s):
+            self._diagnostics.say("warning", "calls were still running at exit")
+            with self._ledger:
+                left = tuple(self._running.values())
+            for running in left:
+                running.cancel()
+
+    def _frame(self, frame: bytes | Oversize) -> None:
+        if isinstance(frame, Oversize):
+            identity = frames.salvage_id(frame.head, frame.tail)
+            self._out.write(frames.encode_error(identity, frames.INVALID_REQUEST, "frame too large"))
+            return
+        match frames.decode(frame):
+            case Request() as request:
+                self._request(request)
+            case Notification("notifications/cancelled", params):
+                self._cancel(params)
+            case Notification() | Response():
+                pass  # nothing here waits for either: the worker never asks its client anything
+            case Malformed() as bad:
+                # An error under the id of a broken response could be taken for the answer to a request.
+                if not bad.is_response or bad.id is None:
+                    self._out.write(frames.encode_error(bad.id, bad.code, bad.reason))
+            case unreachable:
+                assert_never(unreachable)
+
+    def _request(self, request: Request) -> None:
+        identity, methods = request.id, self._methods
+        with self._ledger:
+            is_taken = identity in self._running or identity in self._streams
+        if is_taken:
+            self._refuse(identity, Refusal(frames.INVALID_REQUEST, "this id is still in use"))
+            return
+        asked = self._session.asked(request.method, request.params)
+        if isinstance(asked, Refusal):
+            self._refuse(identity, asked)
+            return
+        match request.method:
+            case "tools/call":
+                if (tool := methods.tool(asked)) is None:
+                    self._refuse(identity, Refusal(frames.INVALID_PARAMS, "unknown tool"))
+                    return
+                key = asked.invocation_key()
+                self._work(identity, asked, lambda running: methods.call(tool, key, asked, running), key)
+            case "resources/read":
+                self._work(identity, asked, lambda _: methods.read(asked))
+            case eras.PROBE_METHOD:
+                self._work(identity, asked, lambda _: methods.probe(asked, self._is_running))
+            case "subscriptions/listen":
+                self._listen(identity, asked)
+            case _:
+                answer = methods.immediate(asked)
+                self._settle(identity, asked, answer or Refusal(frames.METHOD_NOT_FOUND, "method not found"))
+
+    def _settle(self, identity: RequestId, asked: Asked, answer: Answer) -> None:
+        if isinstance(answer, Refusal):
+            self._refuse(identity, answer)
+        else:
+            self._out.write(frames.encode_result(identity, shaped(asked, answer)))
+
+    def _refuse(self, identity: RequestId, refusal: Refusal) -> None:
+        self._out.write(frames.encode_error(identity, refusal.code, refusal.message, refusal.data))
+
+    def _work(self, identity: RequestId, asked: Asked, work: Work, key: str | None = None) -> None:
+        """Run something in the pool and answer with what it gives."""
+        running = Running(identity, self._out)
+
+        def job() -> None:
+            if running.cancelled.is_set():
+                self._forget(running)
+                return
+            answer = self._guarded(asked, work, running)
+            # Forgotten before it is answered: a client may use the id again as soon as it reads the answer.
+            self._forget(running)
+            if isinstance(answer, Refusal):
+                running.answer(frames.encode_error(identity, answer.code, answer.message, answer.data))
+            else:
+                running.answer(frames.encode_result(identity, shaped(asked, answer)))
+
+        with self._ledger:
+            self._running[identity] = running
+            if key is not None:
+                self._keys[running] = key
+        if not self._pool.submit(job):
+            self._forget(running)
+            fault = Fault("resource", "worker_queue_full", hint="retry when a call has finished")
+            self._out.write(
+                host_error(
+                    identity,
+                    QUEUE_FULL,
+                    "too many calls are waiting",
+                    fault,
+                    mount="perdure",
+                    attempts=0,
+                    outcome="not_started",
+                    retry="later",
+                )
+            )
+
+    def _guarded(self, asked: Asked, work: Work, running: Running) -> Answer:
+        try:
+            return work(running)
+        except (Exception, SystemExit) as error:
+            incident = self._diagnostics.unexpected(asked.method, error)
+            return Refusal(frames.INTERNAL_ERROR, "internal error", {"incident": incident})
+
+    def _forget(self, running: Running) -> None:
+        with self._ledger:
+            if self._running.get(running.id) is running:
+                del self._running[running.id]
+            self._keys.pop(running, None)
+
+    def _is_running(self, key: str) -> bool:
+        with self._ledger:
+            return key in self._keys.values()
+
+    def _listen(self, identity: RequestId, asked: Asked) -> None:
+        """Open a stream that stays silent: nothing the worker lists changes while it lives."""
+        if len(self._streams) >= MAX_STREAMS:
+            self._refuse(identity, Refusal(frames.INTERNAL_ERROR, "too many subscription streams"))
+            return
+        self._streams[identity] = asked
+        params = _encode({"notifications": {}, "_meta": {eras.META_SUBSCRIPTION: identity}})
+        self._out.write(frames.encode_notification("notifications/subscriptions/acknowledged", params))
+
+    def _cancel(self, raw: Raw | None) -> None:
+        try:
+            identity = frames.decode_id(frames.members(raw)["requestId"]) if raw is not None else None
+        except (ValueError, KeyError):
+            return  # a notification has no answer, so a broken one has none either
+        if identity is None:
+            return
+        self._streams.pop(identity, None)
+        with self._ledger:
+            running = self._running.pop(identity, None)
+        if running is not None:
+            running.cancel()
+
+
+def serve_stdio(
+    surfaces: Sequence[Surface],
+    *,
+    view: View = DEFAULT_VIEW,
+    roots: tuple[str, ...] = (),
+    log_level: str = DEFAULT_LEVEL,
+) -> int:
+    """Serve the given surfaces on stdin and stdout until the client closes the pipe."""
+    source, sink = claim_stdio()
+    diagnostics = Diagnostics(log_level)
+    server = Server(Registry(surfaces), FrameWriter(sink), view=view, roots=roots, diagnostics=diagnostics)
+    server.serve(read_frames(source))
+    return 0

@@ -1,0 +1,168 @@
+"""Who is asking, and in which protocol era: decided for each request, so that one pipe serves both.
+
+initialize                            handshake era, whenever it comes (also after server/discover)
+a request with the _meta envelope     2026-07-28, once the envelope is whole and the version known
+any other request                     handshake era, before and after initialize alike
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from perdure import __version__
+from perdure.model import eras
+from perdure.model.frames import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    Members,
+    RequestId,
+    decode_id,
+    encode_members,
+    members,
+)
+
+INSTRUCTIONS: Final = (
+    "Every tool takes render (porcelain or json) and detail (concise or full). "
+    "A failed call answers with an envelope (JSON Schema at perdure://schema/error): "
+    "error says what happened, suggested_action what to do next, and draft, where there is one, "
+    "is the id of the kept payload: give it instead of sending the content again."
+)
+SERVER_INFO: Final = {"name": "perdure", "title": "Perdure", "version": __version__}
+CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "logging": {}}
+
+_HANDSHAKE_ONLY: Final = frozenset({"ping", "logging/setLevel"})
+_MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen"})
+_REQUIRED: Final = (eras.META_VERSION, eras.META_CAPABILITIES)
+_SERVER_META: Final = Raw(msgspec.json.encode(SERVER_INFO))
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A JSON-RPC error for a request that is not served."""
+
+    code: int
+    message: str
+    data: object = None
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request as far as every method needs it: its era, its params, its `_meta`, and who sent it."""
+
+    era: eras.Era
+    method: str
+    params: Members
+    meta: Members
+    client: str
+    session: str
+    log_level: str | None
+
+    def text(self, name: str) -> str | None:
+        """A member of params that is a string, or None."""
+        return _text(self.params.get(name))
+
+    def meta_id(self, key: str) -> RequestId | None:
+        """A member of `_meta` that is an integer (0 too) or a string, as tokens and keys are."""
+        raw = self.meta.get(key)
+        return decode_id(raw) if raw is not None else None
+
+    def invocation_key(self) -> str | None:
+        key = self.meta_id(eras.META_INVOCATION)
+        return key if isinstance(key, str) else None
+
+
+class Session:
+    """What the handshake said, and what a request without a handshake says about itself."""
+
+    def __init__(self) -> None:
+        self._id = os.urandom(8).hex()
+        self._client = "unknown"
+        self.log_level: str | None = None
+
+    def asked(self, method: str, raw_params: Raw | None) -> Asked | Refusal:
+        """The request in its era, or why it is refused."""
+        try:
+            params = members(raw_params) if raw_params is not None else {}
+            meta = members(params["_meta"]) if "_meta" in params else {}
+        except ValueError:
+            return Refusal(
+                INVALID_PARAMS, "params and params._meta must be objects without duplicate members"
+            )
+        is_modern = method != "initialize" and any(key in meta for key in eras.ENVELOPE_KEYS)
+        if is_modern or method in _MODERN_ONLY:
+            if (refusal := _envelope_fault(meta)) is not None:
+                return refusal
+            if method in _HANDSHAKE_ONLY:
+                return Refusal(METHOD_NOT_FOUND, f"{method} is not part of {eras.LATEST_MODERN}")
+        own = _name(meta.get(eras.META_CLIENT)) if is_modern else None
+        caller = _object(meta.get(eras.META_CALLER))
+        return Asked(
+            era="modern" if is_modern else "handshake",
+            method=method,
+            params=params,
+            meta=meta,
+            client=_text(caller.get("name")) or own or self._client,
+            session=_text(caller.get("session")) or self._id,
+            log_level=_text(meta.get(eras.META_LOG_LEVEL)) if is_modern else self.log_level,
+        )
+
+    def initialize(self, asked: Asked) -> dict[str, Any]:
+        self._client = _name(asked.params.get("clientInfo")) or self._client
+        return {
+            "protocolVersion": eras.negotiate(asked.text("protocolVersion")),
+            "capabilities": CAPABILITIES,
+            "serverInfo": SERVER_INFO,
+            "instructions": INSTRUCTIONS,
+        }
+
+
+def discovery() -> dict[str, Any]:
+    return {
+        "supportedVersions": list(eras.SUPPORTED_VERSIONS),
+        "capabilities": CAPABILITIES,
+        "instructions": INSTRUCTIONS,
+    }
+
+
+def shaped(asked: Asked, result: bytes) -> bytes:
+    """A result as the era of its request wants it."""
+    if asked.era == "handshake":
+        return result
+    found = members(eras.modern_result(asked.method, result))
+    stamped = {**_object(found.get("_meta")), eras.META_SERVER: _SERVER_META}
+    return bytes(encode_members({**found, "_meta": encode_members(stamped)}))
+
+
+def _envelope_fault(meta: Members) -> Refusal | None:
+    if missing := [key for key in _REQUIRED if key not in meta]:
+        return Refusal(INVALID_PARAMS, f"params._meta is missing {', '.join(missing)}")
+    version = _text(meta[eras.META_VERSION])
+    if version is None:
+        return Refusal(INVALID_PARAMS, f"{eras.META_VERSION} must be a string")
+    for key in (eras.META_CAPABILITIES, eras.META_CLIENT):
+        if key in meta and bytes(meta[key])[:1] != b"{":
+            return Refusal(INVALID_PARAMS, f"{key} must be an object")
+    if version not in eras.MODERN_VERSIONS:
+        data = {"supported": list(eras.SUPPORTED_VERSIONS), "requested": version}
+        return Refusal(eras.UNSUPPORTED_VERSION, "unsupported protocol version", data)
+    return None
+
+
+def _text(raw: Raw | None) -> str | None:
+    try:
+        return msgspec.json.decode(raw, type=str) if raw is not None else None
+    except msgspec.MsgspecError:
+        return None
+
+
+def _object(raw: Raw | None) -> Members:
+    try:
+        return members(raw) if raw is not None else {}
+    except ValueError:
+        return {}
+
+
+def _name(raw: Raw | None) -> str | None:
+    return _text(_object(raw).get("name"))
