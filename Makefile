@@ -11,6 +11,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo,test,lint]' -c constraints.txt
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 demo: $(VENV)/.ready          ## a guided run: a call in flight, kill -9, the honest answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from hashlib import blake2b
+from zlib import crc32
 
 from perdure.host.places import private_dir, write_private
 from perdure.kernel.catalog import load_catalog
@@ -11,24 +11,29 @@ from perdure.kernel.state import ChildCatalog
 from perdure.model.mounts import MountSpec
 
 
-def _path(spec: MountSpec, folder: str) -> str:
-    """Named by what is started and where: another command or directory may offer something else."""
-    identity = "\0".join((spec.name, *spec.argv, "", spec.cwd))
-    return os.path.join(
-        folder, blake2b(identity.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    )
+def _identity(spec: MountSpec) -> bytes:
+    """What is started and where: another command or directory may offer something else."""
+    return "\0".join((spec.name, *spec.argv, "", spec.cwd)).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _path(identity: bytes) -> str:
+    # The name only has to be short: the file begins with the whole identity, which is compared.
+    return os.path.join(private_dir("catalogs"), f"{crc32(identity):08x}")
 
 
 def load(spec: MountSpec) -> ChildCatalog | None:
+    identity = _identity(spec)
     try:
-        with open(_path(spec, private_dir("catalogs")), "rb") as file:
-            return load_catalog(file.read())
+        with open(_path(identity), "rb") as file:
+            data = file.read()
     except OSError:
         return None
+    return load_catalog(data[len(identity) :]) if data.startswith(identity) else None
 
 
 def save(spec: MountSpec, data: bytes) -> None:
+    identity = _identity(spec)
     try:
-        write_private(_path(spec, private_dir("catalogs")), data)
+        write_private(_path(identity), identity + data)
     except OSError:
         pass  # only a head start for the next run

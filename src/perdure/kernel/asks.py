@@ -67,7 +67,8 @@ def on_child_request(k: Kernel, link: Link, request: Request) -> None:
     if request.method == "ping":
         k.to_child(link, encode_result(request.id, b"{}"))
         return
-    if not isinstance(link.stage, Live | Draining):
+    is_public = isinstance(link.stage, Live | Draining)
+    if not is_public or (k.state.session.initialized and not k.state.session.live):
         _defer(k, link, request)
         return
     ability = _ABILITY.get(request.method)
@@ -75,14 +76,14 @@ def on_child_request(k: Kernel, link: Link, request: Request) -> None:
         k.to_child(link, encode_error(request.id, METHOD_NOT_FOUND, f"the client does not offer {ability}"))
     elif len(k.state.asks) >= k.limits.asks:
         k.to_child(link, encode_error(request.id, INVALID_REQUEST, "too many questions are open"))
-    elif k.state.session.initialized:
+    elif k.state.session.live:
         _ask_handshake_client(k, link, request)
     else:
         _ask_modern_client(k, link, request, ability)
 
 
 def _defer(k: Kernel, link: Link, request: Request) -> None:
-    """Not public yet: what it asks waits until it serves. Known roots it may have at once."""
+    """The server, or the client, is not ready for it yet: what it asks waits until then. Known roots it may have at once."""
     if request.method == "roots/list" and k.state.session.roots is not None:
         k.to_child(link, encode_result(request.id, k.state.session.roots))
     elif len(link.deferred) < k.limits.deferred:
@@ -129,9 +130,8 @@ def _ask_modern_client(k: Kernel, link: Link, request: Request, ability: str | N
         k.to_child(link, encode_error(request.id, METHOD_NOT_FOUND, "the client takes no such request"))
         return
     for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
-        on_link = call.mount == link.mount and isinstance(call.state, InFlight | Parked)
         if (
-            on_link
+            is_open_on(call, link)
             and call.method in eras.INPUT_METHODS
             and ability in call.abilities
             and call.era == "modern"
@@ -147,6 +147,14 @@ def _ask_modern_client(k: Kernel, link: Link, request: Request, ability: str | N
     k.to_child(
         link, encode_error(request.id, INVALID_REQUEST, "no request of the client's is open to ask in")
     )
+
+
+def is_open_on(call: Invocation, link: Link) -> bool:
+    match call.state:
+        case InFlight(generation) | Parked(generation, result=None, error=None):
+            return (call.mount, generation) == (link.mount, link.generation)
+        case _:
+            return False
 
 
 # --- a 2026 client is asked -----------------------------------------------------------------------------------
@@ -280,6 +288,8 @@ def ask_inputs(k: Kernel, link: Link, call: Invocation, result: Raw) -> bool:
         _abort(k, call, eras.MISSING_CAPABILITY, f"the server needs the client capability {missing[0]}")
     elif call.rounds > k.limits.input_rounds:
         _abort(k, call, INVALID_REQUEST, "the server keeps asking for input")
+    elif len(k.state.asks) + len(questions) > k.limits.asks:
+        _abort(k, call, INVALID_REQUEST, "too many questions are open")
     else:
         waiting: dict[int, str] = {}
         for key, question in questions.items():
@@ -331,7 +341,6 @@ def on_client_answer(k: Kernel, response: Response) -> None:
     assert isinstance(call.state, Asking)
     assert type(response.id) is int
     if response.result is None:
-        withdraw_for(k, call)
         ledger.finish(k, call, "response_error")
         k.to_client(encode_raw_error(call.public_id, response.error or Raw(b"{}")))
         return
@@ -371,7 +380,10 @@ def cancel_of(k: Kernel, link: Link) -> None:
 def withdraw_for(k: Kernel, call: Invocation) -> None:
     for identity, ask in list(k.state.asks.items()):
         if ask.call == call.seq:
-            _drop(k, identity, ask, "the call was cancelled")
+            _drop(k, identity, ask, "the call has ended")
+            link = k.link(ask.mount, ask.generation)
+            if link is not None and ask.child_id is not None:
+                k.to_child(link, encode_error(ask.child_id, INVALID_REQUEST, "the call has ended"))
 
 
 def _drop(k: Kernel, identity: int, ask: Ask, reason: str) -> None:

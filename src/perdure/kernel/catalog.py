@@ -16,8 +16,8 @@ from perdure.model import eras
 from perdure.model.eras import Era
 from perdure.model.frames import Members, encode_members, members
 from perdure.model.mounts import MountSpec
-from perdure.model.tools import Contract
 from perdure.model.replay import CONVERGENT, JOURNAL, NEVER, ReplayClass, from_annotations
+from perdure.model.tools import Contract
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
@@ -90,12 +90,16 @@ class Public:
         entry = self._tools.get(self._aliases.get(name, name))
         if entry is not None:
             return entry
-        for spec in self._k.specs.values():
-            if (spec.prefix or self._k.wrapped) and name.startswith(spec.prefix):
+        for spec in sorted(self._k.specs.values(), key=lambda s: -len(s.prefix)):
+            if name.startswith(spec.prefix) and self._is_open(spec):
                 inner = name[len(spec.prefix) :]
                 if inner and spec.offers(inner):
                     return ToolEntry(name, spec.name, inner)
         return None
+
+    def _is_open(self, spec: MountSpec) -> bool:
+        """Whether a server may have tools that its catalog does not show: always, if its prefix places them."""
+        return bool(spec.prefix) or self._k.wrapped or self._k.state.mounts[spec.name].catalog is None
 
     def nearest_tool(self, name: str) -> str | None:
         from difflib import get_close_matches
@@ -157,7 +161,7 @@ class Public:
             found = members(only.capabilities)
             for kind in ("tools", "prompts", "resources"):
                 if kind in found:
-                    found[kind] = encode_members({**members(found[kind]), "listChanged": Raw(b"true")})
+                    found[kind] = encode_members({**_object(found[kind]), "listChanged": Raw(b"true")})
             return bytes(encode_members(found))
         promised: dict[str, Any] = {
             "tools": {"listChanged": True},
@@ -172,7 +176,7 @@ class Public:
                 if mount.catalog is not None:
                     found = members(mount.catalog.capabilities)
                     if kind in found:
-                        merged.update(members(found[kind]))
+                        merged.update(_object(found[kind]))
             if merged:
                 promised[kind] = merged
         return _encode(promised)
@@ -270,6 +274,13 @@ class Public:
             return
         definition = bytes(encode_members({**members(raw), "name": Raw(_encode(spec.prefix + name))}))
         self._prompts[spec.prefix + name] = PromptEntry(spec.name, name, definition)
+
+
+def _object(raw: Raw) -> Members:
+    try:
+        return members(raw)
+    except ValueError:
+        return {}
 
 
 def _take_contract(found: Members) -> Contract:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.kernel import asks, catalog, ledger, mounts, recovery, rollout, session
+from perdure.kernel import asks, catalog, ledger, mounts, recovery, rollout, session, streams
 from perdure.kernel.events import (
     ChildBacklog,
     ChildFrame,
@@ -89,6 +89,8 @@ class Kernel:
         self.now = max(self.now, now)
         self.out = []
         _HANDLERS[type(event)](self, event)
+        for mount in self.state.mounts.values():
+            mounts.move_on(self, mount)
         self._finish()
         return self.out
 
@@ -115,7 +117,9 @@ class Kernel:
         closing = self.state.session.closing
         if closing is None:
             return
-        if closing <= self.now or not (self.state.calls or self.state.waiters):
+        if closing <= self.now:
+            recovery.end_all(self)
+        if not (self.state.calls or self.state.waiters):
             self.out.append(Exit())
 
     # --- snapshot (law 15) --------------------------------------------------------------------------
@@ -200,6 +204,8 @@ def _client_closed(k: Kernel, event: ClientClosed | Shutdown) -> None:
     if k.state.session.closing is None:
         k.state.session.closing = k.now + k.limits.drain_s
         k.note("session", phase="closing")
+        session.answer_waiting(k)
+        streams.close_all(k)
 
 
 def _tick(k: Kernel, event: Tick) -> None:

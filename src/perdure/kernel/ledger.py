@@ -124,20 +124,20 @@ def classify(k: Kernel, call: Invocation) -> None:
         call.replay = CONVERGENT if call.method in READ_METHODS else NEVER
     else:
         entry = k.public.tool(spec.prefix + call.name)
-        if entry is None:
+        if entry is None or entry.mount != call.mount:
             call.replay, call.keys = NEVER, ()
         else:
             call.replay = entry.replay
             call.keys = _conflict_keys(call, entry.conflict) if entry.conflict else ()
             call.timeout = entry.deadline_s or spec.call_s
     if call.attempts == 0:
-        call.deadline = k.now + call.timeout
+        call.deadline = call.accepted_at + call.timeout
 
 
 def _conflict_keys(call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ...]:
     try:
         arguments = msgspec.json.decode(members(call.params or b"{}").get("arguments", Raw(b"{}")))
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return ()
     keys = set()
     for path in pointers:
@@ -183,7 +183,9 @@ def _barred_keys(k: Kernel, mount: Mount) -> set[str]:
         match call.state:
             case Held() | Probing():
                 barred.update(call.keys)
-            case InFlight(generation) if isinstance(mount.links[generation].stage, Draining):
+            case InFlight(generation) | Parked(generation) | Asking(generation) if isinstance(
+                mount.links[generation].stage, Draining
+            ):
                 barred.update(call.keys)
             case _:
                 pass
@@ -194,7 +196,7 @@ def dispatch(k: Kernel, link: Link, call: Invocation) -> None:
     """Mark, then send: from here on the call may have happened (law 1)."""
     if link.era == "modern" and call.method in streams.SUBSCRIBING:
         streams.record(k, link, call)  # a 2026 server has no such request: its stream carries the set
-        answer_result(k, call, "modern", b"{}")
+        answer_result(k, call, "handshake", b"{}")
         return
     child_id = k.mint()
     if call.attempts > 0:
@@ -264,19 +266,23 @@ def invocation_key(k: Kernel, call: Invocation) -> str:
 
 
 def on_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> None:
-    mount = k.state.mounts[call.mount]
     if isinstance(call.state, Parked):
         asks.keep_answer(k, call, response)
-        return
-    if response.result is not None:
+    elif response.result is not None:
         if (
             link.era == "modern"
             and call.era == "handshake"
             and asks.ask_inputs(k, link, call, response.result)
         ):
             return
+        try:
+            result = _shaped(call, link.era, response.result)
+        except ValueError:
+            fault = Fault("protocol", "unreadable_answer", link.generation, "the result is ambiguous")
+            recovery.unreadable(k, call, fault)
+            return
         streams.record(k, link, call)
-        answer_result(k, call, link.era, response.result, response.extra)
+        _answer(k, call, result, response.extra)
     else:
         error = (
             response.error if response.error is not None else Raw(b'{"code":-32603,"message":"bad answer"}')
@@ -285,18 +291,23 @@ def on_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> No
             error = _modern_error(error)
         finish(k, call, "response_error")
         k.to_client(encode_raw_error(call.public_id, error, response.extra))
-    mounts.retire_if_drained(k, link)
-    pump(k, mount)
 
 
-def answer_result(
-    k: Kernel, call: Invocation, era: eras.Era, result: Raw | bytes, extra: Members | None = None
-) -> None:
-    """The one terminal answer, in the shape of the client's era."""
+def answer_result(k: Kernel, call: Invocation, era: eras.Era, result: Raw | bytes) -> None:
+    """The one terminal answer, from a server of this era. Raises ValueError for a result that is ambiguous."""
+    _answer(k, call, _shaped(call, era, result), None)
+
+
+def _shaped(call: Invocation, era: eras.Era, result: Raw | bytes) -> Raw | bytes:
+    """The result as a client of the call's era must see it; untouched where nothing has to differ."""
     if call.era == "modern" and era == "handshake":
         result = eras.modern_result(call.method, result)
     if call.replays > 0 or call.probes > 0:
         result = _say_outcome(call, result)
+    return result
+
+
+def _answer(k: Kernel, call: Invocation, result: Raw | bytes, extra: Members | None) -> None:
     finish(k, call, "success")
     k.state.metrics.consecutive_failures = 0
     k.to_client(encode_result(call.public_id, result, extra))
@@ -305,7 +316,10 @@ def answer_result(
 def _say_outcome(call: Invocation, result: Raw | bytes) -> Raw:
     """A recovered call says so: how it was settled and how often it was sent."""
     found = members(result)
-    meta = members(found["_meta"]) if "_meta" in found else {}
+    try:
+        meta = members(found["_meta"]) if "_meta" in found else {}
+    except ValueError:
+        return Raw(result)  # a `_meta` that is no object is the server's to explain
     outcome: Outcome = "replayed" if call.replays > 0 else "probed_done"
     meta["perdure/outcome"] = Raw(_encode({"outcome": outcome, "attempts": call.attempts}))
     return encode_members({**found, "_meta": encode_members(meta)})
@@ -350,6 +364,7 @@ def answer_error(
 
 def finish(k: Kernel, call: Invocation, ending: Ending | None) -> None:
     """Forget a call. Whatever still arrives for it is late and is dropped (law 5)."""
+    asks.withdraw_for(k, call)
     mount = k.state.mounts[call.mount]
     if call.seq in mount.queue:
         mount.queue.remove(call.seq)
@@ -374,22 +389,16 @@ def cancel(k: Kernel, public_id: RequestId) -> None:
 
 
 def withdraw(k: Kernel, call: Invocation, reason: str = "cancelled by the client") -> None:
-    link: Link | None = None
     match call.state:
         case InFlight(generation, child_id) | Parked(generation, child_id):
             link = k.link(call.mount, generation)
-            if link is not None:
+            if link is not None and child_id in k.state.routes:
                 params = _encode({"requestId": child_id, "reason": reason})
                 k.to_child(link, encode_notification("notifications/cancelled", params))
-        case Asking():
-            asks.withdraw_for(k, call)
         case _:
             pass
     finish(k, call, None)
     k.note("dispatch", call=call.seq, phase="cancelled")
-    if link is not None:
-        mounts.retire_if_drained(k, link)
-    pump(k, k.state.mounts[call.mount])
 
 
 # --- time ---------------------------------------------------------------------------------------------------------
@@ -458,11 +467,9 @@ def _answer_deadline(k: Kernel, link: Link, call: Invocation) -> None:
     if isinstance(call.replay, ProbeRequired):
         k.state.routes.pop(call.state.child_id, None)
         recovery.hold(k, call, fault)
-        recovery.probe(k, link, call)
+        recovery.resume(k, k.state.mounts[call.mount])
         return
     answer_error(k, call, DEADLINE, "deadline exceeded", fault, "unknown", recovery.advice(call))
-    mounts.retire_if_drained(k, link)
-    pump(k, k.state.mounts[call.mount])
 
 
 __all__ = [

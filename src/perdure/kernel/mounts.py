@@ -42,6 +42,7 @@ from perdure.kernel.state import (
     Open,
     Preparing,
     Serving,
+    Spawned,
     Starting,
     Waiting,
 )
@@ -80,7 +81,7 @@ def spawn(k: Kernel, mount: Mount) -> Link:
 
 def on_started(k: Kernel, event: ChildStarted) -> None:
     link = k.link(event.mount, event.generation)
-    if link is not None:
+    if link is not None and isinstance(link.stage, Spawned):
         link.pid = event.pid
         opening.begin(k, link)
 
@@ -95,11 +96,18 @@ def activate(k: Kernel, mount: Mount, link: Link) -> None:
     adopt_catalog(k, mount, link.draft)
     streams.restore(k, link)
     asks.resume_deferred(k, link)
-    recovery.resume(k, mount, link)
-    ledger.pump(k, mount)
+    recovery.resume(k, mount)
     if link.relist:
         link.relist = False
         opening.list_all(k, link)
+
+
+def move_on(k: Kernel, mount: Mount) -> None:
+    """After every event: whatever may go now goes, and a fenced generation that has finished leaves."""
+    ledger.pump(k, mount)
+    if len(mount.links) > 1:
+        for link in list(mount.links.values()):
+            retire_if_drained(k, link)
 
 
 def adopt_catalog(k: Kernel, mount: Mount, new: ChildCatalog) -> None:
@@ -213,7 +221,6 @@ def on_backlog(k: Kernel, event: ChildBacklog) -> None:
     link = k.link(event.mount, event.generation)
     if link is not None:
         link.backlog = event.size
-        ledger.pump(k, k.state.mounts[event.mount])
 
 
 def unsolicited(k: Kernel, link: Link, count: int) -> None:
@@ -232,6 +239,7 @@ def plan_restart(k: Kernel, mount: Mount, link: Link) -> None:
     """After the serving or starting generation was lost: at once, later, or not for now (law 11)."""
     if k.state.session.closing is not None:
         mount.phase = Idle()
+        recovery.give_up_waiting(k, mount)
         return
     if link.productive or (isinstance(link.stage, Live) and k.now - link.since >= k.limits.settled_s):
         mount.unproductive = 0
@@ -281,11 +289,7 @@ def retire_if_drained(k: Kernel, link: Link) -> None:
     """A fenced generation leaves when its last call is answered."""
     if not isinstance(link.stage, Draining):
         return
-    busy = any(
-        r.mount == link.mount and r.generation == link.generation and isinstance(r.purpose, ForCall)
-        for r in k.state.routes.values()
-    )
-    if not busy:
+    if not any(recovery.is_on(call, link) for call in k.state.calls.values()):
         recovery.release(k, link)
         stop(k, k.state.mounts[link.mount], link)
 
@@ -295,15 +299,18 @@ def retire_if_drained(k: Kernel, link: Link) -> None:
 
 def restart(k: Kernel, mount: Mount) -> None:
     """Replace the process now. Work in flight is lost to it and treated by its replay class."""
+    if isinstance(mount.phase, Disabled):
+        enable(k, mount)
+        return
     mount.unproductive = mount.opened = 0
     _drop_all(k, mount, "restarted")
     start(k, mount)
-    ledger.pump(k, mount)
 
 
 def disable(k: Kernel, mount: Mount) -> None:
+    if isinstance(mount.phase, Disabled):
+        return
     had = mount.catalog
-    mount.phase = Disabled()
     _drop_all(k, mount, "disabled")
     mount.phase = Disabled()
     recovery.give_up_waiting(k, mount)
@@ -386,6 +393,8 @@ def _is_idle(k: Kernel, mount: Mount) -> bool:
     spec = k.specs[mount.name]
     if spec.start != "lazy" or k.now - mount.used_at < spec.idle_s:
         return False
+    if streams.wanted_uris(k, mount):
+        return False  # someone waits for its updates
     return not any(c.mount == mount.name for c in k.state.calls.values())
 
 

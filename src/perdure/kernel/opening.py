@@ -145,9 +145,9 @@ def _refuse(k: Kernel, link: Link, detail: str) -> None:
     recovery.lose(k, link, Fault("protocol", "handshake_refused", link.generation, detail), stop=True)
 
 
-def _code(error: Raw) -> int:
+def _code(error: Raw | None) -> int:
     try:
-        return msgspec.json.decode(error, type=_ErrorCode).code
+        return msgspec.json.decode(error or b"{}", type=_ErrorCode).code
     except msgspec.MsgspecError:
         return 0
 
@@ -167,14 +167,17 @@ def list_all(k: Kernel, link: Link) -> None:
 
 def on_page(k: Kernel, link: Link, method: str, pages: int, response: Response) -> None:
     cursor: Raw | None = None
-    if response.result is not None:
-        try:
-            found = members(response.result)
-            items = msgspec.json.decode(found.get(_FIELD[method][1], Raw(b"[]")), type=list[Raw])
-            _collect(link.draft, method).extend(bytes(item) for item in items)
-            cursor = found.get("nextCursor")
-        except (msgspec.MsgspecError, ValueError):
-            k.quarantine("bad_list")
+    try:
+        found = members(response.result or b"")
+        items = msgspec.json.decode(found.get(_FIELD[method][1], Raw(b"[]")), type=list[Raw])
+        _collect(link.draft, method).extend(bytes(item) for item in items)
+        cursor = found.get("nextCursor")
+    except (msgspec.MsgspecError, ValueError):
+        k.quarantine("bad_list")
+        known = k.state.mounts[link.mount].catalog
+        if known is not None and _code(response.error) != METHOD_NOT_FOUND:
+            # One failed answer must not make a server's tools vanish.
+            _collect(link.draft, method)[:] = _collect(known, method)
     if cursor is not None and bytes(cursor) != b"null" and pages < k.limits.pages:
         ask(k, link, method, {"cursor": cursor}, ForList(method, pages + 1))
         return

@@ -281,7 +281,13 @@ def _mounts(k: Kernel, params: MountsParams) -> dict[str, Any]:
 def _shapes() -> dict[str, Shape]:
     from perdure.present.shape import Field, Shape
 
-    fault = (Field("class"), Field("code"), Field("generation", "count"), Field("detail"), Field("hint"))
+    fault = (
+        Field("class"),
+        Field("code"),
+        Field("generation", "count", full_only=True),
+        Field("detail", full_only=True),
+        Field("hint", full_only=True),
+    )
     row = (
         Field("name"),
         Field("state"),
@@ -290,7 +296,7 @@ def _shapes() -> dict[str, Shape]:
         Field("circuit"),
         Field("pid"),
         Field("tools", "count"),
-        Field("rollout"),
+        Field("rollout", full_only=True),
         Field("last_fault", "record", columns=fault),
     )
     counters = tuple(

@@ -84,7 +84,7 @@ def on_lost(k: Kernel, event: ChildLost) -> None:
 def lose(k: Kernel, link: Link, fault: Fault, *, stop: bool) -> None:
     """A generation is gone. Settle its work first, then decide what comes in its place."""
     mount = k.state.mounts[link.mount]
-    affected = [c for c in k.state.calls.values() if _was_on(c, link)]
+    affected = [c for c in k.state.calls.values() if is_on(c, link)]
     if stop:
         mounts.stop(k, mount, link, force=True)
     else:
@@ -105,7 +105,8 @@ def lose(k: Kernel, link: Link, fault: Fault, *, stop: bool) -> None:
     _replace(k, mount, link, fault)
 
 
-def _was_on(call: Invocation, link: Link) -> bool:
+def is_on(call: Invocation, link: Link) -> bool:
+    """Whether this generation still owes something for the call."""
     if call.mount != link.mount:
         return False
     match call.state:
@@ -137,7 +138,7 @@ def _replace(k: Kernel, mount: Mount, link: Link, fault: Fault) -> None:
             if not rollout.promote(k, mount):
                 mounts.plan_restart(k, mount, link)
         case _:
-            ledger.pump(k, mount)
+            resume(k, mount)  # a fenced generation: its successor can be asked at once
 
 
 def dispose(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
@@ -154,6 +155,7 @@ def dispose(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
         case Convergent():
             requeue(k, mount, call, fault)
         case ProbeRequired():
+            call.overdue = False  # its process is gone: what a probe finds absent now stays absent
             hold(k, call, fault)
         case NeverReplay():
             answer_unknown(k, call, fault)
@@ -182,7 +184,6 @@ def hold(k: Kernel, call: Invocation, fault: Fault) -> None:
         return
     call.fault = fault
     call.state = Held()
-    call.overdue = False
     call.deadline = k.now + call.timeout
 
 
@@ -206,7 +207,6 @@ def answer_unknown(k: Kernel, call: Invocation, fault: Fault) -> None:
 
 def unreadable(k: Kernel, call: Invocation, fault: Fault) -> None:
     """The server answered, so it ran; what it said cannot be passed on."""
-    link = k.link(call.mount, fault.generation)
     k.note(
         "fault",
         mount=call.mount,
@@ -214,10 +214,11 @@ def unreadable(k: Kernel, call: Invocation, fault: Fault) -> None:
         code=fault.code,
         **{"class": fault.fault_class},
     )
-    answer_unknown(k, call, fault)
-    if link is not None:
-        mounts.retire_if_drained(k, link)
-    ledger.pump(k, k.state.mounts[call.mount])
+    if isinstance(call.state, Parked):
+        error = Raw(_encode({"code": OUTCOME_UNKNOWN, "message": "outcome unknown", "data": fault}))
+        asks.keep_answer(k, call, Response(None, error=error))
+    else:
+        answer_unknown(k, call, fault)
 
 
 def give_up_waiting(k: Kernel, mount: Mount) -> None:
@@ -238,11 +239,26 @@ def give_up_waiting(k: Kernel, mount: Mount) -> None:
                 pass
 
 
+def end_all(k: Kernel) -> None:
+    """The session ends with work unfinished: everyone still waiting is told what is known."""
+    for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
+        fault = Fault("process", "closing", k.state.mounts[call.mount].generation)
+        if isinstance(call.state, Parked):
+            ledger.finish(k, call, None)
+        elif call.attempts == 0:
+            ledger.answer_error(k, call, UNAVAILABLE, "the session is closing", fault, "not_started", "later")
+        else:
+            answer_unknown(k, call, fault)
+
+
 # --- probes ---------------------------------------------------------------------------------------------------
 
 
-def resume(k: Kernel, mount: Mount, link: Link) -> None:
-    """A generation serves again: ask it about every call whose outcome only a probe may decide."""
+def resume(k: Kernel, mount: Mount) -> None:
+    """Where a generation serves, ask it about every call whose outcome only a probe may decide."""
+    link = mounts.serving_link(mount)
+    if link is None:
+        return
     for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
         if call.mount == mount.name and isinstance(call.state, Held):
             probe(k, link, call)
@@ -279,11 +295,13 @@ def on_probe_answer(k: Kernel, link: Link, call: Invocation, response: Response)
     match answer:
         case Completed(result):
             ledger.answer_result(k, call, link.era, result)
-        case SafeToRetry():
+        case SafeToRetry() if not call.overdue:
             requeue(k, mount, call, call.fault or Fault("process", "lost", link.generation))
+        case SafeToRetry():
+            # Only its deadline passed: its process lives and may still do it.
+            answer_unknown(k, call, call.fault or Fault("timeout", "deadline", link.generation))
         case StillUnknown():
             answer_unknown(k, call, call.fault or Fault("ambiguous", "probe_unknown", link.generation))
-    ledger.pump(k, mount)
 
 
 def _read_probe(rule: ProbeRequired, response: Response) -> ProbeAnswer:
@@ -307,6 +325,7 @@ def _read_probe(rule: ProbeRequired, response: Response) -> ProbeAnswer:
 def _probe_result(result: Raw | None, whole: Raw) -> Raw:
     """The lost call's result: the probe's `result` member as a tool result, or the probe's own."""
     if result is None:
+        members(whole)
         return Raw(bytes(whole))
     text = bytes(result)
     if text[:1] == b"{":

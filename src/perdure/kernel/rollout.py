@@ -75,8 +75,6 @@ def fence(k: Kernel, mount: Mount, candidate: Link) -> None:
         incumbent.stage = Draining()
     k.note("rollout", mount=mount.name, generation=candidate.generation, phase="fenced")
     mounts.activate(k, mount, candidate)
-    if incumbent is not None:
-        mounts.retire_if_drained(k, incumbent)
 
 
 def refused(k: Kernel, mount: Mount, fault: Fault) -> None:

@@ -14,7 +14,7 @@ from msgspec import Raw
 from perdure.kernel import asks, ledger, metrics, mounts, ops, rollout, streams
 from perdure.kernel.catalog import LISTS
 from perdure.kernel.events import ClientOversize
-from perdure.kernel.state import Draining, Invocation, Live, Waiter
+from perdure.kernel.state import Cataloguing, Draining, Invocation, Live, Waiter
 from perdure.model import eras
 from perdure.model.eras import Era
 from perdure.model.faults import Fault
@@ -29,6 +29,7 @@ from perdure.model.frames import (
     RequestId,
     Response,
     decode,
+    decode_id,
     encode_error,
     encode_notification,
     encode_result,
@@ -134,10 +135,6 @@ def _on_request(k: Kernel, frame: Request) -> None:
         data = {"class": "protocol", "code": "duplicate_id", "id": frame.id}
         k.to_client(encode_error(None, INVALID_REQUEST, "request id is already in use", data))
         return
-    if k.state.session.closing is not None:
-        data = {"class": "process", "code": "closing", "outcome": "not_started", "retry": "later"}
-        k.to_client(encode_error(frame.id, INVALID_REQUEST, "the session is closing", data))
-        return
     try:
         _route(k, _open(k, frame))
     except _Refusal as refusal:
@@ -165,17 +162,12 @@ def _open(k: Kernel, frame: Request) -> Incoming:
     return incoming
 
 
+_ROOTS_CHANGED = "notifications/roots/list_changed"
 _MODERN_ONLY = frozenset({"server/discover", "subscriptions/listen"})
 
 
 def _scalar(raw: Raw | None) -> RequestId | None:
-    if raw is None:
-        return None
-    try:
-        value = msgspec.json.decode(raw)
-    except msgspec.MsgspecError:
-        return None
-    return value if type(value) is int or type(value) is str else None
+    return decode_id(raw) if raw is not None else None
 
 
 def _check_envelope(k: Kernel, request: Incoming) -> None:
@@ -197,10 +189,10 @@ def _notice_client(k: Kernel, request: Incoming) -> None:
         session.modern = True
         session.capabilities = bytes(request.meta[eras.META_CAPABILITIES])
         info = request.meta.get(eras.META_CLIENT)
-        if info is not None:
+        if info is not None and bytes(info)[:1] == b"{":
             session.client_info = bytes(info)
             session.client_name = _client_name(info)
-    if not session.seen and request.method != "initialize":
+    if not session.seen and request.method not in ("initialize", "ping"):
         session.seen = True
         mounts.start_all(k)
 
@@ -225,6 +217,7 @@ def _route(k: Kernel, request: Incoming) -> None:
     elif method == "server/discover":
         _discover(k, request)
     elif method == "subscriptions/listen":
+        _refuse_if_closing(k)
         metrics.accepted(k, method)
         streams.open_listen(k, request)
     elif method == "logging/setLevel":
@@ -237,6 +230,13 @@ def _route(k: Kernel, request: Incoming) -> None:
         _complete(k, request)
     else:
         _unknown(k, request)
+
+
+def _refuse_if_closing(k: Kernel) -> None:
+    """No new work at the end of a session; what the host answers itself it answers to the last."""
+    if k.state.session.closing is not None:
+        data = {"class": "process", "code": "closing", "outcome": "not_started", "retry": "later"}
+        raise _Refusal(INVALID_REQUEST, "the session is closing", data)
 
 
 def reply(k: Kernel, request: Incoming, result: bytes) -> None:
@@ -320,7 +320,9 @@ def _list(k: Kernel, request: Incoming) -> None:
 
 def _wait_or_answer(k: Kernel, request: Incoming, grace: float) -> None:
     waiter = Waiter(request.id, request.method, request.raw, request.era, k.now + grace, k.now)
-    if grace > 0 and not _settled(k):
+    closing = k.state.session.closing is not None
+    full = len(k.state.waiters) >= k.limits.pending
+    if grace > 0 and not (_settled(k) or closing or full):
         k.state.waiters.append(waiter)
     else:
         _answer_waiter(k, waiter)
@@ -340,9 +342,13 @@ def _answer_waiter(k: Kernel, waiter: Waiter) -> None:
 
 def flush_waiters(k: Kernel) -> None:
     if k.state.waiters and _settled(k):
-        waiting, k.state.waiters = k.state.waiters, []
-        for waiter in waiting:
-            _answer_waiter(k, waiter)
+        answer_waiting(k)
+
+
+def answer_waiting(k: Kernel) -> None:
+    waiting, k.state.waiters = k.state.waiters, []
+    for waiter in waiting:
+        _answer_waiter(k, waiter)
 
 
 def tick(k: Kernel) -> None:
@@ -361,6 +367,7 @@ def tick(k: Kernel) -> None:
 
 
 def _accept(k: Kernel, request: Incoming, mount: str, name: str) -> None:
+    _refuse_if_closing(k)
     level = _scalar(request.meta.get(eras.META_LOG_LEVEL))
     call = Invocation(
         seq=k.mint(),
@@ -493,7 +500,7 @@ def _unknown(k: Kernel, request: Incoming) -> None:
         raise _Refusal(METHOD_NOT_FOUND, "method not found", {"method": request.method[:128]})
 
 
-# --- notifications --------------------------------------------------------------------------------------------------------------
+# --- notifications ----------------------------------------------------------------------------------------
 
 
 def _on_notification(k: Kernel, note: Notification) -> None:
@@ -502,9 +509,8 @@ def _on_notification(k: Kernel, note: Notification) -> None:
     except ValueError:
         k.quarantine("client_malformed")
         return
-    session = k.state.session
     if note.method == "notifications/initialized":
-        session.live = session.initialized
+        _go_live(k)
     elif note.method == "notifications/cancelled":
         identity = _scalar(params.get("requestId"))
         if identity is not None:
@@ -512,9 +518,21 @@ def _on_notification(k: Kernel, note: Notification) -> None:
     elif note.method == "notifications/progress":
         asks.on_client_progress(k, params)
     else:
-        if note.method == "notifications/roots/list_changed":
-            session.roots = None
+        if note.method == _ROOTS_CHANGED:
+            k.state.session.roots = None
         _broadcast(k, note)
+
+
+def _go_live(k: Kernel) -> None:
+    """The client has its answer to `initialize` and is ready to be asked."""
+    session = k.state.session
+    if session.live or not session.initialized or any(w.method == "initialize" for w in k.state.waiters):
+        return
+    session.live = True
+    for mount in k.state.mounts.values():
+        for link in mount.links.values():
+            if isinstance(link.stage, Live | Draining):
+                asks.resume_deferred(k, link)
 
 
 def _cancel(k: Kernel, identity: RequestId) -> None:
@@ -530,9 +548,11 @@ def _cancel(k: Kernel, identity: RequestId) -> None:
 
 def _broadcast(k: Kernel, note: Notification) -> None:
     frame = encode_notification(note.method, note.params, note.extra)
+    # Roots are the one thing that a candidate may have been told already.
+    heard_by = Cataloguing | Live | Draining if note.method == _ROOTS_CHANGED else Live | Draining
     for mount in k.state.mounts.values():
         for link in mount.links.values():
-            if isinstance(link.stage, Live | Draining) and link.era == "handshake":
+            if isinstance(link.stage, heard_by) and link.era == "handshake":
                 k.to_child(link, frame)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import asks, mounts, opening
+from perdure.kernel import asks, metrics, mounts, opening
 from perdure.kernel.catalog import CHANGED
 from perdure.kernel.state import (
     Draining,
@@ -32,6 +32,7 @@ from perdure.model.frames import (
     Notification,
     RequestId,
     Response,
+    decode_id,
     encode_error,
     encode_members,
     encode_notification,
@@ -111,13 +112,7 @@ def _relist(k: Kernel, link: Link) -> None:
 
 
 def _identity(raw: Raw | None) -> RequestId | None:
-    if raw is None:
-        return None
-    try:
-        value = msgspec.json.decode(raw)
-    except msgspec.MsgspecError:
-        return None
-    return value if type(value) is int or type(value) is str else None
+    return decode_id(raw) if raw is not None else None
 
 
 def _progress(k: Kernel, link: Link, params: Members) -> None:
@@ -138,6 +133,7 @@ def _progress(k: Kernel, link: Link, params: Members) -> None:
     if call.token is None or not isinstance(call.state, InFlight):
         return
     call.deadline = k.now + call.timeout
+    call.overdue = False
     if call.progress is not None and value <= call.progress:
         return
     call.progress = value
@@ -155,7 +151,10 @@ def _updated(k: Kernel, params: Members) -> None:
 def _without_subscription(params: Members) -> Members:
     if "_meta" not in params:
         return params
-    meta = members(params["_meta"])
+    try:
+        meta = members(params["_meta"])
+    except ValueError:
+        return {key: value for key, value in params.items() if key != "_meta"}
     meta.pop(eras.META_SUBSCRIPTION, None)
     rest = {key: value for key, value in params.items() if key != "_meta"}
     return {**rest, "_meta": encode_members(meta)} if meta else rest
@@ -184,11 +183,13 @@ def open_listen(k: Kernel, request: Incoming) -> None:
     try:
         wanted = msgspec.json.decode(request.params.get("notifications", Raw(b"{}")), type=_Filter)
     except msgspec.MsgspecError:
+        metrics.ended(k, request.method, k.now, "host_error")
         k.to_client(encode_error(request.id, INVALID_PARAMS, "notifications must be a subscription filter"))
         return
     session = k.state.session
     uris = tuple(wanted.resourceSubscriptions or ())
     if len(session.listens) >= k.limits.listens or len(uris) > k.limits.subscriptions:
+        metrics.ended(k, request.method, k.now, "host_error")
         k.to_client(encode_error(request.id, INVALID_PARAMS, "too many subscriptions"))
         return
     kinds = tuple(kind for field, kind in _FILTER.items() if getattr(wanted, field))
@@ -216,6 +217,12 @@ def close_listen(k: Kernel, public_id: RequestId, *, answer: bool) -> bool:
             sync_all(k)
             return True
     return False
+
+
+def close_all(k: Kernel) -> None:
+    """The session ends: every open stream gets the answer it was waiting for."""
+    for listen in list(k.state.session.listens):
+        close_listen(k, listen.public_id, answer=True)
 
 
 def record(k: Kernel, link: Link, call: Invocation) -> None:
@@ -284,7 +291,7 @@ def sync(k: Kernel, link: Link) -> None:
 def _listen(k: Kernel, link: Link, uris: list[str]) -> None:
     """One stream per 2026 server; a changed set means a new stream, opened before the old one is closed."""
     old = link.listen
-    wanted: dict[str, object] = {field: True for field in _FILTER}
+    wanted: dict[str, object] = dict.fromkeys(_FILTER, True)
     if uris:
         wanted["resourceSubscriptions"] = uris
     link.listen = opening.ask(
