@@ -38,5 +38,8 @@ fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
 bench: $(VENV)/.ready         ## side by side with peers, each in its own environment
 	$(BIN)/python bench/host.py
 
+docs: $(VENV)/.ready          ## write the generated reference
+	$(BIN)/python docs/generate.py
+
 clean:
 	rm -rf $(VENV) .bench build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -57,7 +57,7 @@ class _InputRequired(msgspec.Struct):
 
 class _InputRequest(msgspec.Struct):
     method: str
-    params: Raw | None = None
+    params: Raw | msgspec.UnsetType = msgspec.UNSET  # `Raw | None` would take nothing but null
 
 
 # --- a handshake server asks ------------------------------------------------------------------------------
@@ -296,7 +296,8 @@ def ask_inputs(k: Kernel, link: Link, call: Invocation, result: Raw) -> bool:
             identity = k.mint()
             waiting[identity] = key
             k.state.asks[identity] = Ask(link.mount, link.generation, None, question.method, call.seq, key)
-            k.to_client(encode_request(identity, question.method, question.params))
+            params = None if question.params is msgspec.UNSET else question.params
+            k.to_client(encode_request(identity, question.method, params))
         call.state = Asking(link.generation, waiting, {}, found.requestState)
         if not waiting:
             _send_answers(k, link, call, call.state)

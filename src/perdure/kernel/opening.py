@@ -62,7 +62,6 @@ class _Discovered(msgspec.Struct):
     supportedVersions: list[str]
     capabilities: Raw
     instructions: str | None = None
-    _meta: Raw | None = None
 
 
 class _ErrorCode(msgspec.Struct):

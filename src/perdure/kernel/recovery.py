@@ -65,7 +65,7 @@ _encode = msgspec.json.encode
 
 class _Probed(msgspec.Struct):
     status: str = ""
-    result: Raw | None = None
+    result: Raw = Raw(b"null")  # `Raw | None` would take nothing but null
 
 
 class _ProbeResult(msgspec.Struct):
@@ -322,12 +322,12 @@ def _read_probe(rule: ProbeRequired, response: Response) -> ProbeAnswer:
     return STILL_UNKNOWN
 
 
-def _probe_result(result: Raw | None, whole: Raw) -> Raw:
+def _probe_result(result: Raw, whole: Raw) -> Raw:
     """The lost call's result: the probe's `result` member as a tool result, or the probe's own."""
-    if result is None:
+    text = bytes(result)
+    if text == b"null":
         members(whole)
         return Raw(bytes(whole))
-    text = bytes(result)
     if text[:1] == b"{":
         found = members(text)
         if "content" in found:

@@ -31,7 +31,7 @@ def claim_stdio() -> tuple[int, int]:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    pass
+    os.dup2(2, 1)
     os.set_blocking(source, True)
     os.set_blocking(sink, True)
     return source, sink

@@ -1,0 +1,85 @@
+"""Writes the generated parts of the documentation: `python docs/generate.py`. A test compares them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pretty(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+
+
+def commands() -> str:
+    """Every command's own help, as it prints it."""
+    from importlib import import_module
+
+    from perdure.cli.main import COMMANDS, usage
+
+    os.environ["COLUMNS"] = "100"
+    parts = ["# Commands", "", "Generated from the commands' own `--help`.", "", "```", usage(), "```"]
+    for name, (module, _) in COMMANDS.items():
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+            import_module(module).main(["--help"])
+        parts += ["", f"## perdure {name}", "", "```", out.getvalue().rstrip(), "```"]
+    return "\n".join(parts) + "\n"
+
+
+def host_tools() -> list[dict[str, Any]]:
+    from perdure.kernel import ops
+
+    return [msgspec.json.decode(entry.definition) for entry in ops.entries()]
+
+
+def tools() -> str:
+    parts = ["# Tools", "", "Generated from the tools' declarations. Every tool also takes `render` and `detail`."]
+    for tool in host_tools():
+        parts += ["", f"## {tool['name']}", "", tool["description"], ""]
+        rows = [
+            f"| `{name}` | {schema.get('type') or ', '.join(map(str, schema.get('enum', [])))} | "
+            f"{schema.get('default', '')} | {schema.get('description', '')} |"
+            for name, schema in tool["inputSchema"]["properties"].items()
+            if name not in ("render", "detail")
+        ]
+        parts += ["| argument | type | default | |", "|---|---|---|---|", *rows] if rows else ["No arguments."]
+    return "\n".join(parts) + "\n"
+
+
+def limits() -> str:
+    from perdure.model.mounts import Limits
+
+    rows = [f"| `{field.name}` | {field.default} |" for field in msgspec.structs.fields(Limits)]
+    head = ["# Limits", "", "Generated. Every bound of the host, settable in `[limits]` of `perdure.toml`.", ""]
+    return "\n".join([*head, "| limit | default |", "|---|---|", *rows]) + "\n"
+
+
+def settings_schema() -> str:
+    from perdure.host.settings import FileSettings
+
+    return pretty({"$id": "perdure://schema/settings", **msgspec.json.schema(FileSettings)})
+
+
+def generated() -> dict[str, str]:
+    """Every generated file and what must stand in it."""
+    return {
+        "docs/reference/commands.md": commands(),
+        "docs/reference/tools.md": tools(),
+        "docs/reference/limits.md": limits(),
+        "spec/tools.json": pretty(host_tools()),
+        "spec/settings.schema.json": settings_schema(),
+    }
+
+
+if __name__ == "__main__":
+    for name, text in generated().items():
+        (ROOT / name).write_text(text)
+    sys.exit(0)

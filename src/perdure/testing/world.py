@@ -1,0 +1,175 @@
+"""A client and its servers as plain data: what each has sent, seen and done, so that promises can be checked.
+
+Nothing here reads the kernel's state. A server in this world is honest: it does what it is asked,
+remembers on its disk what it did, and answers a probe from that memory.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.model.eras import Era
+
+FOREVER = 1e9
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A tool of a simulated server: `replay` is convergent, probe or never; `keyed` tools can conflict."""
+
+    mount: str
+    name: str
+    replay: str
+    keyed: bool = False
+
+
+class Send(msgspec.Struct):
+    """One time that a call was written to a server; `goes_on` where it continues an earlier one."""
+
+    generation: int
+    child_id: int
+    goes_on: bool = False
+
+
+class Want(msgspec.Struct):
+    """A request of the client's that has no answer yet, as an observer on both sides sees it."""
+
+    id: int | str
+    kind: str
+    modern: bool
+    order: int
+    at: float
+    mount: str = ""
+    tool: str = ""
+    replay: str = ""
+    tag: str = ""
+    key: str = ""
+    token: int | None = None
+    progress: float = -1.0
+    sends: list[Send] = []
+    probes: int = 0
+    in_doubt: bool = False
+    absent: bool = False
+    done: bool = False
+    ticket: str = ""
+    input_keys: list[str] = []
+
+    def attempts(self) -> int:
+        return sum(1 for send in self.sends if not send.goes_on)
+
+
+class Pending(msgspec.Struct):
+    """A request that a server has received and not answered."""
+
+    id: int
+    method: str
+    tag: str = ""
+    tool: str = ""
+    token: int | None = None
+    has_run: bool = False
+
+
+class Child(msgspec.Struct):
+    """One generation of a server. `is_gone` is what the kernel was told, or did itself."""
+
+    mount: str
+    generation: int
+    era: Era
+    catalog: int
+    is_up: bool = False
+    is_gone: bool = False
+    is_full: bool = False
+    is_productive: bool = False
+    pending: list[Pending] = []
+    last_answer: bytes = b""
+    asks: list[int] = []
+
+
+class Question(msgspec.Struct):
+    """What the client was asked; `marker` names the server, generation and question behind it."""
+
+    id: int
+    mount: str
+    generation: int
+    marker: str
+
+
+class World(msgspec.Struct):
+    now: float = 0.0
+    order: int = 0
+    wants: dict[int | str, Want] = {}
+    parked: list[Want] = []
+    children: list[Child] = []
+    questions: dict[int, Question] = {}
+    executed: dict[str, int] = {}
+    tags: dict[str, str] = {}
+    catalogs: dict[str, int] = {}
+    floors: dict[str, int] = {}
+    fails: dict[str, int] = {}
+    lost_at: dict[str, float] = {}
+    used: dict[str, int] = {}
+    top_child_id: int = 0
+    asked: int = 0
+    is_initialized: bool = False
+    is_live: bool = False
+    has_exited: bool = False
+    is_closed: bool = False
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def alive(self, mount: str) -> list[Child]:
+        return [c for c in self.children if c.mount == mount and not c.is_gone]
+
+    def child(self, mount: str, generation: int) -> Child | None:
+        for child in self.children:
+            if child.generation == generation and child.mount == mount:
+                return child
+        return None
+
+    def is_gone(self, mount: str, generation: int) -> bool:
+        child = self.child(mount, generation)
+        return child is None or child.is_gone
+
+    def by_tag(self, tag: str) -> Want | None:
+        for want in self.wants.values():
+            if want.tag == tag:
+                return want
+        return next((want for want in self.parked if want.tag == tag), None)
+
+    def flying(self, want: Want) -> bool:
+        """Written to a server that still has it and may answer it."""
+        return bool(want.sends) and not want.in_doubt and not self.is_gone(want.mount, want.sends[-1].generation)
+
+    def held(self, want: Want) -> bool:
+        """Written, its outcome unknown, and only a probe may decide."""
+        return want.replay == "probe" and bool(want.sends) and not want.absent and not self.flying(want)
+
+    def queued(self, want: Want) -> bool:
+        if not want.sends:
+            return True
+        return not self.flying(want) and (want.absent or want.replay == "convergent")
+
+    def calls(self, mount: str) -> list[Want]:
+        return [w for w in self.wants.values() if w.kind == "call" and w.mount == mount]
+
+    # --- what servers do ------------------------------------------------------------------------
+
+    def execute(self, child: Child, request: Pending, *, is_builtin: bool) -> None:
+        """Do the work of a call, on the disk that outlives the process. The worker does a key only once."""
+        if request.has_run:
+            return
+        request.has_run = True
+        if is_builtin and self.executed.get(request.tag):
+            return
+        self.executed[request.tag] = self.executed.get(request.tag, 0) + 1
+
+
+_encode = msgspec.msgpack.encode
+_decoder = msgspec.msgpack.Decoder(World)
+
+
+def copy_of(world: World) -> bytes:
+    return _encode(world)
+
+
+def from_copy(data: bytes) -> World:
+    return _decoder.decode(data)
