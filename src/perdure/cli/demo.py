@@ -57,7 +57,9 @@ class Story:
             took = (time.perf_counter() - began) * 1000
             tools = await client.list_tools()
             mounted = [t.name for t in tools.tools if t.name.startswith("shop__")]
-            self.show(f"connected in {took:.0f} ms, {len(tools.tools)} tools, {len(mounted)} of them from shop")
+            self.show(
+                f"connected in {took:.0f} ms, {len(tools.tools)} tools, {len(mounted)} of them from shop"
+            )
             await self._lost_read(client)
             await self._lost_effect(client)
             await self._goes_on(client)
@@ -65,10 +67,14 @@ class Story:
     async def _lost_read(self, client: Client) -> None:
         self.say("A read is in flight. The server is killed with kill -9. The tool says it only reads,")
         self.say("so the host starts the server again and asks once more; the client just gets its answer.")
-        result, took = await self._killed_during(client, "shop__echo", {"text": "seven in stock", "delay_ms": 300})
+        result, took = await self._killed_during(
+            client, "shop__echo", {"text": "seven in stock", "delay_ms": 300}
+        )
         text = result.content[0].text if result is not None else "no answer"
         outcome = ((result.meta or {}).get("perdure/outcome") or {}) if result is not None else {}
-        self.show(f"answer: {text!r}  {outcome.get('outcome')} after {outcome.get('attempts')} attempts, {took:.0f} ms")
+        self.show(
+            f"answer: {text!r}  {outcome.get('outcome')} after {outcome.get('attempts')} attempts, {took:.0f} ms"
+        )
         self.check(text == "seven in stock" and outcome.get("outcome") == "replayed", "the read was replayed")
 
     async def _lost_effect(self, client: Client) -> None:
@@ -81,9 +87,13 @@ class Story:
             self.check(False, "the lost call was answered with an error")
         except MCPError as error:
             data: dict[str, Any] = error.error.data or {}
-            known = ", ".join(f"{key} {data[key]}" for key in ("class", "code", "outcome", "retry", "attempts"))
+            known = ", ".join(
+                f"{key} {data[key]}" for key in ("class", "code", "outcome", "retry", "attempts")
+            )
             self.show(f"error {error.error.code} {error.error.message}: {known}")
-            self.check(data.get("outcome") == "unknown" and data.get("retry") == "never", "the answer is honest")
+            self.check(
+                data.get("outcome") == "unknown" and data.get("retry") == "never", "the answer is honest"
+            )
         with open(self.effects) as file:
             done = [line for line in file if "order-66" in line]
         self.show(f"what really happened: order-66 was placed {len(done)} time")

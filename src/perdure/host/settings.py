@@ -121,8 +121,18 @@ def _workspaces(given: list[str] | None, environ: Mapping[str, str]) -> tuple[st
     named = given
     if not named:
         value = environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE") or ""
-        named = [part for part in value.split(os.pathsep) if part]
+        named = _listed(value)
     return _absolute(named or ["."], os.getcwd())
+
+
+def _listed(value: str) -> list[str]:
+    """Several paths in one variable: parted like PATH, or a JSON list."""
+    if value.startswith("["):
+        try:
+            return msgspec.json.decode(value, type=list[str])
+        except msgspec.MsgspecError:
+            raise SettingsError("RW_WORKSPACE: neither a path nor a JSON list of paths") from None
+    return [part for part in value.split(os.pathsep) if part]
 
 
 def _absolute(paths: list[str], base: str) -> tuple[str, ...]:
