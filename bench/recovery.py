@@ -24,8 +24,8 @@ KILL_SPACING = 1.5
 ROUNDS_PER_HOST = 15
 # Time for the host to pass a call on to a worker that is stopped and cannot tell us that it has it.
 DISPATCH_SECONDS = 0.02
-HOST_TOOLS = frozenset({"health", "telemetry", "mounts"})
-ARGUMENTS: dict[str, dict[str, Any]] = {"get_state": {"key": "bench"}}
+# A document that only the worker can serve, whatever surfaces it has.
+READ: dict[str, Any] = {"uri": "perdure://schema/error"}
 
 Round = Callable[[], float]
 T = TypeVar("T")
@@ -66,7 +66,6 @@ def measure(bench: Bench, report: Report, *, rounds: int) -> None:
         f"recovery: {rounds} rounds of kill -9 with a read-only call in flight, {KILL_SPACING} s apart"
     )
     mounted, worker = Tally(), Tally()
-    missing = ""
     keys = (f"hold-{number}" for number in range(rounds))
     for first in range(0, rounds, ROUNDS_PER_HOST):
         with ExitStack() as stack:
@@ -76,18 +75,13 @@ def measure(bench: Bench, report: Report, *, rounds: int) -> None:
             behind.call_until_ready(bench.mounted().tool("echo"), {"text": "ready"})
             alone = stack.enter_context(bench.start(bench.bare()))
             alone.initialize()
-            probe, missing = _worker_tool(alone)
             for _ in range(min(ROUNDS_PER_HOST, rounds - first)):
                 began = time.perf_counter()
                 mounted.add(lambda: _kill_mounted(behind, tool, bench.marks, keys))  # noqa: B023
-                if probe is not None:
-                    worker.add(lambda: _kill_worker(alone, *probe))  # noqa: B023
+                worker.add(lambda: _kill_worker(alone))  # noqa: B023
                 time.sleep(max(0.0, KILL_SPACING - (time.perf_counter() - began)))
     mounted.report(report, "mounted server, kill -9 -> answer")
-    if missing:
-        report.missing("built-in worker, kill -9 -> answer", missing)
-    else:
-        worker.report(report, "built-in worker, kill -9 -> answer")
+    worker.report(report, "built-in worker, kill -9 -> answer")
 
 
 def _kill_mounted(client: Client, tool: str, marks: Path, keys: Iterator[str]) -> float:
@@ -102,40 +96,18 @@ def _kill_mounted(client: Client, tool: str, marks: Path, keys: Iterator[str]) -
     return client.arrived - killed
 
 
-def _kill_worker(client: Client, tool: str, arguments: dict[str, Any]) -> float:
-    """The worker is stopped first, so that the call is in its pipe and unanswered when it dies."""
+def _kill_worker(client: Client) -> float:
+    """The worker is stopped first, so that the read is in its pipe and unanswered when it dies."""
     victim = _await(lambda: _worker_pid(client), "a worker in health")
-    client.call_until_ready(tool, arguments)
+    client.request("resources/read", READ)
     os.kill(victim, signal.SIGSTOP)
     try:
-        request = client.send("tools/call", {"name": tool, "arguments": arguments})
+        request = client.send("resources/read", READ)
         time.sleep(DISPATCH_SECONDS)
     finally:
         killed = _kill(victim)
     client.result(request, ANSWER_SECONDS)
     return client.arrived - killed
-
-
-def _worker_tool(client: Client) -> tuple[tuple[str, dict[str, Any]] | None, str]:
-    """A read-only tool of the built-in worker with arguments for it, or the reason why there is none."""
-    try:
-        _await(lambda: _worker_pid(client), "a worker in health", seconds=5.0)
-    except Broken as error:
-        return None, str(error)
-    for tool in client.request("tools/list")["tools"]:
-        name = tool["name"]
-        annotations = tool.get("annotations") or {}
-        if name in HOST_TOOLS or not annotations.get("readOnlyHint"):
-            continue
-        if name not in ARGUMENTS and tool["inputSchema"].get("required"):
-            continue
-        arguments = ARGUMENTS.get(name, {})
-        try:
-            client.call(name, arguments)
-        except Broken:
-            continue
-        return (name, arguments), ""
-    return None, "the worker offers no read-only tool that answers without arguments"
 
 
 def _worker_pid(client: Client) -> int | None:

@@ -58,10 +58,6 @@ class Report:
     def above(self, label: str, text: str, value: float, floor: float) -> None:
         self._judge(value > floor, label, text)
 
-    def missing(self, label: str, why: str) -> None:
-        """Nothing to measure: neither short nor broken."""
-        self._line("", label, f"not measured: {why}")
-
     def failed(self, label: str, error: Exception) -> None:
         self._verdicts.append(BROKEN)
         self._line(BROKEN, label, f"{type(error).__name__}: {error}")
