@@ -1,0 +1,1 @@
+"""Where things are kept: ports, and one package per backend."""

@@ -1,0 +1,136 @@
+"""What the journal holds and offers: the port that the write surface is built on.
+
+A row says that a change was decided; it is durable, with the content, before any file is touched. Rows are
+chained by hash and never updated: what became of an intent that failed stands in a table of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, Protocol, TypeVar
+
+import msgspec
+
+Sha = bytes
+State = Literal["aborted", "conflict"]
+T = TypeVar("T")
+
+
+class NewRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A change about to be made."""
+
+    path: str
+    op: str
+    mode: str
+    old_sha: Sha | None
+    new_sha: Sha | None
+    bytes: int
+    client: str
+    session: str
+    key: str | None = None
+    txn: str | None = None
+    undoes: int | None = None
+    detail: dict[str, Any] = {}
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the journal; `ts` in microseconds."""
+
+    seq: int
+    ts: int
+    path: str
+    op: str
+    mode: str
+    old_sha: Sha | None
+    new_sha: Sha | None
+    bytes: int
+    client: str
+    session: str
+    key: str | None
+    txn: str | None
+    undoes: int | None
+    detail: dict[str, Any]
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """A row that is not yet known to be on disk for good."""
+
+    row: Row
+    same_boot: bool
+
+
+class Invocation(msgspec.Struct, frozen=True):
+    key: str
+    tool: str
+    fingerprint: bytes
+    last_seq: int | None
+    render: str
+    detail: str
+    result: bytes
+
+
+class Draft(msgspec.Struct, frozen=True):
+    id: str
+    sha: Sha
+    size: int
+    path: str
+    reason: str
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rows are wanted, newest first, before `before`."""
+
+    path: str | None = None
+    mode: str | None = None
+    client: str | None = None
+    session: str | None = None
+    since: int | None = None
+    before: int | None = None
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something that verification found."""
+
+    kind: str
+    detail: str
+    seq: int = 0
+
+
+class Writing(Protocol):
+    """What may be done inside the one write transaction."""
+
+    def append(self, row: NewRow) -> Row: ...
+    def keep(self, sha: Sha, data: bytes) -> None: ...
+    def keep_file(self, sha: Sha, size: int) -> None: ...
+    def conclude(self, seq: int, state: State, draft: str | None = None) -> None: ...
+    def settle(self, seqs: Iterable[int]) -> None: ...
+    def remember(self, invocation: Invocation, first_seq: int | None) -> None: ...
+    def save_draft(self, draft: Draft, client: str, session: str) -> None: ...
+    def spend(self, path: str, sha: Sha, budget: int) -> int: ...
+    def saw(self, session: str, path: str, sha: Sha | None) -> None: ...
+
+
+class Reading(Protocol):
+    """What may be asked at any time, from any thread."""
+
+    def rows(self, wanted: Filter, n: int) -> list[Row]: ...
+    def row(self, seq: int) -> Row | None: ...
+    def last_of(self, path: str) -> Row | None: ...
+    def transaction(self, txn: str) -> list[Row]: ...
+    def undone_by(self, seq: int) -> Row | None: ...
+    def intents(self) -> list[Intent]: ...
+    def content(self, sha: Sha) -> bytes | None: ...
+    def has_content(self, sha: Sha) -> bool: ...
+    def content_file(self, sha: Sha) -> bool: ...
+    def invocation(self, key: str) -> Invocation | None: ...
+    def draft(self, identity: str) -> Draft | None: ...
+    def last_seen(self, session: str, path: str) -> tuple[Sha | None] | None: ...
+    def analytics(self, since: int | None, session: str | None) -> dict[str, Any]: ...
+    def verify(self) -> Iterable[Problem]: ...
+
+
+class Journal(Writing, Reading, Protocol):
+    def transact(self, work: Callable[[], T]) -> T:
+        """Run `work` in the write transaction; all of it is durable on return, or nothing happened."""
+
+    def close(self) -> None: ...

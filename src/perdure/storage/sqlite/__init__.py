@@ -1,0 +1,1 @@
+"""The SQLite backends, through apsw: WAL, synchronous FULL, one writer, group commit."""

@@ -1,0 +1,94 @@
+"""One SQLite file opened the way we trust: version checked, WAL, FULL, migrated, never from the future."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Final
+
+import apsw
+
+# Older libraries can lose committed writes in WAL mode when a checkpoint and a reset coincide.
+OLDEST_SQLITE: Final = (3, 51, 3)
+BUSY_MS: Final = 10_000
+
+
+class StoreError(Exception):
+    """A store that cannot be used as it is; said in words that tell what to do."""
+
+
+def check_library() -> None:
+    found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if found < OLDEST_SQLITE:
+        wanted = ".".join(map(str, OLDEST_SQLITE))
+        raise StoreError(f"SQLite {apsw.sqlite_lib_version()} can lose writes; {wanted} or newer is needed")
+
+
+def open_database(path: str, family: str) -> apsw.Connection:
+    """A connection for writing. `family` names the folder of its migrations."""
+    check_library()
+    connection = _connect(path)
+    migrate(connection, family, path)
+    return connection
+
+
+def open_reader(path: str) -> apsw.Connection:
+    connection = _connect(path)
+    connection.pragma("query_only", True)
+    return connection
+
+
+def _connect(path: str) -> apsw.Connection:
+    connection = apsw.Connection(path)
+    connection.set_busy_timeout(BUSY_MS)
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "full")
+    connection.pragma("foreign_keys", True)
+    connection.pragma("temp_store", "memory")
+    return connection
+
+
+def migrate(connection: apsw.Connection, family: str, path: str) -> None:
+    """Bring a store up to date, one numbered file at a time, all or nothing."""
+    steps = list(migrations(family))
+    newest = steps[-1][0]
+    if _version(connection) == newest:
+        return
+    # Under the write lock: of several processes that open a new store at once, one does the work.
+    with _immediate(connection):
+        version = _version(connection)
+        if version > newest:
+            raise StoreError(
+                f"{os.path.basename(path)} was written by a newer version (format {version}, this one knows {newest})"
+            )
+        for number, text in steps:
+            if number > version:
+                for _ in connection.execute(text):
+                    pass
+        connection.pragma("user_version", newest)
+
+
+class _immediate:
+    """BEGIN IMMEDIATE … COMMIT, or ROLLBACK where anything is raised."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._connection.execute("COMMIT" if kind is None else "ROLLBACK")
+
+
+def _version(connection: apsw.Connection) -> int:
+    return int(connection.pragma("user_version"))
+
+
+def migrations(family: str) -> Iterator[tuple[int, str]]:
+    folder = files("perdure.storage.sqlite") / "migrations" / family
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        if match := re.fullmatch(r"(\d{4})_\w+\.sql", entry.name):
+            yield int(match.group(1)), entry.read_text()

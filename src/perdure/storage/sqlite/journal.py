@@ -1,0 +1,326 @@
+"""The journal on SQLite: chained rows, contents by hash, and the sums kept in the same transaction.
+
+One thread writes (the committer); any thread reads, over a connection of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from typing import Any, Final, TypeVar
+
+import apsw
+import msgspec
+
+from perdure.storage.journal import (
+    Draft,
+    Filter,
+    Intent,
+    Invocation,
+    NewRow,
+    Problem,
+    Row,
+    Sha,
+    State,
+)
+from perdure.storage.sqlite import journal_sums
+from perdure.storage.sqlite.database import open_database, open_reader
+
+T = TypeVar("T")
+
+GENESIS: Final = bytes(32)
+RAW, ZLIB, FILE = 0, 1, 2
+_COLUMNS: Final = (
+    "seq, ts, path, op, mode, old_sha, new_sha, bytes, client, session, key, txn, undoes, detail"
+)
+_COMMITTED: Final = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq)"
+_encode = msgspec.json.encode
+
+
+class SqliteJournal:
+    """`folder` is the workspace's `.perdure`; `anchor` a file elsewhere that remembers the chain's head."""
+
+    def __init__(self, folder: str, anchor: str, clock: Callable[[], float] = time.time) -> None:
+        self._path = os.path.join(folder, "journal.db")
+        self._anchor = anchor
+        self._clock = clock
+        self._write = open_database(self._path, "journal")
+        self._local = threading.local()
+        self._readers: list[apsw.Connection] = []
+        self._boot = _boot_id()
+        self._head: tuple[int, bytes] = self._load_head()
+
+    # --- transactions --------------------------------------------------------------------------------------
+
+    def transact(self, work: Callable[[], T]) -> T:
+        self._write.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have written since: the chain continues from what is there now.
+            self._head = self._load_head()
+            result = work()
+            self._write.execute("COMMIT")
+        except BaseException:
+            if self._write.in_transaction:
+                self._write.execute("ROLLBACK")
+            raise
+        self._drop_anchor()
+        return result
+
+    def close(self) -> None:
+        for connection in (*self._readers, self._write):
+            connection.close()
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def append(self, row: NewRow) -> Row:
+        seq, prev = self._head[0] + 1, self._head[1]
+        made = Row(
+            seq=seq,
+            ts=int(self._clock() * 1_000_000),
+            **{name: getattr(row, name) for name in NewRow.__struct_fields__},
+        )
+        digest = chain_hash(prev, made)
+        self._write.execute(
+            f"INSERT INTO journal (prev, hash, {_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            (prev, digest, *_values(made)),
+        )
+        self._write.execute("INSERT INTO intents VALUES (?, ?)", (seq, self._boot))
+        journal_sums.add(self._write, made)
+        self._head = (seq, digest)
+        return made
+
+    def keep(self, sha: Sha, data: bytes) -> None:
+        packed = zlib.compress(data, 1) if len(data) > 256 else data
+        codec, stored = (ZLIB, packed) if len(packed) < len(data) else (RAW, data)
+        self._keep(sha, len(data), codec, stored)
+
+    def keep_file(self, sha: Sha, size: int) -> None:
+        self._keep(sha, size, FILE, None)
+
+    def _keep(self, sha: Sha, size: int, codec: int, data: bytes | None) -> None:
+        self._write.execute(
+            "INSERT INTO contents VALUES (?,?,?,?,?) ON CONFLICT (sha) DO UPDATE SET ts = excluded.ts",
+            (sha, size, codec, data, self._now()),
+        )
+
+    def conclude(self, seq: int, state: State, draft: str | None = None) -> None:
+        self._write.execute("INSERT OR REPLACE INTO outcomes VALUES (?,?,?)", (seq, state, draft))
+        self._write.execute("DELETE FROM intents WHERE seq = ?", (seq,))
+        row = self._one(self._write, "seq = ?", (seq,))
+        if row is not None:
+            journal_sums.remove(self._write, row)
+
+    def settle(self, seqs: Iterable[int]) -> None:
+        self._write.executemany("DELETE FROM intents WHERE seq = ?", [(seq,) for seq in seqs])
+
+    def remember(self, invocation: Invocation, first_seq: int | None) -> None:
+        self._write.execute(
+            "INSERT INTO invocations VALUES (?,?,?,?,?,?,?,?,?)",
+            (
+                invocation.key,
+                invocation.tool,
+                invocation.fingerprint,
+                first_seq,
+                invocation.last_seq,
+                invocation.render,
+                invocation.detail,
+                invocation.result,
+                self._now(),
+            ),
+        )
+
+    def save_draft(self, draft: Draft, client: str, session: str) -> None:
+        self._write.execute(
+            "INSERT OR REPLACE INTO drafts VALUES (?,?,?,?,?,?,?,?)",
+            (draft.id, draft.sha, draft.size, draft.path, draft.reason, client, session, self._now()),
+        )
+
+    def spend(self, path: str, sha: Sha, budget: int) -> int:
+        """One try of this content at this path is used up; how many are left, -1 where none was."""
+        found = self._write.execute(
+            "SELECT left FROM budgets WHERE path = ? AND sha = ?", (path, sha)
+        ).fetchone()
+        left = (budget if found is None else int(found[0])) - 1
+        self._write.execute(
+            "INSERT OR REPLACE INTO budgets VALUES (?,?,?,?)", (path, sha, max(left, -1), self._now())
+        )
+        return max(left, -1)
+
+    def saw(self, session: str, path: str, sha: Sha | None) -> None:
+        self._write.execute("INSERT OR REPLACE INTO seen VALUES (?,?,?,?)", (session, path, sha, self._now()))
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def rows(self, wanted: Filter, n: int) -> list[Row]:
+        terms, values = [_COMMITTED], []
+        for column in ("path", "mode", "client", "session"):
+            value = getattr(wanted, column)
+            if value is not None:
+                terms.append(f"{column} = ?")
+                values.append(value)
+        if wanted.since is not None:
+            terms.append("ts >= ?")
+            values.append(wanted.since)
+        if wanted.before is not None:
+            terms.append("seq < ?")
+            values.append(wanted.before)
+        text = f"SELECT {_COLUMNS} FROM journal WHERE {' AND '.join(terms)} ORDER BY seq DESC LIMIT ?"
+        return [_row(found) for found in self._read.execute(text, (*values, n))]
+
+    def row(self, seq: int) -> Row | None:
+        return self._one(self._read, f"seq = ? AND {_COMMITTED}", (seq,))
+
+    def last_of(self, path: str) -> Row | None:
+        return self._one(self._read, f"path = ? AND {_COMMITTED} ORDER BY seq DESC LIMIT 1", (path,))
+
+    def transaction(self, txn: str) -> list[Row]:
+        text = f"SELECT {_COLUMNS} FROM journal WHERE txn = ? AND {_COMMITTED} ORDER BY seq"
+        return [_row(found) for found in self._read.execute(text, (txn,))]
+
+    def undone_by(self, seq: int) -> Row | None:
+        return self._one(self._read, f"undoes = ? AND {_COMMITTED} ORDER BY seq DESC LIMIT 1", (seq,))
+
+    def intents(self) -> list[Intent]:
+        text = f"SELECT intents.boot, {', '.join('journal.' + c for c in _COLUMNS.split(', '))} "
+        text += "FROM intents JOIN journal USING (seq) ORDER BY seq"
+        return [Intent(_row(found[1:]), found[0] == self._boot) for found in self._read.execute(text)]
+
+    def content(self, sha: Sha) -> bytes | None:
+        """A small content; None where there is none, or where it is a file."""
+        found = self._read.execute("SELECT codec, data FROM contents WHERE sha = ?", (sha,)).fetchone()
+        if found is None or found[0] == FILE:
+            return None
+        return zlib.decompress(found[1]) if found[0] == ZLIB else bytes(found[1])
+
+    def has_content(self, sha: Sha) -> bool:
+        return self._read.execute("SELECT 1 FROM contents WHERE sha = ?", (sha,)).fetchone() is not None
+
+    def content_file(self, sha: Sha) -> bool:
+        found = self._read.execute("SELECT codec FROM contents WHERE sha = ?", (sha,)).fetchone()
+        return found is not None and found[0] == FILE
+
+    def invocation(self, key: str) -> Invocation | None:
+        found = self._read.execute(
+            "SELECT key, tool, fingerprint, last_seq, render, detail, result FROM invocations WHERE key = ?",
+            (key,),
+        ).fetchone()
+        return Invocation(*found) if found is not None else None
+
+    def draft(self, identity: str) -> Draft | None:
+        found = self._read.execute(
+            "SELECT id, sha, size, path, reason FROM drafts WHERE id = ?", (identity,)
+        ).fetchone()
+        return Draft(*found) if found is not None else None
+
+    def last_seen(self, session: str, path: str) -> tuple[Sha | None] | None:
+        """What this session last saw at the path; None where it never looked."""
+        found = self._read.execute(
+            "SELECT sha FROM seen WHERE session = ? AND path = ?", (session, path)
+        ).fetchone()
+        return (found[0],) if found is not None else None
+
+    def analytics(self, since: int | None, session: str | None) -> dict[str, Any]:
+        return journal_sums.report(self._read, since, session)
+
+    def verify(self) -> Iterator[Problem]:
+        """Walk the whole chain; compare its head with what is remembered outside the workspace."""
+        prev, last = GENESIS, 0
+        text = f"SELECT prev, hash, {_COLUMNS} FROM journal ORDER BY seq"
+        anchored = self._read_anchor()
+        for found in self._read.execute(text):
+            row = _row(found[2:])
+            if row.seq != last + 1:
+                yield Problem("gap", f"rows {last + 1} to {row.seq - 1} are missing", row.seq)
+            if found[0] != prev or chain_hash(found[0], row) != found[1]:
+                yield Problem("chain", "the row does not match its hash", row.seq)
+            if anchored is not None and anchored[0] == row.seq and anchored[1] != found[1]:
+                yield Problem("anchor", "the row is not the one that was anchored", row.seq)
+            prev, last = found[1], row.seq
+        if anchored is not None and anchored[0] > last:
+            yield Problem("truncated", f"rows {last + 1} to {anchored[0]} were there and are gone", last)
+
+    # --- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _read(self) -> apsw.Connection:
+        found: apsw.Connection | None = getattr(self._local, "connection", None)
+        if found is None:
+            found = self._local.connection = open_reader(self._path)
+            self._readers.append(found)
+        return found
+
+    def _now(self) -> int:
+        return int(self._clock() * 1_000_000)
+
+    def _one(self, connection: apsw.Connection, where: str, values: tuple[Any, ...]) -> Row | None:
+        found = connection.execute(f"SELECT {_COLUMNS} FROM journal WHERE {where}", values).fetchone()
+        return _row(found) if found is not None else None
+
+    def _load_head(self) -> tuple[int, bytes]:
+        found = self._write.execute("SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
+        return (found[0], found[1]) if found is not None else (0, GENESIS)
+
+    def _drop_anchor(self) -> None:
+        """Remember the head where a writer of the workspace cannot reach. A hint, so it is not synced."""
+        try:
+            data = b"%d %s\n" % (self._head[0], self._head[1].hex().encode())
+            fd = os.open(self._anchor, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            try:
+                os.write(fd, data)
+            finally:
+                os.close(fd)
+        except OSError:
+            pass
+
+    def _read_anchor(self) -> tuple[int, bytes] | None:
+        try:
+            with open(self._anchor, "rb") as file:
+                seq, digest = file.read(200).split()
+            return int(seq), bytes.fromhex(digest.decode())
+        except (OSError, ValueError):
+            return None
+
+
+def chain_hash(prev: bytes, row: Row) -> bytes:
+    return sha256(prev + _encode([_hex(value) for value in _values(row)])).digest()
+
+
+def _hex(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _values(row: Row) -> tuple[Any, ...]:
+    return (
+        row.seq,
+        row.ts,
+        row.path,
+        row.op,
+        row.mode,
+        row.old_sha,
+        row.new_sha,
+        row.bytes,
+        row.client,
+        row.session,
+        row.key,
+        row.txn,
+        row.undoes,
+        _encode(row.detail, order="sorted").decode(),
+    )
+
+
+def _row(found: tuple[Any, ...]) -> Row:
+    names = Row.__struct_fields__
+    return Row(**dict(zip(names, (*found[:-1], msgspec.json.decode(found[-1])), strict=True)))
+
+
+def _boot_id() -> str:
+    """A name for the time since the machine started; changes only when everything unsynced may be gone."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return f"unknown-{os.getppid()}"

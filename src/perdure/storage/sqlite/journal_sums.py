@@ -1,0 +1,171 @@
+"""Sums over the journal, kept row by row in the same transaction, and the report made of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import apsw
+
+from perdure.storage.journal import Row
+
+MINUTE: Final = 60_000_000
+TIMELINE: Final = 50
+HOT: Final = 5
+
+
+def add(connection: apsw.Connection, row: Row) -> None:
+    _count(connection, row, 1)
+
+
+def remove(connection: apsw.Connection, row: Row) -> None:
+    """A row that did not become what it intended no longer counts."""
+    _count(connection, row, -1)
+
+
+def _count(connection: apsw.Connection, row: Row, sign: int) -> None:
+    minute = row.ts // MINUTE
+    size = sign * row.bytes
+    writes = _single(
+        connection,
+        "INSERT INTO minutes VALUES (?,?,?,?,?) ON CONFLICT (minute, mode, client) "
+        "DO UPDATE SET writes = writes + excluded.writes, bytes = bytes + excluded.bytes "
+        "RETURNING (SELECT sum(writes) FROM minutes WHERE minute = ?)",
+        (minute, row.mode, row.client, sign, size, minute),
+    )
+    known = _single(
+        connection,
+        "INSERT INTO paths VALUES (?,?,?,?) ON CONFLICT (path) DO UPDATE SET "
+        "writes = writes + excluded.writes, bytes = bytes + excluded.bytes, last_seq = excluded.last_seq "
+        "RETURNING writes",
+        (row.path, sign, size, row.seq),
+    )
+    fresh = 1 if sign > 0 and known == 1 else -1 if sign < 0 and known == 0 else 0
+    connection.execute(
+        "UPDATE sums SET writes = writes + ?, bytes = bytes + ?, paths = paths + ?, "
+        "first = coalesce(first, ?), last = ?, "
+        "peak_minute = CASE WHEN ? > peak_writes THEN ? ELSE peak_minute END, "
+        "peak_writes = max(peak_writes, ?)",
+        (sign, size, fresh, row.ts, row.ts, writes, minute, writes),
+    )
+
+
+def _single(connection: apsw.Connection, text: str, values: tuple[Any, ...]) -> Any:
+    for found in connection.execute(text, values):
+        return found[0]
+    raise AssertionError("the statement returns a row")
+
+
+def report(connection: apsw.Connection, since: int | None, session: str | None) -> dict[str, Any]:
+    """The analytics object. Without filters it comes from the sums alone, whatever the journal's length."""
+    if since is None and session is None:
+        return _whole(connection)
+    return _part(connection, since, session)
+
+
+def _whole(connection: apsw.Connection) -> dict[str, Any]:
+    sums: list[Any] = connection.execute(
+        "SELECT writes, paths, bytes, first, last, peak_minute FROM sums"
+    ).fetchall()
+    writes, paths, size, first, last, peak = sums[0]
+    by_mode: list[Any] = connection.execute(
+        "SELECT mode, sum(writes) FROM minutes GROUP BY mode ORDER BY 1"
+    ).fetchall()
+    by_client: list[Any] = connection.execute(
+        "SELECT client, sum(writes) FROM minutes GROUP BY client ORDER BY 1"
+    ).fetchall()
+    hot = connection.execute(
+        "SELECT path, writes FROM paths WHERE writes > 0 ORDER BY writes DESC, path LIMIT ?", (HOT,)
+    ).fetchall()
+    timeline = connection.execute(
+        "SELECT ts, path, mode, bytes FROM journal WHERE NOT EXISTS "
+        "(SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq) ORDER BY seq DESC LIMIT ?",
+        (TIMELINE,),
+    ).fetchall()
+    return _shape(writes, paths, size, dict(by_mode), dict(by_client), timeline, hot, first, last, peak)
+
+
+def _part(connection: apsw.Connection, since: int | None, session: str | None) -> dict[str, Any]:
+    where = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq)"
+    values: list[Any] = []
+    if since is not None:
+        where += " AND ts >= ?"
+        values.append(since)
+    if session is not None:
+        where += " AND session = ?"
+        values.append(session)
+
+    def ask(text: str) -> list[Any]:
+        return connection.execute(text.format(where=where), tuple(values)).fetchall()
+
+    writes, paths, size, first, last = ask(
+        "SELECT count(*), count(DISTINCT path), coalesce(sum(bytes), 0), min(ts), max(ts) FROM journal WHERE {where}"
+    )[0]
+    by_mode = ask("SELECT mode, count(*) FROM journal WHERE {where} GROUP BY mode ORDER BY 1")
+    by_client = ask("SELECT client, count(*) FROM journal WHERE {where} GROUP BY client ORDER BY 1")
+    hot = ask(
+        f"SELECT path, count(*) FROM journal WHERE {{where}} GROUP BY path ORDER BY 2 DESC, 1 LIMIT {HOT}"
+    )
+    timeline = ask(
+        f"SELECT ts, path, mode, bytes FROM journal WHERE {{where}} ORDER BY seq DESC LIMIT {TIMELINE}"
+    )
+    peak = ask(
+        f"SELECT ts / {MINUTE}, count(*) FROM journal WHERE {{where}} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
+    )
+    return _shape(
+        writes,
+        paths,
+        size,
+        dict(by_mode),
+        dict(by_client),
+        timeline,
+        hot,
+        first,
+        last,
+        peak[0][0] if peak else None,
+    )
+
+
+def _shape(
+    writes: int,
+    paths: int,
+    size: int,
+    by_mode: dict[str, int],
+    by_client: dict[str, int],
+    timeline: list[Any],
+    hot: list[Any],
+    first: int | None,
+    last: int | None,
+    peak: int | None,
+) -> dict[str, Any]:
+    span = (last - first) / 1_000_000 if first is not None and last is not None else 0.0
+    per_minute = writes / (span / 60) if span >= 60 else float(writes)
+    return {
+        "total_writes": writes,
+        "unique_paths": paths,
+        "total_bytes_written": size,
+        "by_mode": by_mode,
+        "by_caller": by_client,
+        "timeline": [
+            {"ts": iso(ts), "path": path, "mode": mode, "bytes": count}
+            for ts, path, mode, count in reversed(timeline)
+        ],
+        "hot_paths": [{"path": path, "writes": count} for path, count in hot],
+        "write_velocity": {
+            "writes_per_minute": round(per_minute, 3),
+            "avg_bytes_per_write": round(size / writes, 3) if writes else 0.0,
+            "peak_minute": iso(peak * MINUTE) if peak is not None else None,
+        },
+        "period": {
+            "first_entry": iso(first) if first is not None else None,
+            "last_entry": iso(last) if last is not None else None,
+            "duration_seconds": round(span, 3),
+        },
+    }
+
+
+def iso(ts: int) -> str:
+    """Microseconds as UTC text that sorts as it reads."""
+    return (
+        datetime.fromtimestamp(ts / 1_000_000, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    )

@@ -1,0 +1,249 @@
+"""The journal on SQLite: chained, anchored, summed, and shared by several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+
+import apsw
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from perdure.storage.journal import Draft, Filter, Invocation, NewRow, Row
+from perdure.storage.sqlite import journal_sums
+from perdure.storage.sqlite.database import StoreError, open_database
+from perdure.storage.sqlite.journal import SqliteJournal
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        self.now += 0.001
+        return self.now
+
+
+def opened(folder: Path, clock: Clock | None = None) -> SqliteJournal:
+    (folder / ".perdure").mkdir(exist_ok=True)
+    return SqliteJournal(str(folder / ".perdure"), str(folder / "anchor"), clock or Clock())
+
+
+def change(
+    path: str = "a.txt", mode: str = "create", client: str = "c", session: str = "s", size: int = 3
+) -> NewRow:
+    return NewRow(
+        path=path,
+        op="write",
+        mode=mode,
+        old_sha=None,
+        new_sha=os.urandom(32),
+        bytes=size,
+        client=client,
+        session=session,
+    )
+
+
+def written(journal: SqliteJournal, row: NewRow) -> Row:
+    return journal.transact(lambda: journal.append(row))
+
+
+def test_rows_come_back_newest_first_and_page_by_cursor(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    rows = [written(journal, change(f"f{i}")) for i in range(5)]
+    first = journal.rows(Filter(), 2)
+    assert [row.seq for row in first] == [rows[4].seq, rows[3].seq]
+    assert journal.rows(Filter(before=first[-1].seq), 10) == [rows[2], rows[1], rows[0]]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (Filter(path="a"), ["a", "a"]),
+        (Filter(mode="append"), ["b"]),
+        (Filter(client="y"), ["b"]),
+        (Filter(path="a", mode="append"), []),
+        (Filter(session="s"), ["b", "a", "a"]),
+    ],
+)
+def test_a_filter_keeps_only_what_it_names(tmp_path: Path, wanted: Filter, expected: list[str]) -> None:
+    journal = opened(tmp_path)
+    for row in (change("a"), change("a"), change("b", mode="append", client="y")):
+        written(journal, row)
+    assert [row.path for row in journal.rows(wanted, 10)] == expected
+
+
+def test_an_unbroken_chain_has_no_problems(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    for i in range(20):
+        written(journal, change(f"f{i}"))
+    assert list(journal.verify()) == []
+
+
+@pytest.mark.parametrize(
+    ("tampering", "kind"),
+    [
+        ("UPDATE journal SET path = 'other' WHERE seq = 7", "chain"),
+        ("UPDATE journal SET client = 'someone' WHERE seq = 20", "chain"),
+        ("DELETE FROM journal WHERE seq = 7", "gap"),
+        ("DELETE FROM journal WHERE seq > 15", "truncated"),
+        ("DELETE FROM journal", "truncated"),
+    ],
+)
+def test_a_changed_or_cut_journal_is_noticed(tmp_path: Path, tampering: str, kind: str) -> None:
+    journal = opened(tmp_path)
+    for i in range(20):
+        written(journal, change(f"f{i}"))
+    journal.close()
+    other = apsw.Connection(str(tmp_path / ".perdure" / "journal.db"))
+    other.execute(tampering)
+    other.close()
+    assert kind in {problem.kind for problem in opened(tmp_path).verify()}
+
+
+def test_a_transaction_that_fails_leaves_nothing_and_the_chain_goes_on(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    written(journal, change("kept"))
+
+    def fails() -> None:
+        journal.append(change("lost"))
+        raise RuntimeError("half-way")
+
+    with pytest.raises(RuntimeError, match="half-way"):
+        journal.transact(fails)
+    written(journal, change("after"))
+    assert [row.path for row in journal.rows(Filter(), 10)] == ["after", "kept"]
+    assert list(journal.verify()) == []
+
+
+def test_an_intent_is_open_until_it_is_settled_or_concluded(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    one, two, three = (written(journal, change(f"f{i}")) for i in range(3))
+    journal.transact(lambda: journal.settle([one.seq]))
+    journal.transact(lambda: journal.conclude(two.seq, "aborted"))
+    assert [(i.row.seq, i.same_boot) for i in journal.intents()] == [(three.seq, True)]
+
+
+def test_a_change_that_did_not_happen_is_in_no_list_and_no_sum(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    kept, gone = written(journal, change("kept")), written(journal, change("gone", size=1000))
+    journal.transact(lambda: journal.conclude(gone.seq, "aborted"))
+    assert journal.rows(Filter(), 10) == [kept]
+    assert journal.row(gone.seq) is None
+    assert journal.last_of("gone") is None
+    report = journal.analytics(None, None)
+    assert (report["total_writes"], report["unique_paths"], report["total_bytes_written"]) == (1, 1, 3)
+    assert list(journal.verify()) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"x" * 10_000, os.urandom(5_000)])
+def test_a_content_comes_back_byte_for_byte(tmp_path: Path, data: bytes) -> None:
+    journal = opened(tmp_path)
+    journal.transact(lambda: journal.keep(b"k" * 32, data))
+    journal.transact(lambda: journal.keep(b"k" * 32, data))
+    assert journal.content(b"k" * 32) == data
+    assert journal.content(b"?" * 32) is None
+
+
+def test_a_large_content_is_known_to_be_a_file(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.transact(lambda: journal.keep_file(b"k" * 32, 10**9))
+    assert journal.has_content(b"k" * 32)
+    assert journal.content_file(b"k" * 32)
+    assert journal.content(b"k" * 32) is None
+
+
+def test_a_retry_budget_counts_down_for_the_same_content_at_the_same_path(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+
+    def spend(path: str, sha: bytes) -> int:
+        return journal.transact(lambda: journal.spend(path, sha, 3))
+
+    assert [spend("a", b"1") for _ in range(5)] == [2, 1, 0, -1, -1]
+    assert spend("b", b"1") == 2
+    assert spend("a", b"2") == 2
+
+
+def test_invocations_drafts_and_sightings_are_found_again(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    known = Invocation("k", "safe_write", b"f", 7, "json", "full", b"{}")
+    draft = Draft("d1", b"s" * 32, 9, "a.txt", "blocked")
+    journal.transact(lambda: journal.remember(known, 7))
+    journal.transact(lambda: journal.save_draft(draft, "c", "s"))
+    journal.transact(lambda: journal.saw("s", "a.txt", None))
+    journal.close()
+    again = opened(tmp_path)
+    assert again.invocation("k") == known
+    assert again.invocation("other") is None
+    assert again.draft("d1") == draft
+    assert again.last_seen("s", "a.txt") == (None,)
+    assert again.last_seen("s", "b.txt") is None
+
+
+MODES = st.sampled_from(["create", "overwrite", "append"])
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from("abcd"), MODES, st.sampled_from(["x", "y"]), st.integers(0, 5000), st.booleans()
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(CHANGES)
+def test_the_sums_are_those_of_the_rows(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str, str, int, bool]]
+) -> None:
+    journal = opened(tmp_path_factory.mktemp("sums"))
+
+    def all_of_them() -> None:
+        for path, mode, client, size, fails in changes:
+            row = journal.append(change(path, mode, client, size=size))
+            if fails:
+                journal.conclude(row.seq, "aborted")
+
+    journal.transact(all_of_them)
+    kept, counted = journal.analytics(None, None), journal.analytics(0, None)
+    for report in (kept, counted):
+        report["by_mode"] = {k: v for k, v in report["by_mode"].items() if v}
+        report["by_caller"] = {k: v for k, v in report["by_caller"].items() if v}
+        del report["period"], report["write_velocity"]
+    assert kept == counted
+    journal.close()
+
+
+def test_time_is_told_in_utc_text_that_sorts() -> None:
+    assert journal_sums.iso(0) == "1970-01-01T00:00:00.000000Z"
+
+
+def test_a_journal_from_the_future_is_refused_and_left_alone(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    path = tmp_path / ".perdure" / "journal.db"
+    other = apsw.Connection(str(path))
+    other.pragma("user_version", 999)
+    other.close()
+    with pytest.raises(StoreError, match="newer version"):
+        open_database(str(path), "journal")
+
+
+def _write_rows(folder: str, count: int) -> None:
+    journal = opened(Path(folder))
+    for i in range(count):
+        written(journal, change(f"{os.getpid()}-{i}"))
+    journal.close()
+
+
+def test_processes_that_open_and_write_at_once_share_one_chain(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    (tmp_path / ".perdure").mkdir()
+    writers = [context.Process(target=_write_rows, args=(str(tmp_path), 25)) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    journal = opened(tmp_path)
+    assert len(journal.rows(Filter(), 1000)) == 100
+    assert list(journal.verify()) == []
