@@ -41,7 +41,11 @@ def host_tools() -> list[dict[str, Any]]:
 
 
 def tools() -> str:
-    parts = ["# Tools", "", "Generated from the tools' declarations. Every tool also takes `render` and `detail`."]
+    parts = [
+        "# Tools",
+        "",
+        "Generated from the tools' declarations. Every tool also takes `render` and `detail`.",
+    ]
     for tool in host_tools():
         parts += ["", f"## {tool['name']}", "", tool["description"], ""]
         rows = [
@@ -50,7 +54,9 @@ def tools() -> str:
             for name, schema in tool["inputSchema"]["properties"].items()
             if name not in ("render", "detail")
         ]
-        parts += ["| argument | type | default | |", "|---|---|---|---|", *rows] if rows else ["No arguments."]
+        parts += (
+            ["| argument | type | default | |", "|---|---|---|---|", *rows] if rows else ["No arguments."]
+        )
     return "\n".join(parts) + "\n"
 
 
@@ -58,7 +64,12 @@ def limits() -> str:
     from perdure.model.mounts import Limits
 
     rows = [f"| `{field.name}` | {field.default} |" for field in msgspec.structs.fields(Limits)]
-    head = ["# Limits", "", "Generated. Every bound of the host, settable in `[limits]` of `perdure.toml`.", ""]
+    head = [
+        "# Limits",
+        "",
+        "Generated. Every bound of the host, settable in `[limits]` of `perdure.toml`.",
+        "",
+    ]
     return "\n".join([*head, "| limit | default |", "|---|---|", *rows]) + "\n"
 
 

@@ -65,6 +65,7 @@ class Client(RawClient):
         self.asked: list[tuple[RequestId, str, bool]] = []
         self.is_checked = True
         self.expected_strays = 0
+        self.lines: list[bytes] = []
         super().__init__(argv, env, cwd)
 
     def send(self, frame: object) -> None:
@@ -79,6 +80,10 @@ class Client(RawClient):
         result = super().initialize(version, capabilities, timeout)
         self.version = result["protocolVersion"]
         return result
+
+    def _file(self, line: bytes) -> None:
+        self.lines.append(line)
+        super()._file(line)
 
     # Either era
 
@@ -104,9 +109,7 @@ class Client(RawClient):
     def begin_use(self, tool: str, arguments: Object | None = None, **members: Any) -> RequestId:
         return self.begin("tools/call", {"name": tool, "arguments": arguments or {}, **members})
 
-    def use(
-        self, tool: str, arguments: Object | None = None, timeout: float = 10, **members: Any
-    ) -> Object:
+    def use(self, tool: str, arguments: Object | None = None, timeout: float = 10, **members: Any) -> Object:
         """A tools/call of this client's era; the whole response. `members` are further params."""
         return self.wait(self.begin_use(tool, arguments, **members), timeout)
 
@@ -145,10 +148,11 @@ class Client(RawClient):
             time.sleep(0.01)
 
     def kill_mount(self, mount: str) -> int:
-        """kill -9 of the process that serves the mount; which one it was."""
-        pid = int(self.wait_row(mount, state="ready")["pid"])
-        os.kill(pid, signal.SIGKILL)
-        return pid
+        """kill -9 of the process that serves the mount; which one it was, once its successor serves."""
+        row = self.wait_row(mount, state="ready")
+        os.kill(row["pid"], signal.SIGKILL)
+        self.wait_row(mount, state="ready", generation=row["generation"] + 1)
+        return int(row["pid"])
 
     # Holding the host to the protocol
 

@@ -21,14 +21,17 @@ def _generated() -> dict[str, str]:
     return found
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="argparse words its help differently in each version: 3.11 is kept")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="argparse words its help differently in each version: 3.11 is kept"
+)
 @pytest.mark.parametrize("name", ["docs/reference/commands.md"])
 def test_the_command_reference_is_the_commands_own_help(name: str) -> None:
     assert (ROOT / name).read_text() == _generated()[name], "run: python docs/generate.py"
 
 
 @pytest.mark.parametrize(
-    "name", ["docs/reference/tools.md", "docs/reference/limits.md", "spec/tools.json", "spec/settings.schema.json"]
+    "name",
+    ["docs/reference/tools.md", "docs/reference/limits.md", "spec/tools.json", "spec/settings.schema.json"],
 )
 def test_the_generated_reference_is_what_the_code_says(name: str) -> None:
     assert (ROOT / name).read_text() == _generated()[name], "run: python docs/generate.py"

@@ -1,37 +1,55 @@
 """One child process: its pipes, its group, and how it is started and ended.
 
-The process is forked here rather than by `subprocess` for two reasons: the child must tell the guardian
-of its group before it runs anything, and what is known of it must be plain numbers that a new host
-image can take over (law 15).
+The process is forked here rather than by `subprocess` for three reasons: the child must tell the guardian
+of its group before it runs anything; the host must not wait for the new program to be loaded, which takes
+six times as long as the fork; and what is known of it must be plain numbers that a new host image can
+take over (law 15).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from perdure.host.guardian import Guardian, signal_group
 from perdure.host.lines import LineReader
 from perdure.host.outbox import Outbox
 
+TERMINATE_S = 1.0
+KILL_S = 3.0
+
 
 class Child:
     """A generation as the operating system knows it."""
 
-    def __init__(self, mount: str, generation: int, pid: int, stdin: int, stdout: int, limit: int) -> None:
+    def __init__(
+        self,
+        mount: str,
+        generation: int,
+        pid: int,
+        stdin: int,
+        stdout: int,
+        limit: int,
+        *,
+        unwritten: bytes = b"",
+        complaint: int = -1,
+    ) -> None:
         self.mount = mount
         self.generation = generation
         self.pid = pid
         self.stdout = stdout
         self.reader = LineReader(limit)
-        self.outbox = Outbox(stdin)
+        self.outbox = Outbox(stdin, unwritten)
         self.input_open = True
         self.output_open = True
         self.quiet_until = 0.0
         self.broken_at: float | None = None
         self.stopping: list[tuple[float, int]] = []
         self.backlog_said = 0
+        self._complaint = complaint
 
     @property
     def key(self) -> tuple[str, int]:
@@ -46,6 +64,31 @@ class Child:
         if self.output_open:
             self.output_open = False
             os.close(self.stdout)
+
+    def end_by(self, now: float) -> None:
+        """Its input is closed: a process that stays is asked to go, then made to."""
+        self.stopping = [(now + TERMINATE_S, signal.SIGTERM), (now + KILL_S, signal.SIGKILL)]
+
+    def close(self) -> None:
+        self.close_input()
+        self.close_output()
+        self._close_complaint()
+
+    def spoke(self) -> None:
+        """It runs its own program: there is nothing to complain of any more."""
+        self._close_complaint()
+
+    def why_not_started(self) -> str | None:
+        """Of a process that ended: why its command could not be run, or None where it was."""
+        if self._complaint < 0:
+            return None
+        number = os.read(self._complaint, 64)
+        return os.strerror(int(number)) if number else None
+
+    def _close_complaint(self) -> None:
+        if self._complaint >= 0:
+            os.close(self._complaint)
+            self._complaint = -1
 
     def signal(self, number: int) -> None:
         signal_group(self.pid, number)
@@ -62,29 +105,30 @@ def start(
 ) -> Child:
     """Run a command as the leader of a process group of its own, never through a shell.
 
-    Raises OSError with the reason where it cannot be run.
+    Raises OSError where no process can be made. Whether the command could be run is known when it speaks
+    or ends.
     """
-    child_in, our_out = os.pipe()
-    our_in, child_out = os.pipe()
-    failed_r, failed_w = os.pipe()
+    opened: list[int] = []
     try:
+        for _ in range(3):
+            opened += os.pipe()
+        child_in, our_out, our_in, child_out, complaint, failed = opened
         pid = os.fork()
-        if pid == 0:
-            _become(argv, env, cwd, child_in, child_out, failed_w, guardian)
-    finally:
-        for fd in (child_in, child_out, failed_w):
+    except OSError:
+        for fd in opened:
             os.close(fd)
-    with os.fdopen(failed_r, "rb") as failed:
-        reason = failed.read(64)
-    if reason:
-        os.close(our_in)
-        os.close(our_out)
-        os.waitpid(pid, 0)
-        guardian.forget(pid)
-        raise OSError(int(reason), os.strerror(int(reason)))
-    os.set_blocking(our_in, False)
-    os.set_blocking(our_out, False)
-    return Child(mount, generation, pid, our_out, our_in, limit)
+        raise
+    if pid == 0:
+        _become(argv, env, cwd, child_in, child_out, failed, guardian)
+    try:
+        os.setpgid(pid, pid)  # it does so itself: whoever is first, its group is there from here on
+    except OSError:
+        pass
+    for fd in (child_in, child_out, failed):
+        os.close(fd)
+    for fd in (our_in, our_out, complaint):
+        os.set_blocking(fd, False)
+    return Child(mount, generation, pid, our_out, our_in, limit, complaint=complaint)
 
 
 def _become(
@@ -95,7 +139,7 @@ def _become(
     stdout: int,
     failed: int,
     guardian: Guardian,
-) -> None:
+) -> NoReturn:
     try:
         os.setpgid(0, 0)
         guardian.remember(os.getpid())
@@ -106,6 +150,8 @@ def _become(
             os.chdir(cwd)
         os.execvpe(argv[0], list(argv), dict(env))
     except OSError as error:
-        os.write(failed, b"%d" % (error.errno or 0))
+        os.write(failed, b"%d" % (error.errno or errno.ENOEXEC))
+    except ValueError:  # a zero byte in a word
+        os.write(failed, b"%d" % errno.EINVAL)
     finally:
         os._exit(127)

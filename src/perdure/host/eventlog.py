@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Mapping
 
 import msgspec
@@ -15,7 +16,8 @@ import msgspec
 SCHEMA_VERSION = 1
 MAX_BYTES = 4 * 1024 * 1024
 KEPT = 5
-_CHECK_EVERY = 64
+_CHECK_WRITES = 64
+_CHECK_S = 1.0
 
 _encode = msgspec.json.encode
 
@@ -31,6 +33,8 @@ class EventLog:
         self._fd = -1
         self._buffer: list[bytes] = []
         self._writes = 0
+        self._checked = 0.0
+        self._torn = False
 
     def add(
         self, ts: float, session: str, event: str, fields: Mapping[str, str | int | float | bool]
@@ -50,10 +54,14 @@ class EventLog:
         data, count = b"".join(self._buffer), len(self._buffer)
         self._buffer.clear()
         try:
-            if self._fd < 0 or self._writes % _CHECK_EVERY == 0:
+            if self._is_time_to_check():
                 self._check()
             self._writes += 1
-            os.write(self._fd, data)
+            # After a write that fell short the next record must not be glued to its remains.
+            whole = b"\n" + data if self._torn else data
+            self._torn = os.write(self._fd, whole) < len(whole)
+            if self._torn:
+                self.lost += count
         except OSError:
             self.lost += count
             self.close()
@@ -63,34 +71,40 @@ class EventLog:
             os.close(self._fd)
             self._fd = -1
 
+    def _is_time_to_check(self) -> bool:
+        """Often enough that an idle writer never goes on in a file that was rotated away long ago."""
+        now = time.monotonic()
+        if self._fd >= 0 and self._writes < _CHECK_WRITES and now - self._checked < _CHECK_S:
+            return False
+        self._writes, self._checked = 0, now
+        return True
+
     def _check(self) -> None:
         """Reopen where another writer rotated; rotate where it is time."""
-        if self._fd >= 0:
-            try:
-                same = os.path.samestat(os.stat(self.path), os.fstat(self._fd))
-            except FileNotFoundError:
-                same = False
-            if not same:
-                self.close()
-        if self._fd < 0:
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        if self._fd < 0 or not self._is_current():
+            self._open()
         if os.fstat(self._fd).st_size > self._max:
             self._rotate()
+
+    def _is_current(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
+
+    def _open(self) -> None:
+        self.close()
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def _rotate(self) -> None:
         lock = os.open(self.path + ".lock", os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if os.stat(self.path).st_size > self._max:  # nobody did it while we waited
-                for number in range(self._kept - 1, 0, -1):
-                    older = f"{self.path}.{number}"
-                    if os.path.exists(older):
-                        os.replace(older, f"{self.path}.{number + 1}")
-                os.replace(self.path, f"{self.path}.1")
-                excess = f"{self.path}.{self._kept + 1}"
-                if os.path.exists(excess):
-                    os.unlink(excess)
+            if self._is_current():  # nobody did it while we waited
+                for number in range(self._kept, 0, -1):
+                    newer = f"{self.path}.{number - 1}" if number > 1 else self.path
+                    if os.path.exists(newer):
+                        os.replace(newer, f"{self.path}.{number}")
+            self._open()
         finally:
             os.close(lock)
-        self.close()
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

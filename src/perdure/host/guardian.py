@@ -83,12 +83,13 @@ def _watch(reading: int) -> NoReturn:
 
 
 def _end(groups: set[int]) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        for group in groups:
-            signal_group(group, number)
-        until = time.monotonic() + GRACE_S
-        while any(signal_group(group, 0) for group in groups) and time.monotonic() < until:
-            time.sleep(0.01)
+    for group in groups:
+        signal_group(group, signal.SIGTERM)
+    until = time.monotonic() + GRACE_S
+    while any(signal_group(group, 0) for group in groups) and time.monotonic() < until:
+        time.sleep(0.01)
+    for group in groups:
+        signal_group(group, signal.SIGKILL)
 
 
 def signal_group(group: int, number: int) -> bool:

@@ -17,6 +17,12 @@ class Oversize:
         self.head = head
         self.tail = tail
 
+    def add(self, piece: bytes) -> None:
+        self.size += len(piece)
+        if len(self.head) < _KEPT:
+            self.head = (self.head + piece[:_KEPT])[:_KEPT]
+        self.tail = (self.tail + piece[-_KEPT:])[-_KEPT:]
+
 
 class LineReader:
     """Splits a stream at newlines. Blank lines are nothing; a carriage return before one is dropped."""
@@ -39,8 +45,7 @@ class LineReader:
 
     def _add(self, piece: bytes) -> None:
         if self._discarding is not None:
-            self._discarding.size += len(piece)
-            self._discarding.tail = (self._discarding.tail + piece[-_KEPT:])[-_KEPT:]
+            self._discarding.add(piece)
             return
         self._parts.append(piece)
         self._size += len(piece)

@@ -1,15 +1,19 @@
 """The shell around the kernel: one thread, one poll, no waiting on any child.
 
-Every pipe is non-blocking. A child gets a share of each round (one read, a bounded number of frames), so
-one that floods or stalls takes nothing from the others; what cannot be written yet waits in its outbox.
+Every pipe is non-blocking. A child gets a share of each round (one read, a slice of time for its frames), so
+one that floods or stalls takes nothing from the others; what cannot be written yet waits in its outbox. One
+that was told to be quiet is read in sips for a while: even splitting a pipe full of noise into lines takes
+time that belongs to others.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 
@@ -43,13 +47,17 @@ from perdure.kernel.events import (
     ToChild,
     ToClient,
 )
-from perdure.model.faults import Fault
+from perdure.model.faults import Fault, FaultClass
+from perdure.model.frames import INTERNAL_ERROR, encode_error, salvage_id
 from perdure.model.mounts import MountSpec
 
 READ_BYTES = 1 << 16
+SIP_BYTES = 1 << 12
+SIP_S = 1.0
 FRAMES_PER_ROUND = 64
+SLICE_S = 0.0001
 CLIENT_HIGH = 16 * 1024 * 1024
-DRAIN_BYTES = 4 * 1024 * 1024
+PIPE_BYTES = 1 << 16
 BROKEN_GRACE_S = 0.5
 CLOSE_S = 1.0
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
@@ -93,7 +101,7 @@ class Shell:
         environ: Mapping[str, str],
         log: EventLog,
         save_catalog: Callable[[MountSpec, bytes], None],
-        upgrade: Callable[[Shell], bool] | None = None,
+        upgrade: Callable[[Shell], None] | None = None,
     ) -> None:
         self.kernel = kernel
         self.client_in = client_in
@@ -103,12 +111,13 @@ class Shell:
         self.children: dict[tuple[str, int], Child] = {}
         self.watched: dict[int, Callable[[int], None]] = {}
         self.deadlines: list[tuple[float, Callable[[], None]]] = []
+        self.at_rest: list[Callable[[], None]] = []
+        self.signals = Signals()
         self.input_open = True
         self._environ = environ
         self._log = log
         self._save_catalog = save_catalog
         self._upgrade = upgrade
-        self._signals = Signals()
         self._poll = select.poll()
         self._masks: dict[int, int] = {}
         self._by_output: dict[int, Child] = {}
@@ -127,16 +136,35 @@ class Shell:
             self._apply(self.kernel.start(time.monotonic()))
             self._drain_events()
         else:
-            self._reap()  # whoever ended while there was no one to hear it
+            self._take_up()
         while not self._done:
+            self._log.flush()
+            if self.at_rest:  # nothing is half done here: every event was handled, every effect applied
+                self.at_rest.pop(0)()
+                continue
             self._watch()
             for fd, mask in self._poll.poll(self._timeout()):
                 self._ready(fd, mask)
             self._take_frames()
             self._run_timers()
-            self._log.flush()
         self._close()
         return 0
+
+    def note(self, event: str, **fields: str | int | float | bool) -> None:
+        self._log.add(time.time(), self.kernel.state.session.session_id, event, fields)
+
+    def _take_up(self) -> None:
+        """Notice what happened to the children while there was no one to hear it."""
+        self._reap()
+        for child in list(self.children.values()):
+            link = self.kernel.link(*child.key)
+            if link is None:
+                child.end_by(time.monotonic())  # it was being stopped: go on with that
+            else:
+                child.backlog_said = link.backlog
+                self._say_backlog(child)
+                if not (child.input_open and child.output_open):
+                    self._broken(child)
 
     def feed(self, event: Event) -> None:
         self._events.append(event)
@@ -148,15 +176,49 @@ class Shell:
         self._busy = True
         try:
             while self._events:
-                self._apply(self.kernel.handle(self._events.popleft(), time.monotonic()))
+                event = self._events.popleft()
+                try:
+                    effects = self.kernel.handle(event, time.monotonic())
+                except Exception as error:
+                    effects = self._survive(event, error)
+                self._apply(effects)
         finally:
             self._busy = False
+
+    def _survive(self, event: Event, error: Exception) -> list[Effect]:
+        """A frame that the kernel trips over is a bug of ours, and must not cost the session.
+
+        Its sender is told, or ended where it is a child; what was decided before the fault still holds.
+        Anything but a frame is our own doing: then the state cannot be trusted and the host ends.
+        """
+        effects = list(self.kernel.out)
+        match event:
+            case ClientFrame(frame):
+                identity = salvage_id(frame[:4096], frame[-4096:])
+                if identity not in self.kernel.state.ids:
+                    data = {
+                        "class": "invariant",
+                        "code": "unhandled_frame",
+                        "outcome": "unknown",
+                        "retry": "never",
+                    }
+                    effects.append(ToClient(encode_error(identity, INTERNAL_ERROR, "internal error", data)))
+            case ChildFrame(mount, generation) | ChildNoise(mount, generation):
+                fault = Fault("invariant", "unhandled_frame", generation, type(error).__name__)
+                effects.append(Stop(mount, generation, force=True))
+                self._events.append(ChildLost(mount, generation, fault))
+            case _:
+                raise error
+        traceback.print_exception(error)
+        self.kernel.quarantine("invariant")
+        self.note("fault", code="unhandled_frame", detail=type(error).__name__, **{"class": "invariant"})
+        return effects
 
     def _watch(self) -> None:
         """Read whom we have room for, write to whom we have something."""
         now = time.monotonic()
         room = self.client_out.size < CLIENT_HIGH
-        wanted = {self._signals.fd: select.POLLIN}
+        wanted = {self.signals.fd: select.POLLIN}
         if self.input_open and room and not self.client_reader.ready:
             wanted[self.client_in] = select.POLLIN
         if self.client_out.size:
@@ -183,7 +245,7 @@ class Shell:
         times += [at for at, _ in self.deadlines]
         for child in self.children.values():
             times += [at for at, _ in child.stopping]
-            if child.broken_at is not None:
+            if child.broken_at is not None and not child.stopping:
                 times.append(child.broken_at + BROKEN_GRACE_S)
             if child.quiet_until > now:
                 times.append(child.quiet_until)
@@ -192,7 +254,7 @@ class Shell:
         return max(0.0, (min(times) - now) * 1000.0 + 0.5)
 
     def _ready(self, fd: int, mask: int) -> None:
-        if fd == self._signals.fd:
+        if fd == self.signals.fd:
             self._on_signals()
             return
         if fd == self.client_in and mask & _READABLE:
@@ -205,16 +267,14 @@ class Shell:
             self._flush_child(child)
 
     def _on_signals(self) -> None:
-        for number in self._signals.take():
+        for number in self.signals.take():
             if number == signal.SIGCHLD:
                 self._reap()
             elif number == signal.SIGHUP:
                 self.feed(Reload())
             elif number == signal.SIGUSR2:
-                if self._upgrade is not None and not self._upgrade(self):
-                    self._log.add(
-                        time.time(), self.kernel.state.session.session_id, "rollout", {"phase": "host_kept"}
-                    )
+                if self._upgrade is not None:
+                    self._upgrade(self)
             else:
                 self.feed(Shutdown())
 
@@ -230,13 +290,11 @@ class Shell:
         for child in list(self.children.values()):
             while child.stopping and child.stopping[0][0] <= now:
                 child.signal(child.stopping.pop(0)[1])
-            if child.broken_at is not None and child.broken_at + BROKEN_GRACE_S <= now:
+            if child.stopping or child.broken_at is None:
+                continue
+            if child.broken_at + BROKEN_GRACE_S <= now:
                 child.broken_at = None
-                fault = Fault(
-                    "transport", "pipe_closed", child.generation, "the child closed its pipe and lives on"
-                )
-                child.signal(signal.SIGKILL)
-                self.feed(ChildLost(child.mount, child.generation, fault))
+                self._give_up(child, "transport", "pipe_closed", "the child closed its pipe and lives on")
 
     # --- the client's side -----------------------------------------------------------------------------------
 
@@ -250,6 +308,7 @@ class Shell:
         if data:
             self.client_reader.feed(data)
         else:
+            self.client_reader.feed(b"\n")  # the end of the input ends its last line
             self.input_open = False
             self._take_client_frames()
             self.feed(ClientClosed())
@@ -274,12 +333,14 @@ class Shell:
 
     def _read_child(self, child: Child) -> None:
         try:
-            data = os.read(child.stdout, READ_BYTES)
+            is_noisy = time.monotonic() - child.quiet_until < SIP_S
+            data = os.read(child.stdout, SIP_BYTES if is_noisy else READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if data:
+            child.spoke()
             child.reader.feed(data)
         else:
             self._forget_output(child)
@@ -294,7 +355,18 @@ class Shell:
         except OSError:
             self._broken(child)
             return
+        limits = self.kernel.limits
+        if child.outbox.size > limits.outbox_bytes + 2 * limits.frame_bytes:
+            # No call is sent beyond the first bound; what still grows are answers and notices to a deaf child.
+            self._give_up(child, "resource", "outbox_full", "the child does not read what it is sent")
+            return
         self._say_backlog(child)
+
+    def _give_up(self, child: Child, kind: FaultClass, code: str, detail: str) -> None:
+        """Nothing can be said to this process or heard from it any more: end it and tell the kernel."""
+        self._forget_input(child)
+        child.signal(signal.SIGKILL)
+        self.feed(ChildLost(child.mount, child.generation, Fault(kind, code, child.generation, detail)))
 
     def _flush_child(self, child: Child) -> None:
         try:
@@ -318,14 +390,16 @@ class Shell:
             self._reap()
 
     def _forget_output(self, child: Child) -> None:
-        self._unregister(child.stdout)
-        self._by_output.pop(child.stdout, None)
-        child.close_output()
+        if child.output_open:  # else the number may be another child's by now
+            self._unregister(child.stdout)
+            self._by_output.pop(child.stdout, None)
+            child.close_output()
 
     def _forget_input(self, child: Child) -> None:
-        self._unregister(child.outbox.fd)
-        self._by_input.pop(child.outbox.fd, None)
-        child.close_input()
+        if child.input_open:
+            self._unregister(child.outbox.fd)
+            self._by_input.pop(child.outbox.fd, None)
+            child.close_input()
 
     def _unregister(self, fd: int) -> None:
         if self._masks.pop(fd, None) is not None:
@@ -345,7 +419,7 @@ class Shell:
             return
         self._take_client_frames()
         for child in list(self.children.values()):
-            self._take_child_frames(child, FRAMES_PER_ROUND)
+            self._take_child_frames(child)
 
     def _take_client_frames(self) -> None:
         ready = self.client_reader.ready
@@ -356,22 +430,23 @@ class Shell:
             else:
                 self.feed(ClientFrame(line))
 
-    def _take_child_frames(self, child: Child, most: int) -> None:
+    def _take_child_frames(self, child: Child, *, last: bool = False) -> None:
+        """What fits into its slice of this round; at its end, everything."""
         ready = child.reader.ready
         noise = 0
-        while ready and most > 0 and child.quiet_until <= time.monotonic():
+        now = time.monotonic()
+        until = now + SLICE_S
+        while ready and (last or (child.quiet_until <= now < until)):
             line = ready.popleft()
             if isinstance(line, Oversize):
                 self.feed(ChildNoise(child.mount, child.generation, 1, True, line.head, line.tail))
-            elif line.lstrip()[:1] != b"{":
-                noise += 1
-                if noise < 1024:
-                    continue  # cheap: it costs no place of the round
-                self.feed(ChildNoise(child.mount, child.generation, noise))
-                noise = 0
-            else:
+            elif line.lstrip()[:1] == b"{":
                 self.feed(ChildFrame(child.mount, child.generation, line))
-            most -= 1
+            else:
+                noise += 1
+                if noise % 64:
+                    continue  # so cheap that looking at the clock would cost as much
+            now = time.monotonic()
         if noise:
             self.feed(ChildNoise(child.mount, child.generation, noise))
 
@@ -391,8 +466,7 @@ class Shell:
                 self.kernel.limits.frame_bytes,
             )
         except OSError as error:
-            detail = f"{os.path.basename(spec.argv[0])}: {error.strerror}"
-            fault = Fault("process", "spawn_failed", effect.generation, detail, "check the command")
+            fault = _spawn_fault(effect.generation, spec.argv[0], error.strerror)
             self.feed(ChildLost(effect.mount, effect.generation, fault))
             return
         self.adopt(child)
@@ -413,45 +487,59 @@ class Shell:
         if effect.force:
             child.signal(signal.SIGKILL)
         else:
-            now = time.monotonic()
-            child.stopping = [(now + 1.0, signal.SIGTERM), (now + 3.0, signal.SIGKILL)]
+            child.end_by(time.monotonic())
 
     def _reap(self) -> None:
         for child in list(self.children.values()):
-            status = _exit_status(child.pid)
-            if status is not None:
+            # What the end of one leads to may end another, or come back here.
+            if child.key in self.children and (status := _exit_status(child.pid)) is not None:
                 self._ended(child, status)
         for pid, action in list(self.watched.items()):
-            status = _exit_status(pid)
-            if status is not None:
+            if pid in self.watched and (status := _exit_status(pid)) is not None:
                 del self.watched[pid]
                 action(status)
         if _exit_status(self.guardian.pid) is not None:
-            os.close(self.guardian.fd)
-            self.guardian = Guardian.start()
-            for child in self.children.values():
-                self.guardian.remember(child.pid)
+            self._renew_guardian()
+
+    def _renew_guardian(self) -> None:
+        try:
+            fresh = Guardian.start()
+        except OSError:
+            return  # too many processes just now; the next one that ends brings us back here
+        os.close(self.guardian.fd)
+        self.guardian = fresh
+        for child in self.children.values():
+            self.guardian.remember(child.pid)
 
     def _ended(self, child: Child, status: int) -> None:
-        """The process is gone: take what it still said, end its group, then tell the kernel."""
-        taken = 0
-        while child.output_open and taken < DRAIN_BYTES:
+        """The process is gone: end its group, take what it still said, then tell the kernel.
+
+        It is forgotten first: what the kernel makes of its last words is no longer sent to it, and a successor
+        may get the numbers of its descriptors.
+        """
+        del self.children[child.key]
+        child.signal(signal.SIGKILL)
+        self.guardian.forget(child.pid)
+        left = _pipe_size(child.stdout) if child.output_open else 0
+        while left > 0:  # no more than the pipe could hold: a grandchild may go on writing
             try:
-                data = os.read(child.stdout, READ_BYTES)
+                data = os.read(child.stdout, left)
             except OSError:
                 break
             if not data:
                 break
-            taken += len(data)
+            left -= len(data)
             child.reader.feed(data)
-        child.quiet_until = 0.0
-        self._take_child_frames(child, len(child.reader.ready))
-        child.signal(signal.SIGKILL)
-        self.guardian.forget(child.pid)
+        reason = child.why_not_started()
+        if reason is None:
+            fault = _exit_fault(child, status)
+        else:
+            fault = _spawn_fault(child.generation, self.kernel.specs[child.mount].argv[0], reason)
         self._forget_output(child)
         self._forget_input(child)
-        self.children.pop(child.key, None)
-        self.feed(ChildLost(child.mount, child.generation, _exit_fault(child, status)))
+        child.close()
+        self._take_child_frames(child, last=True)
+        self.feed(ChildLost(child.mount, child.generation, fault))
 
     # --- effects -----------------------------------------------------------------------------------------------------------
 
@@ -463,7 +551,7 @@ class Shell:
                 case ToChild():
                     self._send_child(effect)
                 case Note(event, fields):
-                    self._log.add(time.time(), self.kernel.state.session.session_id, event, fields)
+                    self.note(event, **fields)
                 case Spawn():
                     self._spawn(effect)
                 case Stop():
@@ -501,12 +589,12 @@ class Shell:
                     if _exit_status(child.pid) is not None:
                         child.signal(signal.SIGKILL)
                         self.guardian.forget(child.pid)
-                        child.close_output()
+                        child.close()
                         del self.children[child.key]
         self._log.flush()
         self._log.close()
         self.guardian.close()
-        self._signals.close()
+        self.signals.close()
         for fd in (self.client_in, self.client_out.fd):
             try:
                 os.set_blocking(fd, True)
@@ -515,8 +603,8 @@ class Shell:
 
     def _discard_output(self) -> None:
         fds = [c.stdout for c in self.children.values() if c.output_open]
-        readable, _, _ = select.select([self._signals.fd, *fds], [], [], 0.05)
-        self._signals.take()
+        readable, _, _ = select.select([self.signals.fd, *fds], [], [], 0.05)
+        self.signals.take()
         for child in self.children.values():
             if child.output_open and child.stdout in readable:
                 try:
@@ -533,6 +621,15 @@ def _exit_status(pid: int) -> int | None:
     except ChildProcessError:
         return 0
     return status if found else None
+
+
+def _pipe_size(fd: int) -> int:
+    return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) if hasattr(fcntl, "F_GETPIPE_SZ") else PIPE_BYTES
+
+
+def _spawn_fault(generation: int, command: str, reason: str | None) -> Fault:
+    detail = f"{os.path.basename(command)}: {reason or 'cannot be run'}"
+    return Fault("process", "spawn_failed", generation, detail, "check the command")
 
 
 def _exit_fault(child: Child, status: int) -> Fault:

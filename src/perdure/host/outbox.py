@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections import deque
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 20
 
 
 class Outbox:
     """Writes at once where the pipe has room; keeps the rest, in order, until it has."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, waiting: bytes = b"") -> None:
         self.fd = fd
-        self.size = 0
-        self._waiting: deque[memoryview] = deque()
+        self.size = len(waiting)
+        self._waiting: deque[memoryview] = deque([memoryview(waiting)] if waiting else ())
 
     def put(self, data: bytes) -> None:
         """Raises OSError where the pipe is broken."""
@@ -38,7 +38,7 @@ class Outbox:
     def _write(self, view: memoryview) -> memoryview:
         while len(view):
             try:
-                written = os.write(self.fd, view[: 1 << 20])
+                written = os.write(self.fd, view[:_CHUNK])
             except BlockingIOError:
                 break
             view = view[written:]

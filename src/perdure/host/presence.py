@@ -35,6 +35,8 @@ def running() -> list[Presence]:
     found: list[Presence] = []
     folder = private_dir("hosts")
     for name in sorted(os.listdir(folder)):
+        if not name.endswith(".json"):
+            continue  # one that is being written
         path = os.path.join(folder, name)
         try:
             with open(path, "rb") as file:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -12,15 +12,17 @@ from perdure.model.mounts import Limits
 
 FILE_NAME = "perdure.toml"
 
+Duration = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+
 
 class SettingsError(ValueError):
     """A setting that cannot be meant, said with its place."""
 
 
 class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    startup: float = 30.0
-    call: float = 300.0
-    idle: float = 600.0
+    startup: Duration = 30.0
+    call: Duration = 300.0
+    idle: Duration = 600.0
 
 
 class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):

@@ -14,12 +14,13 @@ import signal
 import stat
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from perdure.host.child import Child
-from perdure.host.guardian import Guardian
+from perdure.host.guardian import Guardian, signal_group
+from perdure.host.outbox import Outbox
 from perdure.host.places import private_dir
 from perdure.host.settings import Settings
 from perdure.model.mounts import MountSpec
@@ -67,41 +68,51 @@ class CapsuleError(ValueError):
 # --- the incumbent -------------------------------------------------------------------------------------------
 
 
-def begin(shell: Shell) -> bool:
-    """Try the successor on a copy of everything. Whether a trial is under way now."""
-    if shell.watched or not _can_dump(shell):
-        return False
+def begin(shell: Shell) -> None:
+    """Try the successor on a copy of everything; replace ourselves when that has worked."""
+    if shell.watched:
+        return  # a trial is under way already
+    if not _can_dump(shell):
+        _keep(shell, "an oversize frame is on its way")
+        return
     try:
         path = write_capsule(_pack(shell))
-    except OSError:
-        return False
-    pid = os.fork()
+        pid = os.fork()
+    except OSError as error:
+        _keep(shell, error.strerror or "no trial")
+        return
     if pid == 0:
-        _try_successor(path)
+        _try_successor(path, shell.guardian)
     deadline = (time.monotonic() + TRIAL_S, lambda: _end_trial(pid))
 
     def ended(status: int) -> None:
         if deadline in shell.deadlines:
             shell.deadlines.remove(deadline)
+        _end_trial(pid)
+        shell.guardian.forget(pid)
         discard(path)
-        if status == 0 and _can_dump(shell):
-            _replace_ourselves(shell)
+        if status == 0:
+            shell.at_rest.append(lambda: _replace_ourselves(shell))
+        else:
+            _keep(shell, "the successor failed its trial")
 
     shell.watched[pid] = ended
     shell.deadlines.append(deadline)
-    return True
+
+
+def _keep(shell: Shell, why: str) -> None:
+    shell.note("rollout", phase="host_kept", detail=why)
 
 
 def _end_trial(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except OSError:
-        pass
+    signal_group(pid, signal.SIGKILL)
 
 
-def _try_successor(path: str) -> None:
+def _try_successor(path: str, guardian: Guardian) -> NoReturn:
     """In a forked child: become the successor, only to read the capsule and say whether it can."""
     try:
+        os.setpgid(0, 0)
+        guardian.remember(os.getpid())
         null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1):
             os.dup2(null, fd)
@@ -112,21 +123,29 @@ def _try_successor(path: str) -> None:
 
 def _replace_ourselves(shell: Shell) -> None:
     """The point of no return. Before it, any failure leaves everything as it was."""
+    if not _can_dump(shell):
+        _keep(shell, "an oversize frame is on its way")
+        return
     try:
         path = write_capsule(_pack(shell))
-    except OSError:
+    except OSError as error:
+        _keep(shell, error.strerror or "no capsule")
         return
     kept = _descriptors(shell)
     for fd in kept:
         os.set_inheritable(fd, True)
-    for number in (signal.SIGHUP, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)  # until the successor listens, they must not end it
+    # Until the successor listens, signals wait: those that came already are sent once more.
+    signal.pthread_sigmask(signal.SIG_BLOCK, shell.signals.WANTED)
+    for number in shell.signals.take():
+        os.kill(os.getpid(), number)
     try:
         os.execve(sys.executable, _argv(), {**os.environ, VARIABLE: path})
-    except OSError:
+    except OSError as error:
         for fd in kept:
             os.set_inheritable(fd, False)
         discard(path)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, shell.signals.WANTED)
+        _keep(shell, error.strerror or "no execve")
 
 
 def _argv() -> list[str]:
@@ -197,10 +216,10 @@ def write_capsule(capsule: Capsule) -> str:
 def read_capsule(path: str, *, consume: bool) -> Capsule:
     """Open a capsule of our own. Raises CapsuleError for any other file, and leaves that alone."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise CapsuleError(f"cannot be opened: {error.strerror}") from None
-    with os.fdopen(fd, "rb") as file:
+    try:
         facts = os.fstat(fd)
         if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
             raise CapsuleError("is not a private file of ours")
@@ -208,10 +227,12 @@ def read_capsule(path: str, *, consume: bool) -> Capsule:
             discard(path)
         if facts.st_size > MAX_CAPSULE:
             raise CapsuleError("is too large")
-        try:
+        with os.fdopen(fd, "rb", closefd=False) as file:
             capsule = msgspec.msgpack.decode(file.read(), type=Capsule)
-        except msgspec.MsgspecError as error:
-            raise CapsuleError(f"is damaged: {error}") from None
+    except msgspec.MsgspecError as error:
+        raise CapsuleError(f"is damaged: {error}") from None
+    finally:
+        os.close(fd)
     if capsule.version != CAPSULE_VERSION:
         raise CapsuleError(f"has version {capsule.version}, not {CAPSULE_VERSION}")
     return capsule
@@ -250,18 +271,16 @@ def resume(path: str, specs: dict[str, MountSpec], settings: Settings, *, wrappe
         return 0
     guardian = Guardian(capsule.guardian_fd, capsule.guardian_pid)
     shell = compose.new_shell(kernel, capsule.client_in, capsule.client_out, guardian)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, shell.signals.WANTED)
     for fd in (capsule.client_in, capsule.client_out, capsule.guardian_fd):
         os.set_inheritable(fd, False)
     shell.input_open = capsule.input_open
     shell.client_reader.feed(capsule.unread)
-    shell.client_out.put(capsule.unwritten)
+    shell.client_out = Outbox(capsule.client_out, capsule.unwritten)
     for known in capsule.children:
-        child = _child(known, settings)
-        if kernel.link(child.mount, child.generation) is None:
-            now = time.monotonic()  # it was being stopped: go on with that
-            child.stopping = [(now + 1.0, signal.SIGTERM), (now + 3.0, signal.SIGKILL)]
-        shell.adopt(child)
+        shell.adopt(_child(known, settings))
     compose.announce(kernel, settings)
+    shell.note("rollout", phase="host_replaced")
     try:
         return shell.run(resumed=True)
     finally:
@@ -270,13 +289,18 @@ def resume(path: str, specs: dict[str, MountSpec], settings: Settings, *, wrappe
 
 def _child(known: ChildCapsule, settings: Settings) -> Child:
     child = Child(
-        known.mount, known.generation, known.pid, known.stdin, known.stdout, settings.limits.frame_bytes
+        known.mount,
+        known.generation,
+        known.pid,
+        known.stdin,
+        known.stdout,
+        settings.limits.frame_bytes,
+        unwritten=known.unwritten,
     )
     child.input_open, child.output_open = known.input_open, known.output_open
     child.reader.feed(known.unread)
     if known.input_open:
         os.set_inheritable(known.stdin, False)
-        child.outbox.put(known.unwritten)
     if known.output_open:
         os.set_inheritable(known.stdout, False)
     return child

@@ -35,6 +35,7 @@ from perdure.model.frames import (
     encode_request,
     encode_result,
     members,
+    salvage_id,
 )
 
 if TYPE_CHECKING:
@@ -367,6 +368,7 @@ def on_client_progress(k: Kernel, params: Members) -> None:
 
 
 def on_child_cancel(k: Kernel, link: Link, child_id: RequestId) -> None:
+    link.deferred = [frame for frame in link.deferred if salvage_id(frame) != child_id]
     for identity, ask in list(k.state.asks.items()):
         if (ask.mount, ask.generation, ask.child_id) == (link.mount, link.generation, child_id):
             _drop(k, identity, ask, "the server withdrew its question")

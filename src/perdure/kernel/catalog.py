@@ -214,12 +214,15 @@ class Public:
 
             for entry in ops.entries():
                 self._tools[entry.public] = entry
-        for name, mount in self._k.state.mounts.items():
-            if mount.catalog is None or isinstance(mount.phase, Disabled):
+        hidden = {n for n, mount in self._k.state.mounts.items() if isinstance(mount.phase, Disabled)}
+        for name, mount in sorted(self._k.state.mounts.items(), key=lambda item: item[0] in hidden):
+            if mount.catalog is None:
                 continue
             spec = self._k.specs[name]
             for raw in mount.catalog.tools:
-                self._add_tool(spec, raw)
+                self._add_tool(spec, raw)  # also of a disabled mount: a call to it is told so
+            if name in hidden:
+                continue
             for raw in mount.catalog.prompts:
                 self._add_prompt(spec, raw)
             for raw in mount.catalog.resources:
@@ -232,7 +235,9 @@ class Public:
                     self._templates.append((_template_pattern(template), name))
                     templates.append(raw)
         self._lists = {
-            "tools/list": _array("tools", [t.definition for t in self._tools.values()]),
+            "tools/list": _array(
+                "tools", [t.definition for t in self._tools.values() if t.mount not in hidden]
+            ),
             "prompts/list": _array("prompts", [p.definition for p in self._prompts.values()]),
             "resources/list": _array("resources", resources),
             "resources/templates/list": _array("resourceTemplates", templates),

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.kernel import asks, catalog, ledger, mounts, recovery, rollout, session, streams
+from perdure.kernel import catalog, ledger, mounts, recovery, rollout, session, streams
 from perdure.kernel.events import (
     ChildBacklog,
     ChildFrame,
@@ -42,7 +42,20 @@ from perdure.kernel.events import (
     ToChild,
     ToClient,
 )
-from perdure.kernel.state import ChildCatalog, Link, Mount, Parked, Session, State
+from perdure.kernel.state import (
+    ChildCatalog,
+    ForCall,
+    ForProbe,
+    Held,
+    Link,
+    Mount,
+    Parked,
+    Queued,
+    Serving,
+    Session,
+    Starting,
+    State,
+)
 from perdure.model.frames import RequestId
 from perdure.model.mounts import Limits, MountSpec
 
@@ -109,8 +122,11 @@ class Kernel:
         times = [t for m in self.state.mounts.values() for t in mounts.timers(self, m)]
         times += ledger.timers(self)
         times += [w.until for w in self.state.waiters]
-        if self.state.session.closing is not None:
-            times.append(self.state.session.closing)
+        closing = self.state.session.closing
+        if closing is not None:
+            if closing <= self.now:
+                return None  # the session is over
+            times.append(closing)
         return min(times, default=None)
 
     def _finish(self) -> None:
@@ -118,6 +134,7 @@ class Kernel:
         if closing is None:
             return
         if closing <= self.now:
+            session.answer_waiting(self)
             recovery.end_all(self)
         if not (self.state.calls or self.state.waiters):
             self.out.append(Exit())
@@ -136,6 +153,7 @@ class Kernel:
         if capsule.version != SNAPSHOT_VERSION:
             raise ValueError(f"snapshot version {capsule.version} is not {SNAPSHOT_VERSION}")
         _check_consistent(capsule.state, self.specs, self.limits)
+        capsule.state.session.started_at = self.state.session.started_at  # uptime is the process image's own
         self.state = capsule.state
         self.now = capsule.now
         self.public = catalog.Public(self)
@@ -191,11 +209,24 @@ def _check_consistent(state: State, specs: Mapping[str, MountSpec], limits: Limi
             raise ValueError("snapshot invocation is not its own")
         if call.replays > max(limits.replays, limits.probes) or call.attempts < call.replays:
             raise ValueError("snapshot attempts are over the limit")
-    for mount in state.mounts.values():
-        if mount.queue != sorted(set(mount.queue)) or any(s not in state.calls for s in mount.queue):
+    for name, mount in state.mounts.items():
+        waiting_here = [s for s, c in state.calls.items() if c.mount == name and isinstance(c.state, Queued)]
+        if mount.name != name or mount.queue != sorted(waiting_here):
             raise ValueError("snapshot queue is out of order")
         if any(g > mount.generation or g != link.generation for g, link in mount.links.items()):
             raise ValueError("snapshot generation is not its own")
+        if isinstance(mount.phase, Serving | Starting) and mount.phase.generation not in mount.links:
+            raise ValueError("snapshot mount is served by nobody")
+        held_by = [c.state for c in state.calls.values() if c.mount == name]
+        for held in held_by:
+            if not isinstance(held, Queued | Held) and held.generation not in mount.links:
+                raise ValueError("snapshot invocation is with a generation that is not there")
+    for identity, route in state.routes.items():
+        owner = state.mounts.get(route.mount)
+        if identity > state.seq or owner is None or route.generation not in owner.links:
+            raise ValueError("snapshot route leads nowhere")
+        if isinstance(route.purpose, ForCall | ForProbe) and route.purpose.seq not in state.calls:
+            raise ValueError("snapshot route leads nowhere")
     if state.session.live and not state.session.initialized:
         raise ValueError("snapshot session is live but was never initialized")
 
@@ -204,7 +235,8 @@ def _client_closed(k: Kernel, event: ClientClosed | Shutdown) -> None:
     if k.state.session.closing is None:
         k.state.session.closing = k.now + k.limits.drain_s
         k.note("session", phase="closing")
-        session.answer_waiting(k)
+        if isinstance(event, Shutdown):
+            session.answer_waiting(k)
         streams.close_all(k)
 
 
@@ -233,5 +265,3 @@ _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     Tick: _tick,
     Reload: _reload,
 }
-
-__all__ = ["SNAPSHOT_VERSION", "Kernel", "asks"]

@@ -60,7 +60,7 @@ from perdure.model.frames import (
     encode_result,
     members,
 )
-from perdure.model.replay import CONVERGENT, NEVER, READ_METHODS, Convergent, ProbeRequired, pointer
+from perdure.model.replay import CONVERGENT, NEVER, READ_METHODS, ProbeRequired, pointed
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
@@ -141,12 +141,9 @@ def _conflict_keys(call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ..
         return ()
     keys = set()
     for path in pointers:
-        try:
-            value = pointer(arguments, path)
-        except LookupError:
-            continue
-        text = value if isinstance(value, str) else _encode(value).decode()
-        keys.add(normpath(text.removeprefix("file://")))
+        for value in pointed(arguments, path):
+            text = value if isinstance(value, str) else _encode(value).decode()
+            keys.add(normpath(text.removeprefix("file://")))
     return tuple(sorted(keys))
 
 
@@ -159,7 +156,7 @@ def pump(k: Kernel, mount: Mount) -> None:
     if link is None or not mount.queue:
         return
     barred = _barred_keys(k, mount)
-    free = k.limits.in_flight - len(mounts.in_flight(k, link))
+    free = k.limits.in_flight - sum(recovery.is_on(call, link) for call in k.state.calls.values())
     for seq in list(mount.queue):
         if free <= 0 or link.backlog > k.limits.outbox_bytes:
             return
@@ -202,10 +199,10 @@ def dispatch(k: Kernel, link: Link, call: Invocation) -> None:
     if call.attempts > 0:
         call.replays += 1
         metrics.replayed(k, call.method)
-        k.note("replay", mount=link.mount, generation=link.generation, call=call.seq, method=call.method)
+        k.note("replay", mount=link.mount, generation=link.generation, call=call.seq, method=call.method[:64])
     call.attempts += 1
     send(k, link, call, child_id)
-    k.note("dispatch", mount=link.mount, generation=link.generation, call=call.seq, method=call.method)
+    k.note("dispatch", mount=link.mount, generation=link.generation, call=call.seq, method=call.method[:64])
 
 
 def send(k: Kernel, link: Link, call: Invocation, child_id: int) -> None:
@@ -470,22 +467,3 @@ def _answer_deadline(k: Kernel, link: Link, call: Invocation) -> None:
         recovery.resume(k, k.state.mounts[call.mount])
         return
     answer_error(k, call, DEADLINE, "deadline exceeded", fault, "unknown", recovery.advice(call))
-
-
-__all__ = [
-    "Convergent",
-    "accept",
-    "answer_error",
-    "answer_result",
-    "cancel",
-    "classify",
-    "dispatch",
-    "finish",
-    "on_alive",
-    "on_answer",
-    "pump",
-    "send",
-    "tick",
-    "timers",
-    "withdraw",
-]

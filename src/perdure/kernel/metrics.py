@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
 
 MAX_METHODS = 64
+MAX_NAME = 128
 OTHER = "other"
 _STEPS = 8  # buckets per doubling: a quantile is within 1/8 of the truth
 
@@ -20,6 +21,7 @@ Ending = Literal["success", "response_error", "recovery_error", "host_error"]
 
 def of_method(k: Kernel, method: str) -> Counters:
     methods = k.state.metrics.methods
+    method = method[:MAX_NAME]
     if method not in methods and len(methods) >= MAX_METHODS:
         method = OTHER
     return methods.setdefault(method, Counters())

@@ -47,7 +47,7 @@ from perdure.kernel.state import (
     Waiting,
 )
 from perdure.model.faults import Fault
-from perdure.model.frames import Malformed, Notification, Request, Response, decode, salvage_id
+from perdure.model.frames import Malformed, Notification, Request, RequestId, Response, decode, salvage_id
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
@@ -152,20 +152,23 @@ def _malformed(k: Kernel, link: Link, bad: Malformed) -> None:
     """Noise is counted. An answer that cannot be read still ends the call it was for (law 17)."""
     k.quarantine("child_malformed")
     unsolicited(k, link, 1)
-    if type(bad.id) is not int or not bad.is_response:
-        return
-    route = k.state.routes.get(bad.id)
+    if bad.is_response:
+        _unreadable(k, link, bad.id, Fault("protocol", "unreadable_answer", link.generation, bad.reason))
+
+
+def _unreadable(k: Kernel, link: Link, identity: RequestId | None, fault: Fault) -> None:
+    route = k.state.routes.get(identity) if type(identity) is int else None
     if route is None or (route.mount, route.generation) != (link.mount, link.generation):
         return
-    fault = Fault("protocol", "unreadable_answer", link.generation, bad.reason)
+    assert type(identity) is int
     match route.purpose:
         case ForCall(seq):
-            del k.state.routes[bad.id]
+            del k.state.routes[identity]
             recovery.unreadable(k, k.state.calls[seq], fault)
         case ForInitialize() | ForDiscover():
             recovery.lose(k, link, fault, stop=True)
         case _:
-            on_response(k, link, Response(bad.id, error=None))
+            on_response(k, link, Response(identity, error=None))
 
 
 def on_response(k: Kernel, link: Link, response: Response) -> None:
@@ -202,19 +205,19 @@ def on_noise(k: Kernel, event: ChildNoise) -> None:
     if link is None:
         return
     if event.oversize:
-        identity = salvage_id(event.head, event.tail)
         k.quarantine("child_oversize")
-        route = k.state.routes.get(identity) if type(identity) is int else None
-        if route is not None and route.generation == link.generation and isinstance(route.purpose, ForCall):
-            assert type(identity) is int
-            del k.state.routes[identity]
-            fault = Fault(
-                "resource", "answer_too_large", link.generation, "the answer exceeds the frame limit"
-            )
-            recovery.unreadable(k, k.state.calls[route.purpose.seq], fault)
+        fault = Fault("resource", "answer_too_large", link.generation, "the answer exceeds the frame limit")
+        if _begins_as_answer(event.head):
+            _unreadable(k, link, salvage_id(event.head, event.tail), fault)
     else:
         k.quarantine("child_noise", event.lines)
     unsolicited(k, link, event.lines)
+
+
+def _begins_as_answer(head: bytes) -> bool:
+    """Whether a frame cut short is an answer of the child's and not a request with an id of its own."""
+    named = head.find(b'"method"')
+    return named < 0 or any(0 <= head.find(member) < named for member in (b'"result"', b'"error"'))
 
 
 def on_backlog(k: Kernel, event: ChildBacklog) -> None:
@@ -253,7 +256,7 @@ def plan_restart(k: Kernel, mount: Mount, link: Link) -> None:
         return
     wait = 0.0
     if mount.unproductive > 1:
-        wait = min(k.limits.backoff_max_s, k.limits.backoff_s * 2.0 ** (mount.unproductive - 2))
+        wait = min(k.limits.backoff_max_s, k.limits.backoff_s * _doubled(mount.unproductive - 2))
         wait *= 0.5 + k.random() / 2
     if len(mount.recent) > k.limits.restarts_per_minute:
         wait = max(wait, 60.0 / k.limits.restarts_per_minute)
@@ -263,8 +266,13 @@ def plan_restart(k: Kernel, mount: Mount, link: Link) -> None:
         start(k, mount)
 
 
+def _doubled(times: int) -> float:
+    """A power of two that stays a number, however long a server has been failing."""
+    return 2.0 ** min(times, 64)
+
+
 def open_circuit(k: Kernel, mount: Mount) -> None:
-    wait = min(k.limits.circuit_max_s, k.limits.circuit_s * 2.0**mount.opened)
+    wait = min(k.limits.circuit_max_s, k.limits.circuit_s * _doubled(mount.opened))
     mount.opened += 1
     mount.unproductive = k.limits.unproductive_starts - 1  # half-open: one more failure opens it again
     mount.phase = Open(k.now + wait)

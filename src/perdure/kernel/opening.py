@@ -173,10 +173,13 @@ def on_page(k: Kernel, link: Link, method: str, pages: int, response: Response) 
         cursor = found.get("nextCursor")
     except (msgspec.MsgspecError, ValueError):
         k.quarantine("bad_list")
-        known = k.state.mounts[link.mount].catalog
-        if known is not None and _code(response.error) != METHOD_NOT_FOUND:
+        if _code(response.error) != METHOD_NOT_FOUND:
             # One failed answer must not make a server's tools vanish.
-            _collect(link.draft, method)[:] = _collect(known, method)
+            if method == "tools/list" and isinstance(link.stage, Cataloguing):
+                _refuse(k, link, "tools/list was not answered with a valid result")
+                return
+            known = k.state.mounts[link.mount].catalog
+            _collect(link.draft, method)[:] = _collect(known, method) if known is not None else []
     if cursor is not None and bytes(cursor) != b"null" and pages < k.limits.pages:
         ask(k, link, method, {"cursor": cursor}, ForList(method, pages + 1))
         return

@@ -294,7 +294,7 @@ def on_probe_answer(k: Kernel, link: Link, call: Invocation, response: Response)
     k.note("probe", mount=call.mount, call=call.seq, phase=type(answer).__name__)
     match answer:
         case Completed(result):
-            ledger.answer_result(k, call, link.era, result)
+            ledger.answer_result(k, call, "handshake", result)  # a probe's result need not be of any era
         case SafeToRetry() if not call.overdue:
             requeue(k, mount, call, call.fault or Fault("process", "lost", link.generation))
         case SafeToRetry():

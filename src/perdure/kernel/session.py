@@ -14,10 +14,9 @@ from msgspec import Raw
 from perdure.kernel import asks, ledger, metrics, mounts, ops, rollout, streams
 from perdure.kernel.catalog import LISTS
 from perdure.kernel.events import ClientOversize
-from perdure.kernel.state import Cataloguing, Draining, Invocation, Live, Waiter
+from perdure.kernel.state import Cataloguing, Draining, Invocation, Live, Starting, Waiter, Waiting
 from perdure.model import eras
 from perdure.model.eras import Era
-from perdure.model.faults import Fault
 from perdure.model.frames import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -55,6 +54,7 @@ class Incoming(msgspec.Struct):
     era: Era
     token: RequestId | None
     extra: dict[str, bytes]
+    waited: bool = False
 
 
 class _Refusal(Exception):
@@ -86,7 +86,7 @@ def on_frame(k: Kernel, frame: bytes) -> None:
             asks.on_client_answer(k, response)
         case Malformed() as bad:
             k.quarantine("client_malformed")
-            if bad.is_response and bad.id is not None:
+            if bad.is_response and bad.id in k.state.asks:
                 error = Raw(
                     _encode({"code": INVALID_REQUEST, "message": "the client's answer is unreadable"})
                 )
@@ -135,15 +135,19 @@ def _on_request(k: Kernel, frame: Request) -> None:
         data = {"class": "protocol", "code": "duplicate_id", "id": frame.id}
         k.to_client(encode_error(None, INVALID_REQUEST, "request id is already in use", data))
         return
+    _serve(k, frame, waited=False)
+
+
+def _serve(k: Kernel, frame: Request, *, waited: bool) -> None:
     try:
-        _route(k, _open(k, frame))
+        _route(k, _open(k, frame, waited=waited))
     except _Refusal as refusal:
         metrics.accepted(k, frame.method)
         metrics.ended(k, frame.method, k.now, "host_error")
         k.to_client(encode_error(frame.id, refusal.code, refusal.message, refusal.data))
 
 
-def _open(k: Kernel, frame: Request) -> Incoming:
+def _open(k: Kernel, frame: Request, *, waited: bool) -> Incoming:
     raw = bytes(frame.params) if frame.params is not None else None
     try:
         params = members(raw) if raw is not None else {}
@@ -154,7 +158,15 @@ def _open(k: Kernel, frame: Request) -> Incoming:
     token = _scalar(meta.get("progressToken"))
     extra = {key: bytes(value) for key, value in frame.extra.items()}
     incoming = Incoming(
-        frame.id, frame.method, raw, params, meta, "modern" if is_modern else "handshake", token, extra
+        frame.id,
+        frame.method,
+        raw,
+        params,
+        meta,
+        "modern" if is_modern else "handshake",
+        token,
+        extra,
+        waited,
     )
     if is_modern:
         _check_envelope(k, incoming)
@@ -164,6 +176,7 @@ def _open(k: Kernel, frame: Request) -> Incoming:
 
 _ROOTS_CHANGED = "notifications/roots/list_changed"
 _MODERN_ONLY = frozenset({"server/discover", "subscriptions/listen"})
+_OPENING = frozenset({"initialize", "server/discover"})
 
 
 def _scalar(raw: Raw | None) -> RequestId | None:
@@ -192,7 +205,11 @@ def _notice_client(k: Kernel, request: Incoming) -> None:
         if info is not None and bytes(info)[:1] == b"{":
             session.client_info = bytes(info)
             session.client_name = _client_name(info)
-    if not session.seen and request.method not in ("initialize", "ping"):
+    if request.method in ("initialize", "ping"):
+        return
+    if request.era == "handshake":
+        _go_live(k)  # it works already: some clients forget to say that they are ready
+    if not session.seen:
         session.seen = True
         mounts.start_all(k)
 
@@ -217,7 +234,7 @@ def _route(k: Kernel, request: Incoming) -> None:
     elif method == "server/discover":
         _discover(k, request)
     elif method == "subscriptions/listen":
-        _refuse_if_closing(k)
+        _refuse_if_closing(k, request)
         metrics.accepted(k, method)
         streams.open_listen(k, request)
     elif method == "logging/setLevel":
@@ -232,9 +249,9 @@ def _route(k: Kernel, request: Incoming) -> None:
         _unknown(k, request)
 
 
-def _refuse_if_closing(k: Kernel) -> None:
+def _refuse_if_closing(k: Kernel, request: Incoming) -> None:
     """No new work at the end of a session; what the host answers itself it answers to the last."""
-    if k.state.session.closing is not None:
+    if k.state.session.closing is not None and not request.waited:
         data = {"class": "process", "code": "closing", "outcome": "not_started", "retry": "later"}
         raise _Refusal(INVALID_REQUEST, "the session is closing", data)
 
@@ -319,13 +336,17 @@ def _list(k: Kernel, request: Incoming) -> None:
 
 
 def _wait_or_answer(k: Kernel, request: Incoming, grace: float) -> None:
-    waiter = Waiter(request.id, request.method, request.raw, request.era, k.now + grace, k.now)
+    waiter = _waiter(k, request, grace)
     closing = k.state.session.closing is not None
     full = len(k.state.waiters) >= k.limits.pending
     if grace > 0 and not (_settled(k) or closing or full):
         k.state.waiters.append(waiter)
     else:
         _answer_waiter(k, waiter)
+
+
+def _waiter(k: Kernel, request: Incoming, grace: float) -> Waiter:
+    return Waiter(request.id, request.method, request.raw, request.era, k.now + grace, k.now, request.extra)
 
 
 def _settled(k: Kernel) -> bool:
@@ -335,8 +356,13 @@ def _settled(k: Kernel) -> bool:
 def _answer_waiter(k: Kernel, waiter: Waiter) -> None:
     if waiter.method in LISTS:
         result = k.public.listing(waiter.method, waiter.era)
-    else:
+    elif waiter.method in _OPENING:
         result = _opening_result(k, waiter.method)
+    else:
+        params = Raw(waiter.params) if waiter.params is not None else None
+        extra = {key: Raw(value) for key, value in waiter.extra.items()}
+        _serve(k, Request(waiter.public_id, waiter.method, params, extra), waited=True)
+        return
     _send(k, waiter.public_id, waiter.method, waiter.era, result, waiter.accepted_at)
 
 
@@ -367,7 +393,7 @@ def tick(k: Kernel) -> None:
 
 
 def _accept(k: Kernel, request: Incoming, mount: str, name: str) -> None:
-    _refuse_if_closing(k)
+    _refuse_if_closing(k, request)
     level = _scalar(request.meta.get(eras.META_LOG_LEVEL))
     call = Invocation(
         seq=k.mint(),
@@ -422,6 +448,8 @@ def _call_tool(k: Kernel, request: Incoming) -> None:
         raise _Refusal(INVALID_PARAMS, f"unknown tool: {name[:64]}{hint}")
     if entry.mount == ops.MOUNT:
         reply(k, request, ops.call(k, name, request.params.get("arguments")))
+    elif k.specs[entry.mount].builtin:
+        _accept(k, request, entry.mount, name)  # the worker shapes results by the name it was called by
     else:
         _accept(k, request, entry.mount, entry.name)
 
@@ -433,6 +461,8 @@ def _resource(k: Kernel, request: Incoming) -> None:
         asks.resume(k, request, ticket)
         return
     owner = k.public.resource_owner(uri)
+    if owner is None and _may_find_owner(k, request):
+        return
     if owner is None:
         code = INVALID_PARAMS if request.era == "modern" else eras.RESOURCE_NOT_FOUND
         raise _Refusal(code, "no server has this resource", {"uri": uri[:512]})
@@ -442,6 +472,18 @@ def _resource(k: Kernel, request: Incoming) -> None:
     ):
         raise _Refusal(INVALID_REQUEST, "too many subscriptions")
     _accept(k, request, owner, uri)
+
+
+def _may_find_owner(k: Kernel, request: Incoming) -> bool:
+    """While a server that starts has not said what it offers, nobody can say that none has it: wait."""
+    coming = any(
+        m.catalog is None and isinstance(m.phase, Starting | Waiting) for m in k.state.mounts.values()
+    )
+    full = len(k.state.waiters) >= k.limits.pending
+    if request.waited or not coming or full or k.state.session.closing is not None:
+        return False
+    k.state.waiters.append(_waiter(k, request, k.limits.list_grace_s))
+    return True
 
 
 def _prompt(k: Kernel, request: Incoming) -> None:
@@ -468,6 +510,8 @@ def _complete(k: Kernel, request: Incoming) -> None:
     elif isinstance(uri, str):
         owner = k.public.resource_owner(uri)
         found = (owner, "") if owner is not None else None
+        if found is None and _may_find_owner(k, request):
+            return
     if found is None:
         raise _Refusal(INVALID_PARAMS, "no server has what is to be completed")
     _accept(k, request, *found)
@@ -554,6 +598,3 @@ def _broadcast(k: Kernel, note: Notification) -> None:
         for link in mount.links.values():
             if isinstance(link.stage, heard_by) and link.era == "handshake":
                 k.to_child(link, frame)
-
-
-__all__ = ["Fault", "Incoming", "flush_waiters", "on_frame", "on_oversize", "reply", "tick"]

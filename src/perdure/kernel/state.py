@@ -109,6 +109,7 @@ class Link(msgspec.Struct):
     deferred: list[bytes] = []
     subscribed: list[str] = []
     listen: int = 0
+    relistened: int = 0
     pinged: int = 0
     window: float = 0.0
     unsolicited: int = 0
@@ -302,6 +303,7 @@ class Waiter(msgspec.Struct, frozen=True):
     era: Era
     until: float
     accepted_at: float
+    extra: dict[str, bytes] = {}
 
 
 class Listen(msgspec.Struct, frozen=True):

@@ -263,7 +263,20 @@ def restore(k: Kernel, link: Link) -> None:
 
 def set_level(k: Kernel, link: Link, level: str) -> None:
     if link.era == "handshake" and "logging" in members(link.draft.capabilities):
-        opening.ask(k, link, "logging/setLevel", {"level": Raw(_encode(level))}, ForSession())
+        _tell(k, link, "logging/setLevel", {"level": Raw(_encode(level))})
+
+
+def _tell(k: Kernel, link: Link, method: str, params: Members) -> None:
+    """Hand session state over. The answer changes nothing, so a server that gives none costs a bounded memory."""
+    told = [
+        identity
+        for identity, route in k.state.routes.items()
+        if isinstance(route.purpose, ForSession)
+        and (route.mount, route.generation) == (link.mount, link.generation)
+    ]
+    if len(told) >= k.limits.subscriptions:
+        del k.state.routes[told[0]]
+    opening.ask(k, link, method, params, ForSession())
 
 
 def sync_all(k: Kernel) -> None:
@@ -281,10 +294,10 @@ def sync(k: Kernel, link: Link) -> None:
         return
     for uri in wanted:
         if uri not in link.subscribed:
-            opening.ask(k, link, "resources/subscribe", {"uri": Raw(_encode(uri))}, ForSession())
+            _tell(k, link, "resources/subscribe", {"uri": Raw(_encode(uri))})
     for uri in link.subscribed:
         if uri not in wanted:
-            opening.ask(k, link, "resources/unsubscribe", {"uri": Raw(_encode(uri))}, ForSession())
+            _tell(k, link, "resources/unsubscribe", {"uri": Raw(_encode(uri))})
     link.subscribed = wanted
 
 
@@ -304,5 +317,11 @@ def _listen(k: Kernel, link: Link, uris: list[str]) -> None:
 
 
 def on_listen_ended(k: Kernel, link: Link, response: Response) -> None:
-    """The server closed its stream or has none: changes are then seen at the next generation only."""
+    """A server without streams is seen anew at its next generation. One that closed its stream is asked
+    again, a bounded number of times, and for its lists too: what changed in between was not announced."""
     k.quarantine("listen_ended")
+    if response.result is not None and isinstance(link.stage, Live) and link.relistened < k.limits.listens:
+        link.relistened += 1
+        link.listen = 0
+        _listen(k, link, link.subscribed)
+        _relist(k, link)

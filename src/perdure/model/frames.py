@@ -151,11 +151,11 @@ def _broken(frame: bytes, reason: str, code: int = INVALID_REQUEST) -> Malformed
     found: Members = {}
     try:
         found = _members.decode(frame)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         pass
     identity = decode_id(found["id"]) if "id" in found else salvage_id(frame[:1024], frame[-1024:])
-    head = frame[:512]
-    is_response = ("result" in found or "error" in found) if found else b'"method"' not in head
+    # What names no method can only be meant as an answer, however little of one it is.
+    is_response = "method" not in found if found else b'"method"' not in frame[:512]
     return Malformed(reason, code, identity, is_response)
 
 

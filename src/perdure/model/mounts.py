@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from perdure.model.replay import ReplayClass
 
 SEPARATOR = "__"
+
+Positive = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 
 
 class MountSpec(msgspec.Struct, frozen=True):
@@ -36,30 +41,30 @@ class MountSpec(msgspec.Struct, frozen=True):
 class Limits(msgspec.Struct, frozen=True):
     """Every bound of the host (law 8). Overflow refuses the newcomer; nothing is dropped."""
 
-    frame_bytes: int = 64 * 1024 * 1024
-    pending: int = 1024
-    queue: int = 256
-    in_flight: int = 256
-    outbox_bytes: int = 32 * 1024 * 1024
-    replays: int = 1
-    probes: int = 3
-    asks: int = 64
-    deferred: int = 16
-    subscriptions: int = 4096
-    listens: int = 64
-    pages: int = 1000
-    input_rounds: int = 10
-    ping_s: float = 5.0
-    probe_s: float = 10.0
-    list_grace_s: float = 5.0
-    refresh_grace_s: float = 2.0
-    drain_s: float = 5.0
-    unproductive_starts: int = 5
-    backoff_s: float = 0.1
-    backoff_max_s: float = 5.0
-    circuit_s: float = 5.0
-    circuit_max_s: float = 60.0
-    restarts_per_minute: int = 60
-    settled_s: float = 10.0
-    unsolicited_per_window: int = 500
-    window_s: float = 0.1
+    frame_bytes: Positive = 64 * 1024 * 1024
+    pending: Positive = 1024
+    queue: Positive = 256
+    in_flight: Positive = 256
+    outbox_bytes: Positive = 32 * 1024 * 1024
+    replays: Count = 1
+    probes: Count = 3
+    asks: Count = 64
+    deferred: Count = 16
+    subscriptions: Count = 4096
+    listens: Count = 64
+    pages: Positive = 1000
+    input_rounds: Count = 10
+    ping_s: Seconds = 5.0
+    probe_s: Seconds = 10.0
+    list_grace_s: Seconds = 5.0
+    refresh_grace_s: Seconds = 2.0
+    drain_s: Seconds = 5.0
+    unproductive_starts: Positive = 5
+    backoff_s: Seconds = 0.1
+    backoff_max_s: Seconds = 5.0
+    circuit_s: Seconds = 5.0
+    circuit_max_s: Seconds = 60.0
+    restarts_per_minute: Positive = 60
+    settled_s: Seconds = 10.0
+    unsolicited_per_window: Positive = 500
+    window_s: Seconds = 0.1

@@ -21,7 +21,7 @@ class NeverReplay(msgspec.Struct, frozen=True, tag=True):
 
 
 class ProbeRequired(msgspec.Struct, frozen=True, tag=True):
-    """Ask `tool` with arguments taken from the lost call by JSON Pointer; without a tool, the worker's journal."""
+    """Ask `tool` with arguments taken from the lost call by JSON Pointer; without one, the worker's journal."""
 
     tool: str = ""
     arguments: dict[str, str] = {}
@@ -91,3 +91,18 @@ def pointer(document: object, path: str) -> object:
         else:
             raise LookupError(path)
     return value
+
+
+def pointed(document: object, path: str) -> list[object]:
+    """Every value at a JSON Pointer in which `*` stands for each item of a list; none where there is none."""
+    head, star, rest = path.partition("/*")
+    if not star:
+        try:
+            return [pointer(document, path)]
+        except LookupError:
+            return []
+    try:
+        items = pointer(document, head)
+    except LookupError:
+        return []
+    return [found for item in items for found in pointed(item, rest)] if isinstance(items, list) else []

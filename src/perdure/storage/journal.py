@@ -133,4 +133,7 @@ class Journal(Writing, Reading, Protocol):
     def transact(self, work: Callable[[], T]) -> T:
         """Run `work` in the write transaction; all of it is durable on return, or nothing happened."""
 
+    def nested(self, work: Callable[[], T]) -> T:
+        """Inside `transact`: a part whose failure takes back only what it wrote itself."""
+
     def close(self) -> None: ...

@@ -137,7 +137,9 @@ class World(msgspec.Struct):
 
     def flying(self, want: Want) -> bool:
         """Written to a server that still has it and may answer it."""
-        return bool(want.sends) and not want.in_doubt and not self.is_gone(want.mount, want.sends[-1].generation)
+        return (
+            bool(want.sends) and not want.in_doubt and not self.is_gone(want.mount, want.sends[-1].generation)
+        )
 
     def held(self, want: Want) -> bool:
         """Written, its outcome unknown, and only a probe may decide."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -28,8 +29,29 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 SURFACE_NAMES: Final = ("write", "state")
 
+
+def _write(settings: Settings) -> Surface:
+    from perdure.surfaces.write.service import WriteService
+    from perdure.surfaces.write.surface import WriteSurface
+
+    def open_service() -> WriteService:
+        from zlib import crc32
+
+        from perdure.storage.places import private_dir
+        from perdure.storage.sqlite.journal import SqliteJournal
+
+        anchor = f"{crc32(settings.workspaces[0].encode('utf-8', 'surrogateescape')):08x}"
+
+        def open_journal(folder: str) -> SqliteJournal:
+            return SqliteJournal(folder, os.path.join(private_dir("anchors"), anchor))
+
+        return WriteService(settings.workspaces, open_journal, strict=settings.durability == "strict")
+
+    return WriteSurface(open_service)
+
+
 # Each builder imports its surface itself: one that is not asked for costs nothing at startup.
-_BUILDERS: Final[dict[str, Callable[[Settings], Surface]]] = {}
+_BUILDERS: Final[dict[str, Callable[[Settings], Surface]]] = {"write": _write}
 
 
 def surfaces(settings: Settings) -> tuple[Surface, ...]:

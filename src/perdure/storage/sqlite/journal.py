@@ -70,6 +70,20 @@ class SqliteJournal:
         self._drop_anchor()
         return result
 
+    def nested(self, work: Callable[[], T]) -> T:
+        """A part of the transaction that can fail alone: what it wrote is taken back, the rest stays."""
+        head = self._head
+        self._write.execute("SAVEPOINT part")
+        try:
+            result = work()
+        except BaseException:
+            self._write.execute("ROLLBACK TO part")
+            self._write.execute("RELEASE part")
+            self._head = head
+            raise
+        self._write.execute("RELEASE part")
+        return result
+
     def close(self) -> None:
         for connection in (*self._readers, self._write):
             connection.close()
@@ -119,7 +133,7 @@ class SqliteJournal:
 
     def remember(self, invocation: Invocation, first_seq: int | None) -> None:
         self._write.execute(
-            "INSERT INTO invocations VALUES (?,?,?,?,?,?,?,?,?)",
+            "INSERT OR REPLACE INTO invocations VALUES (?,?,?,?,?,?,?,?,?)",
             (
                 invocation.key,
                 invocation.tool,
@@ -140,15 +154,13 @@ class SqliteJournal:
         )
 
     def spend(self, path: str, sha: Sha, budget: int) -> int:
-        """One try of this content at this path is used up; how many are left, -1 where none was."""
-        found = self._write.execute(
+        """How many tries of this content at this path are left after this one; -1 where none was."""
+        known = self._write.execute(
             "SELECT left FROM budgets WHERE path = ? AND sha = ?", (path, sha)
         ).fetchone()
-        left = (budget if found is None else int(found[0])) - 1
-        self._write.execute(
-            "INSERT OR REPLACE INTO budgets VALUES (?,?,?,?)", (path, sha, max(left, -1), self._now())
-        )
-        return max(left, -1)
+        left = max(budget if known is None else int(known[0]) - 1, -1)
+        self._write.execute("INSERT OR REPLACE INTO budgets VALUES (?,?,?,?)", (path, sha, left, self._now()))
+        return left
 
     def saw(self, session: str, path: str, sha: Sha | None) -> None:
         self._write.execute("INSERT OR REPLACE INTO seen VALUES (?,?,?,?)", (session, path, sha, self._now()))

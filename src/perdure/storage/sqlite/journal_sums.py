@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import apsw
 
+from perdure.model.when import iso
 from perdure.storage.journal import Row
 
 MINUTE: Final = 60_000_000
@@ -162,10 +162,3 @@ def _shape(
             "duration_seconds": round(span, 3),
         },
     }
-
-
-def iso(ts: int) -> str:
-    """Microseconds as UTC text that sorts as it reads."""
-    return (
-        datetime.fromtimestamp(ts / 1_000_000, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    )

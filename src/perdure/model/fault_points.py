@@ -1,0 +1,148 @@
+"""Named places where a test can make this process die, fail or wait. Free of cost unless one is armed.
+
+    PERDURE_FAULT="NAME=ACTION[@N][;…]"   N: only at the N-th time it is passed. NAME `*` counts every point.
+
+    kill         SIGKILL to this process
+    eio …        the system call fails with this errno, by its name in small letters: eio, enospc, edquot, erofs
+    short        half of what was to be written is written
+    pause:FILE   FILE is made, and the process goes on when it is gone
+
+| point | passed |
+|---|---|
+| `write.parent_made` | a missing parent directory was made |
+| `write.open_temp` | before the temporary file is opened |
+| `write.temp_created` | it is open |
+| `write.chunk` | before each piece is written; `short` works here |
+| `write.before_facts` | all is written; before mode, owner and attributes are set |
+| `write.before_fsync` | before the file is synced (strict) |
+| `write.sealed` | content and facts are complete |
+| `write.before_name` | before a replacement gets its temporary name |
+| `write.named` | it has one |
+| `write.before_create` | before the new name appears |
+| `write.created` | it did |
+| `write.before_exchange` | before the two files change places |
+| `write.exchanged` | they did; what came out is not verified yet |
+| `write.verified` | it is what was expected |
+| `write.before_swap_back` | it is not; before it is put back |
+| `write.swapped_back` | it was |
+| `write.before_replace` | before a plain rename, where there is no exchange |
+| `write.replaced` | after it |
+| `write.before_dir_fsync` | before the directory is synced (strict) |
+| `write.before_unlink` | before the displaced file is unlinked |
+| `write.landed` | the change is complete |
+| `remove.before_rename` | before a file to be removed is put aside |
+| `remove.renamed` | it was; it is not verified yet |
+| `remove.before_unlink` | it is the expected one; before it is unlinked |
+| `remove.landed` | it is gone |
+| `move.before_rename` | before a file is moved |
+| `move.renamed` | it was; it is not verified yet |
+| `move.landed` | the move is complete |
+| `commit.planning` | before a round of calls is planned |
+| `commit.decided` | the journal holds their intents; nothing is on disk yet |
+| `commit.file_landed` | one file of a call landed; others may be missing |
+| `commit.landed` | all files of the round landed; nothing is acknowledged yet |
+| `recover.one` | recovery settled one intent |
+| `blob.open_temp` | before a blob's temporary file is opened |
+| `blob.temp_created` | it is open |
+| `blob.clone` | before a reflink is tried |
+| `blob.chunk` | before each piece is written; `short` works here |
+| `blob.before_fsync` | before the blob is synced |
+| `blob.before_link` | before it appears under its hash |
+| `blob.linked` | it did |
+| `blob.before_dir_fsync` | before its directory is synced |
+| `blob.landed` | it counts |
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import time
+from typing import Final
+
+VARIABLE: Final = "PERDURE_FAULT"
+EVERY: Final = "*"
+
+
+class _Armed:
+    """One fault that waits for its point."""
+
+    def __init__(self, text: str) -> None:
+        self.point, _, rest = text.partition("=")
+        self.action, at, nth = rest.rpartition("@")
+        if not at:
+            self.action, nth = rest, "0"
+        self.nth = int(nth)
+        self.passed = 0
+        known = self.action in ("kill", "short") or self.action.startswith("pause:")
+        if not known and not hasattr(errno, self.action.upper()):
+            raise ValueError(f"{VARIABLE}: no such action: {self.action}")
+
+    def is_due(self, name: str) -> bool:
+        if self.point not in (name, EVERY):
+            return False
+        self.passed += 1
+        return self.nth in (0, self.passed)
+
+
+def _parsed(text: str) -> list[_Armed]:
+    return [_Armed(part.strip()) for part in text.split(";") if part.strip()]
+
+
+_armed = _parsed(os.environ.get(VARIABLE, ""))
+
+
+def arm(text: str) -> None:
+    """Arm other faults in this process than its environment did; an empty text disarms all."""
+    _armed[:] = _parsed(text)
+
+
+def point(name: str) -> None:
+    """Pass a named place."""
+    if _armed:
+        _pass(name)
+
+
+def passed(name: str) -> None:
+    """Pass a named place after which nothing can fail any more: only `kill` and `pause` act here."""
+    if _armed:
+        try:
+            _pass(name)
+        except OSError:
+            pass
+
+
+def shortened(name: str, size: int) -> int:
+    """Pass a named place before writing: how much of `size` may be written at once."""
+    return size if not _armed or not _pass(name) else max(1, size // 2)
+
+
+def names() -> tuple[str, ...]:
+    """Every point in the table above."""
+    return tuple(re.findall(r"^\| `([a-z_.]+)` \|", __doc__ or "", re.MULTILINE))
+
+
+def _pass(name: str) -> bool:
+    short = False
+    for fault in _armed:
+        if not fault.is_due(name):
+            continue
+        if fault.action == "kill":
+            os.kill(os.getpid(), signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
+        elif fault.action == "short":
+            short = True
+        elif fault.action.startswith("pause:"):
+            _pause(fault.action.removeprefix("pause:"))
+        else:
+            number: int = getattr(errno, fault.action.upper())
+            raise OSError(number, f"{os.strerror(number)} (injected at {name})")
+    return short
+
+
+def _pause(file: str) -> None:
+    with open(file, "w") as made:
+        made.write(str(os.getpid()))
+    while os.path.exists(file):
+        time.sleep(0.001)

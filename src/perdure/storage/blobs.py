@@ -1,0 +1,313 @@
+"""Contents by their hash, as files: what is too large for a row of the journal.
+
+    <directory>/<first two hex digits>/<sha256>      0600 in 0700
+
+A blob counts when `put` returns: its bytes and its name are on the device. It never shares an inode with a live file:
+a reflink or a copy stays what it was when the file is edited in place. A content that is put again is written
+again over the old file, so a blob that the disk has damaged heals.
+
+Whoever deletes must hold the lock under which references are made: a blob that is put and not yet referenced looks
+like one that nobody needs.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from io import FileIO
+from typing import Final, Protocol
+
+import msgspec
+
+from perdure.model.envelope import ToolError, refuse
+from perdure.model.fault_points import passed, point
+from perdure.storage import temp_names
+from perdure.storage.durable import sync_directory, sync_file, write_all
+from perdure.storage.os_errors import os_refusal, sync_refusal
+
+if sys.platform != "win32":
+    import fcntl
+
+CHUNK: Final = 1 << 20
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_SHARD: Final = re.compile(r"[0-9a-f]{2}")
+_FICLONE: Final = 0x40049409
+_CANNOT: Final = (
+    errno.EXDEV,
+    errno.EINVAL,
+    errno.ENOSYS,
+    errno.EOPNOTSUPP,
+    errno.ENOTTY,
+    errno.EBADF,
+    errno.EPERM,
+)
+_TMPFILE: Final = getattr(os, "O_TMPFILE", 0) if os.path.exists("/proc/self/fd") else 0
+
+
+class Readable(Protocol):
+    def read(self, size: int, /) -> bytes | None: ...
+
+
+Source = int | bytes | Readable | Iterable[bytes]
+"""A descriptor (read whole, from its start), bytes, something to read from, or pieces."""
+
+
+class Blob(msgspec.Struct, frozen=True):
+    sha256: str
+    size: int
+    mtime: float = 0.0
+
+
+class Blobs:
+    """One directory of contents. Several processes and threads may use it at once."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._synced: set[str] = set()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def put(self, source: Source) -> Blob:
+        """Keep a content. Refused as a whole or kept as a whole, in bounded memory."""
+        incoming = _Incoming(self._fd)
+        try:
+            blob = incoming.take(source)
+            self._name(incoming, blob.sha256)
+        except OSError as error:
+            raise os_refusal(error) from None
+        finally:
+            incoming.close()
+        passed("blob.landed")
+        return blob
+
+    def open(self, sha256: str, *, size: int | None = None, verify: bool = False) -> FileIO:
+        """A kept content to read. A wrong size is refused, and with `verify` a wrong hash."""
+        try:
+            file = FileIO(self._opened(sha256), "rb")
+        except FileNotFoundError:
+            raise _damaged("blob_missing", "a kept content is missing", sha256) from None
+        except OSError as error:
+            raise os_refusal(error, sha256=sha256) from None
+        try:
+            if size is not None and os.fstat(file.fileno()).st_size != size:
+                raise _damaged("blob_damaged", "a kept content has another size", sha256)
+            if verify and _hashed(file.fileno()) != sha256:
+                raise _damaged("blob_damaged", "a kept content has another hash", sha256)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def has(self, sha256: str) -> bool:
+        return os.access(_path(sha256), os.F_OK, dir_fd=self._fd)
+
+    def delete(self, sha256: str) -> bool:
+        """Whether it was there."""
+        try:
+            os.unlink(_path(sha256), dir_fd=self._fd)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise os_refusal(error, sha256=sha256) from None
+        return True
+
+    def __iter__(self) -> Iterator[Blob]:
+        for shard in sorted(filter(_SHARD.fullmatch, os.listdir(self._fd))):
+            for name in sorted(filter(_SHA256.fullmatch, self._listed(shard))):
+                try:
+                    info = os.stat(f"{shard}/{name}", dir_fd=self._fd, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if stat.S_ISREG(info.st_mode):
+                    yield Blob(name, info.st_size, info.st_mtime)
+
+    def total(self) -> int:
+        """Bytes of all contents."""
+        return sum(blob.size for blob in self)
+
+    def sweep(self, *, before: float | None = None) -> int:
+        """Remove what killed processes left; as `surfaces.write.sweep`. Returns how many."""
+        count = 0
+        for name in os.listdir(self._fd):
+            temp = temp_names.parsed(name)
+            lives = temp_names.owner_lives(temp.owner) if temp is not None else True
+            try:
+                if lives is None:
+                    lives = before is None or os.stat(name, dir_fd=self._fd).st_ctime >= before
+                if not lives:
+                    os.unlink(name, dir_fd=self._fd)
+                    count += 1
+            except FileNotFoundError:
+                continue
+        return count
+
+    def _name(self, incoming: _Incoming, sha256: str) -> None:
+        shard = sha256[:2]
+        try:
+            os.mkdir(shard, 0o700, dir_fd=self._fd)
+        except FileExistsError:
+            pass
+        point("blob.before_link")
+        incoming.name_it(_path(sha256))
+        point("blob.linked")
+        try:
+            point("blob.before_dir_fsync")
+            inner = os.open(shard, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._fd)
+            try:
+                sync_directory(inner)
+            finally:
+                os.close(inner)
+            if shard not in self._synced:
+                # Whoever made the shard may have died before its name was durable.
+                sync_directory(self._fd)
+                self._synced.add(shard)
+        except OSError as error:
+            raise sync_refusal(error, "directory of kept contents") from None
+
+    def _opened(self, sha256: str) -> int:
+        return os.open(_path(sha256), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+
+    def _listed(self, shard: str) -> list[str]:
+        fd = os.open(shard, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._fd)
+        try:
+            return os.listdir(fd)
+        finally:
+            os.close(fd)
+
+
+class _Incoming:
+    """A blob on its way: a file without a name, or with a temporary one where there is no other way."""
+
+    def __init__(self, dir_fd: int) -> None:
+        self.dir_fd = dir_fd
+        self.temp: str | None = None
+        try:
+            point("blob.open_temp")
+            self.fd = self._open()
+        except OSError as error:
+            raise os_refusal(error) from None
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC
+        if _TMPFILE:
+            try:
+                return os.open(".", flags | _TMPFILE, 0o600, dir_fd=self.dir_fd)
+            except OSError as error:
+                if error.errno not in (*_CANNOT, errno.EISDIR):
+                    raise
+        self.temp = temp_names.fresh("w")
+        return os.open(self.temp, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.dir_fd)
+
+    def take(self, source: Source) -> Blob:
+        point("blob.temp_created")
+        if isinstance(source, int):
+            _copy(source, self.fd)
+            sha256 = _hashed(self.fd)  # of the copy: the source may change while it is read
+        else:
+            digest = hashlib.sha256()
+            for piece in _pieces(source):
+                write_all(self.fd, piece, "blob.chunk")
+                digest.update(piece)
+            sha256 = digest.hexdigest()
+        try:
+            point("blob.before_fsync")
+            sync_file(self.fd)
+        except OSError as error:
+            raise sync_refusal(error, "content") from None
+        return Blob(sha256, os.fstat(self.fd).st_size)
+
+    def name_it(self, path: str) -> None:
+        if self.temp is None:
+            try:
+                self._link(path)
+                return
+            except FileExistsError:
+                name = temp_names.fresh("w")
+                self._link(name)
+                self.temp = name
+        os.rename(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
+        self.temp = None
+
+    def close(self) -> None:
+        if self.temp is not None:
+            try:
+                os.unlink(self.temp, dir_fd=self.dir_fd)
+            except OSError:
+                pass
+        os.close(self.fd)
+
+    def _link(self, path: str) -> None:
+        os.link(f"/proc/self/fd/{self.fd}", path, dst_dir_fd=self.dir_fd, follow_symlinks=True)
+
+
+def _copy(source: int, target: int) -> None:
+    """All of a file: shared blocks if the file system can, else copied by the kernel, else by us."""
+    try:
+        point("blob.clone")
+        if sys.platform.startswith("linux"):
+            fcntl.ioctl(target, _FICLONE, source)
+            return
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+    offset = _copy_in_kernel(source, target)
+    while piece := os.pread(source, CHUNK, offset):
+        os.lseek(target, offset, os.SEEK_SET)
+        write_all(target, piece, "blob.chunk")
+        offset += len(piece)
+
+
+def _copy_in_kernel(source: int, target: int) -> int:
+    """How far it came; the rest, or all of it, is left to an ordinary copy."""
+    offset = 0
+    if not sys.platform.startswith("linux"):
+        return offset
+    try:
+        while True:
+            point("blob.chunk")
+            done = os.copy_file_range(source, target, CHUNK, offset, offset)
+            if done == 0:
+                return offset
+            offset += done
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+    return offset
+
+
+def _pieces(source: bytes | Readable | Iterable[bytes]) -> Iterator[bytes]:
+    if isinstance(source, bytes):
+        yield source
+    elif hasattr(source, "read"):
+        while piece := source.read(CHUNK):
+            yield piece
+    else:
+        yield from source
+
+
+def _hashed(fd: int) -> str:
+    digest = hashlib.sha256()
+    offset = 0
+    while piece := os.pread(fd, CHUNK, offset):
+        digest.update(piece)
+        offset += len(piece)
+    return digest.hexdigest()
+
+
+def _path(sha256: str) -> str:
+    if not _SHA256.fullmatch(sha256):
+        raise refuse("invalid_input", "bad_sha256", "a sha256 is 64 small hex digits")
+    return f"{sha256[:2]}/{sha256}"
+
+
+def _damaged(reason: str, message: str, sha256: str) -> ToolError:
+    return refuse("write_corruption", reason, message, suggested_action="ask_user", sha256=sha256)

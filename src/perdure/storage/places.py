@@ -1,0 +1,30 @@
+"""Where Perdure keeps what is not a workspace's: caches, the event log, who is running."""
+
+from __future__ import annotations
+
+import os
+
+
+def state_dir() -> str:
+    """For this user only. `PERDURE_HOME` moves it whole."""
+    home = os.environ.get("PERDURE_HOME")
+    if not home:
+        base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+        home = os.path.join(base, "perdure")
+    return home
+
+
+def private_dir(*parts: str) -> str:
+    """A directory below the state directory, made if need be, readable by its owner alone."""
+    path = os.path.join(state_dir(), *parts)
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    return path
+
+
+def write_private(path: str, data: bytes) -> None:
+    """Replace a file of ours in one step. It is a convenience, so nothing is synced."""
+    temporary = f"{path}.{os.getpid()}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+    os.replace(temporary, path)

@@ -1,0 +1,96 @@
+"""The names of our temporary files, and whether the process that made one still lives.
+
+    .perdure~w<pid>.<start>.<space>.<random>    being written: nobody's content yet
+    .perdure~x<pid>.<start>.<space>.<random>    changing places with a file: may hold somebody's only copy
+
+A process id alone is not enough to know an owner: it is used again, and it means another process in another
+container. So a name also has the owner's start time and the id of its process-id namespace, all in hex.
+The name never depends on the target's, so a target may use all of its 255 bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from functools import cache
+from typing import Final, Literal, NamedTuple
+
+PREFIX: Final = ".perdure~"
+Use = Literal["w", "x"]
+_NAME: Final = re.compile(
+    re.escape(PREFIX)
+    + r"(?P<use>[wx])(?P<pid>[0-9a-f]{1,8})\.(?P<start>[0-9a-f]{1,16})\.(?P<space>[0-9a-f]{1,16})\.[0-9a-f]{16}"
+)
+
+
+class Owner(NamedTuple):
+    pid: int
+    start: int
+    space: int
+
+
+class TempName(NamedTuple):
+    use: Use
+    owner: Owner
+
+
+def fresh(use: Use) -> str:
+    pid, start, space = _of_process(os.getpid())
+    return f"{PREFIX}{use}{pid:x}.{start:x}.{space:x}.{secrets.token_hex(8)}"
+
+
+def parsed(name: str) -> TempName | None:
+    """What one of our names says; None for anybody else's."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    owner = Owner(int(found["pid"], 16), int(found["start"], 16), int(found["space"], 16))
+    return TempName("w" if found["use"] == "w" else "x", owner)
+
+
+def owner_lives(owner: Owner) -> bool | None:
+    """None where it cannot be known from here: the owner belongs to another container or machine."""
+    if owner.space != _of_process(os.getpid()).space:
+        return None
+    if owner.start == 0:
+        return _answers(owner.pid)
+    return _start_of(owner.pid) == owner.start
+
+
+@cache
+def _of_process(pid: int) -> Owner:
+    # By pid, so that a forked child does not sign with its parent's name.
+    try:
+        space = os.stat("/proc/self/ns/pid").st_ino ^ _boot()
+    except OSError:
+        space = 0
+    return Owner(pid, _start_of(pid), space)
+
+
+def _boot() -> int:
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return int(file.read().replace("-", "")[:8], 16) << 32
+    except (OSError, ValueError):
+        return 0
+
+
+def _start_of(pid: int) -> int:
+    """When a process started, in ticks since boot; 0 for none, and where there is no /proc."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The command name may hold spaces and parentheses; the fields after it do not.
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _answers(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

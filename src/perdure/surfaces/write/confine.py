@@ -1,0 +1,276 @@
+"""Workspace roots as descriptors, and the one way from a path to a place in them.
+
+No decision is made by comparing path strings. A path is walked from a root's descriptor (`walk.py`), and the
+descriptor of its directory is what everything after uses, so a name that is renamed or replaced by a link in between
+leads nowhere else. The spelling alone can only refuse (`names.py`, `protected.py`).
+
+A directory that another program moves out of the root while it is held open takes a write in progress along, as it
+does for every program that has it open.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from perdure.model.envelope import ToolError, refuse
+from perdure.model.fault_points import point
+from perdure.storage.durable import sync_directory
+from perdure.storage.os_errors import os_refusal
+from perdure.surfaces.write.names import bad_path, check_name, shown, spelled
+from perdure.surfaces.write.protected import Protection
+from perdure.surfaces.write.syscalls import has_openat2
+from perdure.surfaces.write.walk import PLACE, Root, enter, escapes, look, resolve
+
+Purpose = Literal["write", "read"]
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_KINDS = ((stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket"), (stat.S_ISLNK, "symlink"))
+
+
+class Place:
+    """Where a path leads: a directory held open and a last name. Close it, or use it in `with`.
+
+    `path` is canonical: beneath root number `root`, with `/`, through no link. `found` is what stood there,
+    None for nothing. `missing` are the parent directories that have to be made first.
+    """
+
+    def __init__(
+        self,
+        root: int,
+        dir_fd: int,
+        path: str,
+        found: os.stat_result | None,
+        missing: tuple[str, ...],
+        walked: Root,
+    ) -> None:
+        self.root = root
+        self.dir_fd = dir_fd
+        self.path = path
+        self.name = path.rpartition("/")[2]
+        self.found = found
+        self.missing = missing
+        self._walked = walked
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self.dir_fd >= 0:
+            os.close(self.dir_fd)
+            self.dir_fd = -1
+
+    def open(self) -> int:
+        """A descriptor to read the file; the caller closes it. Never blocks, never follows."""
+        if self.missing:
+            raise os_refusal(FileNotFoundError(errno.ENOENT, ""), path=shown(self.path))
+        try:
+            look(self._walked, self.dir_fd, self.name)
+            fd = os.open(self.name, _READ, dir_fd=self.dir_fd)
+        except OSError as error:
+            raise os_refusal(error, path=shown(self.path)) from None
+        try:
+            refuse_irregular(os.fstat(fd), self.path, allow_links=True)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def make_parents(self, *, sync: bool = False) -> tuple[str, ...]:
+        """Make the missing directories. Returns the paths of those this call made, outermost first.
+
+        If one cannot be made, those made before it are removed again.
+        """
+        made: list[str] = []
+        depth = self.path.count("/") - len(self.missing)
+        try:
+            for number, name in enumerate(self.missing, depth + 1):
+                try:
+                    os.mkdir(name, dir_fd=self.dir_fd)
+                    made.append("/".join(self.path.split("/")[:number]))
+                    if sync:
+                        sync_directory(self.dir_fd)
+                    point("write.parent_made")
+                except FileExistsError:
+                    pass  # somebody else was faster; entering it finds out what it is
+                fd = enter(self._walked, self.dir_fd, name)
+                os.close(self.dir_fd)
+                self.dir_fd = fd
+        except OSError as error:
+            _remove_directories(self._walked, made)
+            raise os_refusal(error, path=shown(self.path)) from None
+        self.missing = ()
+        return tuple(made)
+
+
+class Workspace:
+    """The roots tools may work in. Relative paths are of the first; absolute ones of the innermost that holds them.
+
+    `by_kernel=False` walks name by name even where the kernel could do it at once.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[str | os.PathLike[str]],
+        protection: Protection | None = None,
+        *,
+        by_kernel: bool | None = None,
+    ) -> None:
+        if not roots:
+            raise ValueError("a workspace needs a root")
+        self.protection = protection or Protection()
+        self.roots: list[Root] = []
+        kernel = has_openat2() if by_kernel is None else by_kernel
+        try:
+            for given in roots:
+                self.roots.append(_opened(os.fspath(given), kernel))
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for root in self.roots:
+            os.close(root.fd)
+        self.roots.clear()
+
+    def locate(
+        self, path: str, *, purpose: Purpose = "write", force: bool = False, follow: bool = True
+    ) -> Place:
+        """The place a path leads to, or a refusal with a stable reason.
+
+        A link as the last name stands for its target. With `follow=False` it is refused: whoever deletes or
+        moves must say which of the two is meant. Reading may go to hard-linked files and to guarded paths.
+        """
+        index, parts = self._anchored(path)
+        root = self.roots[index]
+        reading = purpose == "read"
+        outer = self._enclosing(index)
+
+        def watch(names: Sequence[str]) -> None:
+            for name in names:
+                check_name(name)
+            self.protection.check(names, force=force, reading=reading)
+            if outer:
+                self.protection.check((*outer, *names), force=force, reading=reading)
+
+        try:
+            dir_fd, trail, missing, found = resolve(root, parts, watch, follow=follow)
+        except OSError as error:
+            raise os_refusal(error) from None
+        canonical = "/".join(trail)
+        try:
+            if found is not None:
+                if found.st_dev != root.dev and not root.by_kernel:
+                    raise os_refusal(OSError(errno.EXDEV, ""), path=shown(canonical))
+                refuse_irregular(found, canonical, allow_links=reading)
+            elif reading:
+                raise os_refusal(FileNotFoundError(errno.ENOENT, ""), path=shown(canonical))
+            index, rest = self._innermost(index, trail)
+        except BaseException:
+            os.close(dir_fd)
+            raise
+        return Place(index, dir_fd, "/".join(rest), found, missing, self.roots[index])
+
+    def absolute(self, place: Place) -> str:
+        """For a person or another program; never for an error, a journal row or a log."""
+        return "/" + "/".join((*self.roots[place.root].spellings[-1], *place.path.split("/")))
+
+    def remove_directories(self, root: int, paths: Sequence[str]) -> tuple[str, ...]:
+        """Take back directories made for a file, innermost first, as far as they are empty. Returns those gone."""
+        return _remove_directories(self.roots[root], paths)
+
+    def open_directory(self, root: int, path: str) -> int:
+        """A descriptor of a directory by its canonical path (`""` for the root), as recovery needs to sweep it."""
+        names = path.split("/") if path else []
+        fd = os.dup(self.roots[root].fd)
+        for name in names:
+            try:
+                inner = enter(self.roots[root], fd, name)
+            except OSError as error:
+                raise os_refusal(error, path=shown(path)) from None
+            finally:
+                os.close(fd)
+            fd = inner
+        return fd
+
+    def _anchored(self, path: str) -> tuple[int, tuple[str, ...]]:
+        spelling = spelled(path)
+        if not spelling.is_absolute:
+            return 0, spelling.parts
+        matches = [
+            (i, rest) for i, r in enumerate(self.roots) if (rest := r.beneath(spelling.parts)) is not None
+        ]
+        if not matches:
+            raise escapes("absolute")
+        index, parts = min(matches, key=lambda match: len(match[1]))
+        if not parts:
+            raise bad_path("is_directory", "the path names a workspace root")
+        return index, parts
+
+    def _innermost(self, index: int, trail: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+        """One file has one name: that beneath the innermost root."""
+        whole = (*self.roots[index].spellings[-1], *trail)
+        matches = [(i, whole[len(r.spellings[-1]) :]) for i, r in enumerate(self.roots) if _holds(r, whole)]
+        return min(matches, key=lambda match: len(match[1]))
+
+    def _enclosing(self, index: int) -> tuple[str, ...]:
+        """The names between the outermost root around this one and this one."""
+        whole = self.roots[index].spellings[-1]
+        outer = min(len(root.spellings[-1]) for root in self.roots if _holds(root, (*whole, "")))
+        return whole[outer:]
+
+
+def refuse_irregular(found: os.stat_result, path: str, *, allow_links: bool = False) -> None:
+    """Refuse everything that is not a regular file with one name."""
+    if stat.S_ISDIR(found.st_mode):
+        raise os_refusal(IsADirectoryError(errno.EISDIR, ""), path=shown(path))
+    if not stat.S_ISREG(found.st_mode):
+        kind = next((name for test, name in _KINDS if test(found.st_mode)), "device")
+        raise _denied("special_file", f"the path names a {kind}, not a regular file", path, kind=kind)
+    if found.st_nlink > 1 and not allow_links:
+        raise _denied("hard_linked", "the file has other names, which would keep the old content", path)
+
+
+def _denied(reason: str, message: str, path: str, **context: Any) -> ToolError:
+    return refuse("policy_violation", reason, message, reason_hint="permission", path=shown(path), **context)
+
+
+def _opened(path: str, by_kernel: bool) -> Root:
+    fd = os.open(path, PLACE | os.O_DIRECTORY | os.O_CLOEXEC)
+    spelt, real = (
+        tuple(part for part in text.split("/") if part)
+        for text in (os.path.abspath(path), os.path.realpath(path))
+    )
+    return Root(fd, os.fstat(fd).st_dev, (spelt, real), by_kernel)
+
+
+def _holds(root: Root, whole: tuple[str, ...]) -> bool:
+    inner = root.spellings[-1]
+    return len(inner) < len(whole) and whole[: len(inner)] == inner
+
+
+def _remove_directories(root: Root, paths: Sequence[str]) -> tuple[str, ...]:
+    gone: list[str] = []
+    for path in sorted(paths, key=lambda p: p.count("/"), reverse=True):
+        fd = os.dup(root.fd)
+        *parents, name = path.split("/")
+        try:
+            for parent in parents:
+                inner = enter(root, fd, parent)
+                os.close(fd)
+                fd = inner
+            os.rmdir(name, dir_fd=fd)
+            gone.append(path)
+        except OSError:
+            pass  # not empty, or not there: either way it is not ours to remove
+        finally:
+            os.close(fd)
+    return tuple(gone)

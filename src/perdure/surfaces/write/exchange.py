@@ -1,0 +1,197 @@
+"""Two files changed places, and what came out is not what was expected: how everything gets back.
+
+Any number of programs may rename and write meanwhile. The rule: the newest foreign content ends at the name, and
+a foreign content that no name holds any more is handed on as an open file, never dropped.
+
+This holds against programs that write or rename. Two that exchange at once would take each other's unverified content
+for a foreign one, so those who exchange, whatever their workspaces, take turns in a directory (`alone`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import FileIO
+from typing import Final
+
+from perdure.model.envelope import Envelope, ToolError
+from perdure.model.fault_points import passed, point
+from perdure.storage.os_errors import os_refusal
+from perdure.surfaces.write.identity import Expected, sha256_of
+from perdure.surfaces.write.syscalls import exchange, is_open_for_writing, rename_noreplace
+
+SWAPS_MAX: Final = 100
+TURN_S: Final = 20.0
+_MESSAGES: Final = {
+    "changed_meanwhile": "another program changed the file meanwhile",
+    "open_elsewhere": "another program has the file open for writing",
+    "hard_linked": "another program gave the file a second name meanwhile",
+    "not_a_file": "another program put something else in the file's place",
+    "file_vanished": "another program removed the file meanwhile",
+}
+
+
+class Conflict(ToolError):
+    """Somebody else's content was met. Nothing of it is lost: `found` is what stands at the name now, and
+    `displaced` are contents without a name, which only these open files still hold. Close it, or use `with`."""
+
+    def __init__(self, reason: str, found: FileIO | None = None, displaced: Sequence[FileIO] = ()) -> None:
+        waiting = reason == "open_elsewhere"
+        super().__init__(
+            Envelope(
+                error="conflict",
+                suggested_action="retry_later" if waiting else "reread",
+                context={"reason": reason, "message": _MESSAGES[reason]},
+            )
+        )
+        self.reason = reason
+        self.found = found
+        self.displaced = tuple(displaced)
+
+    def __enter__(self) -> Conflict:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for file in (self.found, *self.displaced):
+            if file is not None:
+                file.close()
+
+
+@contextmanager
+def alone(dir_fd: int) -> Iterator[None]:
+    """Our turn to exchange in this directory. Refused if another Perdure holds it for too long."""
+    fd = -1
+    try:
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    except PermissionError:
+        pass  # a directory that may be written but not read cannot be locked
+    except OSError as error:
+        raise os_refusal(error) from None
+    try:
+        if fd >= 0:
+            _lock(fd)
+        yield
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def _lock(fd: int) -> None:
+    until = time.monotonic() + TURN_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                raise os_refusal(error, message="another program keeps the directory locked") from None
+            time.sleep(0.0005)
+        except OSError:
+            return  # a file system without locks
+
+
+def open_aside(dir_fd: int, name: str) -> FileIO | None:
+    """A file that may be anybody's, for reading; None for what cannot be opened as one."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        if not stat.S_ISREG(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
+            return None
+        return FileIO(os.open(name, flags, dir_fd=dir_fd), "rb")
+    except OSError:
+        return None
+
+
+def unexpected(
+    file: FileIO | None, expected: Expected, *, was_certain: bool = False, must_be_idle: bool = True
+) -> str | None:
+    """Why a file is not the expected one; None if it is.
+
+    First that nobody can write to it any more, then its content: a writer who opened it before it was put
+    aside could otherwise still change it after the look.
+    """
+    if file is None:
+        return "not_a_file"
+    fd = file.fileno()
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode):
+        return "not_a_file"
+    if info.st_nlink > 1:
+        return "hard_linked"
+    if must_be_idle and is_open_for_writing(fd):
+        return "open_elsewhere"
+    return None if expected.holds(fd, was_certain=was_certain) else "changed_meanwhile"
+
+
+class PutBack:
+    """How it ended: what stands at the name, what lost its name, and whether the temporary name is ours to unlink."""
+
+    def __init__(self, found: FileIO | None, displaced: Sequence[FileIO], *, temp_is_ours: bool) -> None:
+        self.found = found
+        self.displaced = tuple(displaced)
+        self.temp_is_ours = temp_is_ours
+
+    def conflict(self, reason: str) -> Conflict:
+        return Conflict(reason, self.found, self.displaced)
+
+    def close(self) -> None:
+        for file in (self.found, *self.displaced):
+            if file is not None:
+                file.close()
+
+
+def put_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int, sha256: str) -> PutBack:
+    """`ours` stands at `name`, somebody's file at `temp`: make them change places again."""
+    left, left_file = _key(os.fstat(ours)), None  # what was left at the name
+    held = aside  # what is at the temporary name
+    lost: list[FileIO] = []
+    for _ in range(SWAPS_MAX):
+        try:
+            point("write.before_swap_back")
+            if not _swap(dir_fd, temp, name):
+                return PutBack(held, lost, temp_is_ours=False)
+            passed("write.swapped_back")
+            came = _key(os.stat(temp, dir_fd=dir_fd, follow_symlinks=False))
+        except OSError:
+            break
+        if came == left:
+            if left_file is None and sha256_of(ours) != sha256:
+                left_file = open_aside(dir_fd, temp)  # somebody wrote into ours while it stood there
+            if left_file is not None:
+                lost.append(left_file)
+            mine = came == _key(os.fstat(ours))
+            return PutBack(held, lost, temp_is_ours=mine or left_file is not None)
+        # Somebody put newer content at the name. It goes back there, and what was put there is kept.
+        if left_file is not None:
+            lost.append(left_file)
+        left_file, held = held, open_aside(dir_fd, temp)
+        left = _key(os.fstat(left_file.fileno())) if left_file is not None else (0, 0)
+    # Neither can be done: the name keeps ours, and theirs is kept twice, by the open file and by its name.
+    if held is not None:
+        lost.append(held)
+    return PutBack(None, lost, temp_is_ours=False)
+
+
+def _swap(dir_fd: int, temp: str, name: str) -> bool:
+    """False if there was nothing at the name any more, and `temp` simply took it."""
+    while True:
+        try:
+            exchange(dir_fd, temp, name)
+            return True
+        except FileNotFoundError:
+            pass
+        try:
+            rename_noreplace(dir_fd, temp, dir_fd, name)
+            return False
+        except FileExistsError:
+            pass
+
+
+def _key(info: os.stat_result) -> tuple[int, int]:
+    return info.st_dev, info.st_ino

@@ -1,0 +1,163 @@
+"""What a replaced file keeps: mode, owner, group, extended attributes, access control list.
+
+What could not be kept is a warning, never a failure: the content matters more.
+
+| warning | why |
+|---|---|
+| `owner_not_kept`, `group_not_kept` | only the superuser gives files away |
+| `setid_dropped` | set-user-id, set-group-id and file capabilities do not outlive a change of content |
+| `mode_not_kept` | the system refused the mode |
+| `acl_not_kept` | the access control list could not be set |
+| `xattr_not_kept:NAME` | this extended attribute could not be read or set |
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from typing import Final
+
+import msgspec
+
+ACL: Final = "system.posix_acl_access"
+_CAPABILITY: Final = "security.capability"
+_OF_CONTENT: Final = ("security.ima", "security.evm")  # signatures of the old content
+_SETID: Final = stat.S_ISUID | stat.S_ISGID
+_NO_XATTRS: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)
+_GONE: Final = getattr(errno, "ENODATA", errno.ENOENT)
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """A file without its content. Plain data, so that a journal can keep it for a file that is deleted."""
+
+    mode: int
+    uid: int
+    gid: int
+    xattrs: dict[str, bytes] = {}
+    unread: tuple[str, ...] = ()
+
+
+def capture(fd: int) -> Facts:
+    """Everything of an open file that its replacement should have."""
+    info = os.fstat(fd)
+    xattrs: dict[str, bytes] = {}
+    unread: list[str] = []
+    try:
+        names = _names(fd)
+    except OSError:
+        names = []
+        unread.append("*")
+    for name in names:
+        try:
+            xattrs[name] = _get(fd, name)
+        except OSError as error:
+            if error.errno != _GONE:
+                unread.append(name)
+    return Facts(stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid, xattrs, tuple(unread))
+
+
+def apply(fd: int, facts: Facts, *, keep_setid: bool = False) -> tuple[str, ...]:
+    """Give an open file these facts. Returns warnings for what it could not have.
+
+    The order matters: a change of owner clears the set-id bits, and an access control list writes the group
+    bits, so the mode comes last. Without `keep_setid` they are dropped as the kernel drops them on a write: a
+    program that runs with its owner's rights must not get new content from somebody else.
+    """
+    warnings = [f"xattr_not_kept:{name}" for name in facts.unread]
+    kept_owner = _give(fd, facts, warnings)
+    if ACL not in facts.xattrs and not _drop_inherited(fd):
+        warnings.append("acl_not_kept")
+    capable = keep_setid and kept_owner
+    for name, value in facts.xattrs.items():
+        if name in _OF_CONTENT:
+            continue
+        if name == _CAPABILITY and not capable:
+            warnings.append("setid_dropped")
+        elif not _set(fd, name, value):
+            warnings.append("acl_not_kept" if name == ACL else f"xattr_not_kept:{name}")
+    mode = facts.mode
+    if mode & _SETID and not capable:
+        mode &= ~_SETID
+        warnings.append("setid_dropped")
+    if "acl_not_kept" in warnings:
+        # The group bits were the list's mask: without the list they would grant more than it did.
+        mode &= ~stat.S_IRWXG
+    if "group_not_kept" in warnings:
+        # What was granted to one group is not granted to another.
+        mode &= ~stat.S_IRWXG | ((mode & stat.S_IRWXO) << 3)
+    try:
+        os.fchmod(fd, mode)
+    except OSError:
+        warnings.append("mode_not_kept")
+    return tuple(dict.fromkeys(warnings))
+
+
+def _give(fd: int, facts: Facts, warnings: list[str]) -> bool:
+    now = os.fstat(fd)
+    if (now.st_uid, now.st_gid) == (facts.uid, facts.gid):
+        return True
+    try:
+        os.fchown(fd, facts.uid, facts.gid)
+        return True
+    except OSError:
+        pass
+    if now.st_uid != facts.uid:
+        warnings.append("owner_not_kept")
+    if now.st_gid != facts.gid:
+        try:
+            os.fchown(fd, -1, facts.gid)  # one of our own groups can be given
+        except OSError:
+            warnings.append("group_not_kept")
+    return False
+
+
+if sys.platform == "linux":
+
+    def _names(fd: int) -> list[str]:
+        try:
+            return os.listxattr(fd)
+        except OSError as error:
+            if error.errno in _NO_XATTRS:
+                return []
+            raise
+
+    def _get(fd: int, name: str) -> bytes:
+        return os.getxattr(fd, name)
+
+    def _set(fd: int, name: str, value: bytes) -> bool:
+        try:
+            if os.getxattr(fd, name) == value:
+                return True  # a security label that the system gave by itself
+        except OSError:
+            pass
+        try:
+            os.setxattr(fd, name, value)
+        except OSError:
+            return False
+        return True
+
+    def _drop_inherited(fd: int) -> bool:
+        """A directory's default list comes with a new file; the old file did without."""
+        try:
+            if ACL in _names(fd):
+                os.removexattr(fd, ACL)
+        except OSError:
+            return False
+        return True
+
+else:
+    # Python reads no attributes there. They are said to be lost rather than lost in silence.
+
+    def _names(fd: int) -> list[str]:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    def _get(fd: int, name: str) -> bytes:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    def _set(fd: int, name: str, value: bytes) -> bool:
+        return False
+
+    def _drop_inherited(fd: int) -> bool:
+        return True

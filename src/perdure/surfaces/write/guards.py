@@ -1,0 +1,87 @@
+"""What a write must pass before it is decided: its precondition, what the session last saw, elided content."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from perdure.model.envelope import ToolError, refuse
+from perdure.surfaces.write import elision, lines
+from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.write.text import decode
+from perdure.surfaces.write.tree import Known, Tree
+
+_SHA = re.compile(r"[0-9a-f]{64}")
+
+
+def check_precondition(known: Known, expected: str | None) -> None:
+    """`expected` is the hash the caller has seen; empty for "there must be no file"; None for no opinion."""
+    if expected is None:
+        return
+    if expected and not _SHA.fullmatch(expected):
+        raise refuse("invalid_input", "bad_sha256", "expected_prev_sha256 is 64 small hex digits, or empty")
+    if (known.sha256 or "") != expected:
+        raise refuse(
+            "stale_precondition",
+            "hash_mismatch" if known.now is not None else "file_not_found",
+            "the file is not what the caller expected",
+            suggested_action="reread",
+            path=known.path,
+            expected_prev_sha256=expected,
+            actual_prev_sha256=known.sha256,
+        )
+
+
+def check_seen(service: WriteService, tree: Tree, known: Known, session: str) -> None:
+    """The stale guard: nobody's edit is overwritten unseen by a session that had read the file before."""
+    last = service.last_seen(session, known.path)
+    if last is None or last[0] == known.sha256:
+        return
+    row = service.journal.last_of(known.path)
+    by = (
+        row.client
+        if row is not None and row.new_sha is not None and row.new_sha.hex() == known.sha256
+        else None
+    )
+    raise refuse(
+        "stale_precondition",
+        "changed_since_seen",
+        "the file changed since this session last saw it",
+        suggested_action="reread",
+        path=known.path,
+        seen_sha256=last[0],
+        actual_prev_sha256=known.sha256,
+        changed_by=by or "another program",
+        changed_lines=_changed_lines(service, tree, known, last[0]),
+    )
+
+
+def _changed_lines(service: WriteService, tree: Tree, known: Known, seen: str | None) -> list[list[int]]:
+    """Which lines of the file are new to the session; none where that cannot be told."""
+    try:
+        old = decode(service.store.load(seen)).content if seen is not None else ""
+        new = decode(tree.data(known)).content
+    except ToolError:
+        return []
+    found = lines.changes(lines.split(old), lines.split(new))
+    return [[change.b0 + 1, max(change.b1, change.b0 + 1)] for change in found[:20]]
+
+
+def check_elision(new: bytes, old: bytes, path: str) -> None:
+    """Content that stands for content must not replace it."""
+    try:
+        text, before = decode(new).content, decode(old).content if old else ""
+    except ToolError:
+        return  # not text
+    evidence = elision.evidence(text, before)
+    if evidence:
+        shown: list[dict[str, Any]] = [{"line": one.line, "rule": one.rule} for one in evidence]
+        raise refuse(
+            "blocked",
+            "elided_content",
+            "the content has placeholders where the rest of the file should be; force writes it as it is",
+            reason_hint="content_filter",
+            suggested_action="ask_user",
+            path=path,
+            evidence=shown,
+        )

@@ -1,0 +1,108 @@
+"""Removing and moving the file that is meant, and no other."""
+
+from __future__ import annotations
+
+import os
+from io import FileIO
+
+from perdure.model.fault_points import passed, point
+from perdure.storage import temp_names
+from perdure.storage.durable import sync_directory
+from perdure.storage.os_errors import os_refusal, sync_refusal
+from perdure.surfaces.write.exchange import Conflict, alone, open_aside, unexpected
+from perdure.surfaces.write.identity import Expected
+from perdure.surfaces.write.names import shown
+from perdure.surfaces.write.syscalls import rename_noreplace
+
+
+def remove(
+    dir_fd: int, name: str, expected: Expected, *, sync: bool = False, must_be_idle: bool = True
+) -> None:
+    """Remove a file if it is the expected one, else raise `Conflict` with it back at its name.
+
+    It is put aside first and looked at there, where no program finds it by its name. If the name is taken again
+    before it can be put back, its content is in the conflict's `displaced`.
+    """
+    with alone(dir_fd):
+        _remove(dir_fd, name, expected, sync, must_be_idle)
+    passed("remove.landed")
+
+
+def move(src_dir: int, src: str, dst_dir: int, dst: str, expected: Expected, *, sync: bool = False) -> None:
+    """Move a file if it is the expected one and the new name is free. Other file systems are refused (`mount_crossing`):
+    there a move is a write and a removal, and the caller's to order."""
+    try:
+        certain = expected.is_certain(os.stat(src, dir_fd=src_dir, follow_symlinks=False))
+        point("move.before_rename")
+        rename_noreplace(src_dir, src, dst_dir, dst)
+    except FileNotFoundError:
+        raise Conflict("file_vanished") from None
+    except OSError as error:
+        raise os_refusal(error, path=shown(dst)) from None
+    file = None
+    try:
+        point("move.renamed")
+        file = open_aside(dst_dir, dst)
+        # Whoever has it open goes on writing to the same file under its new name.
+        reason = unexpected(file, expected, was_certain=certain, must_be_idle=False)
+        if reason is not None:
+            raise Conflict(reason, file)
+        if sync:
+            _sync(dst, dst_dir, src_dir)
+    except BaseException as error:
+        try:
+            rename_noreplace(dst_dir, dst, src_dir, src)
+        except OSError:
+            pass  # its old name was taken again: it stays whole under the new one
+        raise _typed(error, file, src) from None
+    if file is not None:
+        file.close()
+    passed("move.landed")
+
+
+def _remove(dir_fd: int, name: str, expected: Expected, sync: bool, must_be_idle: bool) -> None:
+    temp = temp_names.fresh("x")
+    try:
+        certain = expected.is_certain(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
+        point("remove.before_rename")
+        rename_noreplace(dir_fd, name, dir_fd, temp)
+    except FileNotFoundError:
+        raise Conflict("file_vanished") from None
+    except OSError as error:
+        raise os_refusal(error, path=shown(name)) from None
+    aside = None
+    try:
+        point("remove.renamed")
+        aside = open_aside(dir_fd, temp)
+        reason = unexpected(aside, expected, was_certain=certain, must_be_idle=must_be_idle)
+        if reason is not None:
+            raise Conflict(reason, aside)
+        if sync:
+            _sync(name, dir_fd)
+        point("remove.before_unlink")
+        os.unlink(temp, dir_fd=dir_fd)
+    except BaseException as error:
+        try:
+            rename_noreplace(dir_fd, temp, dir_fd, name)
+        except OSError:
+            if aside is not None:
+                reason = error.reason if isinstance(error, Conflict) else "changed_meanwhile"
+                raise Conflict(reason, open_aside(dir_fd, name), [aside]) from error
+        raise _typed(error, aside, name) from None
+    if aside is not None:
+        aside.close()
+
+
+def _typed(error: BaseException, file: FileIO | None, name: str) -> BaseException:
+    if file is not None and not isinstance(error, Conflict):
+        file.close()
+    return os_refusal(error, path=shown(name)) if isinstance(error, OSError) else error
+
+
+def _sync(name: str, *dir_fds: int) -> None:
+    try:
+        point("write.before_dir_fsync")
+        for dir_fd in dir_fds:
+            sync_directory(dir_fd)
+    except OSError as error:
+        raise sync_refusal(error, "directory", path=shown(name)) from None

@@ -1,0 +1,117 @@
+"""Which names a tool may use: what a person could not see or tell apart is refused.
+
+A name with an invisible or direction-changing character shows as another name in a terminal, a diff and a
+review. All refusals here are about the text alone; where a path leads is found by walking it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any, Final, NamedTuple
+
+from perdure.model.envelope import ReasonHint, ToolError, refuse
+from perdure.storage.temp_names import PREFIX
+
+NAME_MAX: Final = 255
+PATH_MAX: Final = 4095
+_SHOWN: Final = 120
+
+# Default_Ignorable_Code_Point of Unicode 16, with the bidirectional controls among them.
+_IGNORABLE: Final = tuple(
+    range(first, last + 1)
+    for first, last in (
+        (0x00AD, 0x00AD),
+        (0x034F, 0x034F),
+        (0x061C, 0x061C),
+        (0x115F, 0x1160),
+        (0x17B4, 0x17B5),
+        (0x180B, 0x180F),
+        (0x200B, 0x200F),
+        (0x202A, 0x202E),
+        (0x2060, 0x206F),
+        (0x3164, 0x3164),
+        (0xFE00, 0xFE0F),
+        (0xFEFF, 0xFEFF),
+        (0xFFA0, 0xFFA0),
+        (0xFFF0, 0xFFF8),
+        (0x1BCA0, 0x1BCA3),
+        (0x1D173, 0x1D17A),
+        (0xE0000, 0xE0FFF),
+    )
+)
+_BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+class Spelling(NamedTuple):
+    """A path as it was given: its names, without empty ones and single dots."""
+
+    is_absolute: bool
+    parts: tuple[str, ...]
+
+
+def spelled(path: str) -> Spelling:
+    """Take a path apart, or refuse it by its text."""
+    if not path:
+        raise bad_path("empty_path", "the path is empty")
+    if len(path) > PATH_MAX or len(_bytes(path)) > PATH_MAX:
+        raise bad_path("path_too_long", f"the path is longer than {PATH_MAX} bytes", hint="size_limit")
+    names = path.split("/")
+    if names[0] == "~":
+        raise bad_path("home_path", "a path that starts with ~ is not expanded", path)
+    if names[-1] == "" and path.strip("/"):
+        raise bad_path("trailing_slash", "the path ends with a slash, but names a file", path)
+    if names[-1] in ("", ".", ".."):
+        raise bad_path("is_directory", "the path names a directory", path)
+    for name in names:
+        check_name(name)
+    return Spelling(path.startswith("/"), tuple(name for name in names if name not in ("", ".")))
+
+
+def check_name(name: str) -> None:
+    """Refuse one name that cannot or must not be written."""
+    if "\0" in name:
+        raise bad_path("nul_in_name", "a name holds a NUL character", name)
+    if len(_bytes(name)) > NAME_MAX:
+        raise bad_path("name_too_long", f"a name is longer than {NAME_MAX} bytes", hint="size_limit")
+    if not (name.isascii() and name.isprintable()):
+        _check_characters(name)
+    if name.casefold().startswith(PREFIX):
+        raise bad_path("reserved_name", "names of this form are used for temporary files", name)
+
+
+def is_ignorable(character: str) -> bool:
+    point = ord(character)
+    return any(point in block for block in _IGNORABLE)
+
+
+def shown(path: str) -> str:
+    """A path as an error may show it: bounded, and with nothing in it that acts on a terminal."""
+    text = "".join(
+        c if c.isprintable() and not is_ignorable(c) else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in path[:_SHOWN]
+    )
+    return text + ("…" if len(path) > _SHOWN else "")
+
+
+def bad_path(reason: str, message: str, path: str = "", *, hint: ReasonHint = "encoding") -> ToolError:
+    context: dict[str, Any] = {"path": shown(path)} if path and not path.startswith("/") else {}
+    return refuse("invalid_input", reason, message, reason_hint=hint, **context)
+
+
+def _check_characters(name: str) -> None:
+    for character in name:
+        if character in _BIDI:
+            raise bad_path(
+                "bidi_in_name", "a name holds a character that changes the direction of text", name
+            )
+        if is_ignorable(character):
+            raise bad_path("invisible_in_name", "a name holds an invisible character", name)
+        if unicodedata.category(character) in ("Cc", "Zl", "Zp"):
+            raise bad_path("control_in_name", "a name holds a control character", name)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise bad_path("not_utf8", "the path is not valid Unicode text", text) from None

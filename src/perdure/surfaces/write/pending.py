@@ -1,0 +1,359 @@
+"""A file that is written beside its target and takes its place in one step, or leaves no trace.
+
+In the manner of google/renameio: content goes to a temporary file; `create`, `replace_if` or `replace` lands it;
+anything else discards it. Where the file system can, the temporary file has no name until the last moment, so a
+killed process leaves nothing behind.
+
+What is atomic: another process sees the old file or the new one, and of several creators one wins. A replacement
+changes places with the old file first and looks at what came out; if that is not the expected file, they change
+places again, and whatever another program wrote meanwhile is either at its name or handed to the caller.
+
+What is durable: with `sync`, content before its name and the name before the return. Without it, nothing: whoever
+keeps a journal restores what a power cut takes.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable
+from io import FileIO
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from perdure.model.envelope import ToolError
+from perdure.model.fault_points import passed, point
+from perdure.storage import temp_names
+from perdure.storage.durable import sync_directory, sync_file, write_all
+from perdure.storage.os_errors import os_refusal, sync_refusal
+from perdure.surfaces.write import fidelity
+from perdure.surfaces.write.exchange import Conflict, PutBack, alone, open_aside, put_back, unexpected
+from perdure.surfaces.write.fidelity import Facts
+from perdure.surfaces.write.identity import CHUNK, Expected, Identity
+from perdure.surfaces.write.names import shown
+from perdure.surfaces.write.syscalls import exchange, is_missing, rename_noreplace
+
+# A file without a name gets one through /proc.
+_TMPFILE: Final = getattr(os, "O_TMPFILE", 0) if os.path.exists("/proc/self/fd") else 0
+_NO_TMPFILE: Final = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+
+
+class Landed(msgspec.Struct, frozen=True):
+    """What stands at the name now."""
+
+    sha256: str
+    size: int
+    identity: Identity
+    warnings: tuple[str, ...] = ()
+
+
+class PendingFile:
+    """New content for a name in an open directory. Use it in `with`: what did not land is discarded.
+
+    `like` are the facts of the file it replaces; without them it gets the mode a new file gets. `dir_fd` stays the
+    caller's. Not for several threads at once.
+    """
+
+    def __init__(
+        self,
+        dir_fd: int,
+        name: str,
+        *,
+        like: Facts | None = None,
+        sync: bool = False,
+        keep_setid: bool = False,
+    ) -> None:
+        self.dir_fd = dir_fd
+        self.name = name
+        self.size = 0
+        self._like = like
+        self._sync = sync
+        self._keep_setid = keep_setid
+        self._digest = hashlib.sha256()
+        self._warnings: tuple[str, ...] = ()
+        self._sealed = False
+        self._done = False
+        self._temp: str | None = None
+        self._fd = -1
+        self._guarded(self._open)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.discard()
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append to the content. After an error nothing is left of it, and no further call is allowed."""
+        self._check_open()
+        self._guarded(lambda: write_all(self._fd, data, "write.chunk"))
+        self._digest.update(data)
+        self.size += memoryview(data).nbytes
+
+    def fill(self, fd: int, cancelled: Callable[[], bool] = lambda: False) -> bool:
+        """Append all of another file in bounded memory. False if it was cancelled on the way."""
+        offset = 0
+        while not cancelled():
+            try:
+                piece = os.pread(fd, CHUNK, offset)
+            except OSError as error:
+                raise self._failed(error) from None
+            if not piece:
+                return True
+            self.write(piece)
+            offset += len(piece)
+        return False
+
+    def seal(self) -> None:
+        """Content, facts and, with `sync`, durability are complete; only the name is missing."""
+        if self._sealed:
+            return
+        self._check_open()
+        self._guarded(self._complete)
+        self._sealed = True
+
+    def create(self) -> Landed:
+        """Give it its name; refused if the name is taken. Of several creators exactly one succeeds."""
+        self.seal()
+        self._guarded(self._appear)
+        try:
+            point("write.created")
+            self._sync_names()
+        except (OSError, ToolError) as error:
+            if self._is_at_name():
+                os.unlink(self.name, dir_fd=self.dir_fd)
+            failed = self._failed(error) if isinstance(error, OSError) else error
+            self.discard()
+            raise failed from None
+        passed("write.landed")
+        return self._landed()
+
+    def replace_if(self, expected: Expected, *, must_be_idle: bool = True) -> Landed:
+        """Take the place of the expected file, or raise `Conflict` with every other content kept.
+
+        A file that a program has open for writing is a conflict as well: it would go on writing to what nobody
+        can see any more. `must_be_idle=False` takes that upon itself.
+        """
+        self.seal()
+        with alone(self.dir_fd):
+            return self._exchange(expected, must_be_idle)
+
+    def replace(self) -> Landed:
+        """Take the place of whatever is there, unseen. For what nobody else writes."""
+        self.seal()
+        self._guarded(self._take_name)
+        self._guarded(self._rename_over)
+        return self._landed()
+
+    def discard(self) -> None:
+        """Leave no trace. Harmless after landing."""
+        if self._temp is not None:
+            try:
+                os.unlink(self._temp, dir_fd=self.dir_fd)
+            except OSError:
+                pass  # what cannot be removed now is swept by recovery
+            self._temp = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        self._done = True
+
+    # --- the steps ------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        mode = 0o666 if self._like is None else 0o600
+        flags = os.O_RDWR | os.O_CLOEXEC
+        point("write.open_temp")
+        if _TMPFILE:
+            try:
+                self._fd = os.open(".", flags | _TMPFILE, mode, dir_fd=self.dir_fd)
+            except OSError as error:
+                if error.errno not in _NO_TMPFILE:
+                    raise
+        if self._fd < 0:
+            name = temp_names.fresh("w")
+            self._fd = os.open(name, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=self.dir_fd)
+            self._temp = name
+        point("write.temp_created")
+
+    def _complete(self) -> None:
+        point("write.before_facts")
+        reading = self._opened_for_reading()  # before the facts, which may forbid it
+        try:
+            if self._like is not None:
+                self._warnings = fidelity.apply(self._fd, self._like, keep_setid=self._keep_setid)
+            if self._sync:
+                self._sync_content()
+        except BaseException:
+            os.close(reading)
+            raise
+        os.close(self._fd)
+        self._fd = reading
+        point("write.sealed")
+
+    def _sync_content(self) -> None:
+        """Before the name: a name must never appear before its content."""
+        try:
+            point("write.before_fsync")
+            sync_file(self._fd)
+        except OSError as error:
+            raise sync_refusal(error, "file", path=shown(self.name)) from None
+
+    def _opened_for_reading(self) -> int:
+        """No file of ours has a writer once it has a name: it can be executed, and replaced, at once."""
+        path = f"/proc/self/fd/{self._fd}" if self._temp is None else self._temp
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.dir_fd)
+        except PermissionError:
+            return os.dup(self._fd)  # a umask that forbids reading one's own files
+
+    def _take_name(self) -> None:
+        """From here on the temporary name may come to hold somebody's file, and says so."""
+        point("write.before_name")
+        name = temp_names.fresh("x")
+        if self._temp is None:
+            _link(self._fd, self.dir_fd, name)
+        else:
+            os.rename(self._temp, name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
+        self._temp = name
+        point("write.named")
+
+    def _appear(self) -> None:
+        point("write.before_create")
+        if self._temp is None:
+            _link(self._fd, self.dir_fd, self.name)
+        else:
+            rename_noreplace(self.dir_fd, self._temp, self.dir_fd, self.name)
+            self._temp = None
+
+    def _exchange(self, expected: Expected, must_be_idle: bool) -> Landed:
+        self._guarded(self._take_name)
+        try:
+            certain = expected.is_certain(os.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False))
+            point("write.before_exchange")
+            exchange(self.dir_fd, self._temp_name(), self.name)
+        except FileNotFoundError:
+            self.discard()
+            raise Conflict("file_vanished") from None
+        except OSError as error:
+            if is_missing(error):
+                return self._replace_checked(expected, must_be_idle)
+            raise self._failed(error) from None
+        self._verify(expected, certain, must_be_idle)
+        return self._landed()
+
+    def _verify(self, expected: Expected, certain: bool, must_be_idle: bool) -> None:
+        """The files have changed places. Only what was expected may be unlinked; all else goes back."""
+        temp = self._temp_name()
+        aside = None
+        try:
+            point("write.exchanged")
+            aside = open_aside(self.dir_fd, temp)
+            reason = unexpected(aside, expected, was_certain=certain, must_be_idle=must_be_idle)
+            if reason is None:
+                point("write.verified")
+                self._sync_names()
+                point("write.before_unlink")
+        except BaseException as error:
+            back = self._put_back(aside)
+            if back.displaced:
+                raise back.conflict("changed_meanwhile") from error
+            back.close()
+            if isinstance(error, OSError):
+                raise self._failed(error) from None
+            raise
+        if reason is not None:
+            raise self._put_back(aside).conflict(reason)
+        if aside is not None:
+            aside.close()
+        try:
+            os.unlink(temp, dir_fd=self.dir_fd)
+        except OSError:
+            pass  # it landed; the sweep will find the rest
+        self._temp = None
+        passed("write.landed")
+
+    def _put_back(self, aside: FileIO | None) -> PutBack:
+        back = put_back(self.dir_fd, self._temp_name(), self.name, aside, self._fd, self.sha256)
+        if not back.temp_is_ours:
+            self._temp = None
+        self.discard()
+        return back
+
+    def _replace_checked(self, expected: Expected, must_be_idle: bool) -> Landed:
+        """Without an exchange: look, then rename. Between the two an unlocked writer can be overwritten."""
+        found = open_aside(self.dir_fd, self.name)
+        reason = unexpected(found, expected, must_be_idle=must_be_idle)
+        if reason is not None:
+            self.discard()
+            raise Conflict(reason, found)
+        if found is not None:
+            found.close()
+        self._guarded(self._rename_over)
+        self._warnings += ("no_exchange",)
+        return self._landed()
+
+    def _rename_over(self) -> None:
+        point("write.before_replace")
+        os.rename(self._temp_name(), self.name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
+        self._temp = None
+        passed("write.replaced")
+        self._sync_names()
+
+    def _sync_names(self) -> None:
+        if not self._sync:
+            return
+        try:
+            point("write.before_dir_fsync")
+            sync_directory(self.dir_fd)
+        except OSError as error:
+            raise sync_refusal(error, "directory", path=shown(self.name)) from None
+
+    def _is_at_name(self) -> bool:
+        try:
+            there = os.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False)
+        except OSError:
+            return False
+        mine = os.fstat(self._fd)
+        return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
+    def _landed(self) -> Landed:
+        landed = Landed(self.sha256, self.size, Identity.of(os.fstat(self._fd)), self._warnings)
+        self.discard()
+        return landed
+
+    def _temp_name(self) -> str:
+        assert self._temp is not None
+        return self._temp
+
+    def _check_open(self) -> None:
+        if self._done or self._sealed:
+            raise ValueError("this file is complete")
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """One step; an error leaves nothing behind and is typed."""
+        try:
+            step()
+        except OSError as error:
+            raise self._failed(error) from None
+        except BaseException:
+            self.discard()
+            raise
+
+    def _failed(self, error: OSError) -> ToolError:
+        self.discard()
+        return os_refusal(error, path=shown(self.name))
+
+
+def _link(fd: int, dir_fd: int, name: str) -> None:
+    """Give a file that has no name its first one; FileExistsError if it is taken."""
+    os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=dir_fd, follow_symlinks=True)

@@ -1,0 +1,113 @@
+"""Paths through which a write could become a command, or rewrite our own record of writes.
+
+| rule | what matches |
+|---|---|
+| `name/` | this name at any depth, and everything beneath it |
+| `a/b` | this file at any depth |
+| `/a` | only at the top of a workspace root |
+
+Names are compared as the most lenient file system would: without case, without Unicode form, without invisible
+characters, without the trailing dots and the short names of NTFS. So `.GIT`, `.gi\u200bt` and `git~1` are `.git`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from typing import Final
+
+import msgspec
+
+from perdure.model.envelope import ToolError, refuse
+from perdure.surfaces.write.names import is_ignorable, shown
+
+OURS: Final = ".perdure/"
+NEVER: Final = (OURS, ".git/")
+GUARDED: Final = (
+    # what starts MCP servers
+    ".mcp.json",
+    "/mcp.md",
+    "/mcp.json",
+    "/perdure.toml",
+    ".cursor/mcp.json",
+    ".vscode/mcp.json",
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    # what an editor, a shell or git runs
+    ".vscode/tasks.json",
+    ".envrc",
+    ".githooks/",
+    ".husky/",
+    # what a build service runs
+    ".github/workflows/",
+    ".gitlab-ci.yml",
+    ".circleci/",
+)
+
+
+class Protection(msgspec.Struct, frozen=True):
+    """What is protected, and what the policy frees again. A freed path needs no force."""
+
+    never: tuple[str, ...] = NEVER
+    guarded: tuple[str, ...] = GUARDED
+    allowed: tuple[str, ...] = ()
+
+    def check(self, parts: Sequence[str], *, force: bool = False, reading: bool = False) -> None:
+        """Refuse a protected path, given as its names beneath a workspace root.
+
+        Reading is refused only in `.perdure/`: what is kept there was often kept from being read.
+        """
+        keys = [key for part in parts for key in _keys(part)]
+        for rules, can_force in ((self.never, False), (self.guarded, True)):
+            rule = _matching(rules, keys)
+            if rule is None or (can_force and force) or (reading and rule != OURS):
+                continue
+            if _matching(self.allowed, keys) is None:
+                raise _protected(parts, rule, can_force)
+
+
+def _protected(parts: Sequence[str], rule: str, can_force: bool) -> ToolError:
+    way = "give force, or allow it in the policy" if can_force else "only the policy can allow it"
+    return refuse(
+        "policy_violation",
+        "protected_path",
+        f"{rule.strip('/')} is protected; {way}",
+        reason_hint="permission",
+        suggested_action="ask_user",
+        path=shown("/".join(parts)),
+        rule=rule,
+        can_force=can_force,
+    )
+
+
+def _matching(rules: tuple[str, ...], keys: Sequence[str]) -> str | None:
+    """The first rule that holds for a path; None where none does."""
+    index = _by_first_name(rules)
+    for start, key in enumerate(keys):
+        for rule, wanted in index.get(key, ()):
+            end = start + len(wanted)
+            is_whole = rule.endswith("/") or end == len(keys)
+            if is_whole and keys[start:end] == wanted and not (start and rule.startswith("/")):
+                return rule
+    return None
+
+
+@cache
+def _by_first_name(rules: tuple[str, ...]) -> dict[str, list[tuple[str, list[str]]]]:
+    index: dict[str, list[tuple[str, list[str]]]] = {}
+    for rule in rules:
+        wanted = [key for part in rule.strip("/").split("/") for key in _keys(part)]
+        index.setdefault(wanted[0], []).append((rule, wanted))
+    return index
+
+
+def _keys(name: str) -> list[str]:
+    """What a name is to the most lenient file system; two where a backslash would separate."""
+    if name.isascii():
+        folded = name.lower()
+    else:
+        text = "".join(character for character in name if not is_ignorable(character))
+        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    keys = [part.partition(":")[0].rstrip(" .") for part in folded.replace("\\", "/").split("/")]
+    return [".git" if key == "git~1" else key for key in keys]

@@ -1,0 +1,205 @@
+"""`read`, `journal_tail`, `history`, `diff`, `analytics`: what is on disk and what the journal knows."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from perdure.model.envelope import ToolError, refuse
+from perdure.model.tools import arg
+from perdure.model.when import iso, microseconds
+from perdure.storage.journal import Filter, Row
+from perdure.surfaces.port import Call
+from perdure.surfaces.write import diffs, text
+from perdure.surfaces.write.identity import seen
+from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.write.tree import Tree, journal_path
+from perdure.surfaces.write.writing import PATH, row_of
+
+MOST_TEXT = 64 * 1024 * 1024
+MOST_ROWS = 1000
+
+
+class Read(msgspec.Struct, frozen=True):
+    path: Annotated[str, PATH]
+    start_line: Annotated[int, arg("First line, from 1.", ge=1)] | None = None
+    end_line: Annotated[int, arg("Last line.", ge=1)] | None = None
+    max_bytes: Annotated[int, arg("At most so much content.", ge=1, le=16 * 1024 * 1024)] = 262_144
+    encoding: (
+        Annotated[
+            Literal["utf-8", "utf-16", "latin-1", "base64"], arg("base64 for binary; else the file's own.")
+        ]
+        | None
+    ) = None
+
+
+class JournalTail(msgspec.Struct, frozen=True):
+    n: Annotated[int, arg("How many, newest last.", ge=1, le=MOST_ROWS)] = 20
+    filter_path: Annotated[str, arg("Only this file.", path="relative")] | None = None
+    filter_mode: (
+        Annotated[str, arg("Only this mode: create, overwrite, append, replace, delete, move.")] | None
+    ) = None
+    filter_client: Annotated[str, arg("Only what this client wrote.")] | None = None
+    cursor: Annotated[str, arg("next_cursor of an earlier answer, for older entries.")] | None = None
+
+
+class History(msgspec.Struct, frozen=True):
+    path: Annotated[str, PATH]
+    n: Annotated[int, arg("How many versions, newest first.", ge=1, le=MOST_ROWS)] = 20
+
+
+class DiffParams(msgspec.Struct, frozen=True, rename={"from_": "from"}):
+    path: Annotated[str, PATH]
+    from_: Annotated[str, arg("A journal_id; default: the version before.")] | None = None
+    to: Annotated[str, arg("A journal_id, or disk.")] = "disk"
+
+
+class Analytics(msgspec.Struct, frozen=True):
+    since: Annotated[str, arg("Only from this time on, ISO 8601.")] | None = None
+    session_filter: Annotated[str, arg("Only this session.")] | None = None
+
+
+def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
+    tree = Tree(service.workspace, service.store, service.journal, client="", session="")
+    with service.workspace.locate(tree.anchored(given.path), purpose="read") as place:
+        fd = place.open()
+        try:
+            expected = seen(fd)
+            size = os.fstat(fd).st_size
+            payload: dict[str, Any] = {"path": journal_path(place), "content": ""}
+            if given.encoding == "base64":
+                data = os.pread(fd, given.max_bytes, 0)
+                payload |= {
+                    "content": base64.b64encode(data).decode(),
+                    "sha256": expected.sha256,
+                    "bytes": size,
+                }
+                payload |= {"encoding": "base64", "eol": "none", "start_line": None, "end_line": None}
+                payload |= {"total_lines": None, "truncated": len(data) < size}
+            else:
+                if size > MOST_TEXT:
+                    raise refuse(
+                        "quota_exceeded",
+                        "too_large",
+                        "too large to be read as text",
+                        reason_hint="size_limit",
+                    )
+                whole = text.decode(os.pread(fd, size, 0), given.encoding)
+                part = text.excerpt(whole, given.start_line, given.end_line, given.max_bytes)
+                payload |= {"content": part.content, "sha256": expected.sha256, "bytes": size}
+                payload |= {"encoding": whole.style.name, "eol": whole.style.eol}
+                payload |= {"start_line": part.start_line, "end_line": part.end_line}
+                payload |= {"total_lines": part.total_lines, "truncated": part.truncated}
+        finally:
+            os.close(fd)
+        service.saw(call.session, journal_path(place), expected.sha256)
+    return payload
+
+
+def journal_tail(service: WriteService, given: JournalTail, call: Call) -> dict[str, Any]:
+    before = None
+    if given.cursor is not None:
+        if not given.cursor.isascii() or not given.cursor.isdigit():
+            raise refuse("invalid_input", "bad_cursor", "a cursor is what next_cursor was")
+        before = int(given.cursor)
+    wanted = Filter(path=given.filter_path, mode=given.filter_mode, client=given.filter_client, before=before)
+    rows = service.journal.rows(wanted, given.n + 1)
+    payload: dict[str, Any] = {"entries": [_entry(row) for row in reversed(rows[: given.n])]}
+    if len(rows) > given.n:
+        payload["next_cursor"] = str(rows[given.n - 1].seq)
+    return payload
+
+
+def _entry(row: Row) -> dict[str, Any]:
+    return {
+        "journal_id": str(row.seq),
+        "ts": iso(row.ts),
+        "path": row.path,
+        "op": row.op,
+        "mode": row.mode,
+        "sha256": row.new_sha.hex() if row.new_sha is not None else None,
+        "prev_sha256": row.old_sha.hex() if row.old_sha is not None else None,
+        "bytes": row.bytes,
+        "client": row.client,
+        "session": row.session,
+        **({"transaction_id": row.txn} if row.txn is not None else {}),
+    }
+
+
+def history(service: WriteService, given: History, call: Call) -> dict[str, Any]:
+    path = _canonical(service, given.path)
+    rows = service.journal.rows(Filter(path=path), given.n)
+    if not rows:
+        raise refuse("not_found", "no_history", "nothing was written here", path=path)
+    shown = ("journal_id", "ts", "op", "mode", "sha256", "bytes", "client", "session")
+    return {"path": path, "versions": [{k: v for k, v in _entry(row).items() if k in shown} for row in rows]}
+
+
+def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]:
+    path = _canonical(service, given.path)
+    to_data, to_row = _side(service, path, given.to)
+    if given.from_ is not None:
+        row = row_of(service, path, given.from_)
+        from_data = service.store.load(row.new_sha.hex()) if row.new_sha is not None else None
+        from_label = given.from_
+    else:
+        from_data, from_label = _before(service, path, to_data, to_row)
+    found = diffs.unified(
+        from_data, to_data, old_label=f"{path}@{from_label}", new_label=f"{path}@{given.to}"
+    )
+    return {
+        "path": path,
+        "from": from_label,
+        "to": given.to,
+        "changed": found.changed,
+        "diff": found.text,
+        "truncated": found.truncated,
+    }
+
+
+def _side(service: WriteService, path: str, which: str) -> tuple[bytes | None, Row | None]:
+    if which != "disk":
+        row = row_of(service, path, which)
+        return (service.store.load(row.new_sha.hex()) if row.new_sha is not None else None), row
+    tree = Tree(service.workspace, service.store, service.journal, client="", session="")
+    try:
+        with service.workspace.locate(tree.anchored(path), purpose="read") as place:
+            fd = place.open()
+            try:
+                return os.pread(fd, os.fstat(fd).st_size, 0), None
+            finally:
+                os.close(fd)
+    except ToolError as error:
+        if error.envelope.error == "not_found":
+            return None, None
+        raise
+
+
+def _before(
+    service: WriteService, path: str, data: bytes | None, row: Row | None
+) -> tuple[bytes | None, str]:
+    """The version before: before that row; or, for the disk, the last one that differs from it."""
+    if row is None:
+        row = service.journal.last_of(path)
+        if row is None:
+            return None, "nothing"
+        known = service.store.load(row.new_sha.hex()) if row.new_sha is not None else None
+        if known != data:
+            return known, str(row.seq)
+    older = service.journal.rows(Filter(path=path, before=row.seq), 1)
+    label = str(older[0].seq) if older else "nothing"
+    return (service.store.load(row.old_sha.hex()) if row.old_sha is not None else None), label
+
+
+def _canonical(service: WriteService, path: str) -> str:
+    """The journal's name for a file that may be gone."""
+    tree = Tree(service.workspace, service.store, service.journal, client="", session="")
+    with service.workspace.locate(tree.anchored(path), force=True) as place:
+        return journal_path(place)
+
+
+def analytics(service: WriteService, given: Analytics, call: Call) -> dict[str, Any]:
+    return service.journal.analytics(microseconds(given.since), given.session_filter)

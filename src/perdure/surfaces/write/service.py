@@ -1,0 +1,259 @@
+"""The write surface's one workspace: opened once, recovered before the first call, shared by all threads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from binascii import hexlify
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from perdure.model.envelope import ToolError, refuse
+from perdure.model.replay import SAFE_TO_RETRY, STILL_UNKNOWN
+from perdure.model.tools import View
+from perdure.storage.blobs import Blobs
+from perdure.storage.journal import Draft, Invocation, Journal
+from perdure.surfaces.port import Call, Done, KeyStatus
+from perdure.surfaces.write import recover
+from perdure.surfaces.write.committer import Committer, Landing
+from perdure.surfaces.write.confine import Workspace
+from perdure.surfaces.write.exchange import Conflict
+from perdure.surfaces.write.landing import CallLanding
+from perdure.surfaces.write.store import Content, Store
+from perdure.surfaces.write.tree import Tree
+
+FOLDER: Final = ".perdure"
+RETRIES: Final = 3
+
+Plan = Callable[[Tree], dict[str, Any]]
+"""Under the lock: look, check, put; the payload. Raises ToolError to change nothing."""
+
+
+class WriteService:
+    """`open_journal` makes the journal for the folder that it is given."""
+
+    def __init__(
+        self, roots: tuple[str, ...], open_journal: Callable[[str], Journal], *, strict: bool = False
+    ) -> None:
+        self.strict = strict
+        self.folder = os.path.join(roots[0], FOLDER)
+        _make_folder(self.folder)
+        self.workspace = Workspace(roots)
+        self.journal = open_journal(self.folder)
+        self.blobs = Blobs(os.path.join(self.folder, "blobs"))
+        self.store = Store(self.journal, self.blobs)
+        self._seen: dict[tuple[str, str], str | None] = {}
+        self._unsaved: dict[tuple[str, str], str | None] = {}
+        self._foreign: list[Content] = []
+        self._guard = threading.Lock()
+        self.committer = Committer(self.journal, os.path.join(self.folder, "lock"))
+        self.committer.locked(lambda: recover.recover(self.workspace, self.journal, self.store))
+
+    def close(self) -> None:
+        self.committer.close()
+        self.journal.close()
+        self.blobs.close()
+        self.workspace.close()
+
+    # --- changing files -----------------------------------------------------------------------------------
+
+    def change(
+        self,
+        call: Call,
+        paths: frozenset[str],
+        plan: Plan,
+        *,
+        idempotency_key: str | None = None,
+        arguments: object = None,
+        payload_of: tuple[str, Content] | None = None,
+    ) -> dict[str, Any]:
+        """Run a plan and land it. A refused payload is kept as a draft, and its tries are counted."""
+        fingerprint = _fingerprint(call.tool, arguments)
+        if idempotency_key is not None:
+            known = self._deduplicated(idempotency_key, fingerprint)
+            if known is not None:
+                return known
+
+        def planned() -> Landing:
+            tree = Tree(self.workspace, self.store, self.journal, client=call.client, session=call.session)
+            try:
+                if idempotency_key is not None and (
+                    known := self._deduplicated(idempotency_key, fingerprint)
+                ):
+                    tree.close()
+                    return _Nothing(known)
+                payload = plan(tree)
+            except BaseException:
+                tree.close()
+                raise
+            self._remember(call, tree, payload, idempotency_key, fingerprint)
+            return CallLanding(
+                tree.changes(),
+                [row.seq for row in tree.rows],
+                payload,
+                workspace=self.workspace,
+                store=self.store,
+                strict=self.strict,
+                keep_foreign=self._keep_foreign,
+                save_foreign=self.save_foreign,
+            )
+
+        try:
+            result: dict[str, Any] = self.committer.submit(paths, planned, call.cancelled)
+        except ToolError as error:
+            if payload_of is None or error.envelope.error == "invalid_input":
+                raise
+            raise self.rejected(call, error, *payload_of) from None
+        return result
+
+    def _remember(
+        self, call: Call, tree: Tree, payload: dict[str, Any], idempotency_key: str | None, fingerprint: bytes
+    ) -> None:
+        """With the effect, in its transaction: what a probe, a retry and the stale guard will ask for."""
+        first = tree.rows[0].seq if tree.rows else None
+        last = tree.rows[-1].seq if tree.rows else None
+        result = msgspec.json.encode(payload)
+        for key in (call.invocation_key, f"user:{idempotency_key}" if idempotency_key is not None else None):
+            if key is not None:
+                known = Invocation(
+                    key, call.tool, fingerprint, last, call.view.render, call.view.detail, result
+                )
+                self.journal.remember(known, first)
+        with self._guard:
+            unsaved, self._unsaved = self._unsaved, {}
+        for (session, path), sha in unsaved.items():
+            self.journal.saw(session, path, bytes.fromhex(sha) if sha is not None else None)
+
+        def saw(path: str, sha: str | None) -> None:
+            self.journal.saw(call.session, path, bytes.fromhex(sha) if sha is not None else None)
+            with self._guard:
+                self._seen[call.session, path] = sha
+
+        tree.sightings(saw)
+
+    def _deduplicated(self, key: str, fingerprint: bytes) -> dict[str, Any] | None:
+        known = self.journal.invocation(f"user:{key}")
+        if known is None or (known.last_seq is not None and self.journal.row(known.last_seq) is None):
+            return None
+        if known.fingerprint != fingerprint:
+            raise refuse("conflict", "key_reused", "this idempotency key was used with other arguments")
+        payload: dict[str, Any] = msgspec.json.decode(known.result)
+        return {**payload, "deduplicated": True}
+
+    # --- what was seen ----------------------------------------------------------------------------------------
+
+    def saw(self, session: str, path: str, sha256: str | None) -> None:
+        """A read. It is written down with the next change: losing it only makes the guard less strict."""
+        with self._guard:
+            self._seen[session, path] = sha256
+            self._unsaved[session, path] = sha256
+
+    def last_seen(self, session: str, path: str) -> tuple[str | None] | None:
+        with self._guard:
+            if (session, path) in self._seen:
+                return (self._seen[session, path],)
+        known = self.journal.last_seen(session, path)
+        if known is None:
+            return None
+        return (known[0].hex() if known[0] is not None else None,)
+
+    # --- drafts ---------------------------------------------------------------------------------------------------
+
+    def rejected(self, call: Call, error: ToolError, path: str, content: Content) -> ToolError:
+        """Keep a payload that was not written, count the try, and say both in the error."""
+        identity = "d_" + content.sha256[:24]
+
+        def keep() -> Landing:
+            self.store.record(content)
+            reason = str(error.envelope.context.get("reason", error.envelope.error))
+            self.journal.save_draft(
+                Draft(identity, content.digest, content.size, path, reason), call.client, call.session
+            )
+            return _Nothing({"left": self.journal.spend(path, content.digest, RETRIES)})
+
+        try:
+            left: int = self.committer.submit(frozenset(), keep)["left"]
+        except (ToolError, OSError):
+            return error  # the disk is full, or worse: then there is no draft to promise
+        if left < 0:
+            spent = refuse(
+                "quota_exceeded",
+                "retries_spent",
+                "the same content was refused here too often",
+                suggested_action="ask_user",
+                draft=identity,
+                path=path,
+                last_error=error.envelope.error,
+            )
+            return ToolError(msgspec.structs.replace(spent.envelope, reason_hint=error.envelope.reason_hint))
+        return ToolError(msgspec.structs.replace(error.envelope, draft=identity, retry_budget=left))
+
+    def draft(self, identity: str) -> Content:
+        known = self.journal.draft(identity)
+        if known is None:
+            raise refuse("not_found", "draft_not_found", "no draft has this id")
+        return self.store.find(known.sha.hex())
+
+    def _keep_foreign(self, conflict: Conflict) -> None:
+        """Content of another program that has lost its name: kept as a draft, so that nothing of anyone's is gone."""
+        with conflict:
+            for file in conflict.displaced:
+                content = self.store.take_file(file.fileno())
+                self._foreign.append(content)
+
+    def save_foreign(self) -> None:
+        """Inside a transaction: what was met while landing."""
+        waiting, self._foreign = self._foreign, []
+        for content in waiting:
+            self.store.record(content)
+            kept = Draft(f"d_{content.sha256[:24]}", content.digest, content.size, "", "displaced")
+            self.journal.save_draft(kept, "", "")
+
+    # --- lost calls ---------------------------------------------------------------------------------------------------
+
+    def probe(self, key: str) -> KeyStatus:
+        """Whether the effect under a key happened. Recovery has settled every intent before this is asked."""
+        known = self.journal.invocation(key)
+        if known is None or (known.last_seq is not None and self.journal.row(known.last_seq) is None):
+            return SAFE_TO_RETRY
+        try:
+            view = View(known.render, known.detail)  # type: ignore[arg-type]
+            return Done(msgspec.json.decode(known.result), view)
+        except (ValueError, msgspec.MsgspecError):
+            return STILL_UNKNOWN
+
+
+class _Nothing:
+    """A round in which no file changes."""
+
+    def __init__(self, payload: dict[str, Any]) -> None:
+        self.seqs: list[int] = []
+        self.payload = payload
+
+    def land(self) -> None:
+        pass
+
+    def failed(self, journal: Journal, error: ToolError) -> ToolError:
+        return error
+
+    def sync(self) -> None:
+        pass
+
+
+def _fingerprint(tool: str, arguments: object) -> bytes:
+    return hashlib.sha256(msgspec.json.encode([tool, arguments], order="sorted")).digest()
+
+
+def _make_folder(folder: str) -> None:
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    ignore = os.path.join(folder, ".gitignore")
+    if not os.path.exists(ignore):
+        with open(ignore, "w") as file:
+            file.write("*\n")
+
+
+def new_transaction_id() -> str:
+    return "t_" + hexlify(os.urandom(8)).decode()

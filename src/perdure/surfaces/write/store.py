@@ -1,0 +1,100 @@
+"""Contents by their hash: small ones in the journal, large ones as files, all of them durable before they count."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from perdure.model.envelope import refuse
+from perdure.storage.blobs import Blobs
+from perdure.storage.journal import Journal
+from perdure.surfaces.write.identity import CHUNK
+from perdure.surfaces.write.pending import PendingFile
+
+INLINE: Final = 128 * 1024
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What a file holds or will hold. `data` is there for a small one; a large one is a file already."""
+
+    sha256: str
+    size: int
+    data: bytes | None = None
+
+    @property
+    def digest(self) -> bytes:
+        return bytes.fromhex(self.sha256)
+
+
+class Store:
+    def __init__(self, journal: Journal, blobs: Blobs) -> None:
+        self._journal = journal
+        self._blobs = blobs
+
+    def take(self, data: bytes) -> Content:
+        """A content that was sent. A large one is on disk for good when this returns."""
+        if len(data) <= INLINE:
+            return Content(hashlib.sha256(data).hexdigest(), len(data), data)
+        return self.take_pieces([data])
+
+    def take_pieces(self, pieces: Iterable[bytes]) -> Content:
+        blob = self._blobs.put(pieces)
+        return Content(blob.sha256, blob.size)
+
+    def take_file(self, fd: int) -> Content:
+        """A copy of an open file."""
+        if os.fstat(fd).st_size <= INLINE:
+            data = os.pread(fd, INLINE + 1, 0)
+            if len(data) <= INLINE:
+                return self.take(data)
+        blob = self._blobs.put(fd)
+        return Content(blob.sha256, blob.size)
+
+    def record(self, content: Content) -> None:
+        """Inside the transaction: this content is needed from now on."""
+        if content.data is not None:
+            self._journal.keep(content.digest, content.data)
+        else:
+            self._journal.keep_file(content.digest, content.size)
+
+    def has(self, sha256: str) -> bool:
+        return self._journal.has_content(bytes.fromhex(sha256))
+
+    def find(self, sha256: str) -> Content:
+        digest = bytes.fromhex(sha256)
+        data = self._journal.content(digest)
+        if data is not None:
+            return Content(sha256, len(data), data)
+        if self._journal.content_file(digest) and self._blobs.has(sha256):
+            with self._blobs.open(sha256) as file:
+                return Content(sha256, os.fstat(file.fileno()).st_size)
+        raise refuse(
+            "write_corruption",
+            "content_missing",
+            "this content is no longer kept",
+            suggested_action="ask_user",
+        )
+
+    def load(self, sha256: str) -> bytes:
+        content = self.find(sha256)
+        if content.data is not None:
+            return content.data
+        return b"".join(self.pieces(content))
+
+    def pieces(self, content: Content) -> Iterator[bytes]:
+        if content.data is not None:
+            yield content.data
+            return
+        with self._blobs.open(content.sha256, size=content.size) as file:
+            while piece := file.read(CHUNK):
+                yield piece
+
+    def fill(self, pending: PendingFile, content: Content) -> None:
+        for piece in self.pieces(content):
+            pending.write(piece)
+        if pending.sha256 != content.sha256:
+            raise refuse("write_corruption", "content_damaged", "the kept content does not match its hash")

@@ -1,0 +1,304 @@
+"""The write surface as tools: their declarations, and the workspace behind them, opened at the first call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from perdure.model.replay import CONVERGENT, JOURNAL, STILL_UNKNOWN
+from perdure.model.tools import ToolSpec
+from perdure.present.shape import Field, Payload, Shape
+from perdure.surfaces.port import Call, KeyStatus, Resource, Tool
+from perdure.surfaces.write import reading, transacting, undoing, writing
+from perdure.surfaces.write.service import WriteService
+
+P = TypeVar("P", bound=msgspec.Struct)
+
+_WROTE = (
+    Field("path"),
+    Field("sha256", "digest"),
+    Field("prev_sha256", "digest", full_only=True),
+    Field("bytes", "bytes"),
+    Field("mode_applied", full_only=True),
+    Field("journal_id"),
+    Field("wrote_at", full_only=True),
+    Field("warnings", "items"),
+    Field("deduplicated"),
+)
+WROTE = Shape("wrote {path}  {bytes}  sha256 {sha256}  journal {journal_id}", _WROTE)
+EDITED = Shape(
+    "edited {path}  {replacements} replacements  match {match}  {bytes}  sha256 {sha256}  journal {journal_id}",
+    (*_WROTE, Field("replacements", "count"), Field("match")),
+)
+READ = Shape(
+    "{path}  lines {start_line}-{end_line} of {total_lines}  {bytes}  sha256 {sha256}",
+    (
+        Field("path"),
+        Field("sha256", "text"),
+        Field("bytes", "bytes"),
+        Field("encoding"),
+        Field("eol"),
+        Field("start_line", "count"),
+        Field("end_line", "count"),
+        Field("total_lines", "count"),
+        Field("truncated"),
+        Field("content", "block"),
+    ),
+)
+_FILE = (
+    Field("path"),
+    Field("op"),
+    Field("sha256", "digest"),
+    Field("prev_sha256", "digest", full_only=True),
+    Field("bytes", "bytes"),
+    Field("journal_id"),
+)
+TRANSACTED = Shape(
+    "transaction {transaction_id}  {files} changes",
+    (Field("transaction_id"), Field("files", "table", columns=_FILE), Field("deduplicated")),
+)
+_ROW = (
+    Field("journal_id"),
+    Field("ts"),
+    Field("path"),
+    Field("op"),
+    Field("mode"),
+    Field("sha256", "digest"),
+    Field("prev_sha256", "digest", full_only=True),
+    Field("bytes", "count"),
+    Field("client"),
+    Field("session", full_only=True),
+    Field("transaction_id", full_only=True),
+)
+TAIL = Shape("{entries} entries", (Field("entries", "table", columns=_ROW), Field("next_cursor")))
+VERSIONS = Shape(
+    "{path}  {versions} versions",
+    (
+        Field("path"),
+        Field("versions", "table", columns=tuple(f for f in _ROW if f.name not in ("path", "prev_sha256"))),
+    ),
+)
+DIFF = Shape(
+    lambda payload: (
+        "{path}  {from} to {to}" if payload["changed"] else "{path}  {from} to {to}  no difference"
+    ),
+    (
+        Field("path"),
+        Field("from"),
+        Field("to"),
+        Field("changed"),
+        Field("truncated", full_only=True),
+        Field("diff", "block"),
+    ),
+)
+
+
+def _undo_summary(payload: Payload) -> str:
+    if payload["conflicts"]:
+        return "nothing undone  {conflicts} conflicts"
+    return "would undo {reverted} changes" if payload.get("dry_run") else "undid {reverted} changes"
+
+
+UNDONE = Shape(
+    _undo_summary,
+    (
+        Field("reverted", "table", columns=(Field("path"), Field("journal_id"), Field("sha256", "digest"))),
+        Field("conflicts", "table", columns=(Field("path"), Field("reason"))),
+        Field("journal_ids", "items", full_only=True),
+        Field("dry_run"),
+    ),
+)
+ANALYTICS = Shape(
+    "{total_writes} writes  {unique_paths} files  {total_bytes_written}",
+    (
+        Field("total_writes", "count"),
+        Field("unique_paths", "count"),
+        Field("total_bytes_written", "bytes"),
+        Field("by_mode", "json"),
+        Field("by_caller", "json"),
+        Field("hot_paths", "table", columns=(Field("path"), Field("writes", "count"))),
+        Field("write_velocity", "json"),
+        Field("period", "json"),
+        Field("timeline", "json", full_only=True),
+    ),
+)
+
+
+def _writes(
+    name: str,
+    title: str,
+    description: str,
+    params: type[msgspec.Struct],
+    *,
+    conflict: tuple[str, ...],
+    **more: Any,
+) -> ToolSpec:
+    return ToolSpec(
+        name=name,
+        title=title,
+        description=description,
+        params=params,
+        replay=JOURNAL,
+        aliases=(f"rw.{name}",),
+        conflict=conflict,
+        **more,
+    )
+
+
+def _reads(name: str, title: str, description: str, params: type[msgspec.Struct]) -> ToolSpec:
+    return ToolSpec(
+        name=name,
+        title=title,
+        description=description,
+        params=params,
+        replay=CONVERGENT,
+        aliases=(f"rw.{name}",),
+        conflict=("/path",) if name in ("read", "history", "diff") else (),
+        read_only=True,
+    )
+
+
+class WriteSurface:
+    """`open_service` opens the workspace; it is called once, by whoever needs it first."""
+
+    name = "write"
+
+    def __init__(self, open_service: Callable[[], WriteService]) -> None:
+        self._open = open_service
+        self._service: WriteService | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def service(self) -> WriteService:
+        with self._lock:
+            if self._service is None:
+                self._service = self._open()
+            return self._service
+
+    def tools(self) -> Sequence[Tool]:
+        return (
+            self._tool(
+                _writes(
+                    "safe_write",
+                    "Write a file",
+                    "Write a file whole: create, overwrite or append. Durable when it returns, journaled, undoable. "
+                    "A refused payload is kept as a draft.",
+                    writing.SafeWrite,
+                    conflict=("/path",),
+                ),
+                WROTE,
+                writing.safe_write,
+            ),
+            self._tool(
+                _reads(
+                    "read", "Read a file", "Read a file or some of its lines, with its sha256.", reading.Read
+                ),
+                READ,
+                reading.read,
+            ),
+            self._tool(
+                _writes(
+                    "edit",
+                    "Edit a file",
+                    "Replace passages of a text file, all or none. Exact first, then tolerant of whitespace.",
+                    writing.EditFile,
+                    conflict=("/path",),
+                ),
+                EDITED,
+                writing.edit,
+            ),
+            self._tool(
+                _writes(
+                    "safe_replace",
+                    "Replace in a file",
+                    "Replace one passage of a text file.",
+                    writing.SafeReplace,
+                    conflict=("/path",),
+                ),
+                EDITED,
+                writing.edit,
+            ),
+            self._tool(
+                _writes(
+                    "transaction",
+                    "Change many files",
+                    "Write, edit, patch, move and delete files: all of it or none, through crashes too.",
+                    transacting.Transaction,
+                    conflict=("/ops/*/path", "/ops/*/to"),
+                    destructive=True,
+                ),
+                TRANSACTED,
+                transacting.transaction,
+            ),
+            self._tool(
+                _reads(
+                    "journal_tail", "Latest changes", "The latest changes, newest last.", reading.JournalTail
+                ),
+                TAIL,
+                reading.journal_tail,
+            ),
+            self._tool(
+                _reads("history", "Versions of a file", "Every kept version of a file.", reading.History),
+                VERSIONS,
+                reading.history,
+            ),
+            self._tool(
+                _reads(
+                    "diff", "Difference", "What changed between two versions of a file.", reading.DiffParams
+                ),
+                DIFF,
+                reading.diff,
+            ),
+            self._tool(
+                _writes(
+                    "undo",
+                    "Undo",
+                    "Take back the latest changes, or those of a file, a session, a client, a time. "
+                    "Later edits are kept; a collision changes nothing.",
+                    undoing.Undo,
+                    conflict=("/path",),
+                    destructive=True,
+                ),
+                UNDONE,
+                undoing.undo,
+            ),
+            self._tool(
+                _writes(
+                    "restore",
+                    "Restore a version",
+                    "Bring back a version of a file.",
+                    writing.Restore,
+                    conflict=("/path",),
+                ),
+                WROTE,
+                writing.restore,
+            ),
+            self._tool(
+                _reads("analytics", "Analytics", "Sums over the journal.", reading.Analytics),
+                ANALYTICS,
+                reading.analytics,
+            ),
+        )
+
+    def _tool(
+        self, spec: ToolSpec, shape: Shape, run: Callable[[WriteService, P, Call], dict[str, Any]]
+    ) -> Tool:
+        return Tool(spec, shape, lambda params, call: run(self.service, params, call))
+
+    def resources(self) -> Sequence[Resource]:
+        return ()
+
+    def probe(self, key: str) -> KeyStatus:
+        try:
+            return self.service.probe(key)
+        except OSError:
+            return STILL_UNKNOWN
+
+    def close(self) -> None:
+        with self._lock:
+            if self._service is not None:
+                self._service.close()
+                self._service = None

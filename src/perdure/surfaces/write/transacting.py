@@ -1,0 +1,195 @@
+"""`transaction`: many operations on many files, all of them or none."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from perdure.model.envelope import ToolError, refuse
+from perdure.model.tools import arg
+from perdure.surfaces.port import Call
+from perdure.surfaces.write import edits, guards, patches, text
+from perdure.surfaces.write.service import WriteService, new_transaction_id
+from perdure.surfaces.write.store import Content
+from perdure.surfaces.write.tree import Known, Tree
+from perdure.surfaces.write.writing import put, sent_content
+
+MOST_OPS = 1000
+
+
+class Operation(msgspec.Struct, frozen=True):
+    op: Annotated[Literal["write", "edit", "patch", "move", "delete"], arg("What to do.")]
+    path: Annotated[str, arg("To which file.", path="relative")]
+    content: Annotated[str, arg("write: what it shall hold.")] | None = None
+    draft: Annotated[str, arg("write: the id of a kept payload, instead of the content.")] | None = None
+    encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg("write: as in safe_write.")] = (
+        "utf-8"
+    )
+    edits: Annotated[list[edits.Edit], arg("edit: as in edit.")] | None = None
+    patch: (
+        Annotated[str, arg("patch: a unified diff or a patch envelope; it may name further files.")] | None
+    ) = None
+    to: Annotated[str, arg("move: the new path.", path="relative")] | None = None
+    mode: Annotated[Literal["create", "overwrite"], arg("write: create refuses an existing file.")] = "create"
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    ops: Annotated[
+        list[Operation],
+        arg("In order; each sees what those before it did.", min_length=1, max_length=MOST_OPS),
+    ]
+    expected: Annotated[
+        dict[str, str], arg("The sha256 each of these files must have now; empty: no file.")
+    ] = {}
+    message: Annotated[str, arg("Why, for the journal.", max_length=2000)] = ""
+    force: Annotated[bool, arg("In spite of a guard.")] = False
+    idempotency_key: Annotated[str, arg("The same key with the same arguments is done once.")] | None = None
+
+
+def transaction(service: WriteService, given: Transaction, call: Call) -> dict[str, Any]:
+    sent = [
+        sent_content(service, one.content, one.draft, one.encoding) if one.op == "write" else None
+        for one in given.ops
+    ]
+    identity = new_transaction_id()
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        for path, sha256 in given.expected.items():
+            guards.check_precondition(tree.look(path, force=given.force), sha256)
+        step = _Step(service, tree, call, identity, given)
+        files: list[dict[str, Any]] = []
+        for number, (one, content) in enumerate(zip(given.ops, sent, strict=True)):
+            try:
+                files += step.run(one, content)
+            except ToolError as error:
+                context = {"operation": number, "path": one.path, **error.envelope.context}
+                raise ToolError(msgspec.structs.replace(error.envelope, context=context)) from None
+        return {"transaction_id": identity, "files": files}
+
+    paths = {one.path for one in given.ops} | {one.to for one in given.ops if one.to is not None}
+    for one in given.ops:
+        if one.patch is not None:
+            for file in patches.parse(one.patch, one.path):
+                paths |= {file.path, file.to or file.path}
+    return service.change(
+        call,
+        frozenset(paths),
+        plan,
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+    )
+
+
+class _Step:
+    """One operation at a time on the tree of the transaction."""
+
+    def __init__(
+        self, service: WriteService, tree: Tree, call: Call, identity: str, given: Transaction
+    ) -> None:
+        self._service = service
+        self._tree = tree
+        self._call = call
+        self._identity = identity
+        self._force = given.force
+        self._detail = {"message": given.message} if given.message else {}
+
+    def run(self, one: Operation, content: Content | None) -> list[dict[str, Any]]:
+        match one.op:
+            case "write":
+                assert content is not None
+                return [self._write(one, content)]
+            case "edit":
+                if not one.edits:
+                    raise refuse("invalid_input", "no_edits", "edit needs edits")
+                return [self._edit(one, one.edits)]
+            case "patch":
+                if one.patch is None:
+                    raise refuse("invalid_input", "no_patch", "patch needs a patch")
+                return [done for file in patches.parse(one.patch, one.path) for done in self._patch(file)]
+            case "move":
+                if one.to is None:
+                    raise refuse("invalid_input", "no_target", "move needs to")
+                return self._move(one.path, one.to)
+            case "delete":
+                return [self._put(self._existing(one.path, follow=False), None, "delete", "delete")]
+
+    def _write(self, one: Operation, content: Content) -> dict[str, Any]:
+        known = self._tree.look(one.path, force=self._force)
+        if one.mode == "create" and known.now is not None:
+            raise refuse(
+                "stale_precondition",
+                "file_already_exists",
+                "the file is there already",
+                suggested_action="reread",
+                existing_sha256=known.sha256,
+            )
+        if not self._force and content.data is not None:
+            guards.check_elision(content.data, self._tree.data(known), known.path)
+        return self._put(known, content, "write", one.mode)
+
+    def _edit(self, one: Operation, wanted: list[edits.Edit]) -> dict[str, Any]:
+        known = self._existing(one.path)
+        before = text.decode(self._tree.data(known))
+        edited = edits.apply(before.content, wanted)
+        after = self._service.store.take(text.encode(before, edited.content))
+        return {
+            **self._put(known, after, "edit", "replace"),
+            "replacements": edited.replacements,
+            "match": edited.match,
+        }
+
+    def _patch(self, file: patches.FilePatch) -> list[dict[str, Any]]:
+        if file.op == "create":
+            known = self._tree.look(file.path, force=self._force)
+            if known.now is not None:
+                raise refuse("stale_precondition", "file_already_exists", "the file is there already")
+            after = self._service.store.take(patches.apply(file, "").encode())
+            return [self._put(known, after, "patch", "create")]
+        known = self._existing(file.path, follow=file.op != "delete")
+        before = text.decode(self._tree.data(known))
+        content = patches.apply(file, before.content)
+        if file.op == "delete":
+            return [self._put(known, None, "patch", "delete")]
+        changed = self._put(known, self._service.store.take(text.encode(before, content)), "patch", "replace")
+        return [changed, *self._move(file.path, file.to)] if file.to is not None else [changed]
+
+    def _move(self, path: str, to: str) -> list[dict[str, Any]]:
+        source = self._existing(path, follow=False)
+        target = self._tree.look(to, force=self._force)
+        if target.now is not None:
+            raise refuse(
+                "stale_precondition",
+                "target_exists",
+                "a move never replaces a file",
+                suggested_action="ask_user",
+                to=target.path,
+            )
+        content = source.now
+        assert content is not None
+        target.facts = source.facts
+        return [
+            self._put(target, content, "move", "move", moved_from=source.path),
+            self._put(source, None, "move", "move", moved_to=target.path),
+        ]
+
+    def _existing(self, path: str, *, follow: bool = True) -> Known:
+        known = self._tree.look(path, force=self._force, follow=follow)
+        if known.now is None:
+            raise refuse("not_found", "file_not_found", "there is no such file")
+        return known
+
+    def _put(self, known: Known, after: Content | None, op: str, mode: str, **detail: str) -> dict[str, Any]:
+        done = put(
+            self._tree,
+            known,
+            after,
+            self._call,
+            op=op,
+            mode=mode,
+            txn=self._identity,
+            detail={**self._detail, **detail},
+        )
+        return {"path": done["path"], "op": op} | {
+            k: done[k] for k in ("sha256", "prev_sha256", "bytes", "journal_id")
+        }

@@ -1,0 +1,169 @@
+"""One call's view of the files while it is planned: what is on disk, and what the call makes of it.
+
+Planning happens under the workspace's lock and inside the journal's transaction. Several operations of one
+call on one file see each other's results; each gets its row, and only the last content is put on disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from perdure.model.envelope import refuse
+from perdure.storage.journal import Journal, NewRow, Row
+from perdure.surfaces.write import fidelity
+from perdure.surfaces.write.confine import Place, Workspace
+from perdure.surfaces.write.fidelity import Facts
+from perdure.surfaces.write.identity import Expected, seen
+from perdure.surfaces.write.landing import FileChange
+from perdure.surfaces.write.store import Content, Store
+
+
+class Known:
+    """A file as it is on disk and as it will be after what was planned so far."""
+
+    def __init__(self, path: str, place: Place, before: Expected | None, facts: Facts | None) -> None:
+        self.path = path
+        self.place = place
+        self.before = before
+        self.facts = facts
+        self.old: Content | None = None
+        self.now: Content | None = None
+        self.changed = False
+
+    @property
+    def sha256(self) -> str | None:
+        return self.now.sha256 if self.now is not None else None
+
+
+class Tree:
+    """What one call plans. `journal_path` is how rows name files: as given for the first root, `@N/…` for others."""
+
+    def __init__(
+        self, workspace: Workspace, store: Store, journal: Journal, *, client: str, session: str
+    ) -> None:
+        self._workspace = workspace
+        self._store = store
+        self._journal = journal
+        self._client = client
+        self._session = session
+        self._known: dict[str, Known] = {}
+        self.rows: list[Row] = []
+
+    def look(self, path: str, *, force: bool = False, follow: bool = True) -> Known:
+        place = self._workspace.locate(self.anchored(path), force=force, follow=follow)
+        name = journal_path(place)
+        if name in self._known:
+            place.close()
+            return self._known[name]
+        try:
+            known = self._seen(name, place)
+        except BaseException:
+            place.close()
+            raise
+        self._known[name] = known
+        return known
+
+    def anchored(self, path: str) -> str:
+        """`@2/a` is `a` in the third root, as rows and results name it."""
+        root, slash, rest = path.partition("/")
+        if (
+            slash
+            and root.startswith("@")
+            and root[1:].isdigit()
+            and 0 < int(root[1:]) < len(self._workspace.roots)
+        ):
+            return "/" + "/".join((*self._workspace.roots[int(root[1:])].spellings[-1], rest))
+        return path
+
+    def _seen(self, name: str, place: Place) -> Known:
+        if place.found is None:
+            return Known(name, place, None, None)
+        fd = place.open()
+        try:
+            expected = seen(fd)
+            known = Known(name, place, expected, fidelity.capture(fd))
+            # Whatever is replaced can be had back, also what another program wrote.
+            if self._store.has(expected.sha256):
+                known.old = self._store.find(expected.sha256)
+            else:
+                known.old = self._store.take_file(fd)
+                if known.old.sha256 != expected.sha256:
+                    raise refuse("conflict", "file_changing", "another program keeps writing to the file")
+        finally:
+            os.close(fd)
+        known.now = known.old
+        return known
+
+    def data(self, known: Known) -> bytes:
+        if known.now is None:
+            return b""
+        return known.now.data if known.now.data is not None else self._store.load(known.now.sha256)
+
+    def put(
+        self,
+        known: Known,
+        after: Content | None,
+        *,
+        op: str,
+        mode: str,
+        key: str | None = None,
+        txn: str | None = None,
+        undoes: int | None = None,
+        detail: dict[str, Any] | None = None,
+    ) -> Row:
+        """Plan one step of one file and write its row."""
+        before = known.now
+        if before is not None and not known.changed:
+            self._store.record(before)
+        if after is not None:
+            self._store.record(after)
+        facts = dict(detail or {})
+        if after is None and known.facts is not None:
+            facts["file_mode"] = known.facts.mode
+        row = self._journal.append(
+            NewRow(
+                path=known.path,
+                op=op,
+                mode=mode,
+                old_sha=before.digest if before is not None else None,
+                new_sha=after.digest if after is not None else None,
+                bytes=after.size if after is not None else 0,
+                client=self._client,
+                session=self._session,
+                key=key,
+                txn=txn,
+                undoes=undoes,
+                detail=facts,
+            )
+        )
+        self.rows.append(row)
+        known.now = after
+        known.changed = True
+        return row
+
+    def changes(self) -> list[FileChange]:
+        """What must happen on disk. Files that end as they were are left alone."""
+        found = []
+        for known in self._known.values():
+            same = (known.old.sha256 if known.old else None) == known.sha256
+            if known.changed and not same:
+                found.append(FileChange(known.place, known.before, known.facts, known.now, known.old))
+            else:
+                known.place.close()
+        # Removals last: until everything new is there, nothing old is gone.
+        return sorted(found, key=lambda change: change.after is None)
+
+    def close(self) -> None:
+        for known in self._known.values():
+            known.place.close()
+
+    def sightings(self, saw: Callable[[str, str | None], None]) -> None:
+        for known in self._known.values():
+            if known.changed:
+                saw(known.path, known.sha256)
+
+
+def journal_path(place: Place) -> str:
+    return place.path if place.root == 0 else f"@{place.root}/{place.path}"

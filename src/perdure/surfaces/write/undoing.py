@@ -1,0 +1,175 @@
+"""`undo` and redo: changes taken back, also under later ones, and nothing half-done.
+
+To take back a change is to go from its new content to its old one. Where the file is still as the change left
+it, that is all; where it was changed since, both are merged by lines, and a collision changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from perdure.model.envelope import ToolError, refuse
+from perdure.model.tools import arg
+from perdure.model.when import microseconds
+from perdure.storage.journal import Filter, Row
+from perdure.surfaces.port import Call
+from perdure.surfaces.write import fidelity, merge, text
+from perdure.surfaces.write.service import WriteService, new_transaction_id
+from perdure.surfaces.write.store import Content
+from perdure.surfaces.write.tree import Known, Tree
+from perdure.surfaces.write.writing import put
+
+PAGE = 200
+MOST = 1000
+_TAKES_BACK = ("undo", "redo")
+
+
+class Undo(msgspec.Struct, frozen=True):
+    n: Annotated[int, arg("How many changes; a transaction is one.", ge=1, le=MOST)] = 1
+    path: Annotated[str, arg("Only changes of this file.", path="relative")] | None = None
+    session: Annotated[str, arg("Only changes of this session.")] | None = None
+    client: Annotated[str, arg("Only changes of this client, by its name.")] | None = None
+    since: Annotated[str, arg("Every such change from this time on, ISO 8601.")] | None = None
+    journal_id: Annotated[str, arg("This change, and no other.")] | None = None
+    redo: Annotated[bool, arg("Take back undos instead.")] = False
+    dry_run: Annotated[bool, arg("Say what would happen, and change nothing.")] = False
+
+
+def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
+    rows = _selected(service, given)
+    if not rows:
+        raise refuse("not_found", "nothing_to_undo", "no change matches")
+    identity = new_transaction_id()
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        reverted, conflicts = [], []
+        for row in rows:
+            try:
+                known = tree.look(row.path, force=True)
+                after = _reverted(service, tree, known, row)
+            except ToolError as error:
+                conflicts.append(
+                    {"path": row.path, "reason": error.envelope.context.get("reason", "refused")}
+                )
+                continue
+            if known.now is None and "file_mode" in row.detail:
+                known.facts = _facts(row)
+            done = put(
+                tree,
+                known,
+                after,
+                call,
+                op="redo" if given.redo else "undo",
+                mode="delete" if after is None else "overwrite" if known.now is not None else "create",
+                txn=identity,
+                undoes=row.seq,
+            )
+            reverted.append({"path": row.path, "journal_id": done["journal_id"], "sha256": done["sha256"]})
+        if conflicts:
+            raise _Refused(conflicts)
+        payload = {
+            "reverted": reverted,
+            "conflicts": [],
+            "journal_ids": [one["journal_id"] for one in reverted],
+        }
+        if given.dry_run:
+            raise _Refused([], payload)
+        return payload
+
+    try:
+        return service.change(call, frozenset(row.path for row in rows), plan)
+    except _Refused as refused:
+        if refused.preview is not None:
+            return {**refused.preview, "journal_ids": [], "dry_run": True}
+        return {"reverted": [], "conflicts": refused.conflicts, "journal_ids": []}
+
+
+class _Refused(ToolError):
+    """Raised to change nothing: because of conflicts, or because only a preview was wanted."""
+
+    def __init__(self, conflicts: list[dict[str, Any]], preview: dict[str, Any] | None = None) -> None:
+        super().__init__(refuse("conflict", "undo_conflict", "the change cannot be taken back").envelope)
+        self.conflicts = conflicts
+        self.preview = preview
+
+
+def _facts(row: Row) -> fidelity.Facts:
+    import os
+
+    return fidelity.Facts(int(row.detail["file_mode"]), os.getuid(), os.getgid())
+
+
+# --- which changes --------------------------------------------------------------------------------------------
+
+
+def _selected(service: WriteService, given: Undo) -> list[Row]:
+    """The rows to take back, newest first, whole transactions at a time."""
+    if given.journal_id is not None:
+        wanted = given.journal_id
+        row = service.journal.row(int(wanted)) if wanted.isascii() and wanted.isdigit() else None
+        if row is None:
+            raise refuse("not_found", "version_not_found", "the journal has no such entry")
+        if not _is_effective(service, row):
+            raise refuse("conflict", "already_undone", "this change was taken back already")
+        return _whole(service, row)
+    since = microseconds(given.since)
+    found: list[list[Row]] = []
+    taken: set[int] = set()
+    before: int | None = None
+    while len(found) < given.n or since is not None:
+        wanted_rows = Filter(
+            path=given.path, session=given.session, client=given.client, since=since, before=before
+        )
+        page = service.journal.rows(wanted_rows, PAGE)
+        for row in page:
+            takes_back = row.op in _TAKES_BACK
+            if row.seq in taken or (row.op == "undo") != given.redo or (takes_back and not given.redo):
+                continue
+            if not _is_effective(service, row):
+                continue
+            group = _whole(service, row)
+            taken |= {one.seq for one in group}
+            found.append(group)
+            if len(found) >= (given.n if since is None else MOST):
+                return [one for group in found for one in group]
+        if len(page) < PAGE:
+            break
+        before = page[-1].seq
+    return [one for group in found for one in group]
+
+
+def _whole(service: WriteService, row: Row) -> list[Row]:
+    rows = service.journal.transaction(row.txn) if row.txn is not None else [row]
+    return [one for one in reversed(rows) if _is_effective(service, one)]
+
+
+def _is_effective(service: WriteService, row: Row) -> bool:
+    """Not taken back, or taken back and then again."""
+    by = service.journal.undone_by(row.seq)
+    return by is None or not _is_effective(service, by)
+
+
+# --- taking one back ---------------------------------------------------------------------------------------------
+
+
+def _reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Content | None:
+    """What the file becomes when this change is taken back now."""
+    new = row.new_sha.hex() if row.new_sha is not None else None
+    old = row.old_sha.hex() if row.old_sha is not None else None
+    if known.sha256 == new:
+        return service.store.find(old) if old is not None else None
+    if known.now is None or new is None or old is None:
+        raise refuse("conflict", "changed_since", "the file came or went since")
+    try:
+        now = text.decode(tree.data(known))
+        base = text.decode(service.store.load(new)).body
+        back = text.decode(service.store.load(old)).body
+    except ToolError:
+        raise refuse("conflict", "changed_since", "the file is not text and was changed since") from None
+    match merge.merge(base, now.body, back):
+        case merge.Merged(merged):
+            return service.store.take(text.encode_body(now.style, merged))
+        case merge.Conflict():
+            raise refuse("conflict", "later_edit", "a later change touches the same lines")

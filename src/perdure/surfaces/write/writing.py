@@ -1,0 +1,218 @@
+"""`safe_write`, `edit`, `safe_replace`, `restore`: one file changed, whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from perdure.model.envelope import ToolError, refuse
+from perdure.model.tools import arg
+from perdure.model.when import iso
+from perdure.storage.journal import Row
+from perdure.surfaces.port import Call
+from perdure.surfaces.write import edits, guards, text
+from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.write.store import INLINE, Content
+from perdure.surfaces.write.tree import Known, Tree
+
+ENCODINGS = Literal["utf-8", "utf-16", "latin-1", "base64"]
+Validate = Literal["off", "warn", "refuse"]
+Verdict = Literal["low", "medium", "high"]
+
+PATH = arg(
+    "The file, relative to the workspace or absolute inside it.", aliases=("file_path",), path="relative"
+)
+EXPECTED = arg("The sha256 the file must have now; empty: it must not exist. Refused otherwise.")
+FORCE = arg("Write in spite of a guard: elided content, guarded paths.")
+KEY = arg("The same key with the same arguments is done once.")
+CLASSIFY = arg("Whether the content is checked for secrets first.")
+VALIDATE = arg("Whether the content is parsed first: off, warn, refuse.")
+
+
+class SafeWrite(msgspec.Struct, frozen=True):
+    path: Annotated[str, PATH]
+    content: Annotated[str, arg("What the file shall hold, or what is appended.")] | None = None
+    draft: Annotated[str, arg("The id of a kept payload, instead of the content.")] | None = None
+    encoding: Annotated[ENCODINGS, arg("How the content is written; base64 for binary.")] = "utf-8"
+    mode: Annotated[Literal["create", "overwrite", "append"], arg("create refuses an existing file.")] = (
+        "create"
+    )
+    expected_prev_sha256: Annotated[str, EXPECTED] | None = None
+    classify: Annotated[bool, CLASSIFY] = True
+    classify_reject_at: Annotated[Verdict, arg("The verdict from which on it is refused.")] = "high"
+    validate: Annotated[Validate, VALIDATE] = "off"
+    force: Annotated[bool, FORCE] = False
+    idempotency_key: Annotated[str, KEY] | None = None
+
+
+class EditFile(msgspec.Struct, frozen=True):
+    path: Annotated[str, PATH]
+    edits: Annotated[list[edits.Edit], arg("Applied in order, all or none.", min_length=1)]
+    expected_prev_sha256: Annotated[str, EXPECTED] | None = None
+    classify: Annotated[bool, CLASSIFY] = True
+    validate: Annotated[Validate, VALIDATE] = "off"
+    force: Annotated[bool, FORCE] = False
+    idempotency_key: Annotated[str, KEY] | None = None
+
+
+class SafeReplace(msgspec.Struct, frozen=True):
+    path: Annotated[str, PATH]
+    old_string: Annotated[str, arg("The text to replace.")]
+    new_string: Annotated[str, arg("What takes its place.")]
+    count: Annotated[int, arg("In exactly how many places; -1 for all there are.")] = 1
+    expected_prev_sha256: Annotated[str, EXPECTED] | None = None
+    classify: Annotated[bool, CLASSIFY] = True
+    classify_reject_at: Annotated[Verdict, arg("The verdict from which on it is refused.")] = "high"
+    validate: Annotated[Validate, VALIDATE] = "off"
+    force: Annotated[bool, FORCE] = False
+    idempotency_key: Annotated[str, KEY] | None = None
+
+
+class Restore(msgspec.Struct, frozen=True):
+    path: Annotated[str, PATH]
+    journal_id: Annotated[str, arg("The version to go back to, from history or journal_tail.")]
+    expected_prev_sha256: Annotated[str, EXPECTED] | None = None
+
+
+def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str, Any]:
+    sent = sent_content(service, given.content, given.draft, given.encoding)
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        known = tree.look(given.path, force=given.force)
+        guards.check_precondition(known, given.expected_prev_sha256)
+        after, mode = sent, given.mode
+        match given.mode:
+            case "create":
+                if known.now is not None and given.expected_prev_sha256 is None:
+                    raise refuse(
+                        "stale_precondition",
+                        "file_already_exists",
+                        "the file is there already; overwrite it, or give the hash it must have",
+                        suggested_action="reread",
+                        path=known.path,
+                        existing_sha256=known.sha256,
+                    )
+            case "overwrite":
+                if given.expected_prev_sha256 is None and known.now is not None:
+                    guards.check_seen(service, tree, known, call.session)
+            case "append":
+                after = _appended(service, tree, known, given, sent)
+        if given.mode != "append" and not given.force and sent.data is not None:
+            guards.check_elision(sent.data, tree.data(known) if _is_small(known) else b"", known.path)
+        return put(tree, known, after, call, op="write", mode=mode)
+
+    return service.change(
+        call,
+        frozenset({given.path}),
+        plan,
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+        payload_of=(given.path, sent),
+    )
+
+
+def sent_content(service: WriteService, content: str | None, draft: str | None, encoding: str) -> Content:
+    if (content is None) == (draft is None):
+        raise refuse("invalid_input", "content_or_draft", "give content, or the id of a draft, and not both")
+    if draft is not None:
+        return service.draft(draft)
+    return service.store.take(text.content_bytes(content or "", encoding))
+
+
+def _is_small(known: Known) -> bool:
+    return known.now is not None and known.now.size <= 8 * 1024 * 1024
+
+
+def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite, sent: Content) -> Content:
+    """The old content and the new after it, in the file's own encoding and line ending."""
+    if known.now is None:
+        return sent
+    added = b"".join(service.store.pieces(sent))
+    if given.content is not None and given.encoding != "base64":
+        head = next(iter(service.store.pieces(known.now)), b"")
+        style = text.style_of(head, complete=len(head) == known.now.size)
+        added = text.append_bytes(style, given.content, given.encoding)
+    if known.now.size + len(added) <= INLINE:
+        return service.store.take(tree.data(known) + added)
+    old = known.now
+
+    def pieces() -> Iterator[bytes]:
+        yield from service.store.pieces(old)
+        yield added
+
+    return service.store.take_pieces(pieces())
+
+
+def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> dict[str, Any]:
+    wanted = (
+        given.edits
+        if isinstance(given, EditFile)
+        else [edits.Edit(given.old_string, given.new_string, given.count)]
+    )
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        known = tree.look(given.path, force=given.force)
+        if known.now is None:
+            raise refuse("not_found", "file_not_found", "there is no such file", path=known.path)
+        guards.check_precondition(known, given.expected_prev_sha256)
+        before = text.decode(tree.data(known))
+        try:
+            edited = edits.apply(before.content, wanted)
+        except ToolError as error:
+            raise placed(error, known.path) from None
+        after = text.encode(before, edited.content)
+        if not given.force:
+            guards.check_elision(after, tree.data(known), known.path)
+        payload = put(tree, known, service.store.take(after), call, op="edit", mode="replace")
+        return {**payload, "replacements": edited.replacements, "match": edited.match}
+
+    return service.change(
+        call,
+        frozenset({given.path}),
+        plan,
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+    )
+
+
+def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]:
+    def plan(tree: Tree) -> dict[str, Any]:
+        known = tree.look(given.path)
+        guards.check_precondition(known, given.expected_prev_sha256)
+        row = row_of(service, known.path, given.journal_id)
+        after = service.store.find(row.new_sha.hex()) if row.new_sha is not None else None
+        return put(tree, known, after, call, op="restore", mode="overwrite" if known.now else "create")
+
+    return service.change(call, frozenset({given.path}), plan)
+
+
+def row_of(service: WriteService, path: str, journal_id: str) -> Row:
+    row = service.journal.row(int(journal_id)) if journal_id.isascii() and journal_id.isdigit() else None
+    if row is None or row.path != path:
+        raise refuse("not_found", "version_not_found", "the file has no such version", path=path)
+    return row
+
+
+def put(
+    tree: Tree, known: Known, after: Content | None, call: Call, *, op: str, mode: str, **more: Any
+) -> dict[str, Any]:
+    """One step planned, and the payload that tells of it."""
+    before = known.sha256
+    row = tree.put(known, after, op=op, mode=mode, key=call.invocation_key, **more)
+    return {
+        "path": known.path,
+        "sha256": after.sha256 if after is not None else None,
+        "prev_sha256": before,
+        "bytes": row.bytes,
+        "mode_applied": mode,
+        "journal_id": str(row.seq),
+        "wrote_at": iso(row.ts),
+        "warnings": [],
+    }
+
+
+def placed(error: ToolError, path: str) -> ToolError:
+    context = {"path": path, **error.envelope.context}
+    return ToolError(msgspec.structs.replace(error.envelope, context=context))

@@ -1,0 +1,47 @@
+"""Mutated frames on both pipes. The long run is `make fuzz`."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from perdure.testing import fuzz
+from perdure.testing.mutations import judge
+
+FRAMES = 3000
+
+
+@pytest.mark.parametrize("side", ["client", "child"])
+def test_every_readable_request_among_mutated_frames_is_answered_once(side: str) -> None:
+    seed = random.randrange(1 << 32)
+
+    score = fuzz.run(side, FRAMES, seed)
+
+    assert score.violations == [], f"seed {seed}"
+    assert score.counts["mutated frames sent"] == FRAMES
+    assert score.counts["of them readable requests"] > FRAMES // 20
+    assert "malformed" in score.figures["quarantined"]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', "request"),
+        (b'{"jsonrpc":"2.0","id":"","method":"ping","params":null}\r', "request"),
+        (b' { "method" : "ping" , "id" : "\\u00e9" , "jsonrpc" : "2.0" } ', "request"),
+        (b'{"jsonrpc":"2.0","id":1.0,"method":"ping"}', "other"),
+        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', "other"),
+        (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', "other"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', "other"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":NaN}}', "other"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}', "other"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', "other"),
+        (b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"ping"}', "other"),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', "other"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","x":"' + b"y" * 200 + b'"}', "other"),
+        (b" \r", "blank"),
+    ],
+)
+def test_the_judge_knows_a_request_when_it_sees_one(line: bytes, kind: str) -> None:
+    assert judge(line, 200).kind == kind

@@ -1,0 +1,26 @@
+"""kill -9 at random moments. The long storm is `make storm`."""
+
+from __future__ import annotations
+
+import random
+
+from perdure.testing import storm
+
+
+def test_sixty_kills_of_what_stands_behind_the_host_break_no_promise() -> None:
+    seed = random.randrange(1 << 32)
+
+    score = storm.run(60, seed=seed)
+
+    assert score.violations == [], f"seed {seed}"
+    assert score.counts["kills"] > 30
+    assert score.counts["answered with a result"] > 0
+
+
+def test_a_killed_host_leaves_nothing_behind() -> None:
+    seed = random.randrange(1 << 32)
+
+    score = storm.run(4, seed=seed, kill="host")
+
+    assert score.violations == [], f"seed {seed}"
+    assert score.counts["hosts killed"] == 4

@@ -1,0 +1,65 @@
+"""The explorer explores, finds nothing in the kernel, and finds the bugs that are put there."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.testing.explore import describe
+from perdure.testing.histories import Failure, Tally, exhaust, replay, shrink, wander
+from perdure.testing.mutants import hunt_apart, occurrences
+from perdure.testing.scopes import EXHAUSTIVE, RANDOM
+from perdure.testing.seeded_bugs import MUTANTS
+
+
+def test_twenty_thousand_histories_keep_every_promise() -> None:
+    tally = Tally()
+    for scope in EXHAUSTIVE:
+        exhaust(scope, tally, most=len(tally.histories) + 1_000)
+        assert tally.failure is None, describe(tally.failure)
+    seed = 0
+    while len(tally.histories) < 20_000:
+        for scope in RANDOM:
+            wander(scope, seed, tally)
+            assert tally.failure is None, describe(tally.failure)
+        seed += 1
+
+
+def test_a_history_is_counted_once_and_the_same_seed_walks_the_same_way() -> None:
+    first, again = Tally(), Tally()
+    wander(RANDOM[0], 7, first)
+    wander(RANDOM[0], 7, again)
+    assert first.histories == again.histories
+    wander(RANDOM[0], 7, first)
+    assert first.histories == again.histories
+
+
+def test_every_seeded_bug_still_fits_the_kernel() -> None:
+    assert len(MUTANTS) >= 24
+    assert {m.name: occurrences(m) for m in MUTANTS} == {m.name: 1 for m in MUTANTS}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NeverReplay is replayed",
+        "the queue is reversed",
+        "a child id is reused",
+        "the incumbent is killed while it drains",
+    ],
+)
+def test_a_seeded_bug_is_found_quickly(name: str) -> None:
+    mutant = next(m for m in MUTANTS if m.name == name)
+    verdict = hunt_apart(mutant, 5_000)
+    assert verdict.invariant
+    assert verdict.histories < 5_000
+    assert len(verdict.actions) < 12  # shrunk to what matters
+
+
+def test_a_failing_history_reads_as_a_list_of_actions() -> None:
+    failure = Failure("loss", ["init", "call put k", "die w 0"], "silent", "quiescence", "never answered")
+    text = describe(failure)
+    assert "violation of quiescence in loss" in text
+    assert "  2 call put k" in text
+    assert "servers silent" in text
+    assert replay(EXHAUSTIVE[0], failure.actions, "answering") is None
+    assert shrink(EXHAUSTIVE[0], failure) == failure

@@ -1,0 +1,145 @@
+"""Who may import whom: the directions of the design, read from the source."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2] / "src" / "perdure"
+FILES = sorted(ROOT.rglob("*.py"))
+
+# Each room may look into the rooms to its right, and into itself.
+MODEL = {"model"}
+PORTS = {"storage", "validate", "present"} | MODEL
+MIDDLE = {"surfaces", "registry", "kernel"} | PORTS
+ALLOWED = {
+    "model": MODEL,
+    "present": {"present"} | MODEL,
+    "validate": {"validate"} | MODEL,
+    "storage": PORTS,
+    "kernel": {"kernel", "present", "validate"} | MODEL,
+    "surfaces": {"surfaces"} | PORTS,
+    "registry": {"registry"} | PORTS,
+    "host": {"host"} | MIDDLE,
+    "worker": {"worker"} | MIDDLE,
+    "dash": {"dash", "host"} | MIDDLE,
+    "cli": {"cli", "dash", "host", "worker"} | MIDDLE,
+}
+IO = {
+    "asyncio",
+    "http",
+    "io",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "select",
+    "selectors",
+    "shutil",
+    "signal",
+    "socket",
+    "sqlite3",
+    "ssl",
+    "subprocess",
+    "sys",
+    "tempfile",
+    "threading",
+    "time",
+}
+COMPOSERS = {"host/compose.py", "worker/compose.py"}
+BACKENDS = ("perdure.storage.sqlite", "perdure.storage.postgres", "perdure.storage.memory")
+
+
+def imports(file: Path) -> list[str]:
+    """Every module that a file imports, in functions too, but not for types only."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    typing_only: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            typing_only.update(ast.walk(node))
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if node in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            module = node.module or ""
+            found += [f"{module}.{alias.name}" for alias in node.names] if module == "perdure" else [module]
+            found += [
+                f"{module}.{a.name}" for a in node.names if module in ("perdure.storage", "perdure.surfaces")
+            ]
+    return found
+
+
+def room(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if parts[0] == "perdure" and len(parts) > 1 else ""
+
+
+def name(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("file", FILES, ids=name)
+def test_every_module_looks_only_where_it_may(file: Path) -> None:
+    here = name(file).split("/")[0]
+    if here not in ALLOWED:
+        pytest.skip("testing may import anything")
+    for module in imports(file):
+        there = room(module)
+        if there and not there.startswith("__"):
+            assert there in ALLOWED[here], f"{name(file)} imports {module}"
+
+
+def test_every_room_has_a_rule() -> None:
+    rooms = {name(f).split("/")[0] for f in FILES if "/" in name(f)}
+    assert rooms <= {*ALLOWED, "testing"}
+
+
+def test_the_kernel_does_no_io_and_has_no_clock() -> None:
+    for file in FILES:
+        if name(file).startswith("kernel/"):
+            found = {module.split(".")[0] for module in imports(file)} & IO
+            assert not found, f"{name(file)} imports {found}"
+            assert "perdure.model.fault_points" not in imports(file), name(
+                file
+            )  # a fault point may end the process
+
+
+def test_the_sdk_is_imported_only_by_the_http_transport_and_the_bridge() -> None:
+    for file in FILES:
+        if name(file).startswith(
+            ("kernel/", "model/", "worker/", "present/", "storage/", "surfaces/", "registry/")
+        ):
+            assert "mcp" not in {module.split(".")[0] for module in imports(file)}, name(file)
+        if name(file).startswith("host/") and not any(
+            word in file.name for word in ("http", "bridge", "serve")
+        ):
+            assert "mcp" not in {module.split(".")[0] for module in imports(file)}, name(file)
+
+
+def test_surfaces_do_not_import_each_other_nor_a_backend() -> None:
+    for file in FILES:
+        parts = name(file).split("/")
+        if parts[0] != "surfaces" or len(parts) < 3:
+            continue
+        for module in imports(file):
+            assert not module.startswith(BACKENDS), f"{name(file)} imports {module}"
+            other = module.split(".")
+            if (
+                other[:2] == ["perdure", "surfaces"]
+                and len(other) > 2
+                and (ROOT / "surfaces" / other[2]).is_dir()
+            ):
+                assert other[2] == parts[1], f"{name(file)} imports {module}"
+
+
+def test_only_the_composers_wire_a_backend() -> None:
+    for file in FILES:
+        if name(file) in COMPOSERS or name(file).startswith(("storage/", "testing/", "cli/")):
+            continue
+        for module in imports(file):
+            assert not module.startswith(BACKENDS), f"{name(file)} imports {module}"

@@ -1,0 +1,318 @@
+"""A client's session: opening in both eras, what the host answers itself, and frames that are not right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.kernel.events import ClientClosed, ClientFrame, ClientOversize, Exit, Shutdown
+from perdure.model.eras import LATEST_MODERN, META_CAPABILITIES, META_CLIENT, META_VERSION
+from perdure.model.mounts import Limits, MountSpec
+from perdure.testing.stage import ENVELOPE, Stage, tool
+
+WORKER = MountSpec("w", builtin=True)
+MOUNTED = MountSpec("m", prefix="m__")
+DONE = {"content": [{"type": "text", "text": "done"}]}
+
+
+# --- C6, H10: opening ---------------------------------------------------------------------------------
+
+
+def test_initialize_is_answered_at_once_and_only_observed_events_make_the_session_live() -> None:
+    stage = Stage(WORKER)
+    stage.notify("notifications/initialized")
+    assert not stage.kernel.state.session.live
+    stage.request(
+        1, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c"}}
+    )
+    assert stage.answer(1)["result"]["protocolVersion"] == "2025-06-18"
+    assert (stage.kernel.state.session.initialized, stage.kernel.state.session.live) == (True, False)
+    stage.notify("notifications/initialized")
+    assert stage.kernel.state.session.live
+
+
+def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
+    stage = Stage(WORKER)
+    stage.initialize()
+    before = stage.kernel.state.session.client_info
+    stage.request(2, "initialize", {"protocolVersion": "2024-11-05", "clientInfo": {"name": "other"}})
+    assert stage.answer(2)["error"]["code"] == -32600
+    assert stage.kernel.state.session.client_info == before
+
+
+def test_initialized_while_a_wrapped_server_is_still_asked_who_it_is_does_not_count() -> None:
+    stage = Stage(MountSpec("m"), wrapped=True)
+    stage.initialize()
+    assert not stage.kernel.state.session.live
+    stage.serve("m", [tool("look")])
+    assert stage.answer("init")["result"]["serverInfo"] == {"name": "m", "version": "1"}
+    stage.notify("notifications/initialized")
+    assert stage.kernel.state.session.live
+
+
+def test_an_unknown_version_is_answered_with_the_latest_of_the_handshake_era() -> None:
+    stage = Stage(WORKER)
+    stage.request(1, "initialize", {"protocolVersion": "1999-01-01", "capabilities": {}})
+    assert stage.answer(1)["result"]["protocolVersion"] == "2025-11-25"
+
+
+def test_a_client_may_probe_discover_and_go_on_with_initialize_on_the_same_pipe() -> None:
+    stage = Stage(WORKER)
+    stage.request(1, "server/discover", modern=True)
+    assert LATEST_MODERN in stage.answer(1)["result"]["supportedVersions"]
+    stage.initialize()
+    assert stage.answer("init")["result"]["protocolVersion"] == "2025-11-25"
+    stage.serve("w", [tool("get", "convergent")])
+    stage.call(2, "get")
+    stage.reply(stage.got("w", "tools/call")[0], DONE)
+    assert stage.answer(2)["result"] == DONE
+
+
+@pytest.mark.parametrize("missing", [META_VERSION, META_CAPABILITIES])
+def test_a_2026_request_without_its_envelope_is_refused(missing: str) -> None:
+    stage = Stage(WORKER)
+    meta = {key: value for key, value in ENVELOPE.items() if key != missing}
+    stage.request(1, "server/discover", {"_meta": meta})
+    assert stage.answer(1)["error"]["code"] == -32602
+
+
+def test_a_2026_request_in_an_unknown_version_is_told_which_are_known() -> None:
+    stage = Stage(WORKER)
+    stage.request(1, "tools/list", {"_meta": {**ENVELOPE, META_VERSION: "2031-01-01"}})
+    assert stage.answer(1)["error"] == {
+        "code": -32022,
+        "message": "unsupported protocol version",
+        "data": {"supported": [LATEST_MODERN], "requested": "2031-01-01"},
+    }
+
+
+def test_what_a_client_calls_itself_cannot_break_the_handshake_with_a_server() -> None:
+    stage = Stage(MOUNTED)
+    stage.request(1, "tools/list", {"_meta": {**ENVELOPE, META_CLIENT: 5}})
+    stage.serve("m", [])
+    assert stage.got("m", "initialize")[0].params["clientInfo"] == {"name": "unknown", "version": "0"}
+
+
+# --- law 16: answered in every phase -----------------------------------------------------------------------
+
+
+def phases() -> list[Any]:
+    def cold(stage: Stage) -> None:
+        pass
+
+    def starting(stage: Stage) -> None:
+        stage.initialize()
+
+    def serving(stage: Stage) -> None:
+        stage.initialize()
+        stage.serve("w", [])
+        stage.serve("m", [])
+
+    def waiting(stage: Stage) -> None:
+        serving(stage)
+        stage.lose("w")
+        stage.lose("w")
+
+    def open_circuit(stage: Stage) -> None:
+        serving(stage)
+        for _ in range(12):
+            if stage.kernel.state.mounts["m"].links:
+                stage.lose("m")
+            else:
+                stage.tick()
+
+    def disabled(stage: Stage) -> None:
+        serving(stage)
+        stage.ask_host("mounts", action="disable", name="m")
+
+    def rolling(stage: Stage) -> None:
+        from perdure.kernel.events import Reload
+
+        serving(stage)
+        stage.feed(Reload())
+
+    def closing(stage: Stage) -> None:
+        serving(stage)
+        stage.call(1, "m__x")
+        stage.feed(Shutdown())
+
+    return [cold, starting, serving, waiting, open_circuit, disabled, rolling, closing]
+
+
+@pytest.mark.parametrize("bring", phases(), ids=lambda f: f.__name__)
+@pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"])
+def test_the_host_answers_for_itself_in_every_phase(bring: Any, modern: bool) -> None:
+    from perdure.kernel.state import ChildCatalog
+
+    known = {name: ChildCatalog(tools=[b'{"name":"t","inputSchema":{}}']) for name in ("w", "m")}
+    stage = Stage(WORKER, MOUNTED, catalogs=known)
+    bring(stage)
+    stage.request("a", "ping", modern=modern)
+    stage.call("b", "health", modern=modern)
+    stage.call("c", "telemetry", modern=modern)
+    for number, kind in enumerate(("tools", "prompts", "resources", "resources/templates")):
+        stage.request(f"l{number}", f"{kind}/list", modern=modern)
+    for identity in ("a", "b", "c", "l0", "l1", "l2", "l3"):
+        result = stage.answer(identity)["result"]
+        assert ("resultType" in result) == modern, identity
+
+
+def test_a_list_waits_for_the_first_catalog_no_longer_than_its_grace() -> None:
+    stage = Stage(WORKER, limits=Limits(list_grace_s=5.0))
+    stage.initialize()
+    stage.request(1, "tools/list")
+    assert stage.answers(1) == []
+    stage.serve("w", [tool("get", "convergent")])
+    assert [t["name"] for t in stage.answer(1)["result"]["tools"]] == ["health", "telemetry", "mounts", "get"]
+    late = Stage(WORKER, limits=Limits(list_grace_s=5.0))
+    late.initialize()
+    late.request(1, "tools/list")
+    late.wait(5.0)
+    assert len(late.answer(1)["result"]["tools"]) == 3
+    late.serve("w", [tool("get", "convergent")])
+    assert late.heard("notifications/tools/list_changed")
+
+
+def test_a_persisted_catalog_answers_the_list_while_the_worker_starts_and_a_difference_is_announced() -> None:
+    from perdure.kernel.state import ChildCatalog
+
+    old = ChildCatalog(b'{"tools":{}}', tools=[b'{"name":"old","inputSchema":{"type":"object"}}'])
+    stage = Stage(WORKER, catalogs={"w": old})
+    stage.initialize()
+    stage.request(1, "tools/list")
+    assert "old" in [t["name"] for t in stage.answer(1)["result"]["tools"]]
+    stage.serve("w", [tool("new", "convergent")])
+    assert len(stage.heard("notifications/tools/list_changed")) == 1
+    stage.request(2, "tools/list")
+    assert "new" in [t["name"] for t in stage.answer(2)["result"]["tools"]]
+
+
+def test_an_unknown_cursor_is_refused() -> None:
+    stage = Stage(WORKER)
+    stage.request(1, "tools/list", {"cursor": "page-2"})
+    assert stage.answer(1)["error"]["code"] == -32602
+
+
+def test_one_failing_mount_degrades_only_itself() -> None:
+    stage = Stage(WORKER, MOUNTED, limits=Limits(unproductive_starts=1))
+    stage.initialize()
+    stage.serve("w", [tool("get", "convergent")])
+    stage.lose("m")
+    stage.call(1, "m__look")
+    assert stage.answer(1)["error"]["code"] == -32098
+    stage.call(2, "get")
+    stage.reply(stage.got("w", "tools/call")[0], DONE)
+    assert stage.answer(2)["result"] == DONE
+
+
+# --- A4 jsonrpc, law 17: frames that are not right -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("frame", "identity", "code"),
+    [
+        (b'{"id":1,"method":"ping"}', 1, -32600),
+        (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', 1, -32600),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', None, -32600),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', None, -32600),
+        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', None, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":""}', 1, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":7}', 1, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}', 1, -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":"x"}', 1, -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}', 1, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"x"}', 1, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', None, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b"}}', 1, -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"a":1,"a":2}}}', 1, -32602),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', None, -32600),
+        (b"{nonsense", None, -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","x":"\xff"}', 1, -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}', 1, -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":""}}', 1, -32602),
+    ],
+)
+def test_a_malformed_frame_is_answered_under_its_id_and_the_session_lives(
+    frame: bytes, identity: int | None, code: int
+) -> None:
+    from perdure.kernel.state import ChildCatalog
+
+    stage = Stage(WORKER, catalogs={"w": ChildCatalog()})
+    stage.feed(ClientFrame(frame))
+    assert stage.answer(identity)["error"]["code"] == code
+    stage.request("after", "ping")
+    assert stage.answer("after")["result"] == {}
+
+
+def test_a_malformed_frame_does_not_answer_the_request_whose_id_it_borrows() -> None:
+    stage = Stage(WORKER)
+    stage.initialize()
+    stage.serve("w", [tool("get", "convergent")])
+    stage.call(1, "get")
+    stage.feed(ClientFrame(b'{"jsonrpc":"2.0","id":1,"method":7}'))
+    assert stage.answers(1) == []
+    assert stage.answer(None)["error"]["code"] == -32600
+
+
+def test_an_oversize_frame_is_refused_under_its_id_where_that_can_be_read() -> None:
+    stage = Stage(WORKER)
+    stage.feed(ClientOversize(99, b'{"jsonrpc":"2.0","id":"big","method":"x","params":{"a":"', b'"}}'))
+    stage.feed(ClientOversize(99, b'{"method":"x","params":{"id":5,"a":"', b'"}}'))
+    assert stage.answer("big")["error"]["data"]["code"] == "frame_too_large"
+    assert stage.answer(None)["error"]["data"]["limit"] == Limits().frame_bytes
+
+
+def test_an_unknown_method_goes_to_the_only_server_that_can_have_it() -> None:
+    stage = Stage(WORKER)
+    stage.request(1, "x/y")
+    assert stage.answer(1)["error"]["code"] == -32601
+    one = Stage(WORKER, MOUNTED)
+    one.request(1, "x/y", {"a": 1})
+    one.serve("m", [])
+    assert one.got("m", "x/y")[0].params == {"a": 1}
+
+
+def test_an_unknown_tool_is_refused_with_the_nearest_name() -> None:
+    stage = Stage(WORKER)
+    stage.initialize()
+    stage.serve("w", [tool("safe_write", "probe")])
+    stage.call(1, "safe_writ")
+    assert stage.answer(1)["error"]["code"] == -32602
+    assert "safe_write" in stage.answer(1)["error"]["message"]
+
+
+# --- the end -----------------------------------------------------------------------------------------------------
+
+
+def test_a_shutdown_finishes_what_runs_and_refuses_new_work() -> None:
+    stage = Stage(WORKER)
+    stage.initialize()
+    stage.serve("w", [tool("get", "convergent")])
+    stage.call(1, "get")
+    assert Exit() not in stage.feed(Shutdown())
+    stage.call(2, "get")
+    assert stage.answer(2)["error"]["data"]["code"] == "closing"
+    (sent,) = stage.got("w", "tools/call")
+    effects = stage.says("w", 1, {"id": sent.id, "result": DONE})
+    assert stage.answer(1)["result"] == DONE
+    assert effects[-1] == Exit()
+
+
+def test_whoever_still_waits_at_the_end_is_told_what_is_known() -> None:
+    stage = Stage(WORKER, limits=Limits(in_flight=1, drain_s=5.0))
+    stage.initialize()
+    stage.serve("w", [tool("once", "never")])
+    stage.call(1, "once")
+    stage.call(2, "once")
+    stage.request(3, "subscriptions/listen", {"notifications": {}}, modern=True)
+    stage.feed(Shutdown())
+    assert stage.answer(3)["result"]["resultType"] == "complete"
+    stage.wait(5.0)
+    assert stage.answer(1)["error"]["data"]["outcome"] == "unknown"
+    assert stage.answer(2)["error"]["data"]["outcome"] == "not_started"
+
+
+def test_a_client_that_leaves_with_nothing_open_ends_the_host_at_once() -> None:
+    stage = Stage(WORKER)
+    assert stage.feed(ClientClosed())[-1] == Exit()

@@ -1,0 +1,141 @@
+"""The snapshot of a session: taken up exactly, or refused whole (law 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.kernel.core import Kernel
+from perdure.model.mounts import MountSpec
+from perdure.testing.stage import Stage, tool
+
+WORKER = MountSpec("w", builtin=True)
+TOOLS = [tool("get", "convergent"), tool("put", "probe"), tool("once", "never")]
+DONE = {"content": [{"type": "text", "text": "done"}]}
+
+
+def busy() -> Stage:
+    """One call that was replayed, one that waits to be, one that was never sent."""
+    stage = Stage(WORKER)
+    stage.initialize()
+    stage.serve("w", TOOLS)
+    stage.call(21, "get", {"n": 21})
+    stage.lose("w")
+    stage.call("q", "once", {"n": "q"})
+    return stage
+
+
+def test_a_restored_session_goes_on_where_it_was() -> None:
+    stage = busy().restored()
+    stage.serve("w", TOOLS)
+    assert [s.params["arguments"]["n"] for s in stage.got("w", "tools/call")] == [21, 21, "q"]
+    assert stage.kernel.state.calls[stage.kernel.state.ids[21]].replays == 1
+    assert stage.kernel.state.metrics.totals.replays == 1
+    stage.restored()
+    stage.lose("w")
+    assert stage.answer(21)["error"]["code"] == -32095
+    assert stage.answer("q")["error"]["code"] == -32094
+
+
+def test_a_restored_session_keeps_its_phase_its_counters_and_its_sequence() -> None:
+    stage = busy()
+    before = stage.ask_host("health", detail="full")
+    sequence = stage.kernel.state.seq
+    stage.restored()
+    assert stage.kernel.state.seq == sequence
+    after = stage.ask_host("health", detail="full")
+    for fact in ("state", "protocol", "generation", "restart_count", "pending", "mounts"):
+        assert after[fact] == before[fact]
+    assert stage.kernel.state.session.live
+
+
+def test_a_probe_a_question_and_a_stream_survive_the_snapshot() -> None:
+    stage = Stage(WORKER)
+    stage.initialize()
+    stage.serve("w", TOOLS)
+    stage.call(1, "put")
+    stage.lose("w")
+    stage.serve("w", TOOLS)
+    stage.says("w", 2, {"id": 8, "method": "elicitation/create", "params": {}})
+    stage.request("s", "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, modern=True)
+    stage.restored()
+    stage.reply(stage.got("w", "perdure/probe")[0], {"status": "done", "result": DONE})
+    assert stage.answer(1)["result"]["content"] == DONE["content"]
+    stage.send({"id": stage.heard("elicitation/create")[0]["id"], "result": {}})
+    assert [s for s in stage.sent if s.message.get("id") == 8 and "result" in s.message]
+    assert [listen.public_id for listen in stage.kernel.state.session.listens] == ["s"]
+
+
+def a_version(capsule: dict[str, Any]) -> None:
+    capsule["version"] = 999
+
+
+def an_id_that_is_not_its_calls(capsule: dict[str, Any]) -> None:
+    capsule["state"]["ids"] = {7: 1}
+
+
+def an_attempt_over_the_limit(capsule: dict[str, Any]) -> None:
+    for call in capsule["state"]["calls"].values():
+        call["replays"] = call["attempts"] = 99
+
+
+def a_live_session_that_never_began(capsule: dict[str, Any]) -> None:
+    capsule["state"]["session"]["initialized"] = False
+
+
+def a_reversed_queue(capsule: dict[str, Any]) -> None:
+    capsule["state"]["mounts"]["w"]["queue"].reverse()
+
+
+def a_call_in_flight_nowhere(capsule: dict[str, Any]) -> None:
+    first = next(iter(capsule["state"]["calls"].values()))
+    first["state"] = {"type": "InFlight", "generation": 77, "child_id": 1}
+
+
+def another_mount(capsule: dict[str, Any]) -> None:
+    capsule["state"]["mounts"]["x"] = capsule["state"]["mounts"].pop("w")
+
+
+def a_route_to_nobody(capsule: dict[str, Any]) -> None:
+    capsule["state"]["routes"] = {
+        1: {"mount": "w", "generation": 2, "purpose": {"type": "ForCall", "seq": 999}}
+    }
+
+
+def a_generation_from_the_future(capsule: dict[str, Any]) -> None:
+    capsule["state"]["mounts"]["w"]["generation"] = 0
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        a_version,
+        an_id_that_is_not_its_calls,
+        an_attempt_over_the_limit,
+        a_live_session_that_never_began,
+        a_reversed_queue,
+        a_call_in_flight_nowhere,
+        another_mount,
+        a_route_to_nobody,
+        a_generation_from_the_future,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_a_snapshot_that_contradicts_itself_is_refused_whole(spoil: Callable[[dict[str, Any]], None]) -> None:
+    stage = busy()
+    capsule = msgspec.msgpack.decode(stage.kernel.snapshot(), strict=False)
+    spoil(capsule)
+    successor = Kernel({"w": WORKER}, session_id="other")
+    before = successor.snapshot()
+    with pytest.raises(ValueError):
+        successor.restore(msgspec.msgpack.encode(capsule))
+    assert successor.snapshot() == before
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"\x81", msgspec.msgpack.encode({"version": 1})])
+def test_bytes_that_are_no_snapshot_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        Kernel({"w": WORKER}, session_id="s").restore(data)

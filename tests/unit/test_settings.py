@@ -1,0 +1,160 @@
+"""What the host was told: who wins, and that a setting that cannot be meant is refused with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.host.settings import Settings, SettingsError, load, split_command
+from perdure.model.mounts import Limits
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """The workspace's settings file and the user's, neither of them there yet."""
+    workspace, user = tmp_path / "workspace", tmp_path / "config" / "perdure"
+    workspace.mkdir()
+    user.mkdir(parents=True)
+    monkeypatch.chdir(workspace)
+    return workspace / "perdure.toml", user / "perdure.toml"
+
+
+def settle(places: tuple[Path, Path], environ: dict[str, str] | None = None, **given: Any) -> Settings:
+    return load(given, {"XDG_CONFIG_HOME": str(places[1].parents[1]), **(environ or {})})
+
+
+def test_without_anything_the_defaults_hold_and_the_workspace_is_here(places: tuple[Path, Path]) -> None:
+    found = settle(places)
+
+    assert found == Settings(workspaces=(str(places[0].parent),))
+    assert found.limits == Limits()
+
+
+def test_option_then_environment_then_workspace_file_then_user_file(places: tuple[Path, Path]) -> None:
+    workspace, user = places
+    user.write_text('render = "json"\ndetail = "full"\nstate = "user"\nregistry = "user"\n')
+    workspace.write_text('detail = "concise"\nstate = "workspace"\nregistry = "workspace"\n')
+
+    found = settle(
+        places, {"PERDURE_STATE": "environ", "PERDURE_REGISTRY": "environ"}, registry="option", state=None
+    )
+
+    assert (found.render, found.detail) == ("json", "concise")
+    assert (found.state, found.registry) == ("environ", "option")
+
+
+def test_the_older_names_of_variables_are_read_after_ours(places: tuple[Path, Path], tmp_path: Path) -> None:
+    ours, older = tmp_path / "ours", tmp_path / "older"
+    ours.mkdir()
+    older.mkdir()
+
+    both = {"PERDURE_WORKSPACE": str(ours), "RW_WORKSPACE": str(older), "CHECKPOINT_DB_PATH": "db"}
+
+    assert settle(places, both).workspaces == (str(ours),)
+    assert settle(places, {"RW_WORKSPACE": f"{older}:{ours}"}).workspaces == (str(older), str(ours))
+    assert settle(places, both).state == "db"
+
+
+def test_the_workspace_file_may_name_the_workspaces_relative_to_itself(places: tuple[Path, Path]) -> None:
+    (places[0].parent / "sub").mkdir()
+    places[0].write_text('workspace = ["sub", "."]\n')
+
+    found = settle(places)
+
+    assert found.workspaces == (str(places[0].parent / "sub"), str(places[0].parent))
+
+
+def test_a_mount_that_was_typed_wins_over_one_in_a_file(places: tuple[Path, Path]) -> None:
+    places[0].write_text('[mounts]\na = "from file"\nb = ["with spaces in", "its words"]\n')
+
+    found = settle(places, mount=["a=typed 'two words'", "c-d.e=run"])
+
+    assert found.mounts == {
+        "a": ("typed", "two words"),
+        "c-d.e": ("run",),
+        "b": ("with spaces in", "its words"),
+    }
+
+
+def test_limits_of_both_files_are_merged_and_stay_whole_numbers(places: tuple[Path, Path]) -> None:
+    places[1].write_text("[limits]\nqueue = 7\npending = 9\n")
+    places[0].write_text("[limits]\nqueue = 8\nping_s = 0.5\n")
+
+    limits = settle(places).limits
+
+    assert (limits.queue, limits.pending, limits.ping_s) == (8, 9, 0.5)
+    assert type(limits.queue) is int
+
+
+def test_timeouts_are_those_of_the_first_file_that_has_them(places: tuple[Path, Path]) -> None:
+    places[0].write_text("[timeouts]\ncall = 5\n")
+
+    found = settle(places).timeouts
+
+    assert (found.call, found.startup) == (5.0, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("colour = 'red'\n", "colour"),
+        ("render = 'html'\n", "render"),
+        ("render = \n", "line 1"),
+        ("[limits]\nnonsense = 1\n", "limits.nonsense"),
+        ("[limits]\nqueue = 'many'\n", "limits"),
+        ("[limits]\nqueue = 1.5\n", "limits"),
+        ("[limits]\nqueue = 0\n", "queue"),
+        ("[limits]\nrestarts_per_minute = 0\n", "restarts_per_minute"),
+        ("[limits]\nframe_bytes = -1\n", "frame_bytes"),
+        ("[limits]\nping_s = nan\n", "ping_s"),
+        ("[limits]\nping_s = inf\n", "ping_s"),
+        ("[timeouts]\ncall = 0\n", "timeouts.call"),
+        ("[timeouts]\nnap = 1\n", "nap"),
+        ("workspace = ['missing']\n", "missing"),
+        ("[mounts]\na = 'unbalanced \" quote'\n", "mount a"),
+        ("[mounts]\na = ''\n", "mount a"),
+        ("[mounts]\nperdure = 'x'\n", "perdure"),
+        ("[mounts]\na__b = 'x'\n", "a__b"),
+        ("[mounts]\n'1a' = 'x'\n", "1a"),
+    ],
+)
+def test_a_setting_that_cannot_be_meant_is_refused_with_its_place(
+    places: tuple[Path, Path], text: str, place: str
+) -> None:
+    places[0].write_text(text)
+
+    with pytest.raises(SettingsError, match=place):
+        settle(places)
+
+
+@pytest.mark.parametrize("text", ["novalue", "a=", "a='open"])
+def test_a_mount_that_cannot_be_meant_is_refused(places: tuple[Path, Path], text: str) -> None:
+    with pytest.raises(SettingsError, match="mount"):
+        settle(places, mount=[text])
+
+
+def test_two_mounts_of_one_name_are_refused(places: tuple[Path, Path]) -> None:
+    with pytest.raises(SettingsError, match="named twice"):
+        settle(places, mount=["a=x", "a=y"])
+
+
+def test_a_file_that_is_not_utf_8_is_refused(places: tuple[Path, Path]) -> None:
+    places[0].write_bytes(b"render = '\xff'\n")
+
+    with pytest.raises(SettingsError, match=r"perdure\.toml"):
+        settle(places)
+
+
+def test_surfaces_are_a_list_or_words_with_commas(places: tuple[Path, Path]) -> None:
+    assert settle(places, surfaces="write, state").surfaces == ("write", "state")
+    places[0].write_text('surfaces = ["state"]\n')
+    assert settle(places).surfaces == ("state",)
+
+
+def test_a_command_is_split_as_a_shell_would_and_no_more() -> None:
+    assert split_command("a", "npx -y 'a b' \"c $HOME\" d\\ e ; rm -rf *") == (
+        *("npx", "-y", "a b", "c $HOME", "d e"),
+        *(";", "rm", "-rf", "*"),
+    )
