@@ -40,17 +40,54 @@ def host_tools() -> list[dict[str, Any]]:
     return [msgspec.json.decode(entry.definition) for entry in ops.entries()]
 
 
+def worker_tools() -> list[dict[str, Any]]:
+    """What the built-in worker lists, without what it says to the host alone."""
+    from perdure.model.eras import META_CONTRACT
+    from perdure.model.tools import definition
+    from perdure.worker.compose import Settings, surfaces
+
+    found = []
+    for surface in surfaces(Settings(workspaces=("/",))):
+        for tool in surface.tools():
+            public = definition(tool.spec)
+            del public["_meta"][META_CONTRACT]
+            del public["_meta"]
+            found.append(public)
+    return found
+
+
+def _variants(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    kinds = [one.get("type") or ", ".join(map(str, one.get("enum", []))) for one in _variants(schema)]
+    return " or ".join(kinds)
+
+
+def _default(name: str, schema: dict[str, Any], tool: dict[str, Any]) -> str:
+    if name in tool["inputSchema"].get("required", []):
+        return "required"
+    return "" if schema.get("default") is None else f"`{msgspec.json.encode(schema['default']).decode()}`"
+
+
+def _meaning(schema: dict[str, Any]) -> str:
+    return str(
+        schema.get("description")
+        or next((v["description"] for v in _variants(schema) if "description" in v), "")
+    )
+
+
 def tools() -> str:
     parts = [
         "# Tools",
         "",
         "Generated from the tools' declarations. Every tool also takes `render` and `detail`.",
     ]
-    for tool in host_tools():
+    for tool in [*host_tools(), *worker_tools()]:
         parts += ["", f"## {tool['name']}", "", tool["description"], ""]
         rows = [
-            f"| `{name}` | {schema.get('type') or ', '.join(map(str, schema.get('enum', [])))} | "
-            f"{schema.get('default', '')} | {schema.get('description', '')} |"
+            f"| `{name}` | {_kind(schema)} | {_default(name, schema, tool)} | {_meaning(schema)} |"
             for name, schema in tool["inputSchema"]["properties"].items()
             if name not in ("render", "detail")
         ]
@@ -85,7 +122,7 @@ def generated() -> dict[str, str]:
         "docs/reference/commands.md": commands(),
         "docs/reference/tools.md": tools(),
         "docs/reference/limits.md": limits(),
-        "spec/tools.json": pretty(host_tools()),
+        "spec/tools.json": pretty([*host_tools(), *worker_tools()]),
         "spec/settings.schema.json": settings_schema(),
     }
 

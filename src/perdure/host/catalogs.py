@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from zlib import crc32
 
-from perdure.host.places import private_dir, write_private
 from perdure.kernel.catalog import load_catalog
 from perdure.kernel.state import ChildCatalog
 from perdure.model.mounts import MountSpec
+from perdure.storage.places import private_dir, write_private
 
 
 def _identity(spec: MountSpec) -> bytes:

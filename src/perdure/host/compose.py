@@ -12,10 +12,10 @@ from perdure.host import catalogs, presence
 from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian
 from perdure.host.loop import Shell
-from perdure.host.places import private_dir
 from perdure.host.settings import Settings
 from perdure.kernel.core import Kernel
 from perdure.model.mounts import SEPARATOR, MountSpec
+from perdure.storage.places import private_dir
 
 BUILTIN = "perdure"
 

@@ -6,7 +6,7 @@ import os
 
 import msgspec
 
-from perdure.host.places import private_dir, write_private
+from perdure.storage.places import private_dir, write_private
 
 
 class Presence(msgspec.Struct, frozen=True):

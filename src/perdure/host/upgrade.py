@@ -21,9 +21,9 @@ import msgspec
 from perdure.host.child import Child
 from perdure.host.guardian import Guardian, signal_group
 from perdure.host.outbox import Outbox
-from perdure.host.places import private_dir
 from perdure.host.settings import Settings
 from perdure.model.mounts import MountSpec
+from perdure.storage.places import private_dir
 
 if TYPE_CHECKING:
     from perdure.host.loop import Shell
