@@ -40,7 +40,7 @@ from perdure.model.frames import (
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
-    from perdure.kernel.session import Incoming
+    from perdure.kernel.incoming import Incoming
 
 _encode = msgspec.json.encode
 _ABILITY = {

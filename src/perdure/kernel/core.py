@@ -2,7 +2,9 @@
 
 | module | decides |
 |---|---|
-| session | what a client's frame means, in both eras |
+| session, incoming | what a client's frame means, in both eras |
+| welcome | opening a session, its lists, what waits for the first catalog |
+| routing | to which server a request goes, under which name |
 | ledger | when an invocation is dispatched, and its one answer |
 | recovery | what becomes of work whose child is lost |
 | mounts | the life of a server's generations, restart budget, circuit |
@@ -22,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.kernel import catalog, ledger, mounts, recovery, rollout, session, streams
+from perdure.kernel import catalog, ledger, mounts, recovery, rollout, session, streams, welcome
 from perdure.kernel.events import (
     ChildBacklog,
     ChildFrame,
@@ -134,7 +136,7 @@ class Kernel:
         if closing is None:
             return
         if closing <= self.now:
-            session.answer_waiting(self)
+            welcome.answer_waiting(self)
             recovery.end_all(self)
         if not (self.state.calls or self.state.waiters):
             self.out.append(Exit())
@@ -236,7 +238,7 @@ def _client_closed(k: Kernel, event: ClientClosed | Shutdown) -> None:
         k.state.session.closing = k.now + k.limits.drain_s
         k.note("session", phase="closing")
         if isinstance(event, Shutdown):
-            session.answer_waiting(k)
+            welcome.answer_waiting(k)
         streams.close_all(k)
 
 
@@ -244,7 +246,7 @@ def _tick(k: Kernel, event: Tick) -> None:
     for mount in k.state.mounts.values():
         mounts.tick(k, mount)
     ledger.tick(k)
-    session.tick(k)
+    welcome.tick(k)
 
 
 def _reload(k: Kernel, event: Reload) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.kernel import asks, ledger, opening, recovery, rollout, session, streams
+from perdure.kernel import asks, ledger, opening, recovery, rollout, streams, welcome
 from perdure.kernel.catalog import CHANGED, changes, dump_catalog
 from perdure.kernel.events import (
     ChildBacklog,
@@ -120,7 +120,7 @@ def adopt_catalog(k: Kernel, mount: Mount, new: ChildCatalog) -> None:
         for kind in changes(old, new):
             streams.announce(k, CHANGED[kind], kind)
     mount.settled = True
-    session.flush_waiters(k)
+    welcome.flush_waiters(k)
 
 
 def serving_link(mount: Mount) -> Link | None:
@@ -284,7 +284,7 @@ def open_circuit(k: Kernel, mount: Mount) -> None:
 def settle(k: Kernel, mount: Mount) -> None:
     """No catalog will come soon: lists no longer wait for this mount."""
     mount.settled = True
-    session.flush_waiters(k)
+    welcome.flush_waiters(k)
 
 
 def stop(k: Kernel, mount: Mount, link: Link, *, force: bool = False) -> None:

@@ -42,7 +42,7 @@ from perdure.model.frames import (
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
-    from perdure.kernel.session import Incoming
+    from perdure.kernel.incoming import Incoming
 
 _encode = msgspec.json.encode
 SUBSCRIBING = frozenset({"resources/subscribe", "resources/unsubscribe"})

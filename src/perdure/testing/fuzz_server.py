@@ -133,7 +133,6 @@ class FuzzServer:
             "said": self._said,
             "requests": sum(self._asked.values()),
             "unanswered": [i for i, n in self._asked.items() if self._answered[i] < n][:20],
-            # Where a mutation put another id in its place, several frames may share it.
             "answered twice": [i for i, n in self._asked.items() if self._answered[i] > n and i[:2] == '"z'][
                 :20
             ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
@@ -63,6 +64,13 @@ _ODD_BYTES: Final = (
 _BOM: Final = b"\xef\xbb\xbf"
 
 
+_OWN: Final = re.compile(r"z[0-9a-f]{16}")
+
+
+def own_id(rng: random.Random) -> str:
+    return f"z{rng.getrandbits(64):016x}"
+
+
 class Token(bytes):
     """JSON text, or what should be, to stand in a tree as it is."""
 
@@ -88,7 +96,7 @@ class Mutator:
     def line(self) -> bytes:
         """The bytes of a frame with the end of its line, or of several where a newline got into it."""
         rng = self._rng
-        tree = _pairs(rng.choice(self._corpus)(f"z{rng.getrandbits(64):016x}"))
+        tree = _pairs(rng.choice(self._corpus)(own_id(rng)))
         kind = rng.random()
         if kind < 0.2:
             return self._text(tree) + rng.choice((b"\n", b"\n", b"\r\n", b"\n\n", b" \n"))
@@ -204,10 +212,13 @@ def _key(name: str, escaped: bool) -> bytes:
 
 
 class Verdict(NamedTuple):
-    """`request`: must be answered once under its id. `blank`: nothing. `other`: may be, may be not."""
+    """`request`: must be answered once under its id. `blank`: nothing. `other`: may be, may be not.
+
+    A request under an id that a mutation put there is `other`: several frames may share it, and one may cancel it.
+    """
 
     kind: Literal["request", "blank", "other"]
-    id: int | str | None = None
+    id: str = ""
 
 
 class _Refused(ValueError):
@@ -242,10 +253,10 @@ def judge(line: bytes, limit: int) -> Verdict:
     if not isinstance(frame, dict) or len(outermost) != len(frame) or _depth(line) > 50:
         return Verdict("other")
     identity, method, params = frame.get("id"), frame.get("method"), frame.get("params")
-    is_named = type(identity) is str or (type(identity) is int and -(2**63) <= identity < 2**63)
+    is_named = isinstance(identity, str) and _OWN.fullmatch(identity) is not None
     is_asked = isinstance(method, str) and method != "" and frame.get("jsonrpc") == "2.0"
     is_plain = "result" not in frame and "error" not in frame and (params is None or isinstance(params, dict))
-    return Verdict("request", identity) if is_named and is_asked and is_plain else Verdict("other")
+    return Verdict("request", str(identity)) if is_named and is_asked and is_plain else Verdict("other")
 
 
 def _depth(line: bytes) -> int:

@@ -222,7 +222,7 @@ MUTANTS = (
     ),
     Mutant(
         "a list that waits is never answered",
-        "session",
+        "welcome",
         "    if k.state.waiters and _settled(k):\n        answer_waiting(k)",
         "    pass",
     ),

@@ -1,0 +1,148 @@
+"""Requests that a server must answer: to which one they go, under which name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure.kernel import asks, ledger, mounts, ops, streams
+from perdure.kernel.incoming import Incoming, Refusal, refuse_if_closing, reply, scalar, text
+from perdure.kernel.state import Invocation
+from perdure.kernel.welcome import may_find_owner
+from perdure.model import eras
+from perdure.model.frames import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, members
+
+if TYPE_CHECKING:
+    from perdure.kernel.core import Kernel
+
+
+def _accept(k: Kernel, request: Incoming, mount: str, name: str) -> None:
+    refuse_if_closing(k, request)
+    level = scalar(request.meta.get(eras.META_LOG_LEVEL))
+    call = Invocation(
+        seq=k.mint(),
+        public_id=request.id,
+        method=request.method,
+        params=request.raw,
+        mount=mount,
+        era=request.era,
+        name=name,
+        accepted_at=k.now,
+        deadline=k.now,
+        timeout=k.specs[mount].call_s,
+        extra=request.extra,
+        token=request.token,
+    )
+    if request.era == "modern":
+        call.abilities = asks.abilities(bytes(request.meta[eras.META_CAPABILITIES]))
+        if isinstance(level, str) and level in eras.LOG_LEVELS:
+            call.log_level = level
+            _raise_level(k, mount, level)
+    ledger.accept(k, call)
+
+
+def _raise_level(k: Kernel, name: str, level: str) -> None:
+    """A handshake server logs at one level for everyone: the most detailed that anyone asked for."""
+    session = k.state.session
+    known = session.log_level
+    if not known or eras.LOG_LEVELS.index(level) < eras.LOG_LEVELS.index(known):
+        session.log_level = level
+        link = mounts.serving_link(k.state.mounts[name])
+        if link is not None:
+            streams.set_level(k, link, level)
+
+
+def call_tool(k: Kernel, request: Incoming) -> None:
+    name = text(request, "name")
+    ticket = asks.ticket_of(request) if request.era == "modern" else None
+    if ticket is not None:
+        asks.resume(k, request, ticket)
+        return
+    entry = k.public.tool(name)
+    if entry is None:
+        near = k.public.nearest_tool(name)
+        hint = f"; did you mean {near}?" if near else ""
+        raise Refusal(INVALID_PARAMS, f"unknown tool: {name[:64]}{hint}")
+    if entry.mount == ops.MOUNT:
+        reply(k, request, ops.call(k, name, request.params.get("arguments")))
+    elif k.specs[entry.mount].builtin:
+        _accept(k, request, entry.mount, name)  # the worker shapes results by the name it was called by
+    else:
+        _accept(k, request, entry.mount, entry.name)
+
+
+def resource(k: Kernel, request: Incoming) -> None:
+    uri = text(request, "uri")
+    ticket = asks.ticket_of(request) if request.era == "modern" else None
+    if ticket is not None:
+        asks.resume(k, request, ticket)
+        return
+    owner = k.public.resource_owner(uri)
+    if owner is None and may_find_owner(k, request):
+        return
+    if owner is None:
+        code = INVALID_PARAMS if request.era == "modern" else eras.RESOURCE_NOT_FOUND
+        raise Refusal(code, "no server has this resource", {"uri": uri[:512]})
+    if (
+        request.method == "resources/subscribe"
+        and len(k.state.session.subscriptions) >= k.limits.subscriptions
+    ):
+        raise Refusal(INVALID_REQUEST, "too many subscriptions")
+    _accept(k, request, owner, uri)
+
+
+def prompt(k: Kernel, request: Incoming) -> None:
+    name = text(request, "name")
+    ticket = asks.ticket_of(request) if request.era == "modern" else None
+    if ticket is not None:
+        asks.resume(k, request, ticket)
+        return
+    found = k.public.prompt(name)
+    if found is None:
+        raise Refusal(INVALID_PARAMS, f"unknown prompt: {name[:64]}")
+    _accept(k, request, *found)
+
+
+def complete(k: Kernel, request: Incoming) -> None:
+    try:
+        reference = members(request.params["ref"])
+    except (KeyError, ValueError):
+        raise Refusal(INVALID_PARAMS, "completion/complete needs a ref") from None
+    name, uri = scalar(reference.get("name")), scalar(reference.get("uri"))
+    found: tuple[str, str] | None = None
+    if isinstance(name, str):
+        found = k.public.prompt(name)
+    elif isinstance(uri, str):
+        owner = k.public.resource_owner(uri)
+        found = (owner, "") if owner is not None else None
+        if found is None and may_find_owner(k, request):
+            return
+    if found is None:
+        raise Refusal(INVALID_PARAMS, "no server has what is to be completed")
+    _accept(k, request, *found)
+
+
+def set_level(k: Kernel, request: Incoming) -> None:
+    level = text(request, "level")
+    if level not in eras.LOG_LEVELS:
+        raise Refusal(INVALID_PARAMS, "unknown log level")
+    if k.wrapped:
+        _accept(k, request, next(iter(k.specs)), level)
+        return
+    k.state.session.log_level = level
+    for mount in k.state.mounts.values():
+        link = mounts.serving_link(mount)
+        if link is not None:
+            streams.set_level(k, link, level)
+    reply(k, request, b"{}")
+
+
+def unknown(k: Kernel, request: Incoming) -> None:
+    """A method the host does not know goes on untouched, where it is clear to whom."""
+    chosen = scalar(request.meta.get("perdure/mount"))
+    able = [spec.name for spec in k.specs.values() if not spec.builtin]
+    if isinstance(chosen, str) and chosen in k.specs:
+        _accept(k, request, chosen, "")
+    elif len(able) == 1:
+        _accept(k, request, able[0], "")
+    else:
+        raise Refusal(METHOD_NOT_FOUND, "method not found", {"method": request.method[:128]})

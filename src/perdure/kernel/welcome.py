@@ -1,0 +1,193 @@
+"""Opening a session, its lists, and whatever waits until every server has said what it offers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from perdure.kernel import asks, metrics, mounts, rollout, session
+from perdure.kernel.catalog import LISTS
+from perdure.kernel.incoming import Incoming, Refusal, send
+from perdure.kernel.state import Draining, Live, Starting, Waiter, Waiting
+from perdure.model import eras
+from perdure.model.frames import INVALID_PARAMS, INVALID_REQUEST, Request, members
+
+if TYPE_CHECKING:
+    from perdure.kernel.core import Kernel
+
+_encode = msgspec.json.encode
+_string = msgspec.json.Decoder(str)
+_OPENING = frozenset({"initialize", "server/discover"})
+
+
+class _Initialize(msgspec.Struct):
+    protocolVersion: str
+    capabilities: Raw = Raw(b"{}")
+    clientInfo: Raw = Raw(b'{"name":"unknown","version":"0"}')
+
+
+def notice_client(k: Kernel, request: Incoming) -> None:
+    """The first request shows who is there; what depends on that can start now."""
+    session = k.state.session
+    if request.era == "modern" and not session.initialized:
+        session.modern = True
+        session.capabilities = bytes(request.meta[eras.META_CAPABILITIES])
+        info = request.meta.get(eras.META_CLIENT)
+        if info is not None and bytes(info)[:1] == b"{":
+            session.client_info = bytes(info)
+            session.client_name = _client_name(info)
+    if request.method in ("initialize", "ping"):
+        return
+    if request.era == "handshake":
+        go_live(k)  # it works already: some clients forget to say that they are ready
+    if not session.seen:
+        session.seen = True
+        mounts.start_all(k)
+
+
+def go_live(k: Kernel) -> None:
+    """The client has its answer to `initialize` and is ready to be asked."""
+    session = k.state.session
+    if session.live or not session.initialized or any(w.method == "initialize" for w in k.state.waiters):
+        return
+    session.live = True
+    for mount in k.state.mounts.values():
+        for link in mount.links.values():
+            if isinstance(link.stage, Live | Draining):
+                asks.resume_deferred(k, link)
+
+
+def _client_name(info: Raw | bytes) -> str:
+    try:
+        return _string.decode(members(info)["name"])[:128]
+    except (ValueError, KeyError, msgspec.MsgspecError):
+        return "unknown"
+
+
+def initialize(k: Kernel, request: Incoming) -> None:
+    session = k.state.session
+    if session.initialized:
+        raise Refusal(INVALID_REQUEST, "the session is already initialized")
+    try:
+        wanted = msgspec.json.decode(request.raw or b"{}", type=_Initialize)
+        members(wanted.capabilities)
+        members(wanted.clientInfo)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Refusal(INVALID_PARAMS, f"initialize: {error}") from None
+    session.initialized = True
+    session.seen = True
+    session.version = eras.negotiate(wanted.protocolVersion)
+    session.capabilities = bytes(wanted.capabilities)
+    session.client_info = bytes(wanted.clientInfo)
+    session.client_name = _client_name(wanted.clientInfo)
+    k.note("session", phase="initialize", era="handshake", client=session.client_name)
+    mounts.start_all(k)
+    metrics.accepted(k, request.method)
+    _wait_or_answer(k, request, _startup_grace(k))
+
+
+def discover(k: Kernel, request: Incoming) -> None:
+    k.note("session", phase="discover", era="modern", client=k.state.session.client_name)
+    metrics.accepted(k, request.method)
+    _wait_or_answer(k, request, _startup_grace(k))
+
+
+def _startup_grace(k: Kernel) -> float:
+    """Only a wrapped server must be asked who it is; the host itself answers at once."""
+    return max(spec.startup_s for spec in k.specs.values()) if k.wrapped else 0.0
+
+
+def _opening_result(k: Kernel, method: str) -> bytes:
+    result: dict[str, object] = {"capabilities": Raw(k.public.capabilities())}
+    if method == "initialize":
+        result = {
+            "protocolVersion": k.state.session.version,
+            **result,
+            "serverInfo": Raw(k.public.server_info()),
+        }
+    else:
+        result = {
+            "supportedVersions": list(eras.SUPPORTED_VERSIONS),
+            **result,
+            "_meta": {eras.META_SERVER: Raw(k.public.server_info())},
+        }
+    instructions = k.public.instructions()
+    if instructions:
+        result["instructions"] = instructions
+    return _encode(result)
+
+
+def list_all(k: Kernel, request: Incoming) -> None:
+    if "cursor" in request.params and bytes(request.params["cursor"]) != b"null":
+        raise Refusal(INVALID_PARAMS, "unknown cursor")
+    rollout.on_refresh(k)
+    metrics.accepted(k, request.method)
+    _wait_or_answer(k, request, k.limits.list_grace_s)
+
+
+def _wait_or_answer(k: Kernel, request: Incoming, grace: float) -> None:
+    waiter = _waiter(k, request, grace)
+    closing = k.state.session.closing is not None
+    full = len(k.state.waiters) >= k.limits.pending
+    if grace > 0 and not (_settled(k) or closing or full):
+        k.state.waiters.append(waiter)
+    else:
+        _answer_waiter(k, waiter)
+
+
+def _waiter(k: Kernel, request: Incoming, grace: float) -> Waiter:
+    return Waiter(request.id, request.method, request.raw, request.era, k.now + grace, k.now, request.extra)
+
+
+def _settled(k: Kernel) -> bool:
+    return all(mount.settled for mount in k.state.mounts.values())
+
+
+def _answer_waiter(k: Kernel, waiter: Waiter) -> None:
+    if waiter.method in LISTS:
+        result = k.public.listing(waiter.method, waiter.era)
+    elif waiter.method in _OPENING:
+        result = _opening_result(k, waiter.method)
+    else:
+        params = Raw(waiter.params) if waiter.params is not None else None
+        extra = {key: Raw(value) for key, value in waiter.extra.items()}
+        session.serve(k, Request(waiter.public_id, waiter.method, params, extra), waited=True)
+        return
+    send(k, waiter.public_id, waiter.method, waiter.era, result, waiter.accepted_at)
+
+
+def flush_waiters(k: Kernel) -> None:
+    if k.state.waiters and _settled(k):
+        answer_waiting(k)
+
+
+def answer_waiting(k: Kernel) -> None:
+    waiting, k.state.waiters = k.state.waiters, []
+    for waiter in waiting:
+        _answer_waiter(k, waiter)
+
+
+def tick(k: Kernel) -> None:
+    due = [w for w in k.state.waiters if w.until <= k.now]
+    if not due:
+        return
+    k.state.waiters = [w for w in k.state.waiters if w.until > k.now]
+    for waiter in due:
+        _answer_waiter(k, waiter)
+    for mount in k.state.mounts.values():
+        mount.settled = True  # from now on a catalog that comes is news
+    flush_waiters(k)
+
+
+def may_find_owner(k: Kernel, request: Incoming) -> bool:
+    """While a server that starts has not said what it offers, nobody can say that none has it: wait."""
+    coming = any(
+        m.catalog is None and isinstance(m.phase, Starting | Waiting) for m in k.state.mounts.values()
+    )
+    full = len(k.state.waiters) >= k.limits.pending
+    if request.waited or not coming or full or k.state.session.closing is not None:
+        return False
+    k.state.waiters.append(_waiter(k, request, k.limits.list_grace_s))
+    return True
