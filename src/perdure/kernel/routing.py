@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.kernel import asks, ledger, mounts, ops, streams
+from perdure.kernel import asks, ledger, mounts, ops, streams, welcome
 from perdure.kernel.incoming import Incoming, Refusal, refuse_if_closing, reply, scalar, text
 from perdure.kernel.state import Invocation
-from perdure.kernel.welcome import may_find_owner
 from perdure.model import eras
 from perdure.model.frames import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, members
 
@@ -77,7 +76,7 @@ def resource(k: Kernel, request: Incoming) -> None:
         asks.resume(k, request, ticket)
         return
     owner = k.public.resource_owner(uri)
-    if owner is None and may_find_owner(k, request):
+    if owner is None and welcome.may_find_owner(k, request):
         return
     if owner is None:
         code = INVALID_PARAMS if request.era == "modern" else eras.RESOURCE_NOT_FOUND
@@ -114,7 +113,7 @@ def complete(k: Kernel, request: Incoming) -> None:
     elif isinstance(uri, str):
         owner = k.public.resource_owner(uri)
         found = (owner, "") if owner is not None else None
-        if found is None and may_find_owner(k, request):
+        if found is None and welcome.may_find_owner(k, request):
             return
     if found is None:
         raise Refusal(INVALID_PARAMS, "no server has what is to be completed")
