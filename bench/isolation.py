@@ -16,7 +16,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,8 +100,8 @@ def oversize(client: Caller) -> Callable[[int], bool]:
     return _for_a_while()
 
 
-def crash_loop(client: Caller) -> Callable[[int], bool]:
-    """A call that kills it waits whenever it comes back."""
+def killed_in_bursts(client: Caller) -> Callable[[int], bool]:
+    """A call that kills it waits whenever it comes back; between the blocks it does good work again."""
     end = _for_a_while()
 
     def is_over(calls: int) -> bool:
@@ -122,8 +122,9 @@ CASES: dict[str, Begin] = {
     "flood-big-notifications": flood("notifications", 10_000),
     "flood-junk": flood("junk_json", 100),
     "oversize": oversize,
-    "crash-loop": crash_loop,
+    "killed-in-bursts": killed_in_bursts,
 }
+CRASH_LOOP = "crash-loop"
 
 # --- measuring ---------------------------------------------------------------------------------------------
 
@@ -144,6 +145,21 @@ def measure(client: Caller, begin: Begin, calls: int) -> Samples:
     return found
 
 
+def measure_crash_loop(scratch: Path, quiet: Caller, calls: int) -> Samples:
+    """A server that dies at every start, from the first moment on, beside a host without one."""
+    found = Samples()
+    folder = scratch / "crashing"
+    folder.mkdir()
+    crashing = ["--crash-at-start", "1000000", "--state", str(folder / "starts")]
+    with start(folder, crashing) as client:
+        client.initialize()
+        client.call_until_ready("good__echo", TEXT)
+        while min(len(found.quiet), len(found.disturbed)) < calls:
+            found.disturbed += client.time_calls(lambda made: made >= 250)
+            found.quiet += quiet.time_calls(lambda made: made >= 250)
+    return found
+
+
 def p99(samples: list[float]) -> float:
     return sorted(samples)[int(0.99 * (len(samples) - 1))]
 
@@ -152,18 +168,19 @@ def shown(samples: list[float]) -> str:
     return f"p50 {ms(p50(samples))}  p99 {ms(p99(samples))}  max {ms(max(samples))}  n {len(samples)}"
 
 
-def start(scratch: Path) -> Caller:
+def start(scratch: Path, bad: Sequence[str] = ()) -> Caller:
     (scratch / "perdure.toml").write_text(SETTINGS)
     command = [sys.executable, "-P", "-m", "perdure", "run"]
-    for name in ("bad", "good"):
-        command += ["--mount", f"{name}={shlex.join([sys.executable, '-S', str(FAKE)])}"]
+    for name, options in (("bad", bad), ("good", ())):
+        command += ["--mount", f"{name}={shlex.join([sys.executable, '-S', str(FAKE), *options])}"]
     return Caller(command, cwd=scratch, env={**os.environ, "PERDURE_HOME": str(scratch / "home")})
 
 
 def main() -> int:
+    names = [*CASES, CRASH_LOOP]
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--calls", type=int, default=3000, help="per case and side: 3000")
-    parser.add_argument("--only", default=",".join(CASES), help="some of: " + ",".join(CASES))
+    parser.add_argument("--only", default=",".join(names), help="some of: " + ",".join(names))
     options = parser.parse_args()
     report = Report()
     print(f"isolation benchmark\n  machine  {machine()}")
@@ -175,7 +192,10 @@ def main() -> int:
             client.initialize()
             client.call_until_ready("good__echo", TEXT)
             client.time_calls(lambda made: made >= WARM_CALLS)
-            found = measure(client, CASES[name], options.calls)
+            if name == CRASH_LOOP:
+                found = measure_crash_loop(Path(scratch), client, options.calls)
+            else:
+                found = measure(client, CASES[name], options.calls)
         report.title(name)
         report.figure("quiet", shown(found.quiet))
         report.figure("disturbed", shown(found.disturbed))

@@ -269,7 +269,9 @@ def test_a_bad_successor_keeps_the_incumbent_and_a_good_one_takes_over(
 @pytest.fixture
 def capsule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Capsule:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    return Capsule(upgrade.CAPSULE_VERSION, 1, 0, 1, True, b"unread", b"unwritten", 5, 6, [], b"kernel")
+    return Capsule(
+        upgrade.CAPSULE_VERSION, 1, 0, 1, True, b"unread", b"unwritten", 5, 6, "mark", [], b"kernel"
+    )
 
 
 def test_a_capsule_is_for_its_owner_alone_and_can_be_opened_once(capsule: Capsule) -> None:

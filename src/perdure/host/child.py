@@ -1,9 +1,8 @@
 """One child process: its pipes, its group, and how it is started and ended.
 
-The process is forked here rather than by `subprocess` for three reasons: the child must tell the guardian
-of its group before it runs anything; the host must not wait for the new program to be loaded, which takes
-six times as long as the fork; and what is known of it must be plain numbers that a new host image can
-take over (law 15).
+It is started by `posix_spawn` rather than by `subprocess` for two reasons: a fork of the host makes every page
+that it touches next a page fault, which other servers' calls would wait for; and what is known of a child
+must be plain numbers that a new host image can take over (law 15).
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ import errno
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
 
-from perdure.host.guardian import Guardian, signal_group
+from perdure.host.guardian import MARK, Guardian, signal_group
 from perdure.host.lines import LineReader
 from perdure.host.outbox import Outbox
 
 TERMINATE_S = 1.0
 KILL_S = 3.0
+NICE = 10
 
 
 class Child:
@@ -35,7 +34,6 @@ class Child:
         limit: int,
         *,
         unwritten: bytes = b"",
-        complaint: int = -1,
     ) -> None:
         self.mount = mount
         self.generation = generation
@@ -49,7 +47,6 @@ class Child:
         self.broken_at: float | None = None
         self.stopping: list[tuple[float, int]] = []
         self.backlog_said = 0
-        self._complaint = complaint
 
     @property
     def key(self) -> tuple[str, int]:
@@ -72,23 +69,6 @@ class Child:
     def close(self) -> None:
         self.close_input()
         self.close_output()
-        self._close_complaint()
-
-    def spoke(self) -> None:
-        """It runs its own program: there is nothing to complain of any more."""
-        self._close_complaint()
-
-    def why_not_started(self) -> str | None:
-        """Of a process that ended: why its command could not be run, or None where it was."""
-        if self._complaint < 0:
-            return None
-        number = os.read(self._complaint, 64)
-        return os.strerror(int(number)) if number else None
-
-    def _close_complaint(self) -> None:
-        if self._complaint >= 0:
-            os.close(self._complaint)
-            self._complaint = -1
 
     def signal(self, number: int) -> None:
         signal_group(self.pid, number)
@@ -102,56 +82,61 @@ def start(
     cwd: str,
     guardian: Guardian,
     limit: int,
+    *,
+    gently: bool = False,
 ) -> Child:
     """Run a command as the leader of a process group of its own, never through a shell.
 
-    Raises OSError where no process can be made. Whether the command could be run is known when it speaks
-    or ends.
+    Raises OSError with the reason where it cannot be run.
     """
     opened: list[int] = []
     try:
-        for _ in range(3):
+        for _ in range(2):
             opened += os.pipe()
-        child_in, our_out, our_in, child_out, complaint, failed = opened
-        pid = os.fork()
+        child_in, our_out, our_in, child_out = opened
+        pid = _spawn(argv, {**env, MARK: guardian.mark}, cwd, child_in, child_out)
     except OSError:
         for fd in opened:
             os.close(fd)
         raise
-    if pid == 0:
-        _become(argv, env, cwd, child_in, child_out, failed, guardian)
-    try:
-        os.setpgid(pid, pid)  # it does so itself: whoever is first, its group is there from here on
-    except OSError:
-        pass
-    for fd in (child_in, child_out, failed):
+    guardian.remember(pid)
+    if gently:
+        try:
+            os.setpriority(os.PRIO_PROCESS, pid, NICE)
+        except OSError:
+            pass  # it is gone already
+    for fd in (child_in, child_out):
         os.close(fd)
-    for fd in (our_in, our_out, complaint):
+    for fd in (our_in, our_out):
         os.set_blocking(fd, False)
-    return Child(mount, generation, pid, our_out, our_in, limit, complaint=complaint)
+    return Child(mount, generation, pid, our_out, our_in, limit)
 
 
-def _become(
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    cwd: str,
-    stdin: int,
-    stdout: int,
-    failed: int,
-    guardian: Guardian,
-) -> NoReturn:
+def _spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, stdout: int) -> int:
+    """The pid. There is no way to give `posix_spawn` a directory, so the host goes there and comes back."""
+    actions = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
+    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.setpgid(0, 0)
-        guardian.remember(os.getpid())
-        os.dup2(stdin, 0)
-        os.dup2(stdout, 1)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        if cwd:
-            os.chdir(cwd)
-        os.execvpe(argv[0], list(argv), dict(env))
-    except OSError as error:
-        os.write(failed, b"%d" % (error.errno or errno.ENOEXEC))
+        os.chdir(cwd or ".")
+        return os.posix_spawn(
+            _program(argv[0], env),
+            list(argv),
+            dict(env),
+            file_actions=actions,
+            setpgroup=0,
+            setsigmask=(),
+            setsigdef=(signal.SIGPIPE,),
+        )
     except ValueError:  # a zero byte in a word
-        os.write(failed, b"%d" % errno.EINVAL)
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from None
     finally:
-        os._exit(127)
+        os.fchdir(here)
+        os.close(here)
+
+
+def _program(name: str, env: Mapping[str, str]) -> str:
+    """The file to run, found in the child's own PATH."""
+    if "/" in name:
+        return name
+    found = [os.path.join(folder, name) for folder in os.get_exec_path(env)]
+    return next((path for path in found if os.access(path, os.X_OK) and not os.path.isdir(path)), name)

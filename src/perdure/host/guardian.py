@@ -2,8 +2,9 @@
 
 `kill -9` of the host runs none of its code, so somebody else must know its children. The guardian is
 forked before anything is started, holds the other end of a pipe, and is told every process group as it
-comes (by the new child itself, before it runs anything) and goes. When the pipe ends, the host is
-dead: it terminates, then kills, what is left.
+comes and goes. When the pipe ends, the host is dead: it terminates, then kills, what is left. Every child
+also carries a mark in its environment, by which those are found that were started in the host's last
+moment, or have left their group.
 """
 
 from __future__ import annotations
@@ -14,23 +15,26 @@ import time
 from typing import NoReturn
 
 GRACE_S = 0.5
+MARK = "PERDURE_GUARDED"
 
 
 class Guardian:
-    """The host's end: groups are announced by writing to `fd`."""
+    """The host's end: groups are announced by writing to `fd`; children are started with `mark`."""
 
-    def __init__(self, fd: int, pid: int) -> None:
+    def __init__(self, fd: int, pid: int, mark: str) -> None:
         self.fd = fd
         self.pid = pid
+        self.mark = mark
 
     @classmethod
-    def start(cls) -> Guardian:
+    def start(cls, mark: str | None = None) -> Guardian:
+        mark = mark or os.urandom(12).hex()
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _watch(reading)
+            _watch(reading, mark)
         os.close(reading)
-        return cls(writing, pid)
+        return cls(writing, pid, mark)
 
     def forget(self, group: int) -> None:
         self._say(b"-%d\n" % group)
@@ -53,7 +57,7 @@ class Guardian:
             pass
 
 
-def _watch(reading: int) -> NoReturn:
+def _watch(reading: int, mark: str) -> NoReturn:
     """Everything the guardian ever does. It never returns into the host's code."""
     try:
         os.setsid()
@@ -77,12 +81,12 @@ def _watch(reading: int) -> NoReturn:
                     groups.add(group)
                 else:
                     groups.discard(group)
-        _end(groups)
+        _end(groups, mark)
     finally:
         os._exit(0)
 
 
-def _end(groups: set[int]) -> None:
+def _end(groups: set[int], mark: str) -> None:
     for group in groups:
         signal_group(group, signal.SIGTERM)
     until = time.monotonic() + GRACE_S
@@ -90,6 +94,25 @@ def _end(groups: set[int]) -> None:
         time.sleep(0.01)
     for group in groups:
         signal_group(group, signal.SIGKILL)
+    for pid in _marked(mark):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+
+def _marked(mark: str) -> list[int]:
+    """Processes that were started with this mark, by us or by one of ours. Only where /proc tells."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if wanted in file.read().split(b"\0"):
+                    found.append(int(name))
+        except (OSError, ValueError):
+            continue
+    return found
 
 
 def signal_group(group: int, number: int) -> bool:

@@ -340,7 +340,6 @@ class Shell:
         except OSError:
             data = b""
         if data:
-            child.spoke()
             child.reader.feed(data)
         else:
             self._forget_output(child)
@@ -464,6 +463,7 @@ class Shell:
                 spec.cwd,
                 self.guardian,
                 self.kernel.limits.frame_bytes,
+                gently=effect.gently,
             )
         except OSError as error:
             fault = _spawn_fault(effect.generation, spec.argv[0], error.strerror)
@@ -503,7 +503,7 @@ class Shell:
 
     def _renew_guardian(self) -> None:
         try:
-            fresh = Guardian.start()
+            fresh = Guardian.start(self.guardian.mark)
         except OSError:
             return  # too many processes just now; the next one that ends brings us back here
         os.close(self.guardian.fd)
@@ -530,11 +530,7 @@ class Shell:
                 break
             left -= len(data)
             child.reader.feed(data)
-        reason = child.why_not_started()
-        if reason is None:
-            fault = _exit_fault(child, status)
-        else:
-            fault = _spawn_fault(child.generation, self.kernel.specs[child.mount].argv[0], reason)
+        fault = _exit_fault(child, status)
         self._forget_output(child)
         self._forget_input(child)
         child.close()

@@ -57,6 +57,7 @@ class Capsule(msgspec.Struct, frozen=True):
     unwritten: bytes
     guardian_fd: int
     guardian_pid: int
+    guardian_mark: str
     children: list[ChildCapsule]
     kernel: bytes
 
@@ -179,6 +180,7 @@ def _pack(shell: Shell) -> Capsule:
         shell.client_out.dump(),
         shell.guardian.fd,
         shell.guardian.pid,
+        shell.guardian.mark,
         [
             ChildCapsule(
                 c.mount,
@@ -269,7 +271,7 @@ def resume(path: str, specs: dict[str, MountSpec], settings: Settings, *, wrappe
         return 1
     if trial:
         return 0
-    guardian = Guardian(capsule.guardian_fd, capsule.guardian_pid)
+    guardian = Guardian(capsule.guardian_fd, capsule.guardian_pid, capsule.guardian_mark)
     shell = compose.new_shell(kernel, capsule.client_in, capsule.client_out, guardian)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, shell.signals.WANTED)
     for fd in (capsule.client_in, capsule.client_out, capsule.guardian_fd):

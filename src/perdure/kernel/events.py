@@ -113,8 +113,11 @@ class ToChild(_Event, frozen=True):
 
 
 class Spawn(_Event, frozen=True):
+    """Start this generation; `gently` where the last one came to nothing: it must not take time from others."""
+
     mount: str
     generation: int
+    gently: bool = False
 
 
 class Stop(_Event, frozen=True):

@@ -74,7 +74,7 @@ def spawn(k: Kernel, mount: Mount) -> Link:
     mount.generation += 1
     link = Link(mount.name, mount.generation, since=k.now)
     mount.links[link.generation] = link
-    k.out.append(Spawn(mount.name, link.generation))
+    k.out.append(Spawn(mount.name, link.generation, mount.unproductive > 0))
     k.note("lifecycle", mount=mount.name, generation=link.generation, phase="spawn")
     return link
 
@@ -113,8 +113,8 @@ def move_on(k: Kernel, mount: Mount) -> None:
 def adopt_catalog(k: Kernel, mount: Mount, new: ChildCatalog) -> None:
     old = mount.catalog
     mount.catalog = new
-    k.public.invalidate()
-    if old != new:
+    if old != new:  # a generation like the last one costs nobody a new list
+        k.public.invalidate()
         k.out.append(SaveCatalog(mount.name, dump_catalog(new)))
     if mount.settled:
         for kind in changes(old, new):

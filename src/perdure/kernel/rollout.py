@@ -70,6 +70,7 @@ def fence(k: Kernel, mount: Mount, candidate: Link) -> None:
     mount.rollout = Settled()
     if mount.catalog != candidate.draft:
         mount.catalog = candidate.draft  # announced already, or nobody to tell
+        k.public.invalidate()
         k.out.append(SaveCatalog(mount.name, dump_catalog(candidate.draft)))
     if incumbent is not None:
         incumbent.stage = Draining()

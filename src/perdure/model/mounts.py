@@ -65,6 +65,6 @@ class Limits(msgspec.Struct, frozen=True):
     circuit_s: Seconds = 5.0
     circuit_max_s: Seconds = 60.0
     restarts_per_minute: Positive = 60
-    settled_s: Seconds = 10.0
+    settled_s: Seconds = 1.0
     unsolicited_per_window: Positive = 500
     window_s: Seconds = 0.1
