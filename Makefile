@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= auto
 
-.PHONY: demo test lint bench explore mutants storm fuzz docs clean
+.PHONY: demo test lint bench explore mutants storm crash fuzz docs clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -31,6 +31,9 @@ explore: $(VENV)/.ready       ## 1,000,000 histories of the kernel, then the see
 
 storm: $(VENV)/.ready         ## 1,000 rounds of kill -9 with 8 calls in flight
 	$(BIN)/python -m perdure.testing.storm --rounds 1000
+
+crash: $(VENV)/.ready         ## writes under kill -9: 10,000 kills at fault points and at random
+	$(BIN)/python -m perdure.testing.write_storm --kills 10000
 
 fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
 	$(BIN)/python -m perdure.testing.fuzz --frames 100000

@@ -8,7 +8,6 @@ time that belongs to others.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import signal
@@ -19,10 +18,12 @@ from collections.abc import Callable, Mapping
 
 from perdure.host import child as processes
 from perdure.host.child import Child
+from perdure.host.endings import CLOSE_S, end_all, exit_fault, exit_status, pipe_size, spawn_fault
 from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian
 from perdure.host.lines import LineReader, Oversize
 from perdure.host.outbox import Outbox
+from perdure.host.signals import Signals
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import (
     ChildBacklog,
@@ -57,35 +58,8 @@ SIP_S = 1.0
 FRAMES_PER_ROUND = 64
 SLICE_S = 0.0001
 CLIENT_HIGH = 16 * 1024 * 1024
-PIPE_BYTES = 1 << 16
 BROKEN_GRACE_S = 0.5
-CLOSE_S = 1.0
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
-
-
-class Signals:
-    """Signals as bytes on a pipe, so that the one poll sees them too."""
-
-    WANTED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
-
-    def __init__(self) -> None:
-        self.fd, self._writing = os.pipe()
-        os.set_blocking(self.fd, False)
-        os.set_blocking(self._writing, False)
-        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
-        for number in self.WANTED:
-            signal.signal(number, lambda *_: None)
-
-    def take(self) -> set[int]:
-        try:
-            return set(os.read(self.fd, 4096))
-        except BlockingIOError:
-            return set()
-
-    def close(self) -> None:
-        signal.set_wakeup_fd(-1)
-        os.close(self.fd)
-        os.close(self._writing)
 
 
 class Shell:
@@ -466,7 +440,7 @@ class Shell:
                 gently=effect.gently,
             )
         except OSError as error:
-            fault = _spawn_fault(effect.generation, spec.argv[0], error.strerror)
+            fault = spawn_fault(effect.generation, spec.argv[0], error.strerror)
             self.feed(ChildLost(effect.mount, effect.generation, fault))
             return
         self.adopt(child)
@@ -492,13 +466,13 @@ class Shell:
     def _reap(self) -> None:
         for child in list(self.children.values()):
             # What the end of one leads to may end another, or come back here.
-            if child.key in self.children and (status := _exit_status(child.pid)) is not None:
+            if child.key in self.children and (status := exit_status(child.pid)) is not None:
                 self._ended(child, status)
         for pid, action in list(self.watched.items()):
-            if pid in self.watched and (status := _exit_status(pid)) is not None:
+            if pid in self.watched and (status := exit_status(pid)) is not None:
                 del self.watched[pid]
                 action(status)
-        if _exit_status(self.guardian.pid) is not None:
+        if exit_status(self.guardian.pid) is not None:
             self._renew_guardian()
 
     def _renew_guardian(self) -> None:
@@ -520,7 +494,7 @@ class Shell:
         del self.children[child.key]
         child.signal(signal.SIGKILL)
         self.guardian.forget(child.pid)
-        left = _pipe_size(child.stdout) if child.output_open else 0
+        left = pipe_size(child.stdout) if child.output_open else 0
         while left > 0:  # no more than the pipe could hold: a grandchild may go on writing
             try:
                 data = os.read(child.stdout, left)
@@ -530,7 +504,7 @@ class Shell:
                 break
             left -= len(data)
             child.reader.feed(data)
-        fault = _exit_fault(child, status)
+        fault = exit_fault(child, status)
         self._forget_output(child)
         self._forget_input(child)
         child.close()
@@ -564,7 +538,7 @@ class Shell:
     # --- the end -----------------------------------------------------------------------------------------------------------
 
     def _close(self) -> None:
-        """Children first get their end of input, then a signal, then no choice; the client its last bytes."""
+        """The client gets its last bytes, the children their end."""
         until = time.monotonic() + CLOSE_S
         while self.client_out.size and time.monotonic() < until:
             select.select([], [self.client_out.fd], [], 0.05)
@@ -572,21 +546,7 @@ class Shell:
                 self.client_out.flush()
             except OSError:
                 break
-        for child in self.children.values():
-            child.close_input()
-        for number in (0, signal.SIGTERM, signal.SIGKILL):
-            if number:
-                for child in self.children.values():
-                    child.signal(number)
-            until = time.monotonic() + CLOSE_S
-            while self.children and time.monotonic() < until:
-                self._discard_output()
-                for child in list(self.children.values()):
-                    if _exit_status(child.pid) is not None:
-                        child.signal(signal.SIGKILL)
-                        self.guardian.forget(child.pid)
-                        child.close()
-                        del self.children[child.key]
+        end_all(self.children, self.guardian, self.signals)
         self._log.flush()
         self._log.close()
         self.guardian.close()
@@ -596,44 +556,3 @@ class Shell:
                 os.set_blocking(fd, True)
             except OSError:
                 pass
-
-    def _discard_output(self) -> None:
-        fds = [c.stdout for c in self.children.values() if c.output_open]
-        readable, _, _ = select.select([self.signals.fd, *fds], [], [], 0.05)
-        self.signals.take()
-        for child in self.children.values():
-            if child.output_open and child.stdout in readable:
-                try:
-                    if not os.read(child.stdout, READ_BYTES):
-                        child.close_output()
-                except OSError:
-                    pass
-
-
-def _exit_status(pid: int) -> int | None:
-    """The status of a child that ended, or None while it runs."""
-    try:
-        found, status = os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return 0
-    return status if found else None
-
-
-def _pipe_size(fd: int) -> int:
-    return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) if hasattr(fcntl, "F_GETPIPE_SZ") else PIPE_BYTES
-
-
-def _spawn_fault(generation: int, command: str, reason: str | None) -> Fault:
-    detail = f"{os.path.basename(command)}: {reason or 'cannot be run'}"
-    return Fault("process", "spawn_failed", generation, detail, "check the command")
-
-
-def _exit_fault(child: Child, status: int) -> Fault:
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        try:
-            name = signal.Signals(number).name
-        except ValueError:
-            name = str(number)
-        return Fault("process", "killed", child.generation, f"ended by {name}")
-    return Fault("process", "exited", child.generation, f"exit code {os.waitstatus_to_exitcode(status)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import time
 from binascii import hexlify
 from collections.abc import Callable
 from typing import Any, Final
@@ -50,7 +51,12 @@ class WriteService:
         self._foreign: list[Content] = []
         self._guard = threading.Lock()
         self.committer = Committer(self.journal, os.path.join(self.folder, "lock"))
-        self.committer.locked(lambda: recover.recover(self.workspace, self.journal, self.store))
+        self.committer.locked(self._recover)
+
+    def _recover(self) -> None:
+        began = time.time()
+        recover.recover(self.workspace, self.journal, self.store)
+        self.blobs.sweep(before=began)
 
     def close(self) -> None:
         self.committer.close()
