@@ -52,6 +52,7 @@ class SqliteJournal:
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
         self._boot = _boot_id()
+        self._anchor_fd = -1
         self._head: tuple[int, bytes] = self._load_head()
 
     # --- transactions --------------------------------------------------------------------------------------
@@ -87,6 +88,9 @@ class SqliteJournal:
     def close(self) -> None:
         for connection in (*self._readers, self._write):
             connection.close()
+        if self._anchor_fd >= 0:
+            os.close(self._anchor_fd)
+            self._anchor_fd = -1
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -279,12 +283,12 @@ class SqliteJournal:
     def _drop_anchor(self) -> None:
         """Remember the head where a writer of the workspace cannot reach. A hint, so it is not synced."""
         try:
-            data = b"%d %s\n" % (self._head[0], self._head[1].hex().encode())
-            fd = os.open(self._anchor, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            try:
-                os.write(fd, data)
-            finally:
-                os.close(fd)
+            if self._anchor_fd < 0:
+                self._anchor_fd = os.open(
+                    self._anchor, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+                )
+            # Always the same length, in place: to cut a file short costs more than the rest of a commit.
+            os.pwrite(self._anchor_fd, b"%020d %s\n" % (self._head[0], self._head[1].hex().encode()), 0)
         except OSError:
             pass
 
