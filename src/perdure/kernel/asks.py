@@ -197,7 +197,7 @@ def keep_answer(k: Kernel, call: Invocation, response: Response) -> None:
 def ticket_of(request: Incoming) -> str | None:
     """The host's own ticket in a retry, or None: a server's own request state is the server's business."""
     raw = request.params.get("requestState")
-    if raw is None:
+    if raw is None or request.era != "modern" or request.method not in eras.INPUT_METHODS:
         return None
     try:
         ticket = msgspec.json.decode(raw, type=str)

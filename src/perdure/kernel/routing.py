@@ -52,10 +52,6 @@ def _raise_level(k: Kernel, name: str, level: str) -> None:
 
 def call_tool(k: Kernel, request: Incoming) -> None:
     name = text(request, "name")
-    ticket = asks.ticket_of(request) if request.era == "modern" else None
-    if ticket is not None:
-        asks.resume(k, request, ticket)
-        return
     entry = k.public.tool(name)
     if entry is None:
         near = k.public.nearest_tool(name)
@@ -71,10 +67,6 @@ def call_tool(k: Kernel, request: Incoming) -> None:
 
 def resource(k: Kernel, request: Incoming) -> None:
     uri = text(request, "uri")
-    ticket = asks.ticket_of(request) if request.era == "modern" else None
-    if ticket is not None:
-        asks.resume(k, request, ticket)
-        return
     owner = k.public.resource_owner(uri)
     if owner is None and welcome.may_find_owner(k, request):
         return
@@ -91,10 +83,6 @@ def resource(k: Kernel, request: Incoming) -> None:
 
 def prompt(k: Kernel, request: Incoming) -> None:
     name = text(request, "name")
-    ticket = asks.ticket_of(request) if request.era == "modern" else None
-    if ticket is not None:
-        asks.resume(k, request, ticket)
-        return
     found = k.public.prompt(name)
     if found is None:
         raise Refusal(INVALID_PARAMS, f"unknown prompt: {name[:64]}")

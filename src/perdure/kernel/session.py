@@ -114,7 +114,9 @@ def serve(k: Kernel, frame: Request, *, waited: bool) -> None:
 
 def _route(k: Kernel, request: Incoming) -> None:
     method = request.method
-    if method in LISTS:
+    if (ticket := asks.ticket_of(request)) is not None:
+        asks.resume(k, request, ticket)
+    elif method in LISTS:
         welcome.list_all(k, request)
     elif method == "tools/call":
         routing.call_tool(k, request)
