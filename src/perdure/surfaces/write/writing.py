@@ -27,8 +27,8 @@ PATH = arg(
 EXPECTED = arg("The sha256 the file must have now; empty: it must not exist. Refused otherwise.")
 FORCE = arg("Write in spite of a guard: elided content, guarded paths.")
 KEY = arg("The same key with the same arguments is done once.")
-CLASSIFY = arg("Whether the content is checked for secrets first.")
-VALIDATE = arg("Whether the content is parsed first: off, warn, refuse.")
+CLASSIFY = arg("Accepted for later: this version has no risk check, and checks nothing.")
+VALIDATE = arg("Only off: this version has no validation, and refuses what asks for it.")
 
 
 class SafeWrite(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class SafeWrite(msgspec.Struct, frozen=True):
     )
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
-    classify_reject_at: Annotated[Verdict, arg("The verdict from which on it is refused.")] = "high"
+    classify_reject_at: Annotated[Verdict, arg("Accepted for later, as classify.")] = "high"
     validate: Annotated[Validate, VALIDATE] = "off"
     force: Annotated[bool, FORCE] = False
     idempotency_key: Annotated[str, KEY] | None = None
@@ -64,7 +64,7 @@ class SafeReplace(msgspec.Struct, frozen=True):
     count: Annotated[int, arg("In exactly how many places; -1 for all there are.")] = 1
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
-    classify_reject_at: Annotated[Verdict, arg("The verdict from which on it is refused.")] = "high"
+    classify_reject_at: Annotated[Verdict, arg("Accepted for later, as classify.")] = "high"
     validate: Annotated[Validate, VALIDATE] = "off"
     force: Annotated[bool, FORCE] = False
     idempotency_key: Annotated[str, KEY] | None = None
@@ -77,6 +77,7 @@ class Restore(msgspec.Struct, frozen=True):
 
 
 def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str, Any]:
+    _check_validate(given.validate)
     sent = sent_content(service, given.content, given.draft, given.encoding)
 
     def plan(tree: Tree) -> dict[str, Any]:
@@ -113,6 +114,14 @@ def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str,
     )
 
 
+def _check_validate(wanted: Validate) -> None:
+    """Whoever relies on a check must not be told that it was made."""
+    if wanted != "off":
+        raise refuse(
+            "invalid_input", "validation_unavailable", "this version cannot validate; give validate=off"
+        )
+
+
 def sent_content(service: WriteService, content: str | None, draft: str | None, encoding: str) -> Content:
     if (content is None) == (draft is None):
         raise refuse("invalid_input", "content_or_draft", "give content, or the id of a draft, and not both")
@@ -146,6 +155,7 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
 
 
 def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> dict[str, Any]:
+    _check_validate(given.validate)
     wanted = (
         given.edits
         if isinstance(given, EditFile)
