@@ -74,6 +74,3 @@ def _alive(pid: int) -> int:
 
 def _path(pid: int) -> str:
     return os.path.join(private_dir("hosts"), f"{pid}.json")
-
-
-__all__ = ["Presence", "announce", "running", "start_ticks", "withdraw"]

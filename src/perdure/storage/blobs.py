@@ -27,6 +27,7 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
+from perdure.storage.digest import sha256_of
 from perdure.storage.durable import sync_directory, sync_file, write_all
 from perdure.storage.os_errors import os_refusal, sync_refusal
 
@@ -100,7 +101,7 @@ class Blobs:
         try:
             if size is not None and os.fstat(file.fileno()).st_size != size:
                 raise _damaged("blob_damaged", "a kept content has another size", sha256)
-            if verify and _hashed(file.fileno()) != sha256:
+            if verify and sha256_of(file.fileno()) != sha256:
                 raise _damaged("blob_damaged", "a kept content has another hash", sha256)
         except BaseException:
             file.close()
@@ -211,7 +212,7 @@ class _Incoming:
         point("blob.temp_created")
         if isinstance(source, int):
             _copy(source, self.fd)
-            sha256 = _hashed(self.fd)  # of the copy: the source may change while it is read
+            sha256 = sha256_of(self.fd)  # of the copy: the source may change while it is read
         else:
             digest = hashlib.sha256()
             for piece in _pieces(source):
@@ -292,15 +293,6 @@ def _pieces(source: bytes | Readable | Iterable[bytes]) -> Iterator[bytes]:
             yield piece
     else:
         yield from source
-
-
-def _hashed(fd: int) -> str:
-    digest = hashlib.sha256()
-    offset = 0
-    while piece := os.pread(fd, CHUNK, offset):
-        digest.update(piece)
-        offset += len(piece)
-    return digest.hexdigest()
 
 
 def _path(sha256: str) -> str:

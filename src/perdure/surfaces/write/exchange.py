@@ -20,8 +20,9 @@ from typing import Final
 
 from perdure.model.envelope import Envelope, ToolError
 from perdure.model.fault_points import passed, point
+from perdure.storage.digest import sha256_of
 from perdure.storage.os_errors import os_refusal
-from perdure.surfaces.write.identity import Expected, sha256_of
+from perdure.surfaces.write.identity import Expected
 from perdure.surfaces.write.syscalls import exchange, is_open_for_writing, rename_noreplace
 
 SWAPS_MAX: Final = 100

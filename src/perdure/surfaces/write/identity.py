@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 import msgspec
 
 from perdure.model.envelope import refuse
+from perdure.storage.digest import sha256_of
 
 CHUNK: Final = 1 << 20
 _SETTLED_NS: Final = 2_000_000_000
@@ -63,16 +63,6 @@ class Expected(msgspec.Struct, frozen=True):
         if was_certain and self.identity is not None and self.identity.is_same_content(os.fstat(fd)):
             return True
         return sha256_of(fd) == self.sha256
-
-
-def sha256_of(fd: int) -> str:
-    """The hash of a whole file, in bounded memory and without moving its position."""
-    digest = hashlib.sha256()
-    offset = 0
-    while piece := os.pread(fd, CHUNK, offset):
-        digest.update(piece)
-        offset += len(piece)
-    return digest.hexdigest()
 
 
 def seen(fd: int) -> Expected:
