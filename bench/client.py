@@ -90,6 +90,16 @@ class Client:
         self._write({"jsonrpc": "2.0", "id": self._next, "method": method, "params": params or {}})
         return self._next
 
+    def prepare(self, method: str, params: dict[str, Any]) -> bytes:
+        """A request ready to be sent, under the next id."""
+        self._next += 1
+        return _frame({"jsonrpc": "2.0", "id": self._next, "method": method, "params": params})
+
+    def post(self, request: bytes, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
+        """Send what was prepared last, and wait for its result."""
+        self._send(request)
+        return self.result(self._next, seconds)
+
     def receive(self, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
         """The next answer, whatever request it belongs to. Requests of the server are refused on the way."""
         deadline = time.perf_counter() + seconds
@@ -159,8 +169,13 @@ class Client:
     # Bytes
 
     def _write(self, frame: dict[str, Any]) -> None:
+        self._send(_frame(frame))
+
+    def _send(self, line: bytes) -> None:
+        rest = memoryview(line)
         try:
-            os.write(self._in, json.dumps(frame, separators=(",", ":")).encode() + b"\n")
+            while rest:
+                rest = rest[os.write(self._in, rest) :]
         except OSError as error:
             raise self._broken(f"takes no input ({error.strerror})")
 
@@ -188,3 +203,7 @@ class Client:
         self._stderr.seek(max(0, self._stderr.tell() - 400))
         tail = self._stderr.read().decode(errors="replace").strip().splitlines()[-1:]
         return Broken("; ".join([f"{self._name} {what}", *(f"its stderr ends: {line}" for line in tail)]))
+
+
+def _frame(frame: dict[str, Any]) -> bytes:
+    return json.dumps(frame, separators=(",", ":")).encode() + b"\n"

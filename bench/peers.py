@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ class Peer:
     name: str
     requirements: tuple[str, ...]
     distributions: tuple[str, ...]
+    oldest_python: tuple[int, int] = (3, 11)
 
     @property
     def home(self) -> Path:
@@ -35,6 +37,12 @@ class Peer:
 
 AGENTCHECKPOINT = Peer("agentcheckpoint", ("agentcheckpoint==1.0.0", "mcp<2"), ("agentcheckpoint", "mcp"))
 FASTMCP = Peer("fastmcp", ("fastmcp>=4,<5",), ("fastmcp", "mcp"))
+RESILIENT_WRITE = Peer(
+    "resilient-write",
+    ("resilient-write==0.3.0", "mcp<2"),
+    ("resilient-write", "mcp"),
+    oldest_python=(3, 12),
+)
 
 
 def ensure(peer: Peer) -> None:
@@ -45,10 +53,23 @@ def ensure(peer: Peer) -> None:
         return
     print(f"installing {', '.join(peer.requirements)} into {peer.home}", file=sys.stderr, flush=True)
     shutil.rmtree(peer.home, ignore_errors=True)
-    _run(sys.executable, "-m", "venv", str(peer.home))
+    _run(_interpreter(peer.oldest_python), "-m", "venv", str(peer.home))
     _run(peer.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *peer.requirements)
     # The marker comes last: an interrupted install is made again.
     marker.write_text(wanted)
+
+
+def _interpreter(oldest: tuple[int, int]) -> str:
+    """The Python of this run, or a newer one on the path or under pyenv for a peer that needs it."""
+    if sys.version_info >= oldest:
+        return sys.executable
+    names = [f"python3.{minor}" for minor in range(oldest[1], oldest[1] + 4)]
+    installed = Path.home() / ".pyenv" / "versions"
+    places = [str(path.parent) for name in names for path in sorted(installed.glob(f"*/bin/{name}"))]
+    for name in names:
+        if found := shutil.which(name, path=os.pathsep.join([*places, os.environ.get("PATH", "")])):
+            return found
+    raise RuntimeError(f"this peer needs Python {oldest[0]}.{oldest[1]} or newer, and there is none")
 
 
 def versions(peer: Peer) -> str:
@@ -66,6 +87,6 @@ def _run(*argv: str) -> str:
 
 
 if __name__ == "__main__":
-    for each in (AGENTCHECKPOINT, FASTMCP):
+    for each in (AGENTCHECKPOINT, FASTMCP, RESILIENT_WRITE):
         ensure(each)
         print(versions(each))

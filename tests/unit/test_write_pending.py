@@ -22,7 +22,7 @@ import pytest
 from perdure.model import fault_points
 from perdure.model.envelope import ToolError
 from perdure.storage import temp_names
-from perdure.surfaces.write import exchange, fidelity, pending, syscalls
+from perdure.surfaces.write import exchange, fidelity, pending
 from perdure.surfaces.write.exchange import Conflict
 from perdure.surfaces.write.fidelity import Facts, apply, capture
 from perdure.surfaces.write.identity import Expected, Identity, seen, sha256_of
@@ -907,16 +907,13 @@ def test_an_executable_can_be_run_at_once(folder: Folder) -> None:
         assert subprocess.run([folder.path / "run"]).returncode == 7
 
 
-@pytest.mark.skipif(not syscalls.has_openat2(), reason="tells nothing without it")
-def test_a_large_file_passes_in_bounded_memory(folder: Folder) -> None:
-    source = os.open(folder.path, os.O_TMPFILE | os.O_RDWR)
-    os.ftruncate(source, 64 << 20)
+def test_another_file_is_copied_whole(folder: Folder) -> None:
+    data = os.urandom(3 << 20)
+    (folder.path / "source").write_bytes(data)
 
-    with PendingFile(folder.fd, "big") as new:
-        assert new.fill(source)
-        assert new.create().size == 64 << 20
-    with PendingFile(folder.fd, "cancelled") as new:
-        assert not new.fill(source, lambda: True)
+    with open(folder.path / "source", "rb") as source, PendingFile(folder.fd, "big") as new:
+        new.copy(source.fileno(), hashlib.sha256(data).hexdigest())
+        landed = new.create()
 
-    os.close(source)
-    assert folder.names == ["big", "f"]
+    assert (folder.path / "big").read_bytes() == data
+    assert (landed.size, landed.sha256) == (len(data), hashlib.sha256(data).hexdigest())

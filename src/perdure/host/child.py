@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from perdure.host.guardian import MARK, Guardian, signal_group
 from perdure.host.lines import LineReader
-from perdure.host.outbox import Outbox
+from perdure.host.outbox import Outbox, widen
 
 TERMINATE_S = 1.0
 KILL_S = 3.0
@@ -109,6 +109,7 @@ def start(
         os.close(fd)
     for fd in (our_in, our_out):
         os.set_blocking(fd, False)
+        widen(fd)
     return Child(mount, generation, pid, our_out, our_in, limit)
 
 

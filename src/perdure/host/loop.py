@@ -22,7 +22,7 @@ from perdure.host.endings import CLOSE_S, end_all, exit_fault, exit_status, pipe
 from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian
 from perdure.host.lines import LineReader, Oversize
-from perdure.host.outbox import Outbox
+from perdure.host.outbox import Outbox, widen
 from perdure.host.signals import Signals
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import (
@@ -53,6 +53,7 @@ from perdure.model.frames import INTERNAL_ERROR, encode_error, salvage_id
 from perdure.model.mounts import MountSpec
 
 READ_BYTES = 1 << 16
+CLIENT_READ_BYTES = 1 << 18
 SIP_BYTES = 1 << 12
 SIP_S = 1.0
 FRAMES_PER_ROUND = 64
@@ -99,8 +100,9 @@ class Shell:
         self._events: deque[Event] = deque()
         self._busy = False
         self._done = False
-        os.set_blocking(client_in, False)
-        os.set_blocking(client_out, False)
+        for fd in (client_in, client_out):
+            os.set_blocking(fd, False)
+            widen(fd)
 
     # --- the loop ----------------------------------------------------------------------------------------
 
@@ -274,7 +276,7 @@ class Shell:
 
     def _read_client(self) -> None:
         try:
-            data = os.read(self.client_in, READ_BYTES)
+            data = os.read(self.client_in, CLIENT_READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -289,7 +291,7 @@ class Shell:
 
     def _send_client(self, frame: bytes) -> None:
         try:
-            self.client_out.put(frame + b"\n")
+            self.client_out.put_line(frame)
         except OSError:
             self._client_gone()
 
@@ -324,7 +326,7 @@ class Shell:
         if child is None or not child.input_open:
             return  # its loss is already on the way to the kernel
         try:
-            child.outbox.put(effect.frame + b"\n")
+            child.outbox.put_line(effect.frame)
         except OSError:
             self._broken(child)
             return

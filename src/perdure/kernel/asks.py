@@ -34,6 +34,7 @@ from perdure.model.frames import (
     encode_raw_error,
     encode_request,
     encode_result,
+    joined,
     members,
     salvage_id,
 )
@@ -122,7 +123,7 @@ def _own_token(params: bytes | None, identity: int) -> tuple[RequestId | None, b
     except (ValueError, KeyError, msgspec.MsgspecError):
         return None, params
     meta["progressToken"] = Raw(_encode(identity))
-    return token, bytes(encode_members({**found, "_meta": encode_members(meta)}))
+    return token, joined({**found, "_meta": encode_members(meta)})
 
 
 def _ask_modern_client(k: Kernel, link: Link, request: Request, ability: str | None) -> None:
@@ -316,7 +317,7 @@ def _send_answers(k: Kernel, link: Link, call: Invocation, asking: Asking) -> No
         inputs["inputResponses"] = encode_members({key: Raw(raw) for key, raw in asking.answers.items()})
     if asking.request_state is not None:
         inputs["requestState"] = Raw(_encode(asking.request_state))
-    call.inputs = bytes(encode_members(inputs))
+    call.inputs = joined(inputs)
     ledger.send(k, link, call, k.mint())
 
 

@@ -14,7 +14,7 @@ from msgspec import Raw
 from perdure.kernel.state import ChildCatalog, Disabled
 from perdure.model import eras
 from perdure.model.eras import Era
-from perdure.model.frames import Members, encode_members, members
+from perdure.model.frames import Members, encode_members, joined, members
 from perdure.model.mounts import MountSpec
 from perdure.model.replay import CONVERGENT, JOURNAL, NEVER, ReplayClass, from_annotations
 from perdure.model.tools import Contract
@@ -162,7 +162,7 @@ class Public:
             for kind in ("tools", "prompts", "resources"):
                 if kind in found:
                     found[kind] = encode_members({**_object(found[kind]), "listChanged": Raw(b"true")})
-            return bytes(encode_members(found))
+            return joined(found)
         promised: dict[str, Any] = {
             "tools": {"listChanged": True},
             "resources": {"subscribe": True, "listChanged": True},
@@ -266,7 +266,7 @@ class Public:
         found["name"] = Raw(_encode(public))
         if "inputSchema" not in found:
             found["inputSchema"] = Raw(b'{"type":"object"}')  # a 2026 client drops a tool without one
-        definition = bytes(encode_members(found)) if len(found) else raw
+        definition = joined(found) if len(found) else raw
         self._tools[public] = ToolEntry(
             public, spec.name, name, replay, contract.conflict, deadline_s, definition
         )
@@ -277,7 +277,7 @@ class Public:
         name = _text(raw, "name")
         if name is None or spec.prefix + name in self._prompts:
             return
-        definition = bytes(encode_members({**members(raw), "name": Raw(_encode(spec.prefix + name))}))
+        definition = joined({**members(raw), "name": Raw(_encode(spec.prefix + name))})
         self._prompts[spec.prefix + name] = PromptEntry(spec.name, name, definition)
 
 

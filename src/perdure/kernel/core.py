@@ -58,7 +58,7 @@ from perdure.kernel.state import (
     Starting,
     State,
 )
-from perdure.model.frames import RequestId
+from perdure.model.frames import Members, RequestId
 from perdure.model.mounts import Limits, MountSpec
 
 SNAPSHOT_VERSION: Final = 1
@@ -89,6 +89,7 @@ class Kernel:
         self.detail = detail
         self.now = now
         self.out: list[Effect] = []
+        self.opened: tuple[bytes, Members] | None = None  # params of the request that is being taken in
         known = catalogs or {}
         self.state = State(
             session=Session(session_id=session_id, started_at=now),
@@ -107,6 +108,7 @@ class Kernel:
         for mount in self.state.mounts.values():
             mounts.move_on(self, mount)
         self._finish()
+        self.opened = None
         return self.out
 
     def start(self, now: float) -> list[Effect]:

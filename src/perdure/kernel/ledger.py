@@ -58,6 +58,7 @@ from perdure.model.frames import (
     encode_raw_error,
     encode_request,
     encode_result,
+    joined,
     members,
 )
 from perdure.model.replay import CONVERGENT, NEVER, READ_METHODS, ProbeRequired, pointed
@@ -128,15 +129,18 @@ def classify(k: Kernel, call: Invocation) -> None:
             call.replay, call.keys = NEVER, ()
         else:
             call.replay = entry.replay
-            call.keys = _conflict_keys(call, entry.conflict) if entry.conflict else ()
+            call.keys = _conflict_keys(k, call, entry.conflict) if entry.conflict else ()
             call.timeout = entry.deadline_s or spec.call_s
     if call.attempts == 0:
         call.deadline = call.accepted_at + call.timeout
 
 
-def _conflict_keys(call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ...]:
+def _conflict_keys(k: Kernel, call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ...]:
     try:
-        arguments = msgspec.json.decode(members(call.params or b"{}").get("arguments", Raw(b"{}")))
+        given = members(_params(k, call).get("arguments", Raw(b"{}")))
+        # Only what a key can be made of is read: beside it may stand a file's whole content.
+        wanted = {name for path in pointers for name in path.split("/")[1:2]}
+        arguments = {name: msgspec.json.decode(given[name]) for name in wanted & given.keys()}
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return ()
     keys = set()
@@ -145,6 +149,13 @@ def _conflict_keys(call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ..
             text = value if isinstance(value, str) else _encode(value).decode()
             keys.add(normpath(text.removeprefix("file://")))
     return tuple(sorted(keys))
+
+
+def _params(k: Kernel, call: Invocation) -> Members:
+    """A call's params, read once while its request is taken in: they may hold a file's whole content."""
+    if k.opened is not None and k.opened[0] is call.params:
+        return dict(k.opened[1])
+    return members(call.params) if call.params is not None else {}
 
 
 # --- dispatching -----------------------------------------------------------------------------------------
@@ -221,7 +232,7 @@ def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> byte
     named = bool(spec.prefix) and call.method in ("tools/call", "prompts/get", "completion/complete")
     if not (crossing or named or call.token is not None or spec.builtin or call.inputs is not None):
         return call.params
-    found = members(call.params) if call.params is not None else {}
+    found = _params(k, call)
     meta: Members = members(found["_meta"]) if "_meta" in found else {}
     if call.method in ("tools/call", "prompts/get"):
         found["name"] = Raw(_encode(call.name))
@@ -244,7 +255,7 @@ def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> byte
         found["_meta"] = encode_members(meta)
     else:
         found.pop("_meta", None)
-    return bytes(encode_members(found))
+    return joined(found)
 
 
 def _inner_reference(raw: Raw, name: str) -> Raw:

@@ -117,7 +117,7 @@ def _text_fault(frame: bytes) -> str | None:
             frame.decode("utf-8")
         except UnicodeDecodeError:
             return "invalid UTF-8"
-    if b"\\u" in frame and _LONE.search(frame):
+    if _LONE.search(frame):
         import json
 
         try:
@@ -215,34 +215,32 @@ def _classify(frame: bytes, found: Members) -> Message:
     return Response(decode_id(raw_id), result, error, found)
 
 
-def _extra(extra: Members) -> bytes:
-    return b"".join(b"," + _encode(k) + b":" + bytes(v) for k, v in extra.items())
+def _object(*parts: bytes | Raw, extra: Members | None) -> bytes:
+    """Parts of an object without its closing brace, then what JSON-RPC does not name. One copy, however large."""
+    pieces = [memoryview(part) for part in parts]
+    for key, value in (extra or {}).items():
+        pieces += (memoryview(b"," + _encode(key) + b":"), memoryview(value))
+    return b"".join((*pieces, b"}"))
 
 
 def encode_request(
     identity: RequestId, method: str, params: Raw | bytes | None, extra: Members | None = None
 ) -> bytes:
-    body = b'{"jsonrpc":"2.0","id":' + _encode(identity) + b',"method":' + _encode(method)
-    if params is not None:
-        body += b',"params":' + bytes(params)
-    return body + (_extra(extra) if extra else b"") + b"}"
+    head = b'{"jsonrpc":"2.0","id":' + _encode(identity) + b',"method":' + _encode(method)
+    return _object(*(head,) if params is None else (head, b',"params":', params), extra=extra)
 
 
 def encode_notification(method: str, params: Raw | bytes | None, extra: Members | None = None) -> bytes:
-    body = b'{"jsonrpc":"2.0","method":' + _encode(method)
-    if params is not None:
-        body += b',"params":' + bytes(params)
-    return body + (_extra(extra) if extra else b"") + b"}"
+    head = b'{"jsonrpc":"2.0","method":' + _encode(method)
+    return _object(*(head,) if params is None else (head, b',"params":', params), extra=extra)
 
 
 def encode_result(identity: RequestId, result: Raw | bytes, extra: Members | None = None) -> bytes:
-    body = b'{"jsonrpc":"2.0","id":' + _encode(identity) + b',"result":' + bytes(result)
-    return body + (_extra(extra) if extra else b"") + b"}"
+    return _object(b'{"jsonrpc":"2.0","id":', _encode(identity), b',"result":', result, extra=extra)
 
 
 def encode_raw_error(identity: RequestId | None, error: Raw | bytes, extra: Members | None = None) -> bytes:
-    body = b'{"jsonrpc":"2.0","id":' + _encode(identity) + b',"error":' + bytes(error)
-    return body + (_extra(extra) if extra else b"") + b"}"
+    return _object(b'{"jsonrpc":"2.0","id":', _encode(identity), b',"error":', error, extra=extra)
 
 
 def encode_error(identity: RequestId | None, code: int, message: str, data: object = None) -> bytes:
@@ -254,4 +252,12 @@ def encode_error(identity: RequestId | None, code: int, message: str, data: obje
 
 def encode_members(found: Members) -> Raw:
     """An object from raw members, in order."""
-    return Raw(b"{" + b",".join(_encode(k) + b":" + bytes(v) for k, v in found.items()) + b"}")
+    return Raw(joined(found))
+
+
+def joined(found: Members) -> bytes:
+    """The same as bytes."""
+    pieces: list[bytes | memoryview] = []
+    for key, value in found.items():
+        pieces += (b",", _encode(key), b":", memoryview(value))
+    return b"".join((b"{", *pieces[1:], b"}"))

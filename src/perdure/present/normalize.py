@@ -18,6 +18,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.frames import DuplicateMember, members
 from perdure.model.tools import DETAILS, PRESENTATION, RENDERS, View
 from perdure.present.paths import path_text
 
@@ -28,6 +29,7 @@ _EXACT_FLOAT: Final = 2**53
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}", re.ASCII)
 _BRACKETS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+_text = msgspec.json.Decoder(str)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -39,10 +41,34 @@ def _refuse(reason: str, message: str, **context: Any) -> ToolError:
 
 def strict_object(raw: bytes | msgspec.Raw) -> dict[str, Any]:
     """One JSON object, refused where two readers could disagree about what it says."""
+    try:
+        found = members(raw)
+    except DuplicateMember as error:
+        raise _twice(str(error)) from None
+    except ValueError:
+        found = None
+    if found is None:
+        # It is read once more to say what is wrong with it.
+        if not isinstance(_strict(bytes(raw)), dict):
+            raise _refuse("not_an_object", "arguments must be an object")
+        raise _refuse("not_json", "arguments are not valid JSON")
+    return {name: _member(value) for name, value in found.items()}
+
+
+def _member(raw: msgspec.Raw) -> Any:
+    """Text is by far the most of what is sent: it is read by the fastest reader, which is as strict."""
+    if bytes(memoryview(raw)[:1]) == b'"':
+        try:
+            return _text.decode(raw)
+        except (msgspec.MsgspecError, UnicodeError):
+            pass  # it is read once more to say why
+    return _strict(bytes(raw))
+
+
+def _strict(data: bytes) -> Any:
     import json
 
-    data = bytes(raw)
-    if _depth(data) > MAX_DEPTH:
+    if _depth(data) >= MAX_DEPTH:
         raise _refuse("too_deep", f"arguments are nested deeper than {MAX_DEPTH} levels")
     try:
         value = json.loads(
@@ -50,17 +76,15 @@ def strict_object(raw: bytes | msgspec.Raw) -> dict[str, Any]:
         )
         if _SURROGATE.search(data):
             json.dumps(value, ensure_ascii=False).encode()
+        return value
     except UnicodeError:
         raise _refuse("bad_text", "arguments hold text that is not valid Unicode") from None
     except ValueError:
         raise _refuse("not_json", "arguments are not valid JSON") from None
-    if not isinstance(value, dict):
-        raise _refuse("not_an_object", "arguments must be an object")
-    return value
 
 
 def _depth(data: bytes) -> int:
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+    if data.count(b"[") + data.count(b"{") < MAX_DEPTH:
         return 0
     depth = deepest = 0
     for found in _BRACKETS.finditer(data):
@@ -77,9 +101,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _refuse("duplicate_argument", f"{_named(twice)} is given twice", argument=_named(twice))
+        raise _twice(next(name for name in names if names.count(name) > 1))
     return found
+
+
+def _twice(name: str) -> ToolError:
+    return _refuse("duplicate_argument", f"{_named(name)} is given twice", argument=_named(name))
 
 
 def _not_a_number(_: str) -> Any:

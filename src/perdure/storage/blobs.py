@@ -1,6 +1,6 @@
 """Contents by their hash, as files: what is too large for a row of the journal.
 
-    <directory>/<first two hex digits>/<sha256>      0600 in 0700
+    <directory>/<sha256>      0600 in 0700
 
 A blob counts when `put` returns: its bytes and its name are on the device. It never shares an inode with a live file:
 a reflink or a copy stays what it was when the file is edited in place. A content that is put again is written
@@ -17,7 +17,6 @@ import hashlib
 import os
 import re
 import stat
-import sys
 from collections.abc import Iterable, Iterator
 from io import FileIO
 from typing import Final, Protocol
@@ -27,26 +26,13 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
+from perdure.storage.copying import CANNOT, copy_file
 from perdure.storage.digest import sha256_of
 from perdure.storage.durable import sync_directory, sync_file, write_all
 from perdure.storage.os_errors import os_refusal, sync_refusal
 
-if sys.platform != "win32":
-    import fcntl
-
 CHUNK: Final = 1 << 20
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_SHARD: Final = re.compile(r"[0-9a-f]{2}")
-_FICLONE: Final = 0x40049409
-_CANNOT: Final = (
-    errno.EXDEV,
-    errno.EINVAL,
-    errno.ENOSYS,
-    errno.EOPNOTSUPP,
-    errno.ENOTTY,
-    errno.EBADF,
-    errno.EPERM,
-)
 _TMPFILE: Final = getattr(os, "O_TMPFILE", 0) if os.path.exists("/proc/self/fd") else 0
 
 
@@ -70,7 +56,6 @@ class Blobs:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._synced: set[str] = set()
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -82,7 +67,7 @@ class Blobs:
         incoming = _Incoming(self._fd)
         try:
             blob = incoming.take(source)
-            self._name(incoming, blob.sha256)
+            incoming.land(_path(blob.sha256))
         except OSError as error:
             raise os_refusal(error) from None
         finally:
@@ -122,14 +107,13 @@ class Blobs:
         return True
 
     def __iter__(self) -> Iterator[Blob]:
-        for shard in sorted(filter(_SHARD.fullmatch, os.listdir(self._fd))):
-            for name in sorted(filter(_SHA256.fullmatch, self._listed(shard))):
-                try:
-                    info = os.stat(f"{shard}/{name}", dir_fd=self._fd, follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                if stat.S_ISREG(info.st_mode):
-                    yield Blob(name, info.st_size, info.st_mtime)
+        for name in sorted(filter(_SHA256.fullmatch, os.listdir(self._fd))):
+            try:
+                info = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(info.st_mode):
+                yield Blob(name, info.st_size, info.st_mtime)
 
     def total(self) -> int:
         """Bytes of all contents."""
@@ -151,38 +135,8 @@ class Blobs:
                 continue
         return count
 
-    def _name(self, incoming: _Incoming, sha256: str) -> None:
-        shard = sha256[:2]
-        try:
-            os.mkdir(shard, 0o700, dir_fd=self._fd)
-        except FileExistsError:
-            pass
-        point("blob.before_link")
-        incoming.name_it(_path(sha256))
-        point("blob.linked")
-        try:
-            point("blob.before_dir_fsync")
-            inner = os.open(shard, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._fd)
-            try:
-                sync_directory(inner)
-            finally:
-                os.close(inner)
-            if shard not in self._synced:
-                # Whoever made the shard may have died before its name was durable.
-                sync_directory(self._fd)
-                self._synced.add(shard)
-        except OSError as error:
-            raise sync_refusal(error, "directory of kept contents") from None
-
     def _opened(self, sha256: str) -> int:
         return os.open(_path(sha256), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
-
-    def _listed(self, shard: str) -> list[str]:
-        fd = os.open(shard, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._fd)
-        try:
-            return os.listdir(fd)
-        finally:
-            os.close(fd)
 
 
 class _Incoming:
@@ -203,7 +157,7 @@ class _Incoming:
             try:
                 return os.open(".", flags | _TMPFILE, 0o600, dir_fd=self.dir_fd)
             except OSError as error:
-                if error.errno not in (*_CANNOT, errno.EISDIR):
+                if error.errno not in (*CANNOT, errno.EISDIR):
                     raise
         self.temp = temp_names.fresh("w")
         return os.open(self.temp, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.dir_fd)
@@ -211,30 +165,53 @@ class _Incoming:
     def take(self, source: Source) -> Blob:
         point("blob.temp_created")
         if isinstance(source, int):
-            _copy(source, self.fd)
+            point("blob.clone")
+            copy_file(source, self.fd, "blob.chunk")
             sha256 = sha256_of(self.fd)  # of the copy: the source may change while it is read
         else:
             digest = hashlib.sha256()
+            offset = 0
             for piece in _pieces(source):
                 write_all(self.fd, piece, "blob.chunk")
+                _start_writing(self.fd, offset, len(piece))
                 digest.update(piece)
+                offset += len(piece)
             sha256 = digest.hexdigest()
+        return Blob(sha256, os.fstat(self.fd).st_size)
+
+    def land(self, path: str) -> None:
+        """Named first and synced then: both become durable in one step of the file system's own journal. A name
+        whose content is lost with the power is one that nothing refers to yet, and the next put replaces it."""
+        try:
+            point("blob.before_link")
+            self._link(path)
+            point("blob.linked")
+        except OSError as error:
+            if error.errno != errno.EEXIST and error.errno not in CANNOT:
+                raise
+            self._sync_content()
+            self._take_place(path)
+        else:
+            self._sync_content()
+        try:
+            point("blob.before_dir_fsync")
+            sync_directory(self.dir_fd)
+        except OSError as error:
+            raise sync_refusal(error, "directory of kept contents") from None
+
+    def _sync_content(self) -> None:
         try:
             point("blob.before_fsync")
             sync_file(self.fd)
         except OSError as error:
             raise sync_refusal(error, "content") from None
-        return Blob(sha256, os.fstat(self.fd).st_size)
 
-    def name_it(self, path: str) -> None:
+    def _take_place(self, path: str) -> None:
+        """Over a blob of the same name, which may be damaged."""
         if self.temp is None:
-            try:
-                self._link(path)
-                return
-            except FileExistsError:
-                name = temp_names.fresh("w")
-                self._link(name)
-                self.temp = name
+            name = temp_names.fresh("w")
+            self._link(name)
+            self.temp = name
         os.rename(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
         self.temp = None
 
@@ -247,42 +224,16 @@ class _Incoming:
         os.close(self.fd)
 
     def _link(self, path: str) -> None:
-        os.link(f"/proc/self/fd/{self.fd}", path, dst_dir_fd=self.dir_fd, follow_symlinks=True)
+        if self.temp is None:
+            os.link(f"/proc/self/fd/{self.fd}", path, dst_dir_fd=self.dir_fd, follow_symlinks=True)
+        else:
+            os.link(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
 
 
-def _copy(source: int, target: int) -> None:
-    """All of a file: shared blocks if the file system can, else copied by the kernel, else by us."""
-    try:
-        point("blob.clone")
-        if sys.platform.startswith("linux"):
-            fcntl.ioctl(target, _FICLONE, source)
-            return
-    except OSError as error:
-        if error.errno not in _CANNOT:
-            raise
-    offset = _copy_in_kernel(source, target)
-    while piece := os.pread(source, CHUNK, offset):
-        os.lseek(target, offset, os.SEEK_SET)
-        write_all(target, piece, "blob.chunk")
-        offset += len(piece)
-
-
-def _copy_in_kernel(source: int, target: int) -> int:
-    """How far it came; the rest, or all of it, is left to an ordinary copy."""
-    offset = 0
-    if not sys.platform.startswith("linux"):
-        return offset
-    try:
-        while True:
-            point("blob.chunk")
-            done = os.copy_file_range(source, target, CHUNK, offset, offset)
-            if done == 0:
-                return offset
-            offset += done
-    except OSError as error:
-        if error.errno not in _CANNOT:
-            raise
-    return offset
+def _start_writing(fd: int, offset: int, size: int) -> None:
+    """Let the device begin while the rest is hashed. Dirty pages are not dropped by this, only written."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
 
 
 def _pieces(source: bytes | Readable | Iterable[bytes]) -> Iterator[bytes]:
@@ -298,7 +249,7 @@ def _pieces(source: bytes | Readable | Iterable[bytes]) -> Iterator[bytes]:
 def _path(sha256: str) -> str:
     if not _SHA256.fullmatch(sha256):
         raise refuse("invalid_input", "bad_sha256", "a sha256 is 64 small hex digits")
-    return f"{sha256[:2]}/{sha256}"
+    return sha256
 
 
 def _damaged(reason: str, message: str, sha256: str) -> ToolError:

@@ -39,27 +39,28 @@ def claim_stdio() -> tuple[int, int]:
 
 def read_frames(source: int, limit: int = MAX_FRAME) -> Iterator[bytes | Oversize]:
     """Frames as they arrive, until the end of input. An unfinished last line is not a frame."""
-    buffer = bytearray()
-    scanned = 0
-    head: bytes | None = None
+    parts: list[bytes] = []
+    size = 0
+    head: bytes | None = None  # of a frame that is being skipped
     while chunk := os.read(source, _CHUNK):
-        buffer += chunk
-        while (end := buffer.find(b"\n", scanned)) >= 0:
-            frame = bytes(memoryview(buffer)[:end])
-            del buffer[: end + 1]
-            scanned = 0
+        *ended, rest = chunk.split(b"\n")
+        for piece in ended:
+            frame = b"".join((*parts, piece)) if parts else piece
+            parts, size = [], 0
             if head is not None or len(frame) > limit:
                 yield Oversize(frame[:_EDGE] if head is None else head, frame[-_EDGE:])
                 head = None
             elif stripped := frame.strip():
                 yield stripped
-        scanned = len(buffer)
-        if head is None and scanned > limit:
-            head = bytes(buffer[:_EDGE])
+        if rest:
+            parts.append(rest)
+            size += len(rest)
+        if head is None and size > limit:
+            head = b"".join(parts)[:_EDGE]
         if head is not None:
-            # The start of a frame that is being skipped is kept only as far as its end may need it.
-            del buffer[:-_EDGE]
-            scanned = len(buffer)
+            # It is kept only as far as its end may need it.
+            tail = b"".join(parts)[-_EDGE:]
+            parts, size = [tail], len(tail)
 
 
 class FrameWriter:

@@ -22,6 +22,7 @@ from perdure.model.frames import (
     RequestId,
     decode_id,
     encode_members,
+    joined,
     members,
 )
 
@@ -132,7 +133,7 @@ def shaped(asked: Asked, result: bytes) -> bytes:
         return result
     found = members(eras.modern_result(asked.method, result))
     stamped = {**_object(found.get("_meta")), eras.META_SERVER: _SERVER_META}
-    return bytes(encode_members({**found, "_meta": encode_members(stamped)}))
+    return joined({**found, "_meta": encode_members(stamped)})
 
 
 def _envelope_fault(meta: Members) -> Refusal | None:

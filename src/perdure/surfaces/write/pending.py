@@ -27,12 +27,13 @@ import msgspec
 from perdure.model.envelope import ToolError
 from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
+from perdure.storage.copying import copy_file
 from perdure.storage.durable import sync_directory, sync_file, write_all
 from perdure.storage.os_errors import os_refusal, sync_refusal
 from perdure.surfaces.write import fidelity
 from perdure.surfaces.write.exchange import Conflict, PutBack, alone, open_aside, put_back, unexpected
 from perdure.surfaces.write.fidelity import Facts
-from perdure.surfaces.write.identity import CHUNK, Expected, Identity
+from perdure.surfaces.write.identity import Expected, Identity
 from perdure.surfaces.write.names import shown
 from perdure.surfaces.write.syscalls import exchange, is_missing, rename_noreplace
 
@@ -73,6 +74,7 @@ class PendingFile:
         self._sync = sync
         self._keep_setid = keep_setid
         self._digest = hashlib.sha256()
+        self._vouched: str | None = None
         self._warnings: tuple[str, ...] = ()
         self._sealed = False
         self._done = False
@@ -90,7 +92,7 @@ class PendingFile:
 
     @property
     def sha256(self) -> str:
-        return self._digest.hexdigest()
+        return self._vouched or self._digest.hexdigest()
 
     def write(self, data: bytes | memoryview) -> None:
         """Append to the content. After an error nothing is left of it, and no further call is allowed."""
@@ -99,19 +101,12 @@ class PendingFile:
         self._digest.update(data)
         self.size += memoryview(data).nbytes
 
-    def fill(self, fd: int, cancelled: Callable[[], bool] = lambda: False) -> bool:
-        """Append all of another file in bounded memory. False if it was cancelled on the way."""
-        offset = 0
-        while not cancelled():
-            try:
-                piece = os.pread(fd, CHUNK, offset)
-            except OSError as error:
-                raise self._failed(error) from None
-            if not piece:
-                return True
-            self.write(piece)
-            offset += len(piece)
-        return False
+    def copy(self, fd: int, sha256: str) -> None:
+        """All of another file, whose hash the caller vouches for: it is not read again to be sure."""
+        self._check_open()
+        self._guarded(lambda: copy_file(fd, self._fd, "write.chunk"))
+        self.size = os.fstat(self._fd).st_size
+        self._vouched = sha256
 
     def seal(self) -> None:
         """Content, facts and, with `sync`, durability are complete; only the name is missing."""

@@ -24,6 +24,7 @@ class Content(msgspec.Struct, frozen=True):
     sha256: str
     size: int
     data: bytes | None = None
+    is_fresh: bool = False  # a file that this process has just written and hashed
 
     @property
     def digest(self) -> bytes:
@@ -43,7 +44,7 @@ class Store:
 
     def take_pieces(self, pieces: Iterable[bytes]) -> Content:
         blob = self._blobs.put(pieces)
-        return Content(blob.sha256, blob.size)
+        return Content(blob.sha256, blob.size, is_fresh=True)
 
     def take_file(self, fd: int) -> Content:
         """A copy of an open file."""
@@ -94,6 +95,10 @@ class Store:
                 yield piece
 
     def fill(self, pending: PendingFile, content: Content) -> None:
+        if content.is_fresh:
+            with self._blobs.open(content.sha256, size=content.size) as file:
+                pending.copy(file.fileno(), content.sha256)
+            return
         for piece in self.pieces(content):
             pending.write(piece)
         if pending.sha256 != content.sha256:
