@@ -28,10 +28,14 @@ def _count(connection: apsw.Connection, row: Row, sign: int) -> None:
     size = sign * row.bytes
     writes = _single(
         connection,
-        "INSERT INTO minutes VALUES (?,?,?,?,?) ON CONFLICT (minute, mode, client) "
-        "DO UPDATE SET writes = writes + excluded.writes, bytes = bytes + excluded.bytes "
-        "RETURNING (SELECT sum(writes) FROM minutes WHERE minute = ?)",
-        (minute, row.mode, row.client, sign, size, minute),
+        "INSERT INTO minutes VALUES (?,?,?) ON CONFLICT (minute) "
+        "DO UPDATE SET writes = writes + excluded.writes, bytes = bytes + excluded.bytes RETURNING writes",
+        (minute, sign, size),
+    )
+    connection.execute(
+        "INSERT INTO totals VALUES ('mode',?,?), ('client',?,?) ON CONFLICT (kind, name) "
+        "DO UPDATE SET writes = writes + excluded.writes",
+        (row.mode, sign, row.client, sign),
     )
     known = _single(
         connection,
@@ -68,12 +72,7 @@ def _whole(connection: apsw.Connection) -> dict[str, Any]:
         "SELECT writes, paths, bytes, first, last, peak_minute FROM sums"
     ).fetchall()
     writes, paths, size, first, last, peak = sums[0]
-    by_mode: list[Any] = connection.execute(
-        "SELECT mode, sum(writes) FROM minutes GROUP BY mode ORDER BY 1"
-    ).fetchall()
-    by_client: list[Any] = connection.execute(
-        "SELECT client, sum(writes) FROM minutes GROUP BY client ORDER BY 1"
-    ).fetchall()
+    by_mode, by_client = (_totals(connection, kind) for kind in ("mode", "client"))
     hot = connection.execute(
         "SELECT path, writes FROM paths WHERE writes > 0 ORDER BY writes DESC, path LIMIT ?", (HOT,)
     ).fetchall()
@@ -82,7 +81,14 @@ def _whole(connection: apsw.Connection) -> dict[str, Any]:
         "(SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq) ORDER BY seq DESC LIMIT ?",
         (TIMELINE,),
     ).fetchall()
-    return _shape(writes, paths, size, dict(by_mode), dict(by_client), timeline, hot, first, last, peak)
+    return _shape(writes, paths, size, by_mode, by_client, timeline, hot, first, last, peak)
+
+
+def _totals(connection: apsw.Connection, kind: str) -> dict[str, int]:
+    found: list[Any] = connection.execute(
+        "SELECT name, writes FROM totals WHERE kind = ? AND writes > 0 ORDER BY 1", (kind,)
+    ).fetchall()
+    return dict(found)
 
 
 def _part(connection: apsw.Connection, since: int | None, session: str | None) -> dict[str, Any]:

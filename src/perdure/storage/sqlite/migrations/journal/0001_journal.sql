@@ -94,12 +94,15 @@ CREATE INDEX seen_by_time ON seen (ts);
 
 -- Sums kept in the same transaction as the rows they count.
 CREATE TABLE minutes (
-    minute INTEGER NOT NULL,
-    mode   TEXT NOT NULL,
-    client TEXT NOT NULL,
+    minute INTEGER PRIMARY KEY,
     writes INTEGER NOT NULL,
-    bytes  INTEGER NOT NULL,
-    PRIMARY KEY (minute, mode, client)
+    bytes  INTEGER NOT NULL
+);
+CREATE TABLE totals (
+    kind   TEXT NOT NULL,               -- mode or client
+    name   TEXT NOT NULL,
+    writes INTEGER NOT NULL,
+    PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
 CREATE TABLE paths (
     path     TEXT PRIMARY KEY,
@@ -107,7 +110,7 @@ CREATE TABLE paths (
     bytes    INTEGER NOT NULL,
     last_seq INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX paths_by_writes ON paths (writes);
+CREATE INDEX paths_by_writes ON paths (writes DESC, path);
 CREATE TABLE sums (
     id     INTEGER PRIMARY KEY CHECK (id = 1),
     writes INTEGER NOT NULL,
