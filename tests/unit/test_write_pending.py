@@ -143,7 +143,7 @@ def test_a_created_file_is_whole_and_alone(folder: Folder, sync: bool) -> None:
     assert folder.names == ["f", "new"]
     assert landed.size == 7000
     assert landed.sha256 == folder.seen("new").sha256
-    assert landed.identity.is_still(os.stat(folder.path / "new"))
+
 
 
 @pytest.mark.usefixtures("both_ways")

@@ -28,6 +28,7 @@ def main(argv: list[str]) -> int:
             policy=known.policy,
             registry=known.registry,
             durability=known.durability,
+            keep=known.keep,
             view=View(known.render, known.detail),
             log_level=known.log_level,
         )

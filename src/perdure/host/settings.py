@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perdure.model.keep import Keep
 from perdure.model.mounts import Limits
 
 FILE_NAME = "perdure.toml"
@@ -26,7 +27,7 @@ class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """`perdure.toml`: the names of the options, plus mounts, timeouts and limits."""
+    """`perdure.toml`: the names of the options, plus mounts, timeouts, limits and what is kept."""
 
     workspace: list[str] | str | None = None
     registry: str | None = None
@@ -39,6 +40,7 @@ class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     log_level: str | None = None
     mounts: dict[str, str | list[str]] = {}
     timeouts: Timeouts | None = None
+    keep: Keep | None = None
     limits: dict[str, float] = {}
 
 
@@ -56,6 +58,7 @@ class Settings(msgspec.Struct, frozen=True):
     log_level: str = "warning"
     mounts: dict[str, tuple[str, ...]] = {}
     timeouts: Timeouts = Timeouts()
+    keep: Keep = Keep()
     limits: Limits = Limits()
 
 
@@ -80,6 +83,7 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
             found[name] = _names(value) if name == "surfaces" else value
     found["mounts"] = _mounts(given.get("mount") or [], files)
     found["timeouts"] = next((f.timeouts for f in files if f.timeouts is not None), Timeouts())
+    found["keep"] = next((f.keep for f in files if f.keep is not None), Keep())
     found["limits"] = _limits(files)
     try:
         return msgspec.convert(found, type=Settings)

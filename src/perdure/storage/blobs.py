@@ -28,7 +28,7 @@ from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
 from perdure.storage.copying import CANNOT, copy_file
 from perdure.storage.digest import sha256_of
-from perdure.storage.durable import sync_directory, sync_file, write_all
+from perdure.storage.durable import close_quietly, sync_directory, sync_file, write_all
 from perdure.storage.os_errors import os_refusal, sync_refusal
 
 CHUNK: Final = 1 << 20
@@ -96,9 +96,13 @@ class Blobs:
     def has(self, sha256: str) -> bool:
         return os.access(_path(sha256), os.F_OK, dir_fd=self._fd)
 
-    def delete(self, sha256: str) -> bool:
-        """Whether it was there."""
+    def delete(self, sha256: str, *, written_before: float | None = None) -> bool:
+        """Whether it was there, and old enough to go."""
         try:
+            if written_before is not None:
+                info = os.stat(_path(sha256), dir_fd=self._fd, follow_symlinks=False)
+                if info.st_mtime >= written_before:
+                    return False
             os.unlink(_path(sha256), dir_fd=self._fd)
         except FileNotFoundError:
             return False
@@ -221,7 +225,7 @@ class _Incoming:
                 os.unlink(self.temp, dir_fd=self.dir_fd)
             except OSError:
                 pass
-        os.close(self.fd)
+        close_quietly(self.fd)
 
     def _link(self, path: str) -> None:
         if self.temp is None:

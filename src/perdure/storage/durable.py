@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from io import FileIO
 
 from perdure.model.fault_points import shortened
 
@@ -29,6 +30,17 @@ def sync_file(fd: int) -> None:
             if error.errno not in (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL):
                 raise
     os.fsync(fd)
+
+
+def close_quietly(file: int | FileIO) -> None:
+    """Close what was read, or only held a place. Its error tells of no loss, and must not undo what is done."""
+    try:
+        if isinstance(file, int):
+            os.close(file)
+        else:
+            file.close()
+    except OSError:
+        pass
 
 
 def sync_directory(dir_fd: int) -> None:

@@ -11,9 +11,15 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from perdure.model.envelope import ToolError
+
 Sha = bytes
 State = Literal["aborted", "conflict"]
 T = TypeVar("T")
+
+
+class JournalError(ToolError):
+    """The journal itself failed. Nothing of the transaction happened, whoever's part of it met the failure."""
 
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,18 +102,28 @@ class Problem(msgspec.Struct, frozen=True):
     seq: int = 0
 
 
+class Retired(msgspec.Struct, frozen=True):
+    """What was gone through and forgotten; the files of these contents are to be removed."""
+
+    rows: int
+    files: list[Sha]
+    more: bool
+
+
 class Writing(Protocol):
     """What may be done inside the one write transaction."""
 
     def append(self, row: NewRow) -> Row: ...
-    def keep(self, sha: Sha, data: bytes) -> None: ...
-    def keep_file(self, sha: Sha, size: int) -> None: ...
+    def keep(self, sha: Sha, data: bytes, *, by_row: bool = True) -> None: ...
+    def keep_file(self, sha: Sha, size: int, *, by_row: bool = True) -> None: ...
     def conclude(self, seq: int, state: State, draft: str | None = None) -> None: ...
     def settle(self, seqs: Iterable[int]) -> None: ...
     def remember(self, invocation: Invocation, first_seq: int | None) -> None: ...
     def save_draft(self, draft: Draft, client: str, session: str) -> None: ...
     def spend(self, path: str, sha: Sha, budget: int) -> int: ...
     def saw(self, session: str, path: str, sha: Sha | None) -> None: ...
+    def retire(self, n: int, *, before: int, most_bytes: int, in_reach: int) -> Retired: ...
+    def expire(self, n: int, *, before: int, drafts_before: int) -> Retired: ...
 
 
 class Reading(Protocol):

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from perdure.model.keep import Keep
 from perdure.model.tools import DEFAULT_VIEW, View
 from perdure.surfaces.port import Surface
 
@@ -23,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     policy: str | None = None
     registry: str | None = None
     durability: Durability = "journal"
+    keep: Keep = Keep()
     view: View = DEFAULT_VIEW
     log_level: str = "warning"
 
@@ -45,7 +47,9 @@ def _write(settings: Settings) -> Surface:
         def open_journal(folder: str) -> SqliteJournal:
             return SqliteJournal(folder, os.path.join(private_dir("anchors"), anchor))
 
-        return WriteService(settings.workspaces, open_journal, strict=settings.durability == "strict")
+        return WriteService(
+            settings.workspaces, open_journal, strict=settings.durability == "strict", keep=settings.keep
+        )
 
     return WriteSurface(open_service)
 

@@ -21,14 +21,17 @@ from perdure.storage.journal import (
     Filter,
     Intent,
     Invocation,
+    JournalError,
     NewRow,
     Problem,
+    Retired,
     Row,
     Sha,
     State,
 )
-from perdure.storage.sqlite import journal_sums
+from perdure.storage.sqlite import journal_retention, journal_sums
 from perdure.storage.sqlite.database import open_database, open_reader
+from perdure.storage.sqlite.failures import refusal, typed
 
 T = TypeVar("T")
 
@@ -41,6 +44,7 @@ _COMMITTED: Final = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = jou
 _encode = msgspec.json.encode
 
 
+@typed
 class SqliteJournal:
     """`folder` is the workspace's `.perdure`; `anchor` a file elsewhere that remembers the chain's head."""
 
@@ -53,23 +57,48 @@ class SqliteJournal:
         self._readers: list[apsw.Connection] = []
         self._boot = _boot_id()
         self._anchor_fd = -1
+        self._is_suspect = False
         self._head: tuple[int, bytes] = self._load_head()
 
     # --- transactions --------------------------------------------------------------------------------------
 
     def transact(self, work: Callable[[], T]) -> T:
+        if self._is_suspect:
+            self._replace_connection()
         self._write.execute("BEGIN IMMEDIATE")
         try:
             # Another process may have written since: the chain continues from what is there now.
             self._head = self._load_head()
             result = work()
             self._write.execute("COMMIT")
-        except BaseException:
-            if self._write.in_transaction:
-                self._write.execute("ROLLBACK")
-            raise
+        except BaseException as error:
+            failure = refusal(error, self._write)
+            self._is_suspect = isinstance(failure, JournalError)
+            try:
+                self._roll_back()
+            except apsw.Error:
+                self._is_suspect = True  # the next transaction begins with another try
+            raise failure from None
         self._drop_anchor()
         return result
+
+    def _roll_back(self) -> None:
+        if self._write.in_transaction:
+            self._write.execute("ROLLBACK")
+        if self._is_suspect:
+            self._replace_connection()
+
+    def _replace_connection(self) -> None:
+        """After an error of the database nothing its connection remembers is relied upon.
+
+        A commit whose sync failed stands in the log whole, and a successor that reads the log after a kill would
+        take it for committed, although it was refused. Another commit, of nothing, is written in its place.
+        """
+        fresh = open_database(self._path, "journal")
+        self._write.close()
+        self._write = fresh
+        fresh.pragma("user_version", fresh.pragma("user_version"))
+        self._is_suspect = False
 
     def nested(self, work: Callable[[], T]) -> T:
         """A part of the transaction that can fail alone: what it wrote is taken back, the rest stays."""
@@ -78,8 +107,9 @@ class SqliteJournal:
         try:
             result = work()
         except BaseException:
-            self._write.execute("ROLLBACK TO part")
-            self._write.execute("RELEASE part")
+            if self._write.in_transaction:  # some errors have taken all of it back already
+                self._write.execute("ROLLBACK TO part")
+                self._write.execute("RELEASE part")
             self._head = head
             raise
         self._write.execute("RELEASE part")
@@ -108,22 +138,38 @@ class SqliteJournal:
         )
         self._write.execute("INSERT INTO intents VALUES (?, ?)", (seq, self._boot))
         journal_sums.add(self._write, made)
+        journal_retention.unpin(self._write, made.path)
         self._head = (seq, digest)
         return made
 
-    def keep(self, sha: Sha, data: bytes) -> None:
+    def keep(self, sha: Sha, data: bytes, *, by_row: bool = True) -> None:
         packed = zlib.compress(data, 1) if len(data) > 256 else data
         codec, stored = (ZLIB, packed) if len(packed) < len(data) else (RAW, data)
-        self._keep(sha, len(data), codec, stored)
+        self._keep(sha, len(data), codec, stored, by_row)
 
-    def keep_file(self, sha: Sha, size: int) -> None:
-        self._keep(sha, size, FILE, None)
+    def keep_file(self, sha: Sha, size: int, *, by_row: bool = True) -> None:
+        self._keep(sha, size, FILE, None, by_row)
 
-    def _keep(self, sha: Sha, size: int, codec: int, data: bytes | None) -> None:
+    def _keep(self, sha: Sha, size: int, codec: int, data: bytes | None, by_row: bool) -> None:
+        seq = self._head[0] + 1
         self._write.execute(
-            "INSERT INTO contents VALUES (?,?,?,?,?) ON CONFLICT (sha) DO UPDATE SET ts = excluded.ts",
-            (sha, size, codec, data, self._now()),
+            "INSERT OR IGNORE INTO contents VALUES (?,?,?,?,?,?)", (sha, size, codec, data, seq, by_row)
         )
+        if self._write.changes():
+            kept = size if data is None else len(data)
+            self._write.execute("UPDATE sums SET stored = stored + ?", (kept,))
+        else:
+            self._write.execute(
+                "UPDATE contents SET seq = ?, by_row = max(by_row, ?) WHERE sha = ?", (seq, by_row, sha)
+            )
+
+    def retire(self, n: int, *, before: int, most_bytes: int, in_reach: int) -> Retired:
+        return journal_retention.retire(
+            self._write, n, before=before, most_bytes=most_bytes, in_reach=in_reach
+        )
+
+    def expire(self, n: int, *, before: int, drafts_before: int) -> Retired:
+        return journal_retention.expire(self._write, n, before=before, drafts_before=drafts_before)
 
     def conclude(self, seq: int, state: State, draft: str | None = None) -> None:
         self._write.execute("INSERT OR REPLACE INTO outcomes VALUES (?,?,?)", (seq, state, draft))

@@ -17,8 +17,10 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.fault_points import point
-from perdure.storage.journal import Journal
+from perdure.model.fault_points import passed, point
+from perdure.storage.durable import close_quietly
+from perdure.storage.journal import Journal, JournalError
+from perdure.storage.os_errors import os_refusal
 
 MOST_PER_ROUND: Final = 64
 SETTLE_AFTER_S: Final = 2.0
@@ -34,8 +36,11 @@ class Landing(Protocol):
     def land(self) -> None:
         """Put the change on disk. Raises ToolError where it cannot be, with everything as it was."""
 
-    def failed(self, journal: Journal, error: ToolError) -> ToolError:
-        """In a transaction: conclude the intents that did not land; the error as the caller will see it."""
+    def failed(self, journal: Journal, error: Exception) -> None:
+        """In a transaction: conclude the intents that did not land. Called again where that did not commit."""
+
+    def close(self) -> None:
+        """Give up what is held for a landing that does not happen."""
 
     def sync(self) -> None:
         """Make what landed durable by itself, so that the journal no longer has to vouch for it."""
@@ -68,11 +73,13 @@ class Job:
 class Committer:
     def __init__(self, journal: Journal, lock_path: str) -> None:
         self._journal = journal
-        self._lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._lock_path = lock_path
+        self._lock = _opened(lock_path)
         self._waiting: deque[Job] = deque()
         self._changed = threading.Condition()
         self._landed: list[Landing] = []
         self._durable: list[int] = []
+        self._owed: list[tuple[Landing, Exception]] = []
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._settler = threading.Thread(target=self._settle_landed, name="settler", daemon=True)
@@ -97,7 +104,16 @@ class Committer:
         try:
             work()
         finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        """What was done stays done, whatever becomes of the lock: it goes with its descriptor at the latest."""
+        try:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
+        except OSError:
+            fresh = _opened(self._lock_path)
+            close_quietly(self._lock)
+            self._lock = fresh
 
     def close(self) -> None:
         """Finish what waits, make it durable, settle it."""
@@ -107,9 +123,9 @@ class Committer:
         self._thread.join()
         self._settler.join()
         self._sync(self._landed)
-        if self._durable:
-            self.locked(lambda: self._journal.transact(lambda: self._journal.settle(self._durable)))
-        os.close(self._lock)
+        if self._durable or self._owed:
+            self.locked(self._conclude_owed)
+        close_quietly(self._lock)
 
     # --- rounds --------------------------------------------------------------------------------------------
 
@@ -124,8 +140,9 @@ class Committer:
             try:
                 self.locked(lambda: self._round(batch))  # noqa: B023
             except BaseException as error:  # a caller must never wait for ever
+                shown = os_refusal(error) if isinstance(error, OSError) else error
                 for job in batch:
-                    job.finish(job.error or error)
+                    job.finish(job.error or shown)
             for job in batch:
                 job.finish()
 
@@ -143,47 +160,68 @@ class Committer:
 
     def _round(self, batch: list[Job]) -> None:
         point("commit.planning")
-        with self._changed:
-            durable, self._durable = self._durable, []
         try:
-            self._journal.transact(lambda: self._plan_all(batch, durable))
+            settled = self._journal.transact(lambda: self._plan_all(batch))
         except BaseException:
-            with self._changed:
-                self._durable += durable
+            for job in batch:
+                if job.landing is not None:
+                    job.landing.close()
             raise
-        point("commit.decided")
-        failed: list[tuple[Job, ToolError]] = []
+        self._forget_accounts(settled)
+        passed("commit.decided")
         for job in batch:
-            if job.landing is None:
-                continue
-            try:
-                job.landing.land()
-            except ToolError as error:
-                failed.append((job, error))
-        point("commit.landed")
-        if failed:
-            self._journal.transact(lambda: self._conclude(failed))
+            if job.landing is not None:
+                try:
+                    job.landing.land()
+                except Exception as error:
+                    job.error = error
+                    self._owed.append((job.landing, error))
+        passed("commit.landed")
+        if self._owed:
+            self._conclude_owed()
         with self._changed:
             self._landed += [
                 j.landing for j in batch if j.landing is not None and j.error is None and j.landing.seqs
             ]
             self._changed.notify_all()
 
-    def _plan_all(self, batch: list[Job], durable: list[int]) -> None:
-        self._journal.settle(durable)
+    def _plan_all(self, batch: list[Job]) -> int:
+        settled = self._settle_accounts()
         for job in batch:
             if job.cancelled is not None and job.cancelled.is_set():
                 job.error = refuse("blocked", "cancelled", "cancelled before it was written")
                 continue
             try:
                 job.landing = self._journal.nested(job.plan)
+            except JournalError:
+                raise
             except ToolError as error:
                 job.error = error
+            except OSError as error:
+                job.error = os_refusal(error)
+        return settled
 
-    def _conclude(self, failed: list[tuple[Job, ToolError]]) -> None:
-        for job, error in failed:
-            assert job.landing is not None
-            job.error = job.landing.failed(self._journal, error)
+    def _settle_accounts(self) -> int:
+        """In a transaction: what is durable by now, and what did not land. Returns how much of the former."""
+        with self._changed:
+            durable = tuple(self._durable)
+        self._journal.settle(durable)
+        for landing, error in self._owed:
+            landing.failed(self._journal, error)
+        return len(durable)
+
+    def _forget_accounts(self, settled: int) -> None:
+        """Once they are committed, and not before."""
+        with self._changed:
+            del self._durable[:settled]
+        self._owed.clear()
+
+    def _conclude_owed(self) -> None:
+        """A refusal must not come true at the next start. Where the journal fails as well, the next round owes it."""
+        try:
+            self._forget_accounts(self._journal.transact(self._settle_accounts))
+        except JournalError:
+            pass
 
     # --- settling ---------------------------------------------------------------------------------------------
 
@@ -211,3 +249,7 @@ class Committer:
             done += landing.seqs
         with self._changed:
             self._durable += done
+
+
+def _opened(lock_path: str) -> int:
+    return os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
-from perdure.storage.durable import sync_directory
+from perdure.storage.durable import close_quietly, sync_directory
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.write.names import bad_path, check_name, shown, spelled
 from perdure.surfaces.write.protected import Protection
@@ -65,7 +65,7 @@ class Place:
 
     def close(self) -> None:
         if self.dir_fd >= 0:
-            os.close(self.dir_fd)
+            close_quietly(self.dir_fd)
             self.dir_fd = -1
 
     def open(self) -> int:

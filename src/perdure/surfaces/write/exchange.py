@@ -21,6 +21,7 @@ from typing import Final
 from perdure.model.envelope import Envelope, ToolError
 from perdure.model.fault_points import passed, point
 from perdure.storage.digest import sha256_of
+from perdure.storage.durable import close_quietly
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.write.identity import Expected
 from perdure.surfaces.write.syscalls import exchange, is_open_for_writing, rename_noreplace
@@ -62,7 +63,7 @@ class Conflict(ToolError):
     def close(self) -> None:
         for file in (self.found, *self.displaced):
             if file is not None:
-                file.close()
+                close_quietly(file)
 
 
 @contextmanager
@@ -81,7 +82,7 @@ def alone(dir_fd: int) -> Iterator[None]:
         yield
     finally:
         if fd >= 0:
-            os.close(fd)
+            close_quietly(fd)
 
 
 def _lock(fd: int) -> None:
@@ -144,7 +145,7 @@ class PutBack:
     def close(self) -> None:
         for file in (self.found, *self.displaced):
             if file is not None:
-                file.close()
+                close_quietly(file)
 
 
 def put_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int, sha256: str) -> PutBack:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
 
-from perdure.model.envelope import ToolError
+from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
 from perdure.storage.durable import sync_directory, sync_file
 from perdure.storage.journal import Journal
+from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.write import moves
 from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.exchange import Conflict
@@ -18,7 +20,8 @@ from perdure.surfaces.write.identity import Expected
 from perdure.surfaces.write.pending import PendingFile
 from perdure.surfaces.write.store import Content, Store
 
-Displaced = Callable[[Conflict], None]
+PREPARED_MAX: Final = 128
+"""Of one call, at once: each holds two descriptors."""
 
 
 class FileChange:
@@ -39,29 +42,59 @@ class FileChange:
         self.old = old
         self.made: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
+        self._pending: PendingFile | None = None
+
+    def prepare(self, store: Store, *, sync: bool) -> None:
+        """Everything but the name."""
+        if self.after is None or self._pending is not None:
+            return
+        if self.place.missing:
+            self.made = self.place.make_parents(sync=sync)
+        self._pending = self._filled(self.after, store, sync=sync)
 
     def apply(self, store: Store, *, sync: bool) -> None:
-        self.warnings = _put(self, self.before, self.after, store, sync=sync)
+        self.prepare(store, sync=sync)
+        self.warnings = self._put(self._pending, self.before, sync=sync)
 
     def revert(self, store: Store, *, sync: bool) -> None:
         now = Expected(self.after.sha256) if self.after is not None else None
-        _put(self, now, self.old, store, sync=sync)
+        self._put(self._filled(self.old, store, sync=sync) if self.old is not None else None, now, sync=sync)
 
+    def close(self) -> None:
+        if self._pending is not None:
+            self._pending.discard()
+        self.place.close()
 
-def _put(
-    change: FileChange, before: Expected | None, after: Content | None, store: Store, *, sync: bool
-) -> tuple[str, ...]:
-    place = change.place
-    if after is None:
+    def _filled(self, content: Content, store: Store, *, sync: bool) -> PendingFile:
+        pending = PendingFile(self.place.dir_fd, self.place.name, like=self.facts, sync=sync)
+        try:
+            store.fill(pending, content)
+            pending.seal()
+        except BaseException:
+            pending.discard()
+            raise
+        return pending
+
+    def _put(self, pending: PendingFile | None, before: Expected | None, *, sync: bool) -> tuple[str, ...]:
+        if pending is not None:
+            with pending:
+                landed = pending.create() if before is None else pending.replace_if(before)
+            return landed.warnings
         if before is not None:
-            moves.remove(place.dir_fd, place.name, before, sync=sync)
+            moves.remove(self.place.dir_fd, self.place.name, before, sync=sync)
         return ()
-    if place.missing:
-        change.made = place.make_parents(sync=sync)
-    with PendingFile(place.dir_fd, place.name, like=change.facts, sync=sync) as pending:
-        store.fill(pending, after)
-        landed = pending.create() if before is None else pending.replace_if(before)
-    return landed.warnings
+
+
+class Aftermath(Protocol):
+    """What a call leaves besides its files."""
+
+    def landed(self) -> None: ...
+
+    def displaced(self, conflict: Conflict) -> None:
+        """Content of another program that has lost its name."""
+
+    def failed(self) -> None:
+        """In a transaction."""
 
 
 class CallLanding:
@@ -76,8 +109,7 @@ class CallLanding:
         workspace: Workspace,
         store: Store,
         strict: bool,
-        keep_foreign: Displaced,
-        save_foreign: Callable[[], None],
+        aftermath: Aftermath,
     ) -> None:
         self.seqs = seqs
         self.payload = payload
@@ -85,63 +117,113 @@ class CallLanding:
         self._workspace = workspace
         self._store = store
         self._strict = strict
-        self._keep_foreign = keep_foreign
-        self._save_foreign = save_foreign
+        self._aftermath = aftermath
+        self._is_stuck = False
 
     def land(self) -> None:
         done: list[FileChange] = []
         try:
+            # What needs space needs it now, while there is nothing to be taken back.
+            for change in self._changes[:PREPARED_MAX]:
+                change.prepare(self._store, sync=self._strict)
             for change in self._changes:
                 change.apply(self._store, sync=self._strict)
                 done.append(change)
                 point("commit.file_landed")
-        except ToolError as error:
-            for change in reversed(done):
-                self._take_back(change)
+        except Exception as error:
+            self._take_back(done)
             if isinstance(error, Conflict):
-                self._keep_foreign(error)
-            raise
+                self._aftermath.displaced(error)
+            raise self._refusal(error) from None
         finally:
-            for change in self._changes:
-                change.place.close()
+            self.close()
+        self._aftermath.landed()
         warnings = [w for change in self._changes for w in change.warnings]
         if warnings:
             self.payload["warnings"] = [*self.payload.get("warnings", []), *dict.fromkeys(warnings)]
 
-    def _take_back(self, change: FileChange) -> None:
-        try:
-            change.revert(self._store, sync=self._strict)
-        except Conflict as conflict:
-            self._keep_foreign(conflict)  # somebody wrote to it already: theirs stays
-        self._workspace.remove_directories(change.place.root, change.made)
+    def close(self) -> None:
+        for change in self._changes:
+            change.close()
 
-    def failed(self, journal: Journal, error: ToolError) -> ToolError:
+    def _take_back(self, done: list[FileChange]) -> None:
+        for change in reversed(done):
+            try:
+                change.revert(self._store, sync=self._strict)
+            except Conflict as conflict:
+                self._aftermath.displaced(conflict)  # somebody wrote to it already: theirs stays
+            except (ToolError, OSError):
+                self._is_stuck = True
+        self.close()
+        for root in {change.place.root for change in self._changes}:
+            made = [path for change in self._changes if change.place.root == root for path in change.made]
+            self._workspace.remove_directories(root, made)
+
+    def _refusal(self, error: Exception) -> Exception:
+        if self._is_stuck:
+            return refuse(
+                "write_corruption",
+                "not_taken_back",
+                "a part of the change is on disk and cannot be taken back now; the next start completes it",
+                suggested_action="ask_user",
+            )
+        return os_refusal(error) if isinstance(error, OSError) else error
+
+    def failed(self, journal: Journal, error: Exception) -> None:
+        self._aftermath.failed()
+        if self._is_stuck:
+            return  # the intents stay open: all of it is better than a part
         for seq in self.seqs:
             journal.conclude(seq, "conflict" if isinstance(error, Conflict) else "aborted")
-        self._save_foreign()
-        return error
 
     def sync(self) -> None:
-        if self._strict:
-            return
+        """The files, unless they were synced as they landed, and every directory in which a name changed."""
         for change in self._changes:
-            directory, _, name = change.place.path.rpartition("/")
-            try:
-                dir_fd = self._workspace.open_directory(change.place.root, directory)
-            except ToolError:
-                continue  # the directory is gone, and what was in it
-            try:
-                if change.after is not None:
-                    try:
-                        fd = os.open(
-                            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd
-                        )
-                    except OSError:
-                        continue  # removed or replaced since: not ours any more
-                    try:
-                        sync_file(fd)
-                    finally:
-                        os.close(fd)
+            place = change.place
+            if change.after is not None and not self._strict:
+                _sync_at(self._workspace, place.root, place.path)
+            folders = {os.path.dirname(path) for path in (place.path, *change.made)}
+            sync_directories(self._workspace, place.root, folders)
+
+
+def ancestors(path: str) -> list[str]:
+    """The directories from a root to a file, the root itself as an empty path."""
+    names = path.split("/")[:-1]
+    return ["/".join(names[:depth]) for depth in range(len(names) + 1)]
+
+
+def sync_directories(workspace: Workspace, root: int, paths: Iterable[str]) -> None:
+    """Make names durable. A directory that is gone has none left to lose."""
+    for path in paths:
+        with _opened(workspace, root, path) as dir_fd:
+            if dir_fd is not None:
                 sync_directory(dir_fd)
-            finally:
-                os.close(dir_fd)
+
+
+def _sync_at(workspace: Workspace, root: int, path: str) -> None:
+    """The file at a path, whichever it is by now: only what stands at the name can be lost with the power."""
+    folder, _, name = path.rpartition("/")
+    with _opened(workspace, root, folder) as dir_fd:
+        if dir_fd is None:
+            return
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
+        except OSError:
+            return  # removed or replaced since: not ours any more
+        try:
+            sync_file(fd)
+        finally:
+            os.close(fd)
+
+
+@contextmanager
+def _opened(workspace: Workspace, root: int, path: str) -> Iterator[int | None]:
+    try:
+        fd = workspace.open_directory(root, path)
+    except ToolError:
+        yield None
+        return
+    try:
+        yield fd
+    finally:
+        os.close(fd)

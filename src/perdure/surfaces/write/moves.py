@@ -7,7 +7,7 @@ from io import FileIO
 
 from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
-from perdure.storage.durable import sync_directory
+from perdure.storage.durable import close_quietly, sync_directory
 from perdure.storage.os_errors import os_refusal, sync_refusal
 from perdure.surfaces.write.exchange import Conflict, alone, open_aside, unexpected
 from perdure.surfaces.write.identity import Expected
@@ -56,7 +56,7 @@ def move(src_dir: int, src: str, dst_dir: int, dst: str, expected: Expected, *, 
             pass  # its old name was taken again: it stays whole under the new one
         raise _typed(error, file, src) from None
     if file is not None:
-        file.close()
+        close_quietly(file)
     passed("move.landed")
 
 
@@ -90,12 +90,12 @@ def _remove(dir_fd: int, name: str, expected: Expected, sync: bool, must_be_idle
                 raise Conflict(reason, open_aside(dir_fd, name), [aside]) from error
         raise _typed(error, aside, name) from None
     if aside is not None:
-        aside.close()
+        close_quietly(aside)
 
 
 def _typed(error: BaseException, file: FileIO | None, name: str) -> BaseException:
     if file is not None and not isinstance(error, Conflict):
-        file.close()
+        close_quietly(file)
     return os_refusal(error, path=shown(name)) if isinstance(error, OSError) else error
 
 

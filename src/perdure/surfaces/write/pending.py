@@ -28,12 +28,12 @@ from perdure.model.envelope import ToolError
 from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
 from perdure.storage.copying import copy_file
-from perdure.storage.durable import sync_directory, sync_file, write_all
+from perdure.storage.durable import close_quietly, sync_directory, sync_file, write_all
 from perdure.storage.os_errors import os_refusal, sync_refusal
 from perdure.surfaces.write import fidelity
 from perdure.surfaces.write.exchange import Conflict, PutBack, alone, open_aside, put_back, unexpected
 from perdure.surfaces.write.fidelity import Facts
-from perdure.surfaces.write.identity import Expected, Identity
+from perdure.surfaces.write.identity import Expected
 from perdure.surfaces.write.names import shown
 from perdure.surfaces.write.syscalls import exchange, is_missing, rename_noreplace
 
@@ -47,8 +47,9 @@ class Landed(msgspec.Struct, frozen=True):
 
     sha256: str
     size: int
-    identity: Identity
     warnings: tuple[str, ...] = ()
+    left: str | None = None
+    """A temporary name that holds the old file and could not be unlinked."""
 
 
 class PendingFile:
@@ -79,6 +80,7 @@ class PendingFile:
         self._sealed = False
         self._done = False
         self._temp: str | None = None
+        self._left: str | None = None
         self._fd = -1
         self._guarded(self._open)
 
@@ -158,7 +160,7 @@ class PendingFile:
                 pass  # what cannot be removed now is swept by recovery
             self._temp = None
         if self._fd >= 0:
-            os.close(self._fd)
+            close_quietly(self._fd)
             self._fd = -1
         self._done = True
 
@@ -189,7 +191,7 @@ class PendingFile:
             if self._sync:
                 self._sync_content()
         except BaseException:
-            os.close(reading)
+            close_quietly(reading)
             raise
         os.close(self._fd)
         self._fd = reading
@@ -269,11 +271,11 @@ class PendingFile:
         if reason is not None:
             raise self._put_back(aside).conflict(reason)
         if aside is not None:
-            aside.close()
+            close_quietly(aside)
         try:
             os.unlink(temp, dir_fd=self.dir_fd)
         except OSError:
-            pass  # it landed; the sweep will find the rest
+            self._left = temp  # it landed; whoever syncs it tries again
         self._temp = None
         passed("write.landed")
 
@@ -322,7 +324,7 @@ class PendingFile:
         return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
 
     def _landed(self) -> Landed:
-        landed = Landed(self.sha256, self.size, Identity.of(os.fstat(self._fd)), self._warnings)
+        landed = Landed(self.sha256, self.size, self._warnings, self._left)
         self.discard()
         return landed
 

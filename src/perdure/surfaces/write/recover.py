@@ -4,10 +4,12 @@
 |---|---|
 | the new content | it landed: settled |
 | the old content | it did not: it is put there now |
-| torn by a power cut | likewise: what is there is a part of the new content, or zeros |
+| after a power cut: anything that an open intent of the file made or replaced, whole or torn | likewise |
 | something else | another program was there since: theirs stays, ours is kept as a draft |
 
-Of several open intents for one file only the last can be on disk; the earlier ones led to it.
+Of several open intents for one file the last is what it shall be. A killed process leaves what the last call found or
+what it made. A power cut can take back any number of changes that no sync had reached, and leave of a content a part,
+or zeros.
 """
 
 from __future__ import annotations
@@ -15,18 +17,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from typing import Final
 
 from perdure.model.envelope import ToolError
 from perdure.model.fault_points import point
-from perdure.storage.journal import Draft, Intent, Journal, Row
+from perdure.storage.durable import sync_directory, sync_file
+from perdure.storage.journal import Draft, Intent, Journal, Row, Sha
 from perdure.surfaces.write import fidelity
 from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.fidelity import Facts
 from perdure.surfaces.write.identity import Expected, seen
-from perdure.surfaces.write.landing import FileChange
-from perdure.surfaces.write.store import Content, Store
+from perdure.surfaces.write.landing import FileChange, ancestors, sync_directories
+from perdure.surfaces.write.store import Store
 from perdure.surfaces.write.sweep import sweep
 from perdure.surfaces.write.tree import Tree
+
+BLOCK: Final = 4096
 
 
 def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
@@ -35,12 +41,15 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
     intents = journal.intents()
     if not intents:
         return
-    last: dict[str, Intent] = {intent.row.path: intent for intent in intents}
+    of_path: dict[str, list[Intent]] = {}
+    for intent in intents:
+        of_path.setdefault(intent.row.path, []).append(intent)
     settled: list[int] = []
     lost: list[Row] = []
     tree = Tree(workspace, store, journal, client="", session="")
     for intent in intents:
-        if last[intent.row.path] is not intent or _settle(workspace, tree, store, intent):
+        group = of_path[intent.row.path]
+        if group[-1] is not intent or _settle(workspace, tree, store, group):
             settled.append(intent.row.seq)
         else:
             lost.append(intent.row)
@@ -59,35 +68,46 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
     journal.transact(conclude)
 
 
-def _settle(workspace: Workspace, tree: Tree, store: Store, intent: Intent) -> bool:
-    """Whether the file is now what the row says."""
-    row = intent.row
+def _settle(workspace: Workspace, tree: Tree, store: Store, intents: list[Intent]) -> bool:
+    """Whether the file is now what the last of its intents says."""
+    row = intents[-1].row
     try:
-        place = workspace.locate(tree.anchored(row.path), force=True)
+        with workspace.locate(tree.anchored(row.path), force=True) as place:
+            before, facts = _look(place)
+            found = before.sha256 if before is not None else None
+            if found == _hex(row.new_sha):
+                _sync(workspace, place)
+                return True
+            if not _is_ours(place, found, store, intents):
+                return False
+            after = store.find(row.new_sha.hex()) if row.new_sha is not None else None
+            FileChange(place, before, facts, after, None).apply(store, sync=True)
+            return True
     except ToolError:
         return False
-    with place:
-        before, facts = _look(place)
-        found = before.sha256 if before is not None else None
-        wanted = row.new_sha.hex() if row.new_sha is not None else None
-        was = row.old_sha.hex() if row.old_sha is not None else None
-        if found == wanted:
-            _sync(place)
-            return True
-        after = store.find(wanted) if wanted is not None else None
-        torn = (
-            before is not None
-            and after is not None
-            and not intent.same_boot
-            and _is_torn(place, store, after)
-        )
-        if found != was and not torn:
-            return False
-        try:
-            FileChange(place, before, facts, after, None).apply(store, sync=True)
-        except ToolError:
-            return False
+
+
+def _is_ours(place: Place, found: str | None, store: Store, intents: list[Intent]) -> bool:
+    """Whether the file is what it was before its last intent, or as a power cut can leave what we made of it."""
+    last = intents[-1]
+    after_cut = not all(intent.same_boot for intent in intents)
+    rows = [one.row for one in intents if after_cut or one is last or _is_same_call(one.row, last.row)]
+    known = [sha for row in rows for sha in (row.old_sha, row.new_sha)]
+    if found in map(_hex, known):
         return True
+    return (
+        after_cut
+        and found is not None
+        and any(_is_torn(place, store, sha) for sha in dict.fromkeys(known) if sha is not None)
+    )
+
+
+def _is_same_call(one: Row, other: Row) -> bool:
+    return one.txn is not None and one.txn == other.txn
+
+
+def _hex(sha: Sha | None) -> str | None:
+    return sha.hex() if sha is not None else None
 
 
 def _look(place: Place) -> tuple[Expected | None, Facts | None]:
@@ -100,34 +120,35 @@ def _look(place: Place) -> tuple[Expected | None, Facts | None]:
         os.close(fd)
 
 
-def _sync(place: Place) -> None:
-    from perdure.storage.durable import sync_directory, sync_file
-
+def _sync(workspace: Workspace, place: Place) -> None:
+    """The file, its name, and the names of the directories that lead to it: who made them may not have come so far."""
+    if place.missing:
+        return
     if place.found is not None:
         fd = place.open()
         try:
             sync_file(fd)
         finally:
             os.close(fd)
-    if not place.missing:
-        sync_directory(place.dir_fd)
+    sync_directories(workspace, place.root, ancestors(place.path))
 
 
-def _is_torn(place: Place, store: Store, after: Content) -> bool:
-    """Whether the file is the new content as a power cut leaves it: cut short, or with blocks of zeros."""
+def _is_torn(place: Place, store: Store, sha: Sha) -> bool:
+    """Whether the file is this content as a power cut leaves it: cut short, or with blocks of zeros."""
+    try:
+        content = store.find(sha.hex())
+    except ToolError:
+        return False
     fd = place.open()
     try:
-        size = os.fstat(fd).st_size
-        if size > after.size:
+        if os.fstat(fd).st_size > content.size:
             return False
         offset = 0
-        for piece in store.pieces(after):
-            for start in range(0, len(piece), 4096):
-                want = piece[start : start + 4096]
+        for piece in store.pieces(content):
+            for start in range(0, len(piece), BLOCK):
+                want = piece[start : start + BLOCK]
                 have = os.pread(fd, len(want), offset)
-                if have not in (want, bytes(len(have))) and not (
-                    len(have) < len(want) and want.startswith(have)
-                ):
+                if not want.startswith(have) and have != bytes(len(have)):
                     return False
                 offset += len(want)
         return True
@@ -138,7 +159,7 @@ def _is_torn(place: Place, store: Store, after: Content) -> bool:
 def _sweep(
     workspace: Workspace, journal: Journal, store: Store, intents: Iterable[Intent], began: float
 ) -> None:
-    """Remove temporary files beside the files that were about to change."""
+    """Remove temporary files beside the files that were about to change, for good."""
     tree_paths = {intent.row.path.rpartition("/")[0] for intent in intents}
 
     def rescue(fd: int) -> bool:
@@ -147,7 +168,7 @@ def _sweep(
         kept = Draft(f"d_{content.sha256[:24]}", content.digest, content.size, "", "found_at_recovery")
 
         def keep() -> None:
-            store.record(content)
+            store.record(content, by_row=False)
             journal.save_draft(kept, "", "")
 
         journal.transact(keep)
@@ -161,6 +182,8 @@ def _sweep(
             continue
         try:
             sweep([dir_fd], rescue, before=began)
+            # Once its intents are settled nobody looks here again: what was removed must not come back.
+            sync_directory(dir_fd)
         finally:
             os.close(dir_fd)
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.keep import Keep
 from perdure.model.replay import SAFE_TO_RETRY, STILL_UNKNOWN
 from perdure.model.tools import View
 from perdure.storage.blobs import Blobs
@@ -24,7 +25,8 @@ from perdure.surfaces.write.confine import Workspace
 from perdure.surfaces.write.exchange import Conflict
 from perdure.surfaces.write.landing import CallLanding
 from perdure.surfaces.write.store import Content, Store
-from perdure.surfaces.write.tree import Tree
+from perdure.surfaces.write.tending import Tending
+from perdure.surfaces.write.tree import Sighting, Tree
 
 FOLDER: Final = ".perdure"
 RETRIES: Final = 3
@@ -37,7 +39,12 @@ class WriteService:
     """`open_journal` makes the journal for the folder that it is given."""
 
     def __init__(
-        self, roots: tuple[str, ...], open_journal: Callable[[str], Journal], *, strict: bool = False
+        self,
+        roots: tuple[str, ...],
+        open_journal: Callable[[str], Journal],
+        *,
+        strict: bool = False,
+        keep: Keep | None = None,
     ) -> None:
         self.strict = strict
         self.folder = os.path.join(roots[0], FOLDER)
@@ -48,10 +55,12 @@ class WriteService:
         self.store = Store(self.journal, self.blobs)
         self._seen: dict[tuple[str, str], str | None] = {}
         self._unsaved: dict[tuple[str, str], str | None] = {}
-        self._foreign: list[Content] = []
+
         self._guard = threading.Lock()
         self.committer = Committer(self.journal, os.path.join(self.folder, "lock"))
         self.committer.locked(self._recover)
+        self.tending = Tending(self.committer, self.journal, self.blobs, keep or Keep())
+        self.tending.start()
 
     def _recover(self) -> None:
         began = time.time()
@@ -59,6 +68,7 @@ class WriteService:
         self.blobs.sweep(before=began)
 
     def close(self) -> None:
+        self.tending.close()
         self.committer.close()
         self.journal.close()
         self.blobs.close()
@@ -95,17 +105,22 @@ class WriteService:
             except BaseException:
                 tree.close()
                 raise
-            self._remember(call, tree, payload, idempotency_key, fingerprint)
-            return CallLanding(
+            sightings = tree.sightings()
+            landing = CallLanding(
                 tree.changes(),
                 [row.seq for row in tree.rows],
                 payload,
                 workspace=self.workspace,
                 store=self.store,
                 strict=self.strict,
-                keep_foreign=self._keep_foreign,
-                save_foreign=self.save_foreign,
+                aftermath=_Aftermath(self, call.session, sightings),
             )
+            try:
+                self._remember(call, tree, payload, idempotency_key, fingerprint, sightings)
+            except BaseException:
+                landing.close()
+                raise
+            return landing
 
         try:
             result: dict[str, Any] = self.committer.submit(paths, planned, call.cancelled)
@@ -116,7 +131,13 @@ class WriteService:
         return result
 
     def _remember(
-        self, call: Call, tree: Tree, payload: dict[str, Any], idempotency_key: str | None, fingerprint: bytes
+        self,
+        call: Call,
+        tree: Tree,
+        payload: dict[str, Any],
+        idempotency_key: str | None,
+        fingerprint: bytes,
+        sightings: list[Sighting],
     ) -> None:
         """With the effect, in its transaction: what a probe, a retry and the stale guard will ask for."""
         first = tree.rows[0].seq if tree.rows else None
@@ -132,13 +153,8 @@ class WriteService:
             unsaved, self._unsaved = self._unsaved, {}
         for (session, path), sha in unsaved.items():
             self.journal.saw(session, path, bytes.fromhex(sha) if sha is not None else None)
-
-        def saw(path: str, sha: str | None) -> None:
-            self.journal.saw(call.session, path, bytes.fromhex(sha) if sha is not None else None)
-            with self._guard:
-                self._seen[call.session, path] = sha
-
-        tree.sightings(saw)
+        for one in sightings:
+            self.journal.saw(call.session, one.path, one.after)
 
     def _deduplicated(self, key: str, fingerprint: bytes) -> dict[str, Any] | None:
         known = self.journal.invocation(f"user:{key}")
@@ -150,6 +166,12 @@ class WriteService:
         return {**payload, "deduplicated": True}
 
     # --- what was seen ----------------------------------------------------------------------------------------
+
+    def landed(self, session: str, sightings: list[Sighting]) -> None:
+        """Before the next call is planned: what the session wrote, it has seen."""
+        with self._guard:
+            for one in sightings:
+                self._seen[session, one.path] = one.after.hex() if one.after is not None else None
 
     def saw(self, session: str, path: str, sha256: str | None) -> None:
         """A read. It is written down with the next change: losing it only makes the guard less strict."""
@@ -173,7 +195,7 @@ class WriteService:
         identity = "d_" + content.sha256[:24]
 
         def keep() -> Landing:
-            self.store.record(content)
+            self.store.record(content, by_row=False)
             reason = str(error.envelope.context.get("reason", error.envelope.error))
             self.journal.save_draft(
                 Draft(identity, content.digest, content.size, path, reason), call.client, call.session
@@ -203,21 +225,6 @@ class WriteService:
             raise refuse("not_found", "draft_not_found", "no draft has this id")
         return self.store.find(known.sha.hex())
 
-    def _keep_foreign(self, conflict: Conflict) -> None:
-        """Content of another program that has lost its name: kept as a draft, so that nothing of anyone's is gone."""
-        with conflict:
-            for file in conflict.displaced:
-                content = self.store.take_file(file.fileno())
-                self._foreign.append(content)
-
-    def save_foreign(self) -> None:
-        """Inside a transaction: what was met while landing."""
-        waiting, self._foreign = self._foreign, []
-        for content in waiting:
-            self.store.record(content)
-            kept = Draft(f"d_{content.sha256[:24]}", content.digest, content.size, "", "displaced")
-            self.journal.save_draft(kept, "", "")
-
     # --- lost calls ---------------------------------------------------------------------------------------------------
 
     def probe(self, key: str) -> KeyStatus:
@@ -232,6 +239,33 @@ class WriteService:
             return STILL_UNKNOWN
 
 
+class _Aftermath:
+    """What a call leaves besides its files: what its session has now seen, and what of others lost its name."""
+
+    def __init__(self, service: WriteService, session: str, sightings: list[Sighting]) -> None:
+        self._service = service
+        self._session = session
+        self._sightings = sightings
+        self._foreign: list[Content] = []
+
+    def landed(self) -> None:
+        self._service.landed(self._session, self._sightings)
+
+    def displaced(self, conflict: Conflict) -> None:
+        """Kept as drafts, so that nothing of anyone's is gone."""
+        with conflict:
+            self._foreign += [self._service.store.take_file(file.fileno()) for file in conflict.displaced]
+
+    def failed(self) -> None:
+        journal = self._service.journal
+        for one in self._sightings:
+            journal.saw(self._session, one.path, one.before)
+        for content in self._foreign:
+            self._service.store.record(content, by_row=False)
+            kept = Draft(f"d_{content.sha256[:24]}", content.digest, content.size, "", "displaced")
+            journal.save_draft(kept, "", "")
+
+
 class _Nothing:
     """A round in which no file changes."""
 
@@ -242,8 +276,11 @@ class _Nothing:
     def land(self) -> None:
         pass
 
-    def failed(self, journal: Journal, error: ToolError) -> ToolError:
-        return error
+    def failed(self, journal: Journal, error: Exception) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
     def sync(self) -> None:
         pass
@@ -256,9 +293,18 @@ def _fingerprint(tool: str, arguments: object) -> bytes:
 def _make_folder(folder: str) -> None:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     ignore = os.path.join(folder, ".gitignore")
-    if not os.path.exists(ignore):
+    if not _is_filled(ignore):
         with open(ignore, "w") as file:
             file.write("*\n")
+
+
+def _is_filled(path: str) -> bool:
+    """Whether a file is there and a power cut did not take its content."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(1) not in (b"", b"\0")
+    except FileNotFoundError:
+        return False
 
 
 def new_transaction_id() -> str:

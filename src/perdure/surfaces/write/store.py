@@ -55,12 +55,12 @@ class Store:
         blob = self._blobs.put(fd)
         return Content(blob.sha256, blob.size)
 
-    def record(self, content: Content) -> None:
-        """Inside the transaction: this content is needed from now on."""
+    def record(self, content: Content, *, by_row: bool = True) -> None:
+        """Inside the transaction: this content is needed from now on, by a row or only as a draft."""
         if content.data is not None:
-            self._journal.keep(content.digest, content.data)
+            self._journal.keep(content.digest, content.data, by_row=by_row)
         else:
-            self._journal.keep_file(content.digest, content.size)
+            self._journal.keep_file(content.digest, content.size, by_row=by_row)
 
     def has(self, sha256: str) -> bool:
         return self._journal.has_content(bytes.fromhex(sha256))
@@ -70,15 +70,16 @@ class Store:
         data = self._journal.content(digest)
         if data is not None:
             return Content(sha256, len(data), data)
-        if self._journal.content_file(digest) and self._blobs.has(sha256):
-            with self._blobs.open(sha256) as file:
-                return Content(sha256, os.fstat(file.fileno()).st_size)
-        raise refuse(
-            "write_corruption",
-            "content_missing",
-            "this content is no longer kept",
-            suggested_action="ask_user",
-        )
+        if not self._journal.content_file(digest):
+            raise refuse(
+                "not_found",
+                "content_expired",
+                "this content was dropped: it was older or larger than what is to be kept",
+                suggested_action="ask_user",
+                sha256=sha256,
+            )
+        with self._blobs.open(sha256) as file:
+            return Content(sha256, os.fstat(file.fileno()).st_size)
 
     def load(self, sha256: str) -> bytes:
         content = self.find(sha256)

@@ -7,17 +7,24 @@ call on one file see each other's results; each gets its row, and only the last 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from perdure.model.envelope import refuse
-from perdure.storage.journal import Journal, NewRow, Row
+from perdure.storage.journal import Journal, NewRow, Row, Sha
 from perdure.surfaces.write import fidelity
 from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.fidelity import Facts
 from perdure.surfaces.write.identity import Expected, seen
 from perdure.surfaces.write.landing import FileChange
 from perdure.surfaces.write.store import Content, Store
+
+
+class Sighting(NamedTuple):
+    """What a session knows of a file: `before` its call, and `after` it."""
+
+    path: str
+    before: Sha | None
+    after: Sha | None
 
 
 class Known:
@@ -97,9 +104,7 @@ class Tree:
         return known
 
     def data(self, known: Known) -> bytes:
-        if known.now is None:
-            return b""
-        return known.now.data if known.now.data is not None else self._store.load(known.now.sha256)
+        return b"".join(self._store.pieces(known.now)) if known.now is not None else b""
 
     def put(
         self,
@@ -159,10 +164,14 @@ class Tree:
         for known in self._known.values():
             known.place.close()
 
-    def sightings(self, saw: Callable[[str, str | None], None]) -> None:
-        for known in self._known.values():
-            if known.changed:
-                saw(known.path, known.sha256)
+    def sightings(self) -> list[Sighting]:
+        return [
+            Sighting(
+                known.path, known.old.digest if known.old else None, known.now.digest if known.now else None
+            )
+            for known in self._known.values()
+            if known.changed
+        ]
 
 
 def journal_path(place: Place) -> str:

@@ -44,8 +44,20 @@ CREATE TABLE contents (
     size  INTEGER NOT NULL,
     codec INTEGER NOT NULL,             -- 0 as it is, 1 zlib, 2 a file in blobs/
     data  BLOB,
-    ts    INTEGER NOT NULL
+    seq   INTEGER NOT NULL,             -- the last row that names it, or the next one after a draft did
+    by_row INTEGER NOT NULL             -- 0: only drafts ever did
 );
+
+-- Contents that the last change of a file needs, although all else of its age was dropped.
+CREATE TABLE pins (
+    path TEXT NOT NULL,
+    sha  BLOB NOT NULL,
+    seq  INTEGER NOT NULL,              -- the change
+    live INTEGER NOT NULL,              -- 0: the file has changed since
+    PRIMARY KEY (path, sha)
+) WITHOUT ROWID;
+CREATE INDEX pins_by_content ON pins (sha);
+CREATE INDEX pins_stale ON pins (path) WHERE live = 0;
 
 -- What a call answered, committed with its effect, so that a lost call can be asked about.
 CREATE TABLE invocations (
@@ -72,6 +84,8 @@ CREATE TABLE drafts (
     session TEXT NOT NULL,
     ts      INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX drafts_by_time ON drafts (ts);
+CREATE INDEX drafts_by_content ON drafts (sha);
 
 -- How often the same content may still be tried at the same path.
 CREATE TABLE budgets (
@@ -81,6 +95,7 @@ CREATE TABLE budgets (
     ts   INTEGER NOT NULL,
     PRIMARY KEY (path, sha)
 ) WITHOUT ROWID;
+CREATE INDEX budgets_by_time ON budgets (ts);
 
 -- What each session last read or wrote at a path.
 CREATE TABLE seen (
@@ -119,6 +134,8 @@ CREATE TABLE sums (
     first  INTEGER,
     last   INTEGER,
     peak_minute INTEGER,
-    peak_writes INTEGER NOT NULL
+    peak_writes INTEGER NOT NULL,
+    stored  INTEGER NOT NULL,           -- bytes of all contents, as they are kept
+    retired INTEGER NOT NULL            -- the row up to which replaced contents were dropped
 );
-INSERT INTO sums VALUES (1, 0, 0, 0, NULL, NULL, NULL, 0);
+INSERT INTO sums VALUES (1, 0, 0, 0, NULL, NULL, NULL, 0, 0, 0);

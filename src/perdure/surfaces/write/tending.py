@@ -1,0 +1,126 @@
+"""Forgetting, now and then, what is older or larger than what is to be kept; a little at a time, between writes.
+
+Each step is a job like any other, so it runs under the workspace's lock and in a transaction of its own. Files go
+after that is durable. A file written within the last hour stays: somebody may be about to refer to it again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from perdure.model.envelope import ToolError
+from perdure.model.keep import Keep
+from perdure.storage.blobs import Blobs
+from perdure.storage.journal import Journal, Retired, Sha
+from perdure.surfaces.write.committer import Committer
+
+FIRST_S: Final = 30.0
+EVERY_S: Final = 3600.0
+STEP: Final = 200
+PAUSE_S: Final = 0.02
+IN_REACH: Final = 1000
+FRESH_S: Final = 3600.0
+DAY: Final = 86_400
+
+
+class Tending:
+    """`once` does all there is to do; `start` has it done every hour in the background."""
+
+    def __init__(self, committer: Committer, journal: Journal, blobs: Blobs, keep: Keep) -> None:
+        self._committer = committer
+        self._journal = journal
+        self._blobs = blobs
+        self._keep = keep
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="tending", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        wait = FIRST_S
+        while not self._closing.wait(wait):
+            try:
+                self.once()
+            except (ToolError, OSError):
+                pass  # what cannot be forgotten now is forgotten later
+            wait = EVERY_S
+
+    def once(self, now: float | None = None) -> int:
+        """Until nothing is left to forget. Returns how many rows and entries were gone through."""
+        now = time.time() if now is None else now
+        gone = self._all(lambda: self._retire(now)) + self._all(lambda: self._expire(now))
+        self._sweep(now)
+        return gone
+
+    def _all(self, step: Callable[[], Retired]) -> int:
+        gone = 0
+        while not self._closing.is_set():
+            done = self._forget(step)
+            gone += done.rows
+            if not done.more:
+                break
+            self._closing.wait(PAUSE_S)  # writers first
+        return gone
+
+    def _forget(self, step: Callable[[], Retired]) -> Retired:
+        done: Retired = self._committer.submit(frozenset(), lambda: _Forgetting(self._blobs, step()))
+        return done
+
+    def _retire(self, now: float) -> Retired:
+        keep = self._keep
+        before = int((now - keep.days * DAY) * 1_000_000)
+        return self._journal.retire(
+            STEP, before=before, most_bytes=int(keep.megabytes * 1_000_000), in_reach=IN_REACH
+        )
+
+    def _expire(self, now: float) -> Retired:
+        before = int((now - self._keep.answers_days * DAY) * 1_000_000)
+        drafts = int((now - self._keep.days * DAY) * 1_000_000)
+        return self._journal.expire(STEP, before=before, drafts_before=drafts)
+
+    def _sweep(self, now: float) -> None:
+        """Files that nothing refers to: whoever wrote them never came to say what for."""
+        old = [blob.sha256 for blob in self._blobs if blob.mtime < now - DAY]
+        for start in range(0, len(old), STEP):
+            if self._closing.is_set():
+                return
+            some = [bytes.fromhex(sha) for sha in old[start : start + STEP]]
+
+            def unknown(some: list[Sha] = some) -> Retired:
+                return Retired(0, [sha for sha in some if not self._journal.has_content(sha)], more=False)
+
+            self._forget(unknown)
+
+
+class _Forgetting:
+    """A step that was decided in its transaction: what is left is to remove the files."""
+
+    def __init__(self, blobs: Blobs, retired: Retired) -> None:
+        self.seqs: list[int] = []
+        self.payload: Any = retired
+        self._blobs = blobs
+        self._files = retired.files
+
+    def land(self) -> None:
+        before = time.time() - FRESH_S
+        for sha in self._files:
+            self._blobs.delete(sha.hex(), written_before=before)
+
+    def failed(self, journal: Journal, error: Exception) -> None:
+        pass  # a file that could not be removed is found by the next sweep
+
+    def close(self) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
