@@ -145,7 +145,6 @@ def test_a_created_file_is_whole_and_alone(folder: Folder, sync: bool) -> None:
     assert landed.sha256 == folder.seen("new").sha256
 
 
-
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("sync", [False, True])
 def test_a_replaced_file_is_whole_and_alone(folder: Folder, sync: bool) -> None:

@@ -244,8 +244,8 @@ class Committer:
         for landing in landed:
             try:
                 landing.sync()
-            except OSError:
-                continue  # it stays open; recovery vouches for it
+            except (OSError, ToolError):
+                continue  # it stays open, and the journal vouches for it
             done += landing.seqs
         with self._changed:
             self._durable += done

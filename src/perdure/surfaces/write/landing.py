@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
-from perdure.storage.durable import sync_directory, sync_file
+from perdure.storage.durable import close_quietly, sync_directory, sync_file
 from perdure.storage.journal import Journal
 from perdure.storage.os_errors import os_refusal
-from perdure.surfaces.write import moves
+from perdure.surfaces.write import fidelity, moves
 from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.exchange import Conflict
 from perdure.surfaces.write.fidelity import Facts
 from perdure.surfaces.write.identity import Expected
-from perdure.surfaces.write.pending import PendingFile
+from perdure.surfaces.write.pending import Landed, PendingFile
 from perdure.surfaces.write.store import Content, Store
 
+_GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+"""How a name answers that is not the file any more: removed, or replaced by something else."""
 PREPARED_MAX: Final = 128
 """Of one call, at once: each holds two descriptors."""
 
@@ -42,6 +45,7 @@ class FileChange:
         self.old = old
         self.made: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
+        self.left: str | None = None
         self._pending: PendingFile | None = None
 
     def prepare(self, store: Store, *, sync: bool) -> None:
@@ -54,7 +58,8 @@ class FileChange:
 
     def apply(self, store: Store, *, sync: bool) -> None:
         self.prepare(store, sync=sync)
-        self.warnings = self._put(self._pending, self.before, sync=sync)
+        if (landed := self._put(self._pending, self.before, sync=sync)) is not None:
+            self.warnings, self.left = landed.warnings, landed.left
 
     def revert(self, store: Store, *, sync: bool) -> None:
         now = Expected(self.after.sha256) if self.after is not None else None
@@ -75,14 +80,13 @@ class FileChange:
             raise
         return pending
 
-    def _put(self, pending: PendingFile | None, before: Expected | None, *, sync: bool) -> tuple[str, ...]:
+    def _put(self, pending: PendingFile | None, before: Expected | None, *, sync: bool) -> Landed | None:
         if pending is not None:
             with pending:
-                landed = pending.create() if before is None else pending.replace_if(before)
-            return landed.warnings
+                return pending.create() if before is None else pending.replace_if(before)
         if before is not None:
             moves.remove(self.place.dir_fd, self.place.name, before, sync=sync)
-        return ()
+        return None
 
 
 class Aftermath(Protocol):
@@ -180,8 +184,10 @@ class CallLanding:
         """The files, unless they were synced as they landed, and every directory in which a name changed."""
         for change in self._changes:
             place = change.place
+            if change.left is not None:
+                _unlink_at(self._workspace, place, change.left)
             if change.after is not None and not self._strict:
-                _sync_at(self._workspace, place.root, place.path)
+                _sync_at(self._workspace, place, change.after, self._store)
             folders = {os.path.dirname(path) for path in (place.path, *change.made)}
             sync_directories(self._workspace, place.root, folders)
 
@@ -200,30 +206,55 @@ def sync_directories(workspace: Workspace, root: int, paths: Iterable[str]) -> N
                 sync_directory(dir_fd)
 
 
-def _sync_at(workspace: Workspace, root: int, path: str) -> None:
+def _sync_at(workspace: Workspace, place: Place, after: Content, store: Store) -> None:
     """The file at a path, whichever it is by now: only what stands at the name can be lost with the power."""
-    folder, _, name = path.rpartition("/")
-    with _opened(workspace, root, folder) as dir_fd:
+    with _opened(workspace, place.root, os.path.dirname(place.path)) as dir_fd:
         if dir_fd is None:
             return
         try:
-            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
-        except OSError:
-            return  # removed or replaced since: not ours any more
+            fd = os.open(
+                place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd
+            )
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            return
         try:
             sync_file(fd)
+        except OSError:
+            # The kernel may have given up its pages, and a second sync would succeed without them.
+            _write_again(fd, dir_fd, place.name, after, store)
         finally:
-            os.close(fd)
+            close_quietly(fd)
+
+
+def _write_again(fd: int, dir_fd: int, name: str, after: Content, store: Store) -> None:
+    """The same content and facts in another file. A conflict means that the content is not wanted any more."""
+    try:
+        with PendingFile(dir_fd, name, like=fidelity.capture(fd), sync=True) as pending:
+            store.fill(pending, after)
+            pending.replace_if(Expected(after.sha256))
+    except Conflict as conflict:
+        conflict.close()
+
+
+def _unlink_at(workspace: Workspace, place: Place, name: str) -> None:
+    with _opened(workspace, place.root, os.path.dirname(place.path)) as dir_fd:
+        if dir_fd is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=dir_fd)
 
 
 @contextmanager
 def _opened(workspace: Workspace, root: int, path: str) -> Iterator[int | None]:
     try:
         fd = workspace.open_directory(root, path)
-    except ToolError:
+    except ToolError as error:
+        if error.envelope.context.get("errno") not in map(errno.errorcode.get, _GONE):
+            raise
         yield None
         return
     try:
         yield fd
     finally:
-        os.close(fd)
+        close_quietly(fd)
