@@ -53,7 +53,7 @@ from perdure.model.frames import INTERNAL_ERROR, encode_error, salvage_id
 from perdure.model.mounts import MountSpec
 
 READ_BYTES = 1 << 16
-CLIENT_READ_BYTES = 1 << 18
+GULP_BYTES = 1 << 18
 SIP_BYTES = 1 << 12
 SIP_S = 1.0
 FRAMES_PER_ROUND = 64
@@ -100,6 +100,7 @@ class Shell:
         self._events: deque[Event] = deque()
         self._busy = False
         self._done = False
+        self._gulp = READ_BYTES
         for fd in (client_in, client_out):
             os.set_blocking(fd, False)
             widen(fd)
@@ -276,12 +277,14 @@ class Shell:
 
     def _read_client(self) -> None:
         try:
-            data = os.read(self.client_in, CLIENT_READ_BYTES)
+            data = os.read(self.client_in, self._gulp)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if data:
+            # A large buffer has its price, which only a frame that does not fit a small one is worth.
+            self._gulp = GULP_BYTES if len(data) == self._gulp else READ_BYTES
             self.client_reader.feed(data)
         else:
             self.client_reader.feed(b"\n")  # the end of the input ends its last line

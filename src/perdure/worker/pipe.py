@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 MAX_FRAME: Final = 64 * 1024 * 1024
-_CHUNK: Final = 256 * 1024
+_SIP: Final = 1 << 16
+_GULP: Final = 1 << 18
 _EDGE: Final = 1024
 
 
@@ -42,7 +43,10 @@ def read_frames(source: int, limit: int = MAX_FRAME) -> Iterator[bytes | Oversiz
     parts: list[bytes] = []
     size = 0
     head: bytes | None = None  # of a frame that is being skipped
-    while chunk := os.read(source, _CHUNK):
+    asked = _SIP
+    while chunk := os.read(source, asked):
+        # A large buffer has its price, which only a frame that does not fit a small one is worth.
+        asked = _GULP if len(chunk) == asked else _SIP
         *ended, rest = chunk.split(b"\n")
         for piece in ended:
             frame = b"".join((*parts, piece)) if parts else piece
