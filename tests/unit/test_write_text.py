@@ -50,6 +50,7 @@ def refused(call: object, *given: object, **named: object) -> Envelope:
         ("\ufeffé\r\n".encode("utf-16-le"), Style("utf-16-le", True, "crlf", "\r\n")),
         ("\ufeffé\n".encode("utf-16-be"), Style("utf-16-be", True, "lf")),
         ("déjà vu\n".encode("latin-1"), Style("latin-1", False, "lf")),
+        ("\u201cdéjà\u201d \u2013 vu\r\n".encode("cp1252"), Style("cp1252", False, "crlf", "\r\n")),
     ],
 )
 def test_a_files_style_is_recognized(data: bytes, style: Style) -> None:
@@ -68,7 +69,6 @@ def test_a_files_style_is_recognized(data: bytes, style: Style) -> None:
         b"\xff\xfea",
         "größe und maß, doch ein Byte fehlt: é".encode()[:-1],
         b"caf\xe9 \x1b[0m",
-        b"\x93quoted\x94",
     ],
 )
 def test_what_is_not_clearly_text_is_binary(data: bytes) -> None:

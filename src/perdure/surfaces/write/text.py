@@ -23,7 +23,7 @@ import msgspec
 from perdure.model.envelope import SuggestedAction, ToolError, refuse
 from perdure.surfaces.write import lines
 
-Encoding = Literal["utf-8", "utf-16-le", "utf-16-be", "latin-1"]
+Encoding = Literal["utf-8", "utf-16-le", "utf-16-be", "latin-1", "cp1252"]
 Eol = Literal["lf", "crlf", "mixed", "none"]
 
 MAX_BYTES: Final = 262_144
@@ -39,8 +39,10 @@ _ASKED: Final[dict[str, Encoding]] = {
     "utf-16-le": "utf-16-le",
     "utf-16-be": "utf-16-be",
     "latin-1": "latin-1",
+    "cp1252": "cp1252",
 }
-_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+_ONLY_1252 = re.compile(rb"[\x80-\x9f]")  # control characters in Latin-1, quotes and dashes in Windows' own
 
 
 class Style(msgspec.Struct, frozen=True):
@@ -135,9 +137,11 @@ def _detect(data: bytes, *, final: bool) -> tuple[str, Encoding, bool] | None:
     body = _decoded(data, "utf-8", final=final)
     if body is not None:
         return body, "utf-8", False
-    if _CONTROL.search(data) is None and _clearly_not_utf8(data):
-        return data.decode("latin-1"), "latin-1", False
-    return None
+    if _CONTROL.search(data) is not None or not _clearly_not_utf8(data):
+        return None
+    western: Encoding = "cp1252" if _ONLY_1252.search(data) else "latin-1"
+    body = _decoded(data, western, final=final)
+    return (body, western, False) if body is not None else None
 
 
 def _decoded(data: bytes, codec: Encoding, *, final: bool) -> str | None:
