@@ -12,12 +12,13 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # Each room may look into the rooms to its right, and into itself.
 MODEL = {"model"}
-PORTS = {"storage", "validate", "present"} | MODEL
+PORTS = {"storage", "validate", "risk", "present"} | MODEL
 MIDDLE = {"surfaces", "registry", "kernel"} | PORTS
 ALLOWED = {
     "model": MODEL,
     "present": {"present"} | MODEL,
     "validate": {"validate"} | MODEL,
+    "risk": {"risk"} | MODEL,
     "storage": PORTS,
     "kernel": {"kernel", "present", "validate"} | MODEL,
     "surfaces": {"surfaces"} | PORTS,

@@ -11,6 +11,7 @@ choices where that helps. A refusal names arguments and types, never the values 
 from __future__ import annotations
 
 import re
+from _thread import allocate_lock
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -140,11 +141,15 @@ def presentation(given: Mapping[str, Any], default: View) -> tuple[View, dict[st
 
 
 _known: dict[type[msgspec.Struct], shapes.StructType] = {}
+_learning = allocate_lock()
 
 
 def _declared(params: type[msgspec.Struct]) -> shapes.StructType:
     if (found := _known.get(params)) is None:
-        info = shapes.type_info(params)
+        # msgspec works a type out at its first use, and crashes the process where two threads do so at once.
+        with _learning:
+            msgspec.json.Decoder(params)
+            info = shapes.type_info(params)
         assert isinstance(info, shapes.StructType)
         found = _known[params] = info
     return found

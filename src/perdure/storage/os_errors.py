@@ -80,6 +80,26 @@ _MEANINGS: Final[dict[int, _Meaning]] = {
 }
 
 
+_OF_THE_PATH: Final = frozenset(
+    errno.errorcode[number]
+    for number in (
+        errno.ENOENT,
+        errno.EEXIST,
+        errno.EISDIR,
+        errno.ENOTDIR,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+        errno.EXDEV,
+    )
+)
+
+
+def is_of_system(error: ToolError) -> bool:
+    """Whether a refusal tells of a system that failed, and not of what was found at a path."""
+    number = error.envelope.context.get("errno")
+    return number is not None and number not in _OF_THE_PATH
+
+
 def os_refusal(error: OSError, *, reason: str = "", message: str = "", **context: Any) -> ToolError:
     """The refusal for a failed system call. `reason` and `message` replace what the errno alone would say."""
     number = error.errno or 0

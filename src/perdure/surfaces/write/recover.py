@@ -6,10 +6,11 @@
 | the old content | it did not: it is put there now |
 | after a power cut: anything that an open intent of the file made or replaced, whole or torn | likewise |
 | something else | another program was there since: theirs stays, ours is kept as a draft |
+| what may not be looked at or written now | it stays open for the next start |
 
 Of several open intents for one file the last is what it shall be. A killed process leaves what the last call found or
 what it made. A power cut can take back any number of changes that no sync had reached, and leave of a content a part,
-or zeros.
+or zeros. Where the device or the journal fails, recovery fails: no call is served, and the next one tries again.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal
 
 from perdure.model.envelope import ToolError
 from perdure.model.fault_points import point
 from perdure.storage.durable import sync_directory, sync_file
-from perdure.storage.journal import Draft, Intent, Journal, Row, Sha
+from perdure.storage.journal import Draft, Intent, Journal, JournalError, Row, Sha
+from perdure.storage.os_errors import is_of_system
 from perdure.surfaces.write import fidelity
 from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.fidelity import Facts
@@ -33,6 +35,7 @@ from perdure.surfaces.write.sweep import sweep
 from perdure.surfaces.write.tree import Tree
 
 BLOCK: Final = 4096
+Settled = Literal["settled", "lost", "open"]
 
 
 def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
@@ -49,9 +52,10 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
     tree = Tree(workspace, store, journal, client="", session="")
     for intent in intents:
         group = of_path[intent.row.path]
-        if group[-1] is not intent or _settle(workspace, tree, store, group):
+        found = _settle(workspace, tree, store, group) if group[-1] is intent else "settled"
+        if found == "settled":
             settled.append(intent.row.seq)
-        else:
+        elif found == "lost":
             lost.append(intent.row)
         point("recover.one")
     _sweep(workspace, journal, store, intents, began)
@@ -68,7 +72,7 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
     journal.transact(conclude)
 
 
-def _settle(workspace: Workspace, tree: Tree, store: Store, intents: list[Intent]) -> bool:
+def _settle(workspace: Workspace, tree: Tree, store: Store, intents: list[Intent]) -> Settled:
     """Whether the file is now what the last of its intents says."""
     row = intents[-1].row
     try:
@@ -77,14 +81,20 @@ def _settle(workspace: Workspace, tree: Tree, store: Store, intents: list[Intent
             found = before.sha256 if before is not None else None
             if found == _hex(row.new_sha):
                 _sync(workspace, place)
-                return True
+                return "settled"
             if not _is_ours(place, found, store, intents):
-                return False
+                return "lost"
             after = store.find(row.new_sha.hex()) if row.new_sha is not None else None
             FileChange(place, before, facts, after, None).apply(store, sync=True)
-            return True
-    except ToolError:
-        return False
+            return "settled"
+    except JournalError:
+        raise
+    except ToolError as error:
+        if not is_of_system(error):
+            return "lost"
+        if error.envelope.error == "policy_violation":
+            return "open"
+        raise
 
 
 def _is_ours(place: Place, found: str | None, store: Store, intents: list[Intent]) -> bool:
@@ -184,6 +194,8 @@ def _sweep(
             sweep([dir_fd], rescue, before=began)
             # Once its intents are settled nobody looks here again: what was removed must not come back.
             sync_directory(dir_fd)
+        except PermissionError:
+            continue  # a directory that may not be written any more keeps what is in it
         finally:
             os.close(dir_fd)
 

@@ -8,6 +8,7 @@ import threading
 import time
 from binascii import hexlify
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Final
 
 import msgspec
@@ -48,19 +49,25 @@ class WriteService:
     ) -> None:
         self.strict = strict
         self.folder = os.path.join(roots[0], FOLDER)
-        _make_folder(self.folder)
-        self.workspace = Workspace(roots)
-        self.journal = open_journal(self.folder)
-        self.blobs = Blobs(os.path.join(self.folder, "blobs"))
-        self.store = Store(self.journal, self.blobs)
         self._seen: dict[tuple[str, str], str | None] = {}
         self._unsaved: dict[tuple[str, str], str | None] = {}
-
         self._guard = threading.Lock()
-        self.committer = Committer(self.journal, os.path.join(self.folder, "lock"))
-        self.committer.locked(self._recover)
-        self.tending = Tending(self.committer, self.journal, self.blobs, keep or Keep())
-        self.tending.start()
+        with ExitStack() as opened:
+            _make_folder(self.folder)
+            self.workspace = Workspace(roots)
+            opened.callback(self.workspace.close)
+            self.journal = open_journal(self.folder)
+            opened.callback(self.journal.close)
+            self.blobs = Blobs(os.path.join(self.folder, "blobs"))
+            opened.callback(self.blobs.close)
+            self.store = Store(self.journal, self.blobs)
+            self.committer = Committer(self.journal, os.path.join(self.folder, "lock"))
+            opened.callback(self.committer.close)
+            self.committer.locked(self._recover)
+            self.tending = Tending(self.committer, self.journal, self.blobs, keep or Keep())
+            self.tending.start()
+            opened.callback(self.tending.close)
+            self._opened = opened.pop_all()
 
     def _recover(self) -> None:
         began = time.time()
@@ -68,11 +75,7 @@ class WriteService:
         self.blobs.sweep(before=began)
 
     def close(self) -> None:
-        self.tending.close()
-        self.committer.close()
-        self.journal.close()
-        self.blobs.close()
-        self.workspace.close()
+        self._opened.close()
 
     # --- changing files -----------------------------------------------------------------------------------
 

@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from perdure.model.envelope import ToolError
 from perdure.model.replay import CONVERGENT, JOURNAL, STILL_UNKNOWN
 from perdure.model.tools import ToolSpec
 from perdure.present.shape import Field, Payload, Shape
+from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, KeyStatus, Resource, Tool
 from perdure.surfaces.write import reading, transacting, undoing, writing
 from perdure.surfaces.write.service import WriteService
@@ -175,7 +177,10 @@ class WriteSurface:
     def service(self) -> WriteService:
         with self._lock:
             if self._service is None:
-                self._service = self._open()
+                try:
+                    self._service = self._open()
+                except OSError as error:
+                    raise os_refusal(error, of="workspace") from None
             return self._service
 
     def tools(self) -> Sequence[Tool]:
@@ -294,7 +299,7 @@ class WriteSurface:
     def probe(self, key: str) -> KeyStatus:
         try:
             return self.service.probe(key)
-        except OSError:
+        except ToolError:
             return STILL_UNKNOWN
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
 from perdure.model.when import microseconds
 from perdure.storage.journal import Filter, JournalError, Row
+from perdure.storage.os_errors import is_of_system
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import fidelity, merge, text
 from perdure.surfaces.write.service import WriteService, new_transaction_id
@@ -50,7 +51,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
                 known = tree.look(row.path, force=True)
                 after = _reverted(service, tree, known, row)
             except ToolError as error:
-                if _is_of_system(error):
+                if isinstance(error, JournalError) or is_of_system(error):
                     raise
                 conflicts.append(
                     {"path": row.path, "reason": error.envelope.context.get("reason", "refused")}
@@ -95,12 +96,6 @@ class _Refused(ToolError):
         super().__init__(refuse("conflict", "undo_conflict", "the change cannot be taken back").envelope)
         self.conflicts = conflicts
         self.preview = preview
-
-
-def _is_of_system(error: ToolError) -> bool:
-    """A failure that says nothing about the change: the journal's, or that of a system call."""
-    of_path = error.envelope.error in ("invalid_input", "not_found")
-    return isinstance(error, JournalError) or ("errno" in error.envelope.context and not of_path)
 
 
 def _facts(row: Row) -> fidelity.Facts:
