@@ -28,7 +28,7 @@ from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
 from perdure.storage.copying import CANNOT, copy_file
 from perdure.storage.digest import sha256_of
-from perdure.storage.durable import close_quietly, sync_directory, sync_file, write_all
+from perdure.storage.durable import close_quietly, start_writing, sync_directory, sync_file, write_all
 from perdure.storage.os_errors import os_refusal, sync_refusal
 
 CHUNK: Final = 1 << 20
@@ -177,7 +177,7 @@ class _Incoming:
             offset = 0
             for piece in _pieces(source):
                 write_all(self.fd, piece, "blob.chunk")
-                _start_writing(self.fd, offset, len(piece))
+                start_writing(self.fd, offset, len(piece))
                 digest.update(piece)
                 offset += len(piece)
             sha256 = digest.hexdigest()
@@ -232,12 +232,6 @@ class _Incoming:
             os.link(f"/proc/self/fd/{self.fd}", path, dst_dir_fd=self.dir_fd, follow_symlinks=True)
         else:
             os.link(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
-
-
-def _start_writing(fd: int, offset: int, size: int) -> None:
-    """Let the device begin while the rest is hashed. Dirty pages are not dropped by this, only written."""
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
 
 
 def _pieces(source: bytes | Readable | Iterable[bytes]) -> Iterator[bytes]:

@@ -20,6 +20,12 @@ def write_all(fd: int, data: bytes | memoryview, name: str) -> None:
         rest = rest[os.write(fd, rest[: shortened(name, len(rest))]) :]
 
 
+def start_writing(fd: int, offset: int = 0, size: int = 0) -> None:
+    """Let the device begin; `sync_file` waits for it. Pages that are not written yet are not dropped by this."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
+
+
 def sync_file(fd: int) -> None:
     """Content and metadata of a file on the device itself, not only in its cache."""
     if sys.platform == "darwin":

@@ -1,7 +1,9 @@
-"""One thread commits for everyone: many writers share a transaction, an fsync and the workspace's lock.
+"""One commits for everyone: many writers share a transaction, an fsync and the workspace's lock.
 
     callers ──submit──▶ queue ──▶ lock the workspace ─▶ plan each, in one transaction ─▶ COMMIT (one fsync)
                                                      ─▶ land each (rename) ─▶ unlock ─▶ callers go on
+
+A caller that finds nobody at it leads: it does the work of all who wait, then hands over to the next of them.
 
 A job is planned under the lock, so that what it checked is still true when it lands. Two jobs on one path
 never share a round. What has landed is settled later, once it is known to be on disk for good.
@@ -14,6 +16,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from perdure.model.envelope import ToolError, refuse
@@ -42,7 +45,10 @@ class Landing(Protocol):
     def close(self) -> None:
         """Give up what is held for a landing that does not happen."""
 
-    def sync(self) -> None:
+    def begin_sync(self) -> None:
+        """Start on what `sync` will wait for."""
+
+    def sync(self, synced: set[tuple[int, str]]) -> None:
         """Make what landed durable by itself, so that the journal no longer has to vouch for it."""
 
 
@@ -57,14 +63,23 @@ class Job:
         self.cancelled = cancelled
         self.landing: Landing | None = None
         self.error: BaseException | None = None
-        self._done = threading.Event()
+        self.is_done = False
+        self._woken = threading.Lock()
+        self._woken.acquire()
 
     def finish(self, error: BaseException | None = None) -> None:
         self.error = error or self.error
-        self._done.set()
+        self.is_done = True
+        self.wake()
 
-    def wait(self) -> Any:
-        self._done.wait()
+    def wake(self) -> None:
+        """Done, or else it is this caller's turn to lead."""
+        self._woken.release()
+
+    def wait(self) -> None:
+        self._woken.acquire()
+
+    def result(self) -> Any:
         if self.error is not None:
             raise self.error
         return self.landing.payload if self.landing is not None else None
@@ -76,14 +91,15 @@ class Committer:
         self._lock_path = lock_path
         self._lock = _opened(lock_path)
         self._waiting: deque[Job] = deque()
-        self._changed = threading.Condition()
+        self._is_led = False
+        self._guard = threading.Lock()
+        self._changed = threading.Condition(self._guard)  # for the settler, and whoever closes
         self._landed: list[Landing] = []
         self._durable: list[int] = []
         self._owed: list[tuple[Landing, Exception]] = []
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self._settling = False
         self._settler = threading.Thread(target=self._settle_landed, name="settler", daemon=True)
-        self._thread.start()
         self._settler.start()
 
     def submit(
@@ -91,12 +107,17 @@ class Committer:
     ) -> Any:
         """Block until the change is on disk and acknowledged, or refused. Raises what refused it."""
         job = Job(paths, plan, cancelled)
-        with self._changed:
+        with self._guard:
             if self._closing:
                 raise refuse("blocked", "closing", "the worker is closing", suggested_action="retry_later")
             self._waiting.append(job)
-            self._changed.notify_all()
-        return job.wait()
+            leads = not self._is_led
+            self._is_led = True
+        if not leads:
+            job.wait()
+        if not job.is_done:
+            self._lead(job)
+        return job.result()
 
     def locked(self, work: Callable[[], None]) -> None:
         """Run something of our own under the workspace's lock, before any job: recovery."""
@@ -120,7 +141,7 @@ class Committer:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        self._thread.join()
+            self._changed.wait_for(lambda: not self._is_led)
         self._settler.join()
         self._sync(self._landed)
         if self._durable or self._owed:
@@ -129,22 +150,26 @@ class Committer:
 
     # --- rounds --------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not self._waiting and not self._closing:
-                    self._changed.wait()
-                if not self._waiting:
-                    return
+    def _lead(self, own: Job) -> None:
+        """Round after round until one's own job is done, then the next who waits goes on."""
+        while not own.is_done:
+            with self._guard:
                 batch = self._take()
             try:
                 self.locked(lambda: self._round(batch))  # noqa: B023
             except BaseException as error:  # a caller must never wait for ever
                 shown = os_refusal(error) if isinstance(error, OSError) else error
                 for job in batch:
-                    job.finish(job.error or shown)
+                    job.error = job.error or shown
             for job in batch:
                 job.finish()
+        with self._guard:
+            if self._waiting:
+                self._waiting[0].wake()
+            else:
+                self._is_led = False
+                if self._closing:
+                    self._changed.notify_all()
 
     def _take(self) -> list[Job]:
         """The oldest jobs that touch different paths. The others keep their place."""
@@ -183,7 +208,8 @@ class Committer:
             self._landed += [
                 j.landing for j in batch if j.landing is not None and j.error is None and j.landing.seqs
             ]
-            self._changed.notify_all()
+            if len(self._landed) >= SETTLE_AT or not self._settling:
+                self._changed.notify_all()
 
     def _plan_all(self, batch: list[Job]) -> int:
         settled = self._settle_accounts()
@@ -229,11 +255,12 @@ class Committer:
         """Now and then, make what landed durable by itself; the next round takes it off the journal's list."""
         while True:
             with self._changed:
+                self._settling = False
                 self._changed.wait_for(lambda: self._closing or bool(self._landed))
-                if not self._closing:
-                    self._changed.wait_for(
-                        lambda: self._closing or len(self._landed) >= SETTLE_AT, SETTLE_AFTER_S
-                    )
+                self._settling = True
+                self._changed.wait_for(
+                    lambda: self._closing or len(self._landed) >= SETTLE_AT, SETTLE_AFTER_S
+                )
                 if self._closing:
                     return
                 landed, self._landed = self._landed, []
@@ -242,8 +269,12 @@ class Committer:
     def _sync(self, landed: list[Landing]) -> None:
         done: list[int] = []
         for landing in landed:
+            with suppress(OSError, ToolError):
+                landing.begin_sync()
+        synced: set[tuple[int, str]] = set()
+        for landing in landed:
             try:
-                landing.sync()
+                landing.sync(synced)
             except (OSError, ToolError):
                 continue  # it stays open, and the journal vouches for it
             done += landing.seqs

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
-from perdure.storage.durable import close_quietly, sync_directory, sync_file
+from perdure.storage.durable import close_quietly, start_writing, sync_directory, sync_file
 from perdure.storage.journal import Journal
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.write import fidelity, moves
@@ -180,16 +180,27 @@ class CallLanding:
         for seq in self.seqs:
             journal.conclude(seq, "conflict" if isinstance(error, Conflict) else "aborted")
 
-    def sync(self) -> None:
-        """The files, unless they were synced as they landed, and every directory in which a name changed."""
+    def begin_sync(self) -> None:
+        """Let the device begin with the files, so that many are waited for at once."""
+        for change in self._changes:
+            if change.after is not None and not self._strict:
+                with _opened_file(self._workspace, change.place) as (fd, _):
+                    if fd is not None:
+                        start_writing(fd)
+
+    def sync(self, synced: set[tuple[int, str]]) -> None:
+        """The files, unless they were synced as they landed, and every directory in which a name changed, once."""
         for change in self._changes:
             place = change.place
             if change.left is not None:
                 _unlink_at(self._workspace, place, change.left)
             if change.after is not None and not self._strict:
                 _sync_at(self._workspace, place, change.after, self._store)
-            folders = {os.path.dirname(path) for path in (place.path, *change.made)}
-            sync_directories(self._workspace, place.root, folders)
+        for change in self._changes:
+            root = change.place.root
+            folders = {os.path.dirname(path) for path in (change.place.path, *change.made)}
+            sync_directories(self._workspace, root, [path for path in folders if (root, path) not in synced])
+            synced |= {(root, path) for path in folders}
 
 
 def ancestors(path: str) -> list[str]:
@@ -206,26 +217,37 @@ def sync_directories(workspace: Workspace, root: int, paths: Iterable[str]) -> N
                 sync_directory(dir_fd)
 
 
-def _sync_at(workspace: Workspace, place: Place, after: Content, store: Store) -> None:
-    """The file at a path, whichever it is by now: only what stands at the name can be lost with the power."""
+@contextmanager
+def _opened_file(workspace: Workspace, place: Place) -> Iterator[tuple[int | None, int]]:
+    """What stands at a place by now, and the directory it stands in; None for nothing."""
     with _opened(workspace, place.root, os.path.dirname(place.path)) as dir_fd:
         if dir_fd is None:
+            yield None, -1
             return
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            fd = os.open(
-                place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd
-            )
+            fd = os.open(place.name, flags, dir_fd=dir_fd)
         except OSError as error:
             if error.errno not in _GONE:
                 raise
+            yield None, dir_fd
+            return
+        try:
+            yield fd, dir_fd
+        finally:
+            close_quietly(fd)
+
+
+def _sync_at(workspace: Workspace, place: Place, after: Content, store: Store) -> None:
+    """The file at a path, whichever it is by now: only what stands at the name can be lost with the power."""
+    with _opened_file(workspace, place) as (fd, dir_fd):
+        if fd is None:
             return
         try:
             sync_file(fd)
         except OSError:
             # The kernel may have given up its pages, and a second sync would succeed without them.
             _write_again(fd, dir_fd, place.name, after, store)
-        finally:
-            close_quietly(fd)
 
 
 def _write_again(fd: int, dir_fd: int, name: str, after: Content, store: Store) -> None:

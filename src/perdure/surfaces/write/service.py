@@ -285,7 +285,10 @@ class _Nothing:
     def close(self) -> None:
         pass
 
-    def sync(self) -> None:
+    def begin_sync(self) -> None:
+        pass
+
+    def sync(self, synced: set[tuple[int, str]]) -> None:
         pass
 
 

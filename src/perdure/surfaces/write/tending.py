@@ -122,5 +122,8 @@ class _Forgetting:
     def close(self) -> None:
         pass
 
-    def sync(self) -> None:
+    def begin_sync(self) -> None:
+        pass
+
+    def sync(self, synced: set[tuple[int, str]]) -> None:
         pass
