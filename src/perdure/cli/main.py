@@ -12,6 +12,12 @@ COMMANDS = {
     "wrap": ("perdure.cli.wrap", "make one stdio MCP server durable: perdure wrap -- COMMAND ARGS…"),
     "worker": ("perdure.cli.worker", "the built-in surfaces as a plain stdio MCP server, no host"),
     "demo": ("perdure.cli.demo", "a guided run: a call in flight, kill -9, the honest answer"),
+    "journal": ("perdure.cli.journal", "the latest changes of a workspace"),
+    "history": ("perdure.cli.history", "the versions of a file"),
+    "diff": ("perdure.cli.diff", "what changed between two versions of a file"),
+    "undo": ("perdure.cli.undo", "take changes back"),
+    "restore": ("perdure.cli.restore", "bring a version of a file back"),
+    "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
     "reload": ("perdure.cli.reload", "roll servers, and the host, over to what is installed now"),
 }
 

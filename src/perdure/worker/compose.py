@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from perdure.model.keep import Keep
 from perdure.model.tools import DEFAULT_VIEW, View
 from perdure.surfaces.port import Surface
+
+if TYPE_CHECKING:
+    from perdure.surfaces.write.service import WriteService
 
 Durability = Literal["journal", "strict"]
 
@@ -32,26 +35,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 SURFACE_NAMES: Final = ("write", "state")
 
 
-def _write(settings: Settings) -> Surface:
+def open_write(settings: Settings) -> WriteService:
+    """The workspace of the write surface, recovered and ready."""
+    from zlib import crc32
+
+    from perdure.storage.places import private_dir
+    from perdure.storage.sqlite.journal import SqliteJournal
     from perdure.surfaces.write.service import WriteService
+
+    anchor = f"{crc32(settings.workspaces[0].encode('utf-8', 'surrogateescape')):08x}"
+
+    def open_journal(folder: str) -> SqliteJournal:
+        return SqliteJournal(folder, os.path.join(private_dir("anchors"), anchor))
+
+    return WriteService(
+        settings.workspaces, open_journal, strict=settings.durability == "strict", keep=settings.keep
+    )
+
+
+def _write(settings: Settings) -> Surface:
     from perdure.surfaces.write.surface import WriteSurface
 
-    def open_service() -> WriteService:
-        from zlib import crc32
-
-        from perdure.storage.places import private_dir
-        from perdure.storage.sqlite.journal import SqliteJournal
-
-        anchor = f"{crc32(settings.workspaces[0].encode('utf-8', 'surrogateescape')):08x}"
-
-        def open_journal(folder: str) -> SqliteJournal:
-            return SqliteJournal(folder, os.path.join(private_dir("anchors"), anchor))
-
-        return WriteService(
-            settings.workspaces, open_journal, strict=settings.durability == "strict", keep=settings.keep
-        )
-
-    return WriteSurface(open_service)
+    return WriteSurface(lambda: open_write(settings))
 
 
 # Each builder imports its surface itself: one that is not asked for costs nothing at startup.

@@ -254,9 +254,7 @@ class SqliteJournal:
     def content(self, sha: Sha) -> bytes | None:
         """A small content; None where there is none, or where it is a file."""
         found = self._read.execute("SELECT codec, data FROM contents WHERE sha = ?", (sha,)).fetchone()
-        if found is None or found[0] == FILE:
-            return None
-        return zlib.decompress(found[1]) if found[0] == ZLIB else bytes(found[1])
+        return _unpacked(*found) if found is not None else None
 
     def has_content(self, sha: Sha) -> bool:
         return self._read.execute("SELECT 1 FROM contents WHERE sha = ?", (sha,)).fetchone() is not None
@@ -305,6 +303,18 @@ class SqliteJournal:
         if anchored is not None and anchored[0] > last:
             yield Problem("truncated", f"rows {last + 1} to {anchored[0]} were there and are gone", last)
 
+    def contents(self) -> Iterator[tuple[Sha, bytes | None]]:
+        """Every kept content; None stands for a file's."""
+        for sha, codec, data in self._read.execute("SELECT sha, codec, data FROM contents"):
+            yield sha, _unpacked(codec, data)
+
+    def latest(self) -> Iterator[Row]:
+        """The last change of every file."""
+        for (path,) in self._read.execute("SELECT path FROM paths ORDER BY path"):
+            row = self.last_of(path)
+            if row is not None:
+                yield row
+
     # --- inside --------------------------------------------------------------------------------------------------------
 
     @property
@@ -349,6 +359,16 @@ class SqliteJournal:
 
 def chain_hash(prev: bytes, row: Row) -> bytes:
     return sha256(prev + _encode([_hex(value) for value in _values(row)])).digest()
+
+
+def _unpacked(codec: int, data: bytes | None) -> bytes | None:
+    """What damaged bytes stand for is nothing that has the right hash."""
+    if codec == FILE or data is None:
+        return None
+    try:
+        return zlib.decompress(data) if codec == ZLIB else bytes(data)
+    except zlib.error:
+        return b""
 
 
 def _hex(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.model.envelope import refuse
+from perdure.model.envelope import ToolError, refuse
 from perdure.storage.blobs import Blobs
 from perdure.storage.journal import Journal
 from perdure.surfaces.write.identity import CHUNK
@@ -69,6 +69,8 @@ class Store:
         digest = bytes.fromhex(sha256)
         data = self._journal.content(digest)
         if data is not None:
+            if hashlib.sha256(data).digest() != digest:
+                raise _damaged()
             return Content(sha256, len(data), data)
         if not self._journal.content_file(digest):
             raise refuse(
@@ -103,4 +105,8 @@ class Store:
         for piece in self.pieces(content):
             pending.write(piece)
         if pending.sha256 != content.sha256:
-            raise refuse("write_corruption", "content_damaged", "the kept content does not match its hash")
+            raise _damaged()
+
+
+def _damaged() -> ToolError:
+    return refuse("write_corruption", "content_damaged", "the kept content does not match its hash")

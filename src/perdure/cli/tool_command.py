@@ -1,0 +1,108 @@
+"""A command that is one call of a tool of the write surface, made in this process on the workspace itself."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure.model.tools import View
+
+if TYPE_CHECKING:
+    from perdure.worker.compose import Settings as WorkerSettings
+
+CLIENT: Final = "perdure-cli"
+EXIT_CODES: Final = {
+    "invalid_input": 2,
+    "conflict": 3,
+    "stale_precondition": 3,
+    "quota_exceeded": 4,
+    "policy_violation": 4,
+}
+
+
+class CommandCall:
+    """The call as its handler sees it (`perdure.surfaces.port.Call`)."""
+
+    client = CLIENT
+    invocation_key = None
+
+    def __init__(self, tool: str, view: View) -> None:
+        self.tool = tool
+        self.view = view
+        self.session = f"cli-{os.getpid()}"
+        self.cancelled = threading.Event()
+
+    def progress(self, value: float, total: float | None = None, message: str | None = None) -> None:
+        pass
+
+    def log(self, level: str, message: str) -> None:
+        pass
+
+
+def parser_for(name: str, description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"perdure {name}", description=description)
+    parser.add_argument(
+        "--workspace",
+        action="append",
+        metavar="DIR",
+        help="the workspace; repeatable (PERDURE_WORKSPACE, else here)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    return parser
+
+
+def worker_settings(options: argparse.Namespace, command: str) -> WorkerSettings:
+    """The workspace as a worker would open it."""
+    from perdure.cli.options import settle
+    from perdure.worker.compose import Settings as WorkerSettings
+
+    known = settle(argparse.Namespace(workspace=options.workspace), command)
+    return WorkerSettings(
+        workspaces=known.workspaces,
+        surfaces=("write",),
+        durability=known.durability,
+        keep=known.keep,
+        log_level=known.log_level,
+    )
+
+
+def run_tool(options: argparse.Namespace, tool: str, arguments: dict[str, Any]) -> int:
+    """Make the call, print what it gives, and return the exit code."""
+    import msgspec
+
+    from perdure.model.envelope import Envelope
+    from perdure.present.result import failure, success
+    from perdure.surfaces.write.surface import WriteSurface
+    from perdure.worker import call
+    from perdure.worker.compose import open_write
+    from perdure.worker.diagnostics import Diagnostics
+
+    settings = worker_settings(options, tool)
+    surface = WriteSurface(lambda: open_write(settings))
+    declared = next(one for one in surface.tools() if one.spec.name == tool)
+    given = {name: value for name, value in arguments.items() if value is not None}
+    try:
+        result = call.run(
+            declared,
+            tool,
+            msgspec.Raw(msgspec.json.encode(given)),
+            default=View("json", "full"),
+            roots=settings.workspaces,
+            context=lambda view: CommandCall(tool, view),
+            diagnostics=Diagnostics(settings.log_level),
+        )
+    finally:
+        surface.close()
+    found = result["structuredContent"]
+    if result.get("isError"):
+        shown = failure(msgspec.convert(found, type=Envelope), View("porcelain", "full"))
+    else:
+        shown = success(found, declared.shape, View("porcelain", "full"))
+    text = (result if options.json else shown)["content"][0]["text"]
+    print(text, file=sys.stderr if result.get("isError") and not options.json else sys.stdout)
+    if result.get("isError"):
+        return EXIT_CODES.get(found["error"], 1)
+    return 3 if found.get("conflicts") else 0
