@@ -10,7 +10,7 @@
 | EISDIR, ENOTDIR, ENAMETOOLONG | invalid_input / unknown | is_directory, not_a_directory, name_too_long |
 | ENOENT | not_found / unknown | file_not_found |
 | EEXIST | stale_precondition / unknown | file_already_exists |
-| EAGAIN, EBUSY, ETXTBSY, ESTALE | conflict / unknown | busy, stale_handle |
+| EAGAIN, EBUSY, ETXTBSY, ESTALE, EINTR | conflict / unknown | busy, stale_handle, interrupted |
 | EIO and the rest | write_corruption / unknown | io_error, os_error |
 """
 
@@ -76,6 +76,7 @@ _MEANINGS: Final[dict[int, _Meaning]] = {
     errno.EBUSY: _BUSY,
     errno.ETXTBSY: _BUSY._replace(message="the file is being executed"),
     errno.ESTALE: _BUSY._replace(reason="stale_handle", message="the file system no longer knows the file"),
+    errno.EINTR: _BUSY._replace(reason="interrupted", message="the system was interrupted"),
     errno.EIO: _OTHER._replace(reason="io_error", message="the device reported an input/output error"),
 }
 

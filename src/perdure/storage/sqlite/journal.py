@@ -21,6 +21,7 @@ from perdure.storage.journal import (
     Filter,
     Intent,
     Invocation,
+    Item,
     JournalError,
     NewRow,
     Problem,
@@ -29,7 +30,7 @@ from perdure.storage.journal import (
     Sha,
     State,
 )
-from perdure.storage.sqlite import journal_retention, journal_sums
+from perdure.storage.sqlite import journal_retention, journal_shelf, journal_sums
 from perdure.storage.sqlite.database import open_database, open_reader
 from perdure.storage.sqlite.failures import refusal, typed
 
@@ -215,6 +216,15 @@ class SqliteJournal:
     def saw(self, session: str, path: str, sha: Sha | None) -> None:
         self._write.execute("INSERT OR REPLACE INTO seen VALUES (?,?,?,?)", (session, path, sha, self._now()))
 
+    def shelve(self, item: Item) -> Retired:
+        return journal_shelf.put(self._write, item)
+
+    def unshelve(self, kind: str, name: str, at: int | None = None) -> Retired:
+        return journal_shelf.remove(self._write, kind, name, at)
+
+    def expire_shelf(self, n: int) -> Retired:
+        return journal_shelf.expire(self._write, n, self._now())
+
     # --- reading --------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Filter, n: int) -> list[Row]:
@@ -282,6 +292,12 @@ class SqliteJournal:
             "SELECT sha FROM seen WHERE session = ? AND path = ?", (session, path)
         ).fetchone()
         return (found[0],) if found is not None else None
+
+    def shelf(self, kind: str, name: str | None = None) -> list[Item]:
+        return journal_shelf.items(self._read, kind, name, self._now())
+
+    def item(self, kind: str, name: str, at: int = 0) -> Item | None:
+        return journal_shelf.item(self._read, kind, name, at, self._now())
 
     def analytics(self, since: int | None, session: str | None) -> dict[str, Any]:
         return journal_sums.report(self._read, since, session)

@@ -5,7 +5,7 @@ the oldest on, once each, up to those in reach of an undo. What a row replaced i
 
 - a row that was not gone through yet names it,
 - it is pinned: the row is the last of its file, whose undo is always in reach, or
-- a draft names it.
+- a draft or the shelf names it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ _OLDEST: Final = (
 _STALE: Final = f"SELECT path, sha, seq, {_LATEST.format(path='pins.path')} FROM pins WHERE live = 0 LIMIT ?"
 _UNNAMED: Final = (
     "NOT EXISTS (SELECT 1 FROM drafts WHERE drafts.sha = contents.sha) "
+    "AND NOT EXISTS (SELECT 1 FROM shelf WHERE shelf.sha = contents.sha) "
     "AND NOT EXISTS (SELECT 1 FROM pins WHERE pins.sha = contents.sha) RETURNING codec, coalesce(length(data), size)"
 )
 
 
-class _Dropping:
+class Dropping:
     """Contents on their way out, and what they free."""
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -46,7 +47,7 @@ class _Dropping:
         """Unless something beyond the cursor needs it."""
         self._delete(f"DELETE FROM contents WHERE sha = ? AND seq <= ? AND {_UNNAMED}", sha, self.cursor)
 
-    def drop_draft(self, sha: Sha) -> None:
+    def drop_unnamed(self, sha: Sha) -> None:
         """Unless any row ever named it."""
         self._delete(f"DELETE FROM contents WHERE sha = ? AND by_row = 0 AND {_UNNAMED}", sha)
 
@@ -68,7 +69,7 @@ def unpin(connection: apsw.Connection, path: str) -> None:
 
 def retire(connection: apsw.Connection, n: int, *, before: int, most_bytes: int, in_reach: int) -> Retired:
     """Go on through at most `n` rows: those older than `before`, and more while too much is kept."""
-    dropping = _Dropping(connection)
+    dropping = Dropping(connection)
     stale = _drop_stale(connection, dropping, n)
     rows: list[Any] = connection.execute(
         _OLDEST, (dropping.cursor, _last_in_age(connection, in_reach), n)
@@ -108,7 +109,7 @@ def _pin(connection: apsw.Connection, path: str, seq: int, *shas: Sha | None) ->
             connection.execute("INSERT OR REPLACE INTO pins VALUES (?,?,?,1)", (path, sha, seq))
 
 
-def _drop_stale(connection: apsw.Connection, dropping: _Dropping, n: int) -> int:
+def _drop_stale(connection: apsw.Connection, dropping: Dropping, n: int) -> int:
     """Pins of changes that are no longer the last of their file; a later one that failed made them so for a time."""
     found: list[Any] = connection.execute(_STALE, (n,)).fetchall()
     for path, sha, seq, latest in found:
@@ -133,8 +134,8 @@ def expire(connection: apsw.Connection, n: int, *, before: int, drafts_before: i
         "DELETE FROM drafts WHERE id IN (SELECT id FROM drafts WHERE ts < ? LIMIT ?) RETURNING sha",
         (drafts_before, n),
     ).fetchall()
-    dropping = _Dropping(connection)
+    dropping = Dropping(connection)
     for (sha,) in drafts:
-        dropping.drop_draft(sha)
+        dropping.drop_unnamed(sha)
     dropping.save()
     return Retired(max(gone, len(drafts)), dropping.files, more=n in (gone, len(drafts)))

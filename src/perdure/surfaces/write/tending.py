@@ -59,6 +59,7 @@ class Tending:
         """Until nothing is left to forget. Returns how many rows and entries were gone through."""
         now = time.time() if now is None else now
         gone = self._all(lambda: self._retire(now)) + self._all(lambda: self._expire(now))
+        gone += self._all(lambda: self._journal.expire_shelf(STEP))
         self._sweep(now)
         return gone
 
