@@ -69,15 +69,16 @@ def test_the_definition_is_self_contained_and_closed() -> None:
         "description": "Which file.",
     }
     assert schema["properties"]["limit"] == {
-        "anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}],
-        "default": None,
+        "type": "integer",
+        "minimum": 1,
         "description": "At most.",
     }
     edit = schema["properties"]["edits"]["items"]
     assert edit["additionalProperties"] is False
     assert edit["required"] == ["old", "new"]
     assert "title" in edit["properties"]
-    assert all("description" in one for one in schema["properties"].values())
+    own = {name: one for name, one in schema["properties"].items() if name not in ("render", "detail")}
+    assert all("description" in one for one in own.values())
 
 
 def test_every_tool_takes_render_and_detail() -> None:
@@ -90,12 +91,12 @@ def test_every_tool_takes_render_and_detail() -> None:
     assert "required" not in schema
 
 
-def test_annotations_say_what_the_spec_says() -> None:
-    assert definition(spec())["annotations"] == {
-        "title": "Edit a file",
-        "readOnlyHint": False,
-        "idempotentHint": False,
-        "destructiveHint": True,
+def test_annotations_say_what_differs_from_what_is_assumed() -> None:
+    assert definition(spec())["annotations"] == {"openWorldHint": False}
+    assert definition(spec(read_only=True, destructive=False, replay=CONVERGENT))["annotations"] == {
+        "readOnlyHint": True,
+        "idempotentHint": True,
+        "destructiveHint": False,
         "openWorldHint": False,
     }
 

@@ -119,26 +119,26 @@ def definition(spec: ToolSpec) -> dict[str, Any]:
         "title": spec.title,
         "description": spec.description,
         "inputSchema": input_schema(spec.params),
-        "annotations": {
-            "title": spec.title,
-            "readOnlyHint": spec.read_only,
-            "idempotentHint": spec.idempotent or spec.read_only,
-            "destructiveHint": spec.destructive,
-            "openWorldHint": spec.open_world,
-        },
+        "annotations": _annotations(spec),
         "_meta": {META_CONTRACT: msgspec.to_builtins(contract(spec))},
     }
 
 
+def _annotations(spec: ToolSpec) -> dict[str, bool]:
+    """What differs from what a client assumes of a tool that says nothing."""
+    said = {
+        "readOnlyHint": (spec.read_only, False),
+        "idempotentHint": (spec.idempotent or spec.read_only, False),
+        "destructiveHint": (spec.destructive, True),
+        "openWorldHint": (spec.open_world, True),
+    }
+    return {name: value for name, (value, assumed) in said.items() if value != assumed}
+
+
+# The server's instructions say what they mean: a list that is read at every start must be short.
 _PRESENTATION_SCHEMA: Final[dict[str, Any]] = {
-    "render": {
-        "description": "porcelain: lines to read. json: structured content. Default: the server's setting.",
-        "enum": list(RENDERS),
-    },
-    "detail": {
-        "description": "concise: a summary. full: every field. Default: the server's setting.",
-        "enum": list(DETAILS),
-    },
+    "render": {"enum": list(RENDERS)},
+    "detail": {"enum": list(DETAILS)},
 }
 
 
@@ -177,8 +177,13 @@ def _inlined(node: Any, components: dict[str, Any], open_refs: tuple[str, ...]) 
     }
     if "properties" in schema and schema.get("type") == "object":
         schema["additionalProperties"] = False
-    for option in schema.get("anyOf", ()):
-        # msgspec bounds only plain types, so `Annotated[int, arg(…)] | None` says its words one level down.
-        if isinstance(option, dict) and "description" in option and "description" not in schema:
-            schema["description"] = option.pop("description")
-    return schema
+    return _optional(schema)
+
+
+def _optional(schema: dict[str, Any]) -> dict[str, Any]:
+    """An argument that may be left out says what it is, and not that null would be taken for nothing as well."""
+    options = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    if len(options) != 1 or schema.get("default", ...) is not None:
+        return schema
+    rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    return {**options[0], **rest}

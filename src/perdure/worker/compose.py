@@ -49,7 +49,11 @@ def open_write(settings: Settings) -> WriteService:
         return SqliteJournal(folder, os.path.join(private_dir("anchors"), anchor))
 
     return WriteService(
-        settings.workspaces, open_journal, strict=settings.durability == "strict", keep=settings.keep
+        settings.workspaces,
+        open_journal,
+        strict=settings.durability == "strict",
+        keep=settings.keep,
+        scratch_get=not os.environ.get("RW_SCRATCH_DISABLE_GET"),
     )
 
 

@@ -29,6 +29,8 @@ def check_library() -> None:
 def open_database(path: str, family: str) -> apsw.Connection:
     """A connection for writing. `family` names the folder of its migrations."""
     check_library()
+    # Made here, for its owner alone; what SQLite makes beside it takes the same mode.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     connection = _connect(path)
     migrate(connection, family, path)
     return connection

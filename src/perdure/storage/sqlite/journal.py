@@ -296,6 +296,9 @@ class SqliteJournal:
     def shelf(self, kind: str, name: str | None = None) -> list[Item]:
         return journal_shelf.items(self._read, kind, name, self._now())
 
+    def shelf_end(self, kind: str, name: str) -> int:
+        return journal_shelf.end(self._read, kind, name)
+
     def item(self, kind: str, name: str, at: int = 0) -> Item | None:
         return journal_shelf.item(self._read, kind, name, at, self._now())
 

@@ -37,22 +37,32 @@ def remove(
 
 
 def expire(connection: apsw.Connection, n: int, now: int) -> Retired:
+    """Take away what has expired; an item at place 0 takes all under its name along."""
     found: list[Any] = connection.execute(
-        "DELETE FROM shelf WHERE (kind, name, at) IN (SELECT kind, name, at FROM shelf WHERE expires <= ? LIMIT ?) "
-        "RETURNING sha",
-        (now, n),
+        "SELECT kind, name, at FROM shelf WHERE expires <= ? LIMIT ?", (now, n)
     ).fetchall()
-    return _dropped(connection, found, more=len(found) == n)
+    files = []
+    for kind, name, at in found:
+        files += remove(connection, kind, name, at or None).files
+    return Retired(len(found), files, more=len(found) == n)
 
 
-def _dropped(connection: apsw.Connection, found: list[Any], *, more: bool = False) -> Retired:
+def end(connection: apsw.Connection, kind: str, name: str) -> int:
+    """The last place under a name; 0 where there is none."""
+    found: list[Any] = connection.execute(
+        "SELECT coalesce(max(at), 0) FROM shelf WHERE kind = ? AND name = ?", (kind, name)
+    ).fetchall()
+    return int(found[0][0])
+
+
+def _dropped(connection: apsw.Connection, found: list[Any]) -> Retired:
     if not found:
         return Retired(0, [], more=False)
     dropping = Dropping(connection)
     for (sha,) in found:
         dropping.drop_unnamed(sha)
     dropping.save()
-    return Retired(len(found), dropping.files, more=more)
+    return Retired(len(found), dropping.files, more=False)
 
 
 def items(connection: apsw.Connection, kind: str, name: str | None, now: int) -> list[Item]:

@@ -46,8 +46,10 @@ class WriteService:
         *,
         strict: bool = False,
         keep: Keep | None = None,
+        scratch_get: bool = True,
     ) -> None:
         self.strict = strict
+        self.scratch_get = scratch_get
         self.folder = os.path.join(roots[0], FOLDER)
         self._seen: dict[tuple[str, str], str | None] = {}
         self._unsaved: dict[tuple[str, str], str | None] = {}

@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from perdure.model.envelope import ToolError
-from perdure.model.replay import CONVERGENT, JOURNAL, STILL_UNKNOWN
+from perdure.model.replay import STILL_UNKNOWN
 from perdure.model.tools import ToolSpec
 from perdure.present.shape import Field, Payload, Shape
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, KeyStatus, Resource, Tool
 from perdure.surfaces.write import reading, transacting, undoing, writing
+from perdure.surfaces.write.declaring import reads, writes
+from perdure.surfaces.write.layers import LAYERS
 from perdure.surfaces.write.service import WriteService
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -129,40 +131,6 @@ ANALYTICS = Shape(
 )
 
 
-def _writes(
-    name: str,
-    title: str,
-    description: str,
-    params: type[msgspec.Struct],
-    *,
-    conflict: tuple[str, ...],
-    **more: Any,
-) -> ToolSpec:
-    return ToolSpec(
-        name=name,
-        title=title,
-        description=description,
-        params=params,
-        replay=JOURNAL,
-        aliases=(f"rw.{name}",),
-        conflict=conflict,
-        **more,
-    )
-
-
-def _reads(name: str, title: str, description: str, params: type[msgspec.Struct]) -> ToolSpec:
-    return ToolSpec(
-        name=name,
-        title=title,
-        description=description,
-        params=params,
-        replay=CONVERGENT,
-        aliases=(f"rw.{name}",),
-        conflict=("/path",) if name in ("read", "history", "diff") else (),
-        read_only=True,
-    )
-
-
 class WriteSurface:
     """`open_service` opens the workspace; it is called once, by whoever needs it first."""
 
@@ -186,7 +154,7 @@ class WriteSurface:
     def tools(self) -> Sequence[Tool]:
         return (
             self._tool(
-                _writes(
+                writes(
                     "safe_write",
                     "Write a file",
                     "Write a file whole: create, overwrite or append. Durable when it returns, journaled, undoable. "
@@ -198,14 +166,14 @@ class WriteSurface:
                 writing.safe_write,
             ),
             self._tool(
-                _reads(
+                reads(
                     "read", "Read a file", "Read a file or some of its lines, with its sha256.", reading.Read
                 ),
                 READ,
                 reading.read,
             ),
             self._tool(
-                _writes(
+                writes(
                     "edit",
                     "Edit a file",
                     "Replace passages of a text file, all or none. Exact first, then tolerant of whitespace.",
@@ -216,7 +184,7 @@ class WriteSurface:
                 writing.edit,
             ),
             self._tool(
-                _writes(
+                writes(
                     "safe_replace",
                     "Replace in a file",
                     "Replace one passage of a text file.",
@@ -227,7 +195,7 @@ class WriteSurface:
                 writing.edit,
             ),
             self._tool(
-                _writes(
+                writes(
                     "transaction",
                     "Change many files",
                     "Write, edit, patch, move and delete files: all of it or none, through crashes too.",
@@ -239,26 +207,26 @@ class WriteSurface:
                 transacting.transaction,
             ),
             self._tool(
-                _reads(
+                reads(
                     "journal_tail", "Latest changes", "The latest changes, newest last.", reading.JournalTail
                 ),
                 TAIL,
                 reading.journal_tail,
             ),
             self._tool(
-                _reads("history", "Versions of a file", "Every kept version of a file.", reading.History),
+                reads("history", "Versions of a file", "Every kept version of a file.", reading.History),
                 VERSIONS,
                 reading.history,
             ),
             self._tool(
-                _reads(
+                reads(
                     "diff", "Difference", "What changed between two versions of a file.", reading.DiffParams
                 ),
                 DIFF,
                 reading.diff,
             ),
             self._tool(
-                _writes(
+                writes(
                     "undo",
                     "Undo",
                     "Take back the latest changes, or those of a file, a session, a client, a time. "
@@ -271,7 +239,7 @@ class WriteSurface:
                 undoing.undo,
             ),
             self._tool(
-                _writes(
+                writes(
                     "restore",
                     "Restore a version",
                     "Bring back a version of a file.",
@@ -282,10 +250,11 @@ class WriteSurface:
                 writing.restore,
             ),
             self._tool(
-                _reads("analytics", "Analytics", "Sums over the journal.", reading.Analytics),
+                reads("analytics", "Analytics", "Sums over the journal.", reading.Analytics),
                 ANALYTICS,
                 reading.analytics,
             ),
+            *(self._tool(spec, shape, run) for spec, shape, run in LAYERS),
         )
 
     def _tool(

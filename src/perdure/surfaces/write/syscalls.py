@@ -13,6 +13,7 @@ import platform
 import signal
 import struct
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
@@ -57,12 +58,8 @@ def open_beneath(dir_fd: int, path: str, flags: int, resolve: int, *, closing: b
         if not sys.platform.startswith("linux"):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, resolve)
-        fd: int = _libc().syscall(
-            ctypes.c_long(_OPENAT2), dir_fd, os.fsencode(path), how, ctypes.c_size_t(len(how))
-        )
-        if fd < 0:
-            raise _failed()
-        return fd
+        number, size = ctypes.c_long(_OPENAT2), ctypes.c_size_t(len(how))
+        return _made(lambda: _libc().syscall(number, dir_fd, os.fsencode(path), how, size))
     finally:
         if closing:
             os.close(dir_fd)
@@ -105,16 +102,14 @@ def _rename(src_dir: int, src: str, dst_dir: int, dst: str, linux: int, darwin: 
     libc = _libc()
     old, new = os.fsencode(src), os.fsencode(dst)
     if hasattr(libc, "renameat2"):
-        result = libc.renameat2(src_dir, old, dst_dir, new, ctypes.c_uint(linux))
+        _made(lambda: libc.renameat2(src_dir, old, dst_dir, new, ctypes.c_uint(linux)))
     elif hasattr(libc, "renameatx_np"):
-        result = libc.renameatx_np(src_dir, old, dst_dir, new, ctypes.c_uint(darwin))
+        _made(lambda: libc.renameatx_np(src_dir, old, dst_dir, new, ctypes.c_uint(darwin)))
     elif platform.machine() in _RENAMEAT2 and sys.platform.startswith("linux"):
         number = ctypes.c_long(_RENAMEAT2[platform.machine()])
-        result = libc.syscall(number, src_dir, old, dst_dir, new, ctypes.c_uint(linux))
+        _made(lambda: libc.syscall(number, src_dir, old, dst_dir, new, ctypes.c_uint(linux)))
     else:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if result < 0:
-        raise _failed()
 
 
 @cache
@@ -122,6 +117,10 @@ def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _failed() -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))
+def _made(call: Callable[[], int]) -> int:
+    """The result of a call, or its error. An interrupted one is made again, as Python does for its own."""
+    while (result := call()) < 0:
+        number = ctypes.get_errno()
+        if number != errno.EINTR:
+            raise OSError(number, os.strerror(number))
+    return result

@@ -91,7 +91,7 @@ class Tending:
 
     def _sweep(self, now: float) -> None:
         """Files that nothing refers to: whoever wrote them never came to say what for."""
-        old = [blob.sha256 for blob in self._blobs if blob.mtime < now - DAY]
+        old = [blob.sha256 for blob in self._blobs if blob.mtime < now - FRESH_S]
         for start in range(0, len(old), STEP):
             if self._closing.is_set():
                 return

@@ -77,7 +77,7 @@ class Restore(msgspec.Struct, frozen=True):
 
 
 def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str, Any]:
-    _check_validate(given.validate)
+    check_validate(given.validate)
     sent = sent_content(service, given.content, given.draft, given.encoding)
 
     def plan(tree: Tree) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str,
     )
 
 
-def _check_validate(wanted: Validate) -> None:
+def check_validate(wanted: Validate) -> None:
     """Whoever relies on a check must not be told that it was made."""
     if wanted != "off":
         raise refuse(
@@ -155,7 +155,7 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
 
 
 def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> dict[str, Any]:
-    _check_validate(given.validate)
+    check_validate(given.validate)
     wanted = (
         given.edits
         if isinstance(given, EditFile)

@@ -1,0 +1,150 @@
+"""Data of a task on its way, kept by name: what an agent needs to go on after it was interrupted.
+
+An end is a time, everywhere: what has ended is not read, not listed, and swept. Data of one session ends a day after
+its last write, or when that session cleans up after itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from perdure.model.envelope import refuse
+from perdure.model.tools import arg
+from perdure.model.when import iso
+from perdure.storage.journal import Item
+from perdure.surfaces.port import Call
+from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.write.tree import Tree
+
+KIND: Final = "checkpoint"
+SESSION_S: Final = 86_400
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DURATION = re.compile(
+    r"P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", re.ASCII
+)
+_UNITS: Final = (365 * 86_400, 30 * 86_400, 7 * 86_400, 86_400, 3600, 60, 1)
+
+Format = Literal["json", "yaml", "markdown"]
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    name: Annotated[str, arg("Letters, digits, - and _, at most 64. Given again, it replaces.")]
+    data: Annotated[Any, arg("Anything JSON can say.")]
+    format: Annotated[Format, arg("What the data is meant to be; kept as told.")] = "json"
+    ttl: Annotated[str, arg("session, permanent, or how long: P7D, PT12H.")] = "session"
+
+
+class CheckpointRead(msgspec.Struct, frozen=True):
+    name: Annotated[str, arg("Its name.")]
+
+
+class CheckpointList(msgspec.Struct, frozen=True):
+    pass
+
+
+class CheckpointCleanup(msgspec.Struct, frozen=True):
+    include_session: Annotated[bool, arg("Also what is only for a session: this one's.")] = True
+    all_sessions: Annotated[bool, arg("What is only for a session, whoever's.")] = False
+
+
+def checkpoint(service: WriteService, given: Checkpoint, call: Call) -> dict[str, Any]:
+    _check_name(given.name)
+    lasts = _seconds(given.ttl)
+    # As it was sent: other writers of JSON round large numbers.
+    sent = service.store.take(json.dumps(given.data, ensure_ascii=False, separators=(",", ":")).encode())
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        now = int(time.time() * 1_000_000)
+        before = service.journal.item(KIND, given.name)
+        service.store.record(sent, by_row=False)
+        item = Item(
+            kind=KIND,
+            name=given.name,
+            sha=sent.digest,
+            size=sent.size,
+            meta={"format": given.format, "ttl": given.ttl},
+            client=call.client,
+            session=call.session,
+            created=before.created if before is not None else now,
+            updated=now,
+            expires=now + lasts * 1_000_000 if lasts is not None else None,
+        )
+        service.journal.shelve(item)
+        return {**_told(item), "journal_id": None, "chunked": False, "overwritten": before is not None}
+
+    return service.change(call, frozenset({_place(given.name)}), plan)
+
+
+def checkpoint_read(service: WriteService, given: CheckpointRead, call: Call) -> dict[str, Any]:
+    _check_name(given.name)
+    item = service.journal.item(KIND, given.name)
+    if item is None:
+        raise refuse("not_found", "checkpoint_not_found", "there is no such checkpoint, or it has ended")
+    return {**_told(item), "data": json.loads(service.store.load(item.sha.hex()))}
+
+
+def checkpoint_list(service: WriteService, given: CheckpointList, call: Call) -> dict[str, Any]:
+    found = [_told(item) for item in service.journal.shelf(KIND)]
+    return {"checkpoints": found, "count": len(found)}
+
+
+def checkpoint_cleanup(service: WriteService, given: CheckpointCleanup, call: Call) -> dict[str, Any]:
+    def plan(tree: Tree) -> dict[str, Any]:
+        removed, kept = [], 0
+        for item in service.journal.shelf(KIND):
+            own = given.all_sessions or item.session == call.session
+            if item.meta.get("ttl") == "session" and given.include_session and own:
+                service.journal.unshelve(KIND, item.name)
+                removed.append({"name": item.name, "ttl": "session", "reason": "session_cleanup"})
+            else:
+                kept += 1
+        service.journal.expire_shelf(1000)
+        return {"removed": removed, "kept": kept}
+
+    return service.change(call, frozenset({_place("*")}), plan)
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise refuse(
+            "invalid_input", "bad_name", "a checkpoint is named by letters, digits, - and _, at most 64"
+        )
+
+
+def _seconds(ttl: str) -> int | None:
+    """How long it lasts; None for ever."""
+    if ttl == "permanent":
+        return None
+    if ttl == "session":
+        return SESSION_S
+    match = _DURATION.fullmatch(ttl)
+    parts = [int(part or 0) for part in match.groups()] if match is not None else []
+    seconds = sum(part * unit for part, unit in zip(parts, _UNITS, strict=False))
+    if seconds <= 0 or seconds > 10**9:
+        raise refuse(
+            "invalid_input", "bad_ttl", "ttl is session, permanent, or an ISO 8601 duration such as P7D"
+        )
+    return seconds
+
+
+def _told(item: Item) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "format": item.meta["format"],
+        "ttl": item.meta["ttl"],
+        "checkpoint_path": _place(item.name),
+        "sha256": item.sha.hex(),
+        "bytes": item.size,
+        "created_at": iso(item.created),
+        "updated_at": iso(item.updated),
+        "expires_at": iso(item.expires) if item.expires is not None else None,
+    }
+
+
+def _place(name: str) -> str:
+    return f"perdure://checkpoints/{name}"

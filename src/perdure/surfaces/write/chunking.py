@@ -1,0 +1,369 @@
+"""A file too large for one call, sent in pieces that survive any interruption, and composed in one step.
+
+Pieces lie on the shelf under their session's name; place 0 holds what is known of the session itself, and its end,
+which every write to the session moves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from perdure.model.envelope import refuse
+from perdure.model.tools import arg
+from perdure.model.when import iso
+from perdure.storage.journal import Item
+from perdure.surfaces.port import Call
+from perdure.surfaces.write import guards
+from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.write.store import Content
+from perdure.surfaces.write.tree import Tree
+from perdure.surfaces.write.writing import (
+    CLASSIFY,
+    EXPECTED,
+    KEY,
+    PATH,
+    VALIDATE,
+    Validate,
+    check_validate,
+    put,
+)
+
+KIND: Final = "chunk"
+SESSION_S: Final = 7 * 86_400
+MOST_INDEX: Final = 1_000_000
+MOST_SHOWN: Final = 262_144
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+SESSION = arg("Names the file being built: letters, digits, - and _, at most 64.")
+TOTAL = arg("How many chunks there will be; compose checks it.", ge=1, le=MOST_INDEX)
+SEPARATOR = arg("What stands between two chunks.")
+
+
+class ChunkWrite(msgspec.Struct, frozen=True):
+    session: Annotated[str, SESSION]
+    index: Annotated[int, arg("Which chunk, from 1. Sent again, it replaces.", ge=1, le=MOST_INDEX)]
+    content: Annotated[str, arg("The piece.")]
+    total_expected: Annotated[int, TOTAL] | None = None
+    idempotency_key: Annotated[str, KEY] | None = None
+
+
+class ChunkAppend(msgspec.Struct, frozen=True):
+    session: Annotated[str, SESSION]
+    content: Annotated[str, arg("The next piece.")]
+    total_expected: Annotated[int, TOTAL] | None = None
+    idempotency_key: Annotated[str, KEY] | None = None
+
+
+class ChunkCompose(msgspec.Struct, frozen=True):
+    session: Annotated[str, SESSION]
+    output_path: Annotated[str, PATH]
+    separator: Annotated[str, SEPARATOR] = ""
+    cleanup: Annotated[bool, arg("Drop the chunks once the file is there.")] = False
+    expected_prev_sha256: Annotated[str, EXPECTED] | None = None
+    classify: Annotated[bool, CLASSIFY] = True
+    validate: Annotated[Validate, VALIDATE] = "off"
+    idempotency_key: Annotated[str, KEY] | None = None
+
+
+class ChunkReset(msgspec.Struct, frozen=True):
+    session: Annotated[str, SESSION]
+
+
+class ChunkStatus(msgspec.Struct, frozen=True):
+    session: Annotated[str, arg("Without it, all sessions are listed.")] | None = None
+    have_sha256: (
+        Annotated[str, arg("The hash of what you have from the start on: resume_at says where to go on.")]
+        | None
+    ) = None
+
+
+class ChunkPreview(msgspec.Struct, frozen=True):
+    session: Annotated[str, SESSION]
+    separator: Annotated[str, SEPARATOR] = ""
+
+
+def chunk_write(service: WriteService, given: ChunkWrite | ChunkAppend, call: Call) -> dict[str, Any]:
+    _check_name(given.session)
+    sent = service.store.take(given.content.encode())
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        journal = service.journal
+        known = journal.item(KIND, given.session)
+        if known is None:
+            journal.unshelve(KIND, given.session)  # what an expired session of this name has left
+        last = journal.shelf_end(KIND, given.session) if known is not None else 0
+        index = given.index if isinstance(given, ChunkWrite) else last + 1
+        before = journal.item(KIND, given.session, index) if known is not None else None
+        total = given.total_expected or (known.meta["total_expected"] if known is not None else None)
+        _shelve(service, call, given.session, 0, service.store.take(b""), known, {"total_expected": total})
+        _shelve(service, call, given.session, index, sent, before, {})
+        return {
+            "session": given.session,
+            "index": index,
+            "chunk_path": _place(given.session, index),
+            "sha256": sent.sha256,
+            "bytes": sent.size,
+            "journal_id": None,
+        }
+
+    return service.change(
+        call,
+        frozenset({_place(given.session)}),
+        plan,
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+    )
+
+
+def _shelve(
+    service: WriteService,
+    call: Call,
+    session: str,
+    at: int,
+    content: Content,
+    before: Item | None,
+    meta: dict[str, Any],
+) -> None:
+    """In a transaction: one piece, or at place 0 the session, whose end is the end of all its pieces."""
+    now = int(time.time() * 1_000_000)
+    service.store.record(content, by_row=False)
+    service.journal.shelve(
+        Item(
+            kind=KIND,
+            name=session,
+            at=at,
+            sha=content.digest,
+            size=content.size,
+            meta=meta,
+            client=call.client,
+            session=call.session,
+            created=before.created if before is not None else now,
+            updated=now,
+            expires=now + SESSION_S * 1_000_000 if at == 0 else None,
+        )
+    )
+
+
+def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dict[str, Any]:
+    check_validate(given.validate)
+    chunks = _complete(service, given.session)
+    composed = service.store.take_pieces(_pieces(service, chunks, given.separator))
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        now = [(item.at, item.sha) for item in _complete(service, given.session)]
+        if now != [(item.at, item.sha) for item in chunks]:
+            raise refuse(
+                "conflict",
+                "chunks_changed",
+                "the session was written to meanwhile",
+                suggested_action="retry_later",
+            )
+        known = tree.look(given.output_path)
+        guards.check_precondition(known, given.expected_prev_sha256)
+        if given.expected_prev_sha256 is None and known.now is not None:
+            guards.check_seen(service, tree, known, call.session)
+        mode = "overwrite" if known.now is not None else "create"
+        payload = put(tree, known, composed, call, op="compose", mode=mode, detail={"chunks": given.session})
+        if given.cleanup:
+            service.journal.unshelve(KIND, given.session)
+        return {
+            **payload,
+            "session": given.session,
+            "output_path": payload["path"],
+            "chunk_count": len(chunks),
+            "chunk_hashes": [item.sha.hex() for item in chunks],
+            "cleaned_up": given.cleanup,
+        }
+
+    return service.change(
+        call,
+        frozenset({given.output_path, _place(given.session)}),
+        plan,
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+    )
+
+
+def chunk_reset(service: WriteService, given: ChunkReset, call: Call) -> dict[str, Any]:
+    _check_name(given.session)
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        items = _items(service, given.session)
+        service.journal.unshelve(KIND, given.session)
+        removed = sum(item.at > 0 for item in items)
+        return {"session": given.session, "removed": removed, "existed": bool(items)}
+
+    return service.change(call, frozenset({_place(given.session)}), plan)
+
+
+def chunk_status(service: WriteService, given: ChunkStatus, call: Call) -> dict[str, Any]:
+    if given.session is None:
+        return {"sessions": _sessions(service)}
+    _check_name(given.session)
+    items = _items(service, given.session)
+    if not items:
+        return {"session": given.session, "exists": False}
+    chunks = [item for item in items if item.at > 0]
+    total = _total(items)
+    present = [item.at for item in chunks]
+    status: dict[str, Any] = {
+        "session": given.session,
+        "exists": True,
+        "total_expected": total,
+        "present_indices": present,
+        "missing_indices": _missing(present, total),
+        "bytes": sum(item.size for item in chunks),
+        "chunks": [{"index": c.at, "sha256": c.sha.hex(), "bytes": c.size} for c in chunks],
+        "chunk_dir": _place(given.session),
+        "expires_at": iso(items[0].expires or 0),
+    }
+    if given.have_sha256 is not None:
+        status["resume_at"] = _resume_at(service, chunks, given.have_sha256)
+    return status
+
+
+def chunk_preview(service: WriteService, given: ChunkPreview, call: Call) -> dict[str, Any]:
+    chunks = _complete(service, given.session)
+    shown = bytearray()
+    total = sum(c.size for c in chunks) + len(given.separator.encode()) * (len(chunks) - 1)
+    for piece in _pieces(service, chunks, given.separator):
+        shown += piece[: MOST_SHOWN - len(shown)]
+        if len(shown) >= MOST_SHOWN:
+            break
+    return {
+        "session": given.session,
+        "chunk_count": len(chunks),
+        "chunk_hashes": [item.sha.hex() for item in chunks],
+        "total_bytes": total,
+        "content": shown.decode("utf-8", "ignore"),
+        "truncated": total > len(shown),
+        "preview": True,
+    }
+
+
+# --- inside ------------------------------------------------------------------------------------------------
+
+
+def _check_name(session: str) -> None:
+    if not _NAME.fullmatch(session):
+        raise refuse(
+            "invalid_input", "bad_session", "a session is named by letters, digits, - and _, at most 64"
+        )
+
+
+def _place(session: str, index: int | None = None) -> str:
+    return f"perdure://chunks/{session}" + (f"/{index}" if index is not None else "")
+
+
+def _items(service: WriteService, session: str) -> list[Item]:
+    """A session and its chunks; nothing where it has expired."""
+    items = service.journal.shelf(KIND, session)
+    return items if items and items[0].at == 0 else []
+
+
+def _total(items: list[Item]) -> int | None:
+    return next((item.meta.get("total_expected") for item in items if item.at == 0), None)
+
+
+def _missing(present: list[int], total: int | None) -> list[int]:
+    last = max(total or 0, max(present, default=0))
+    return sorted(set(range(1, last + 1)) - set(present))[:1000]
+
+
+def _complete(service: WriteService, session: str) -> list[Item]:
+    """All chunks in order, or why they are not a file."""
+    _check_name(session)
+    items = _items(service, session)
+    chunks = [item for item in items if item.at > 0]
+    if not chunks:
+        raise refuse(
+            "not_found", "session_not_found", "there is no such session, or nothing in it", session=session
+        )
+    present, total = [item.at for item in chunks], _total(items)
+    if missing := _missing(present, total):
+        raise refuse(
+            "stale_precondition",
+            "non_contiguous_chunks",
+            f"chunks are missing: {', '.join(map(str, missing[:20]))}",
+            suggested_action="retry_later",
+            session=session,
+            have=len(present),
+            missing=missing[:100],
+        )
+    if total is not None and len(chunks) > total:
+        raise refuse(
+            "stale_precondition",
+            "chunk_count_mismatch",
+            f"{total} chunks were expected, and there are {len(chunks)}",
+            suggested_action="ask_user",
+            session=session,
+            expected=total,
+            have=len(chunks),
+            unexpected=[at for at in present if at > total][:100],
+        )
+    return chunks
+
+
+def _pieces(service: WriteService, chunks: list[Item], separator: str) -> Iterator[bytes]:
+    between = separator.encode()
+    for number, item in enumerate(chunks):
+        if number and between:
+            yield between
+        yield from _intact(service, item)
+
+
+def _intact(service: WriteService, item: Item) -> Iterator[bytes]:
+    """A chunk's bytes; at its end its hash is known, and a damaged one is named."""
+    digest = hashlib.sha256()
+    for piece in service.store.pieces(service.store.find(item.sha.hex())):
+        digest.update(piece)
+        yield piece
+    if digest.digest() != item.sha:
+        raise refuse(
+            "write_corruption",
+            "chunk_damaged",
+            f"chunk {item.at} is not what was sent; send it again",
+            suggested_action="retry_later",
+            session=item.name,
+            index=item.at,
+        )
+
+
+def _resume_at(service: WriteService, chunks: list[Item], have: str) -> int | None:
+    """The chunk to send next by one who has a beginning of this hash; None where no beginning has it."""
+    digest = hashlib.sha256()
+    if have in ("", digest.hexdigest()):
+        return 1
+    for number, item in enumerate(chunks, 1):
+        if item.at != number:
+            return None
+        for piece in _intact(service, item):
+            digest.update(piece)
+        if digest.hexdigest() == have:
+            return number + 1
+    return None
+
+
+def _sessions(service: WriteService) -> list[dict[str, Any]]:
+    found: dict[str, list[Item]] = {}
+    for item in service.journal.shelf(KIND):
+        found.setdefault(item.name, []).append(item)
+    return [
+        {
+            "session": name,
+            "chunks": sum(item.at > 0 for item in items),
+            "total_expected": _total(items),
+            "bytes": sum(item.size for item in items),
+            "client": items[-1].client,
+            "updated_at": iso(max(item.updated for item in items)),
+            "expires_at": iso(items[0].expires or 0),
+        }
+        for name, items in found.items()
+        if items[0].at == 0
+    ]

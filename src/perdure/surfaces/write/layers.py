@@ -1,0 +1,286 @@
+"""The layers around a write as tools: chunks, scratchpad, checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from perdure.model.tools import ToolSpec
+from perdure.present.shape import Field, Payload, Shape
+from perdure.surfaces.write import checkpoints, chunking, scratching
+from perdure.surfaces.write.declaring import reads, writes
+
+SHA = Field("sha256", "digest")
+SIZE = Field("bytes", "bytes")
+SESSION = Field("session")
+JOURNAL_ID = Field("journal_id")
+
+CHUNK = Shape(
+    "chunk {index} of {session}  {bytes}  sha256 {sha256}",
+    (SESSION, Field("index", "count"), Field("chunk_path", full_only=True), SHA, SIZE, JOURNAL_ID),
+)
+COMPOSED = Shape(
+    "composed {output_path}  {chunk_count} chunks  {bytes}  sha256 {sha256}  journal {journal_id}",
+    (
+        SESSION,
+        Field("output_path"),
+        SHA,
+        SIZE,
+        Field("chunk_count", "count"),
+        JOURNAL_ID,
+        Field("cleaned_up"),
+        Field("warnings", "items"),
+        Field("chunk_hashes", "items", full_only=True),
+    ),
+)
+RESET = Shape("reset {session}  {removed} chunks", (SESSION, Field("removed", "count"), Field("existed")))
+
+
+def _status(payload: Payload) -> str:
+    if "sessions" in payload:
+        return "{sessions} sessions"
+    return "{session}  {chunks} chunks  {bytes}" if payload["exists"] else "{session}  no such session"
+
+
+STATUS = Shape(
+    _status,
+    (
+        SESSION,
+        Field("exists"),
+        Field("total_expected", "count"),
+        Field("missing_indices", "items"),
+        Field("resume_at", "count"),
+        SIZE,
+        Field("expires_at"),
+        Field("present_indices", "items", full_only=True),
+        Field("chunk_dir", full_only=True),
+        Field("chunks", "table", full_only=True, columns=(Field("index", "count"), SHA, SIZE)),
+        Field(
+            "sessions",
+            "table",
+            columns=(SESSION, Field("chunks", "count"), SIZE, Field("client"), Field("updated_at")),
+        ),
+    ),
+)
+PREVIEW = Shape(
+    "preview of {session}  {chunk_count} chunks  {total_bytes}",
+    (
+        SESSION,
+        Field("chunk_count", "count"),
+        Field("total_bytes", "bytes"),
+        Field("truncated"),
+        Field("preview", full_only=True),
+        Field("chunk_hashes", "items", full_only=True),
+        Field("content", "block"),
+    ),
+)
+KEPT = Shape(
+    "kept {sha256}  {bytes}",
+    (
+        Field("sha256"),
+        SIZE,
+        Field("deduped"),
+        Field("expires_at"),
+        Field("warnings", "items"),
+        Field("scratch_path", full_only=True),
+        Field("journal_id", full_only=True),
+    ),
+)
+_ENTRY = (
+    Field("sha256"),
+    Field("label"),
+    SIZE,
+    Field("content_type"),
+    Field("notes"),
+    Field("encoding", full_only=True),
+    Field("created_at"),
+    Field("expires_at", full_only=True),
+)
+REFERENCE = Shape(
+    lambda payload: "{entries} entries" if "entries" in payload else "{entry.sha256}  {entry.bytes}",
+    (
+        Field("entry", "record", columns=_ENTRY),
+        Field("alias_count", "count"),
+        Field("bin_exists", full_only=True),
+        Field("scratch_path", full_only=True),
+        Field("entries", "table", columns=_ENTRY),
+    ),
+)
+GOT = Shape(
+    "{sha256}  {bytes}  {encoding}",
+    (
+        Field("sha256"),
+        SIZE,
+        Field("encoding"),
+        Field("label"),
+        Field("content_type"),
+        Field("content", "block"),
+    ),
+)
+DROPPED = Shape("dropped {sha256}", (Field("sha256"), Field("dropped")))
+_CHECKPOINT = (
+    Field("name"),
+    SIZE,
+    Field("format"),
+    Field("ttl"),
+    SHA,
+    Field("created_at", full_only=True),
+    Field("updated_at"),
+    Field("expires_at"),
+    Field("checkpoint_path", full_only=True),
+)
+CHECKPOINT = Shape(
+    "checkpoint {name}  {bytes}  until {expires_at}",
+    (
+        *_CHECKPOINT,
+        Field("overwritten"),
+        Field("journal_id", full_only=True),
+        Field("chunked", full_only=True),
+    ),
+)
+CHECKPOINT_READ = Shape("checkpoint {name}  {bytes}", (*_CHECKPOINT, Field("data", "json")))
+CHECKPOINTS = Shape(
+    "{count} checkpoints", (Field("count", "count"), Field("checkpoints", "table", columns=_CHECKPOINT))
+)
+CLEANED = Shape(
+    "removed {removed}  kept {kept}",
+    (
+        Field("removed", "table", columns=(Field("name"), Field("ttl"), Field("reason"))),
+        Field("kept", "count"),
+    ),
+)
+
+Run = Callable[..., dict[str, Any]]
+LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
+    (
+        writes(
+            "chunk_write",
+            "Write a chunk",
+            "Keep one piece of a file that is too large for one call. Nothing is in the tree until chunk_compose.",
+            chunking.ChunkWrite,
+            conflict=("/session",),
+        ),
+        CHUNK,
+        chunking.chunk_write,
+    ),
+    (
+        writes(
+            "chunk_append",
+            "Append a chunk",
+            "Keep the next piece.",
+            chunking.ChunkAppend,
+            conflict=("/session",),
+        ),
+        CHUNK,
+        chunking.chunk_write,
+    ),
+    (
+        writes(
+            "chunk_compose",
+            "Compose the chunks",
+            "Write the file made of all chunks in one step. Missing chunks are named.",
+            chunking.ChunkCompose,
+            conflict=("/session", "/output_path"),
+        ),
+        COMPOSED,
+        chunking.chunk_compose,
+    ),
+    (
+        writes(
+            "chunk_reset",
+            "Drop the chunks",
+            "Drop a session and all its chunks.",
+            chunking.ChunkReset,
+            conflict=("/session",),
+            destructive=True,
+        ),
+        RESET,
+        chunking.chunk_reset,
+    ),
+    (
+        reads(
+            "chunk_status",
+            "Chunks so far",
+            "Which chunks are there and which are missing.",
+            chunking.ChunkStatus,
+        ),
+        STATUS,
+        chunking.chunk_status,
+    ),
+    (
+        reads("chunk_preview", "Preview", "The file as chunk_compose would write it.", chunking.ChunkPreview),
+        PREVIEW,
+        chunking.chunk_preview,
+    ),
+    (
+        writes(
+            "scratch_put",
+            "Keep out of the tree",
+            "Keep material that must not be in the tree (raw evidence, secrets); its hash refers to it.",
+            scratching.ScratchPut,
+            conflict=(),
+        ),
+        KEPT,
+        scratching.scratch_put,
+    ),
+    (
+        reads(
+            "scratch_ref",
+            "Look up scratch",
+            "About one entry, or all; never their content.",
+            scratching.ScratchRef,
+        ),
+        REFERENCE,
+        scratching.scratch_ref,
+    ),
+    (
+        reads("scratch_get", "Read scratch", "The content of an entry.", scratching.ScratchGet),
+        GOT,
+        scratching.scratch_get,
+    ),
+    (
+        writes(
+            "scratch_drop",
+            "Drop scratch",
+            "Forget an entry and its labels.",
+            scratching.ScratchRef,
+            conflict=("/sha256", "/label"),
+            destructive=True,
+        ),
+        DROPPED,
+        scratching.scratch_drop,
+    ),
+    (
+        writes(
+            "checkpoint",
+            "Save a checkpoint",
+            "Keep data of the task under a name, to go on from after an interruption.",
+            checkpoints.Checkpoint,
+            conflict=("/name",),
+        ),
+        CHECKPOINT,
+        checkpoints.checkpoint,
+    ),
+    (
+        reads("checkpoint_read", "Read a checkpoint", "Its data.", checkpoints.CheckpointRead),
+        CHECKPOINT_READ,
+        checkpoints.checkpoint_read,
+    ),
+    (
+        reads("checkpoint_list", "List checkpoints", "All that have not ended.", checkpoints.CheckpointList),
+        CHECKPOINTS,
+        checkpoints.checkpoint_list,
+    ),
+    (
+        writes(
+            "checkpoint_cleanup",
+            "Clean checkpoints up",
+            "Drop what was only for this session, and what has ended.",
+            checkpoints.CheckpointCleanup,
+            conflict=(),
+            destructive=True,
+        ),
+        CLEANED,
+        checkpoints.checkpoint_cleanup,
+    ),
+)

@@ -1,0 +1,189 @@
+"""Material that must not be in the tree: kept out of band under its hash, for its owner alone.
+
+A label is another name for a hash. Contents are in the journal's store below `.perdure`, which git ignores and which
+no tool can read; a listing tells about them and never shows them.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from perdure.model.envelope import refuse
+from perdure.model.tools import arg
+from perdure.model.when import iso
+from perdure.storage.journal import Item
+from perdure.surfaces.port import Call
+from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.write.text import content_bytes
+from perdure.surfaces.write.tree import Tree
+
+KIND: Final = "scratch"
+LABEL: Final = "scratch-label"
+MOST_LABEL: Final = 200
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+Encoding = Literal["utf-8", "base64"]
+SHA = arg("The hash that scratch_put answered with.")
+BY_LABEL = arg("Or its label.")
+
+
+class ScratchPut(msgspec.Struct, frozen=True):
+    content: Annotated[str, arg("What is to be kept.")]
+    label: Annotated[str, arg("A name for it; given again, it moves.", max_length=MOST_LABEL)] | None = None
+    content_type: Annotated[str, arg("What it is, such as text/plain.", max_length=100)] | None = None
+    notes: Annotated[str, arg("For whoever finds it.", max_length=2000)] | None = None
+    encoding: Annotated[Encoding, arg("How the content is written; base64 for binary.")] = "utf-8"
+    ttl_s: Annotated[int, arg("Forget it after so many seconds.", ge=1, le=10**9)] | None = None
+
+
+class ScratchRef(msgspec.Struct, frozen=True):
+    sha256: Annotated[str, SHA] | None = None
+    label: Annotated[str, BY_LABEL] | None = None
+
+
+class ScratchGet(msgspec.Struct, frozen=True):
+    sha256: Annotated[str, SHA] | None = None
+    label: Annotated[str, BY_LABEL] | None = None
+    encoding: Annotated[Encoding, arg("How to answer; base64 for binary.")] = "utf-8"
+
+
+def scratch_put(service: WriteService, given: ScratchPut, call: Call) -> dict[str, Any]:
+    sent = service.store.take(content_bytes(given.content, given.encoding))
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        journal = service.journal
+        before = journal.item(KIND, sent.sha256)
+        now = int(time.time() * 1_000_000)
+        ends = now + given.ttl_s * 1_000_000 if given.ttl_s is not None else None
+        told = {"content_type": given.content_type, "notes": given.notes}
+        known = before.meta if before is not None else {}
+        service.store.record(sent, by_row=False)
+        kept = Item(
+            kind=KIND,
+            name=sent.sha256,
+            sha=sent.digest,
+            size=sent.size,
+            meta={
+                "encoding": given.encoding,
+                **{name: value if value is not None else known.get(name) for name, value in told.items()},
+            },
+            client=call.client,
+            session=call.session,
+            created=before.created if before is not None else now,
+            updated=now,
+            expires=ends,
+        )
+        journal.shelve(kept)
+        if given.label is not None:
+            journal.shelve(msgspec.structs.replace(kept, kind=LABEL, name=given.label))
+        return {
+            "sha256": sent.sha256,
+            "scratch_path": _place(sent.sha256),
+            "bytes": sent.size,
+            "deduped": before is not None,
+            "journal_id": None,
+            "expires_at": iso(ends) if ends is not None else None,
+            "warnings": [],
+        }
+
+    return service.change(call, frozenset({_place(sent.sha256)}), plan)
+
+
+def scratch_ref(service: WriteService, given: ScratchRef, call: Call) -> dict[str, Any]:
+    if given.sha256 is None and given.label is None:
+        labels = service.journal.shelf(LABEL)
+        return {"entries": [_entry(item, labels) for item in service.journal.shelf(KIND)]}
+    item = _found(service, given.sha256, given.label)
+    labels = service.journal.shelf(LABEL)
+    return {
+        "entry": {**_entry(item, labels), **({"label": given.label} if given.label else {})},
+        "scratch_path": _place(item.name),
+        "bin_exists": service.store.has(item.name),
+        "alias_count": sum(label.sha == item.sha for label in labels),
+    }
+
+
+def scratch_get(service: WriteService, given: ScratchGet, call: Call) -> dict[str, Any]:
+    if not service.scratch_get:
+        raise refuse(
+            "policy_violation",
+            "scratch_get_disabled",
+            "policy keeps scratch material from being read back",
+            reason_hint="permission",
+            suggested_action="ask_user",
+        )
+    item = _found(service, given.sha256, given.label)
+    data = service.store.load(item.name)
+    try:
+        content = data.decode() if given.encoding == "utf-8" else base64.b64encode(data).decode()
+    except UnicodeDecodeError:
+        raise refuse(
+            "invalid_input",
+            "not_valid_utf8",
+            "this is not text; ask for base64",
+            reason_hint="encoding",
+            suggested_action="retry_later",
+        ) from None
+    entry = _entry(item, service.journal.shelf(LABEL))
+    return {
+        "sha256": item.name,
+        "content": content,
+        "encoding": given.encoding,
+        "bytes": item.size,
+        "content_type": entry["content_type"],
+        "label": given.label or entry["label"],
+    }
+
+
+def scratch_drop(service: WriteService, given: ScratchRef, call: Call) -> dict[str, Any]:
+    """By its hash with all its labels; by a label the same."""
+    if given.sha256 is None and given.label is None:
+        raise refuse("invalid_input", "must_provide_sha256_or_label", "give the sha256, or the label")
+    item = _found(service, given.sha256, given.label)
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        for label in service.journal.shelf(LABEL):
+            if label.sha == item.sha:
+                service.journal.unshelve(LABEL, label.name)
+        dropped = service.journal.unshelve(KIND, item.name).rows
+        return {"sha256": item.name, "dropped": bool(dropped)}
+
+    return service.change(call, frozenset({_place(item.name)}), plan)
+
+
+def _found(service: WriteService, sha256: str | None, label: str | None) -> Item:
+    if sha256 is None and label is None:
+        raise refuse("invalid_input", "must_provide_sha256_or_label", "give the sha256, or the label")
+    if sha256 is not None and not _SHA256.fullmatch(sha256):
+        raise refuse("invalid_input", "not_a_lowercase_sha256_hex", "a sha256 is 64 small hex digits")
+    if sha256 is None and label is not None:
+        alias = service.journal.item(LABEL, label)
+        sha256 = alias.sha.hex() if alias is not None else ""
+    item = service.journal.item(KIND, sha256 or "")
+    if item is None:
+        raise refuse("not_found", "not_found", "nothing is kept under this name")
+    return item
+
+
+def _entry(item: Item, labels: list[Item]) -> dict[str, Any]:
+    named = [label for label in labels if label.sha == item.sha]
+    last = max(named, key=lambda label: label.updated, default=None)
+    return {
+        "sha256": item.name,
+        "label": last.name if last is not None else None,
+        "content_type": item.meta.get("content_type"),
+        "bytes": item.size,
+        "encoding": item.meta.get("encoding"),
+        "notes": item.meta.get("notes"),
+        "created_at": iso(item.created),
+        "expires_at": iso(item.expires) if item.expires is not None else None,
+    }
+
+
+def _place(sha256: str) -> str:
+    return f"perdure://scratch/{sha256}"
