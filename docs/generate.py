@@ -110,6 +110,12 @@ def limits() -> str:
     return "\n".join([*head, "| limit | default |", "|---|---|", *rows]) + "\n"
 
 
+def handoff_schema() -> str:
+    from perdure.model.handoff import Handoff
+
+    return pretty({"$id": "perdure://schema/handoff", **msgspec.json.schema(Handoff)})
+
+
 def settings_schema() -> str:
     from perdure.host.settings import FileSettings
 
@@ -124,6 +130,7 @@ def generated() -> dict[str, str]:
         "docs/reference/limits.md": limits(),
         "spec/tools.json": pretty([*host_tools(), *worker_tools()]),
         "spec/settings.schema.json": settings_schema(),
+        "spec/handoff.schema.json": handoff_schema(),
     }
 
 

@@ -99,6 +99,11 @@ def arm(text: str) -> None:
     _armed[:] = _parsed(text)
 
 
+def met() -> int:
+    """How often the fault that was armed first has met its point."""
+    return _armed[0].passed if _armed else 0
+
+
 def point(name: str) -> None:
     """Pass a named place."""
     if _armed:

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Final, Literal, NamedTuple
 
 PREFIX: Final = ".perdure~"
+_EXITING: Final = 0x4
 Use = Literal["w", "x"]
 _NAME: Final = re.compile(
     re.escape(PREFIX)
@@ -77,11 +78,14 @@ def _boot() -> int:
 
 
 def _start_of(pid: int) -> int:
-    """When a process started, in ticks since boot; 0 for none, and where there is no /proc."""
+    """When a process started, in ticks since boot; 0 for none, for one that is dying, and where there is no /proc."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The command name may hold spaces and parentheses; the fields after it do not.
-            return int(file.read().rpartition(b")")[2].split()[19])
+            fields = file.read().rpartition(b")")[2].split()
+        # Who was killed is listed until somebody waits for it, which in some containers nobody ever does.
+        is_gone = fields[0] in (b"Z", b"X") or int(fields[6]) & _EXITING
+        return 0 if is_gone else int(fields[19])
     except (OSError, ValueError, IndexError):
         return 0
 

@@ -286,6 +286,11 @@ class SqliteJournal:
         ).fetchone()
         return Draft(*found) if found is not None else None
 
+    def drafts(self, n: int) -> list[Draft]:
+        """The newest payloads that were not written."""
+        text = "SELECT id, sha, size, path, reason FROM drafts ORDER BY ts DESC LIMIT ?"
+        return [Draft(*found) for found in self._read.execute(text, (n,))]
+
     def last_seen(self, session: str, path: str) -> tuple[Sha | None] | None:
         """What this session last saw at the path; None where it never looked."""
         found = self._read.execute(

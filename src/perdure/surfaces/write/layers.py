@@ -1,4 +1,4 @@
-"""The layers around a write as tools: chunks, scratchpad, checkpoints."""
+"""The layers around a write as tools: chunks, scratchpad, handoff, checkpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from perdure.model.tools import ToolSpec
 from perdure.present.shape import Field, Payload, Shape
-from perdure.surfaces.write import checkpoints, chunking, scratching
+from perdure.surfaces.write import checkpoints, chunking, handing, scratching
 from perdure.surfaces.write.declaring import reads, writes
 
 SHA = Field("sha256", "digest")
@@ -150,6 +150,28 @@ CLEANED = Shape(
     ),
 )
 
+_DRIFT = (
+    Field("path"),
+    Field("reason"),
+    Field("expected_sha256", "digest", full_only=True),
+    Field("actual_sha256", "digest"),
+)
+_HANDOFF = (
+    Field("handoff_path"),
+    SHA,
+    Field("drift_warnings", "table", columns=_DRIFT),
+    Field("ready_steps", "items"),
+    Field("checkpoint_refs", "table", full_only=True, columns=(Field("name"), SHA, SIZE)),
+)
+HANDED = Shape(
+    "handoff {handoff_path}  {bytes}  {drift_warnings} drifted  journal {journal_id}",
+    (*_HANDOFF, SIZE, JOURNAL_ID, Field("warnings", "items")),
+)
+HANDOFF = Shape(
+    "handoff {handoff_path}  {drift_warnings} drifted  ready {ready_steps}",
+    (*_HANDOFF, Field("envelope", "json"), Field("body", "block")),
+)
+
 Run = Callable[..., dict[str, Any]]
 LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
@@ -249,6 +271,24 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         ),
         DROPPED,
         scratching.scratch_drop,
+    ),
+    (
+        writes(
+            "handoff_write",
+            "Hand a task over",
+            "Leave a task so that another agent can go on: an envelope and free text. Listed files that differ are named.",
+            handing.HandoffWrite,
+            conflict=("/path",),
+        ),
+        HANDED,
+        handing.handoff_write,
+    ),
+    (
+        reads(
+            "handoff_read", "Take a task over", "A handoff, and what has changed since.", handing.HandoffRead
+        ),
+        HANDOFF,
+        handing.handoff_read,
     ),
     (
         writes(

@@ -8,9 +8,11 @@
 | something else | another program was there since: theirs stays, ours is kept as a draft |
 | what may not be looked at or written now | it stays open for the next start |
 
-Of several open intents for one file the last is what it shall be. A killed process leaves what the last call found or
-what it made. A power cut can take back any number of changes that no sync had reached, and leave of a content a part,
-or zeros. Where the device or the journal fails, recovery fails: no call is served, and the next one tries again.
+Of several open intents for one file the last is what it shall be, unless a later change of the file was settled before
+them: a file whose sync failed leaves its intent open, and the next change of it does not. A killed process leaves what
+the last call found or what it made. A power cut can take back any number of changes that no sync had reached, and leave
+of a content a part, or zeros. Where the device or the journal fails, recovery fails: no call is served, and the next
+one tries again.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
     tree = Tree(workspace, store, journal, client="", session="")
     for intent in intents:
         group = of_path[intent.row.path]
-        found = _settle(workspace, tree, store, group) if group[-1] is intent else "settled"
+        is_last = group[-1] is intent and journal.last_of(intent.row.path) == intent.row
+        found = _settle(workspace, tree, store, group) if is_last else "settled"
         if found == "settled":
             settled.append(intent.row.seq)
         elif found == "lost":

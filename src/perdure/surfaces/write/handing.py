@@ -1,0 +1,237 @@
+"""`handoff_write`, `handoff_read`: a task that stops half-way, left so that the next agent can trust it."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from perdure.model.envelope import ToolError, refuse
+from perdure.model.handoff import GoodFile, GraphError, Handoff, Step, ready_steps
+from perdure.model.tools import arg
+from perdure.model.when import iso
+from perdure.storage.journal import Filter, Item
+from perdure.surfaces.port import Call
+from perdure.surfaces.write import front_matter, guards, text
+from perdure.surfaces.write.checkpoints import KIND as CHECKPOINTS
+from perdure.surfaces.write.identity import seen
+from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.write.tree import Known, Tree
+from perdure.surfaces.write.writing import EXPECTED, put
+
+KIND: Final = "handoff"
+DEFAULT_PATH: Final = "HANDOFF.md"
+MOST_BYTES: Final = 1024 * 1024
+MOST_ARCHIVED: Final = 100
+
+WHERE = arg("The file.", path="relative")
+
+
+class HandoffWrite(msgspec.Struct, frozen=True):
+    envelope: Annotated[
+        dict[str, Any],
+        arg(
+            "task_id, status (complete, partial, blocked, handed_off), agent, summary, next_steps[], "
+            "last_good_state[{path, sha256}]; optional open_questions[], blockers[], context_hints, "
+            "steps[{id, description, depends_on[], status}]. Other keys are kept."
+        ),
+    ]
+    body: Annotated[str, arg("Free text after the envelope.")] = ""
+    path: Annotated[str, WHERE] = DEFAULT_PATH
+    archive: Annotated[bool, arg("Keep the handoff that this one replaces.")] = False
+    expected_prev_sha256: Annotated[str, EXPECTED] | None = None
+
+
+class HandoffRead(msgspec.Struct, frozen=True):
+    path: Annotated[str, WHERE] = DEFAULT_PATH
+
+
+def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dict[str, Any]:
+    handoff = _checked(given.envelope)
+    ready = _ready(handoff.steps)
+    drift = [found for good in handoff.last_good_state if (found := _drift(service, good)) is not None]
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        known = tree.look(given.path)
+        guards.check_precondition(known, given.expected_prev_sha256)
+        before = _before(tree, known)
+        if known.now is not None and given.expected_prev_sha256 is None:
+            guards.check_seen(service, tree, known, call.session)
+            _check_same_task(before, handoff, known)
+        if given.archive and known.now is not None:
+            _archive(service, tree, known, call, before)
+        envelope = {**given.envelope, **_story(service, given.envelope)}
+        kept = before[0] if before is not None else None
+        content = front_matter.join(front_matter.write(envelope, kept), given.body)
+        if len(content.encode()) > MOST_BYTES:
+            raise refuse(
+                "quota_exceeded", "too_large", "a handoff is at most 1 MiB", reason_hint="size_limit"
+            )
+        after = service.store.take(content.encode())
+        mode = "overwrite" if known.now is not None else "create"
+        payload = put(tree, known, after, call, op="handoff", mode=mode)
+        return {
+            **payload,
+            "handoff_path": payload["path"],
+            "drift_warnings": drift,
+            "ready_steps": ready,
+            "checkpoint_refs": _checkpoints(service),
+        }
+
+    return service.change(call, frozenset({given.path}), plan)
+
+
+def handoff_read(service: WriteService, given: HandoffRead, call: Call) -> dict[str, Any]:
+    content, sha256 = _content(service, given.path)
+    front, body = front_matter.split(content)
+    envelope = front_matter.read(front)
+    handoff = _checked(envelope)
+    service.saw(call.session, given.path, sha256)
+    return {
+        "handoff_path": given.path,
+        "sha256": sha256,
+        "envelope": envelope,
+        "body": body,
+        "drift_warnings": [
+            found for good in handoff.last_good_state if (found := _drift(service, good)) is not None
+        ],
+        "ready_steps": _ready(handoff.steps),
+        "checkpoint_refs": _checkpoints(service),
+    }
+
+
+def _checked(envelope: dict[str, Any]) -> Handoff:
+    try:
+        return msgspec.convert(envelope, type=Handoff)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at ")
+        place = where.strip("`").removeprefix("$").lstrip(".") or "envelope"
+        message = "not an accepted value" if what.startswith("Invalid") else what
+        raise refuse(
+            "invalid_input",
+            "bad_handoff",
+            f"{message} at {place}",
+            reason_hint="syntax",
+            suggested_action="fix_syntax",
+        ) from None
+
+
+def _ready(steps: list[Step]) -> list[str]:
+    try:
+        return ready_steps(steps)
+    except GraphError as error:
+        raise refuse(
+            "invalid_input", "bad_steps", str(error), reason_hint="syntax", suggested_action="fix_syntax"
+        ) from None
+
+
+def _before(tree: Tree, known: Known) -> tuple[str, dict[str, Any]] | None:
+    """The YAML that stands there, and what it says; None where it cannot be read as a handoff."""
+    if known.now is None or known.now.size > MOST_BYTES:
+        return None
+    try:
+        front, _ = front_matter.split(text.decode(tree.data(known)).content)
+        return front, front_matter.read(front)
+    except ToolError:
+        return None
+
+
+def _check_same_task(before: tuple[str, dict[str, Any]] | None, handoff: Handoff, known: Known) -> None:
+    if before is None or before[1].get("task_id") in (None, handoff.task_id):
+        return
+    raise refuse(
+        "stale_precondition",
+        "other_task",
+        "another task's handoff stands there; read it, then give expected_prev_sha256",
+        suggested_action="reread",
+        path=known.path,
+        existing_sha256=known.sha256,
+    )
+
+
+def _story(service: WriteService, envelope: dict[str, Any]) -> dict[str, Any]:
+    """What the next agent can check the rest against: where the journal stood, and what was not written."""
+    rows = service.journal.rows(Filter(), 1)
+    return {
+        "updated_at": envelope.get("updated_at") or iso(int(time.time() * 1_000_000)),
+        "journal_head": str(rows[0].seq) if rows else "0",
+        "open_drafts": [draft.id for draft in service.journal.drafts(50)],
+    }
+
+
+def _archive(
+    service: WriteService, tree: Tree, known: Known, call: Call, before: tuple[str, dict[str, Any]] | None
+) -> None:
+    assert known.now is not None
+    name = str((before[1] if before is not None else {}).get("task_id") or "unknown")
+    at = service.journal.shelf_end(KIND, name) + 1
+    now = int(time.time() * 1_000_000)
+    service.store.record(known.now, by_row=False)
+    service.journal.shelve(
+        Item(
+            kind=KIND,
+            name=name,
+            at=at,
+            sha=known.now.digest,
+            size=known.now.size,
+            meta={"path": known.path},
+            client=call.client,
+            session=call.session,
+            created=now,
+            updated=now,
+        )
+    )
+    if at > MOST_ARCHIVED:
+        service.journal.unshelve(KIND, name, at - MOST_ARCHIVED)
+
+
+def _drift(service: WriteService, good: GoodFile) -> dict[str, Any] | None:
+    """How a listed file differs by now. What is outside the workspace is not looked at, whether it exists or not."""
+    try:
+        with service.workspace.locate(good.path) as place:
+            if place.found is None:
+                return {"path": good.path, "reason": "missing", "expected_sha256": good.sha256}
+            fd = place.open()
+            try:
+                actual = seen(fd).sha256
+            finally:
+                os.close(fd)
+    except ToolError:
+        return {"path": good.path, "reason": "invalid_path"}
+    if actual == good.sha256:
+        return None
+    return {
+        "path": good.path,
+        "reason": "hash_mismatch",
+        "expected_sha256": good.sha256,
+        "actual_sha256": actual,
+    }
+
+
+def _checkpoints(service: WriteService) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": item.name,
+            "sha256": item.sha.hex(),
+            "bytes": item.size,
+            "path": f"perdure://checkpoints/{item.name}",
+        }
+        for item in service.journal.shelf(CHECKPOINTS)[:50]
+    ]
+
+
+def _content(service: WriteService, path: str) -> tuple[str, str]:
+    with service.workspace.locate(path) as place:
+        if place.found is None:
+            raise refuse("not_found", "not_found", "there is no handoff", path=path)
+        fd = place.open()
+        try:
+            if os.fstat(fd).st_size > MOST_BYTES:
+                raise refuse("invalid_input", "too_large", "this is larger than a handoff can be", path=path)
+            sha256 = seen(fd).sha256
+            data = os.pread(fd, MOST_BYTES, 0)
+        finally:
+            os.close(fd)
+    return text.decode(data).content, sha256
