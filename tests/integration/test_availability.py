@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from perdure.testing.raw_client import Object
@@ -36,9 +34,7 @@ def test_a_server_that_crashes_at_every_start_opens_the_circuit(bed: Bed) -> Non
     bed.settings(CIRCUIT.format(circuit_s=60))
     client = bed.run(bed.fake("--crash-at-start=100"))
     client.wait_row("fake", circuit="open")
-    started = time.monotonic()
     error = client.use("fake__echo")["error"]
-    assert time.monotonic() - started < 1
     assert error["code"] == -32098
     data = error["data"]
     assert (data["class"], data["code"], data["mount"]) == ("process", "circuit_open", "fake")
