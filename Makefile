@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= auto
 
-.PHONY: demo test lint bench explore mutants storm crash fuzz docs clean
+.PHONY: demo test lint bench explore mutants storm crash power fuzz docs clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -25,15 +25,21 @@ lint: $(VENV)/.ready          ## ruff and mypy --strict
 	$(BIN)/ruff format --check src tests bench
 	$(BIN)/mypy
 
-explore: $(VENV)/.ready       ## 1,000,000 histories of the kernel, then the seeded bugs
+explore: $(VENV)/.ready       ## 1,000,000 histories of the kernel, the seeded bugs, 2,000 runs of the tree model
 	$(BIN)/python -m perdure.testing.explore --histories 1000000
 	$(BIN)/python -m perdure.testing.mutants
+	$(BIN)/python -m perdure.testing.tree_model --runs 2000 --steps 50
 
 storm: $(VENV)/.ready         ## 1,000 rounds of kill -9 with 8 calls in flight
 	$(BIN)/python -m perdure.testing.storm --rounds 1000
 
-crash: $(VENV)/.ready         ## writes under kill -9: 10,000 kills at fault points and at random
+crash: $(VENV)/.ready         ## writes under kill -9: 10,000 kills at fault points and at random, then the seeded bugs
 	$(BIN)/python -m perdure.testing.write_storm --kills 10000
+	$(BIN)/python -m perdure.testing.crash.hunt
+
+power: $(VENV)/.ready         ## power cuts under writes, 3,000 states; then commits broken on purpose (needs root)
+	$(BIN)/python -m perdure.testing.power --states 1500
+	$(BIN)/python -m perdure.testing.power --states 150 --broken all
 
 fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
 	$(BIN)/python -m perdure.testing.fuzz --frames 100000

@@ -43,6 +43,7 @@ RESILIENT_WRITE = Peer(
     ("resilient-write", "mcp"),
     oldest_python=(3, 12),
 )
+DETECT_SECRETS = Peer("detect-secrets", ("detect-secrets==1.5.0",), ("detect-secrets",))
 
 
 def ensure(peer: Peer) -> None:
@@ -87,6 +88,6 @@ def _run(*argv: str) -> str:
 
 
 if __name__ == "__main__":
-    for each in (AGENTCHECKPOINT, FASTMCP, RESILIENT_WRITE):
+    for each in (AGENTCHECKPOINT, FASTMCP, RESILIENT_WRITE, DETECT_SECRETS):
         ensure(each)
         print(versions(each))

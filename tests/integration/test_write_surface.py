@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -235,40 +234,6 @@ def test_an_idempotency_key_is_done_once(agent: Agent) -> None:
 def test_an_escape_is_refused_in_words(agent: Agent, path: str) -> None:
     refused = agent.use("safe_write", path=path, content="x")
     assert refused["error"] in ("policy_violation", "invalid_input")
-
-
-def test_twenty_parallel_edits_of_one_file_all_land(agent: Agent, workspace: Path) -> None:
-    agent.use("safe_write", path="a", content="".join(f"<{i}>\n" for i in range(20)))
-    ids = [
-        agent.client.start_call("edit", {"path": "a", "edits": [{"old": f"<{i}>", "new": f"[{i}]"}]})
-        for i in range(20)
-    ]
-    for identity in ids:
-        assert not agent.client.wait(identity, 30)["result"].get("isError")
-    assert (workspace / "a").read_text() == "".join(f"[{i}]\n" for i in range(20))
-
-
-def test_of_several_processes_one_creates_and_every_append_survives(workspace: Path, tmp_path: Path) -> None:
-    agents = [Agent(workspace, tmp_path / "home") for _ in range(3)]
-    try:
-
-        def work(agent: Agent) -> int:
-            won = 0
-            for number in range(8):
-                won += bool(
-                    agent.use("safe_write", path=f"created-{number}", content=str(agent.client.pid))["ok"]
-                )
-                assert agent.use(
-                    "safe_write", path="log", content=f"{agent.client.pid} {number}\n", mode="append"
-                )["ok"]
-            return won
-
-        with ThreadPoolExecutor(3) as pool:
-            assert sum(pool.map(work, agents)) == 8
-        assert len((workspace / "log").read_text().splitlines()) == 24
-    finally:
-        for agent in agents:
-            agent.client.kill()
 
 
 @pytest.mark.parametrize(

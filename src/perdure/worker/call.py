@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from perdure.model.envelope import Envelope, ErrorKind, ReasonHint, SuggestedAction, ToolError, refuse
+from perdure.model.envelope import Envelope, ToolError, refuse
 from perdure.model.tools import View
 from perdure.present.normalize import arguments, presentation, strict_object
 from perdure.present.result import CallToolResult, failure, success
+from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, Tool
 from perdure.worker.diagnostics import Diagnostics
-
-_OS_ERRORS: Final[dict[int, tuple[ErrorKind, ReasonHint, SuggestedAction]]] = {
-    errno.ENOSPC: ("quota_exceeded", "size_limit", "retry_later"),
-    errno.EDQUOT: ("quota_exceeded", "size_limit", "retry_later"),
-    errno.EFBIG: ("quota_exceeded", "size_limit", "split"),
-    errno.EACCES: ("policy_violation", "permission", "ask_user"),
-    errno.EPERM: ("policy_violation", "permission", "ask_user"),
-    errno.EROFS: ("policy_violation", "permission", "ask_user"),
-    errno.ENOENT: ("not_found", "unknown", "abort"),
-}
 
 
 def run(
@@ -61,19 +51,13 @@ def _placed(envelope: Envelope, tool: str) -> Envelope:
 def _unexpected(tool: str, error: BaseException, diagnostics: Diagnostics) -> Envelope:
     """An exception's message may quote content or host paths, so only its kind goes further."""
     incident = diagnostics.unexpected(tool, error)
-    if isinstance(error, OSError) and error.errno in _OS_ERRORS:
-        kind, hint, action = _OS_ERRORS[error.errno]
-        reason = errno.errorcode[error.errno].lower()
-        message = "the operating system refused the operation"
-    else:
-        kind, hint, action = "blocked", "unknown", "ask_user"
-        reason, message = "unexpected", "the tool failed in a way it did not foresee; its effect is not known"
+    if isinstance(error, OSError):
+        return os_refusal(error, incident=incident).envelope
     return refuse(
-        kind,
-        reason,
-        message,
-        reason_hint=hint,
-        suggested_action=action,
+        "blocked",
+        "unexpected",
+        "the tool failed in a way it did not foresee; its effect is not known",
+        suggested_action="ask_user",
         exception=type(error).__name__,
         incident=incident,
     ).envelope

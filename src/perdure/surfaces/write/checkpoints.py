@@ -6,7 +6,6 @@ its last write, or when that session cleans up after itself.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from typing import Annotated, Any, Final, Literal
@@ -55,6 +54,8 @@ class CheckpointCleanup(msgspec.Struct, frozen=True):
 def checkpoint(service: WriteService, given: Checkpoint, call: Call) -> dict[str, Any]:
     _check_name(given.name)
     lasts = _seconds(given.ttl)
+    import json
+
     # As it was sent: other writers of JSON round large numbers.
     sent = service.store.take(json.dumps(given.data, ensure_ascii=False, separators=(",", ":")).encode())
 
@@ -85,6 +86,8 @@ def checkpoint_read(service: WriteService, given: CheckpointRead, call: Call) ->
     item = service.journal.item(KIND, given.name)
     if item is None:
         raise refuse("not_found", "checkpoint_not_found", "there is no such checkpoint, or it has ended")
+    import json
+
     return {**_told(item), "data": json.loads(service.store.load(item.sha.hex()))}
 
 

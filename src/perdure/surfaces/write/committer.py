@@ -42,6 +42,9 @@ class Landing(Protocol):
     def failed(self, journal: Journal, error: Exception) -> None:
         """In a transaction: conclude the intents that did not land. Called again where that did not commit."""
 
+    def concluded(self, error: Exception) -> None:
+        """It did: the error may now tell what was kept."""
+
     def close(self) -> None:
         """Give up what is held for a landing that does not happen."""
 
@@ -240,6 +243,8 @@ class Committer:
         """Once they are committed, and not before."""
         with self._changed:
             del self._durable[:settled]
+        for landing, error in self._owed:
+            landing.concluded(error)
         self._owed.clear()
 
     def _conclude_owed(self) -> None:

@@ -9,6 +9,7 @@ for a foreign one, so those who exchange, whatever their workspaces, take turns 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -26,14 +27,26 @@ from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.write.identity import Expected
 from perdure.surfaces.write.syscalls import exchange, is_open_for_writing, rename_noreplace
 
+_NOT_A_FILE: Final = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENXIO,
+    errno.ENODEV,
+    errno.EACCES,
+    errno.EPERM,
+)
 SWAPS_MAX: Final = 100
 TURN_S: Final = 20.0
+IDLE_S: Final = 2.0
 _MESSAGES: Final = {
     "changed_meanwhile": "another program changed the file meanwhile",
     "open_elsewhere": "another program has the file open for writing",
     "hard_linked": "another program gave the file a second name meanwhile",
     "not_a_file": "another program put something else in the file's place",
     "file_vanished": "another program removed the file meanwhile",
+    "not_put_back": "the file was replaced and cannot be put back now",
 }
 
 
@@ -106,6 +119,16 @@ def open_aside(dir_fd: int, name: str) -> FileIO | None:
         if not stat.S_ISREG(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
             return None
         return FileIO(os.open(name, flags, dir_fd=dir_fd), "rb")
+    except OSError as error:
+        if error.errno not in _NOT_A_FILE:
+            raise  # of a device that fails nothing can be said
+        return None
+
+
+def found_at(dir_fd: int, name: str) -> FileIO | None:
+    """The same where there is an error to be told already."""
+    try:
+        return open_aside(dir_fd, name)
     except OSError:
         return None
 
@@ -132,15 +155,24 @@ def unexpected(
 
 
 class PutBack:
-    """How it ended: what stands at the name, what lost its name, and whether the temporary name is ours to unlink."""
+    """How it ended: what stands at the name, what lost its name, and whether the temporary name is ours to unlink.
+    Stuck is what could not be put back: then ours stands at the name."""
 
-    def __init__(self, found: FileIO | None, displaced: Sequence[FileIO], *, temp_is_ours: bool) -> None:
+    def __init__(
+        self,
+        found: FileIO | None,
+        displaced: Sequence[FileIO],
+        *,
+        temp_is_ours: bool,
+        is_stuck: bool = False,
+    ) -> None:
         self.found = found
         self.displaced = tuple(displaced)
         self.temp_is_ours = temp_is_ours
+        self.is_stuck = is_stuck
 
     def conflict(self, reason: str) -> Conflict:
-        return Conflict(reason, self.found, self.displaced)
+        return Conflict("not_put_back" if self.is_stuck else reason, self.found, self.displaced)
 
     def close(self) -> None:
         for file in (self.found, *self.displaced):
@@ -150,34 +182,39 @@ class PutBack:
 
 def put_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int, sha256: str) -> PutBack:
     """`ours` stands at `name`, somebody's file at `temp`: make them change places again."""
-    left, left_file = _key(os.fstat(ours)), None  # what was left at the name
+    left: tuple[int, int] | None = None  # what was left at the name, from the second time on
+    left_file = None
     held = aside  # what is at the temporary name
     lost: list[FileIO] = []
     for _ in range(SWAPS_MAX):
+        is_swapped = False
         try:
+            mine = _key(os.fstat(ours))
             point("write.before_swap_back")
             if not _swap(dir_fd, temp, name):
                 return PutBack(held, lost, temp_is_ours=False)
+            is_swapped = True
             passed("write.swapped_back")
             came = _key(os.stat(temp, dir_fd=dir_fd, follow_symlinks=False))
         except OSError:
+            if is_swapped:  # what came out stays under the temporary name, whosever it is
+                return PutBack(held, lost, temp_is_ours=False)
             break
-        if came == left:
-            if left_file is None and sha256_of(ours) != sha256:
-                left_file = open_aside(dir_fd, temp)  # somebody wrote into ours while it stood there
+        if came == (left or mine):
+            if left_file is None and (not _is_idle(ours) or _is_changed(ours, sha256)):
+                left_file = found_at(dir_fd, temp)  # somebody wrote into ours while it stood there
             if left_file is not None:
                 lost.append(left_file)
-            mine = came == _key(os.fstat(ours))
-            return PutBack(held, lost, temp_is_ours=mine or left_file is not None)
+            return PutBack(held, lost, temp_is_ours=came == mine or left_file is not None)
         # Somebody put newer content at the name. It goes back there, and what was put there is kept.
         if left_file is not None:
             lost.append(left_file)
-        left_file, held = held, open_aside(dir_fd, temp)
+        left_file, held = held, found_at(dir_fd, temp)
         left = _key(os.fstat(left_file.fileno())) if left_file is not None else (0, 0)
     # Neither can be done: the name keeps ours, and theirs is kept twice, by the open file and by its name.
     if held is not None:
         lost.append(held)
-    return PutBack(None, lost, temp_is_ours=False)
+    return PutBack(None, lost, temp_is_ours=False, is_stuck=True)
 
 
 def _swap(dir_fd: int, temp: str, name: str) -> bool:
@@ -193,6 +230,23 @@ def _swap(dir_fd: int, temp: str, name: str) -> bool:
             return False
         except FileExistsError:
             pass
+
+
+def _is_idle(fd: int) -> bool:
+    """Whether nobody writes to a file any more. Who found it at the name is given the time to finish."""
+    until = time.monotonic() + IDLE_S
+    while is_open_for_writing(fd):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.0005)
+    return True
+
+
+def _is_changed(fd: int, sha256: str) -> bool:
+    try:
+        return sha256_of(fd) != sha256
+    except OSError:
+        return False
 
 
 def _key(info: os.stat_result) -> tuple[int, int]:

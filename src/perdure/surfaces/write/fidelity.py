@@ -17,7 +17,7 @@ import errno
 import os
 import stat
 import sys
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -56,6 +56,12 @@ def capture(fd: int) -> Facts:
             if error.errno != _GONE:
                 unread.append(name)
     return Facts(stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid, xattrs, tuple(unread))
+
+
+def recalled(detail: dict[str, Any]) -> Facts | None:
+    """The facts of a file that is not there, as far as its row in the journal keeps them."""
+    mode = detail.get("file_mode")
+    return Facts(int(mode), os.getuid(), os.getgid()) if mode is not None else None
 
 
 def apply(fd: int, facts: Facts, *, keep_setid: bool = False) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
 from perdure.storage.durable import close_quietly, start_writing, sync_directory, sync_file
@@ -100,6 +102,9 @@ class Aftermath(Protocol):
     def failed(self) -> None:
         """In a transaction."""
 
+    def drafts(self) -> list[str]:
+        """Under which ids the displaced contents are kept after it."""
+
 
 class CallLanding:
     """Everything one call changes, decided in the journal under `seqs`."""
@@ -123,6 +128,7 @@ class CallLanding:
         self._strict = strict
         self._aftermath = aftermath
         self._is_stuck = False
+        self._is_lost = False
 
     def land(self) -> None:
         done: list[FileChange] = []
@@ -136,8 +142,6 @@ class CallLanding:
                 point("commit.file_landed")
         except Exception as error:
             self._take_back(done)
-            if isinstance(error, Conflict):
-                self._aftermath.displaced(error)
             raise self._refusal(error) from None
         finally:
             self.close()
@@ -155,7 +159,7 @@ class CallLanding:
             try:
                 change.revert(self._store, sync=self._strict)
             except Conflict as conflict:
-                self._aftermath.displaced(conflict)  # somebody wrote to it already: theirs stays
+                self._keep(conflict)  # somebody wrote to it already: theirs stays
             except (ToolError, OSError):
                 self._is_stuck = True
         self.close()
@@ -163,12 +167,29 @@ class CallLanding:
             made = [path for change in self._changes if change.place.root == root for path in change.made]
             self._workspace.remove_directories(root, made)
 
+    def _keep(self, conflict: Conflict) -> None:
+        """What of others lost its name. What could not be put back has kept it, and waits for the next start."""
+        self._is_stuck = self._is_stuck or conflict.reason == "not_put_back"
+        try:
+            self._aftermath.displaced(conflict)
+        except (ToolError, OSError):
+            self._is_lost = conflict.reason != "not_put_back"
+
     def _refusal(self, error: Exception) -> Exception:
+        if isinstance(error, Conflict):
+            self._keep(error)
         if self._is_stuck:
             return refuse(
                 "write_corruption",
                 "not_taken_back",
                 "a part of the change is on disk and cannot be taken back now; the next start completes it",
+                suggested_action="ask_user",
+            )
+        if self._is_lost:
+            return refuse(
+                "write_corruption",
+                "displaced_not_kept",
+                "another program wrote to the file meanwhile, and some of its content could not be kept",
                 suggested_action="ask_user",
             )
         return os_refusal(error) if isinstance(error, OSError) else error
@@ -179,6 +200,11 @@ class CallLanding:
             return  # the intents stay open: all of it is better than a part
         for seq in self.seqs:
             journal.conclude(seq, "conflict" if isinstance(error, Conflict) else "aborted")
+
+    def concluded(self, error: Exception) -> None:
+        if isinstance(error, ToolError) and (drafts := self._aftermath.drafts()):
+            context = {**error.envelope.context, "displaced": drafts}
+            error.envelope = msgspec.structs.replace(error.envelope, context=context)
 
     def begin_sync(self) -> None:
         """Let the device begin with the files, so that many are waited for at once."""
@@ -194,6 +220,7 @@ class CallLanding:
             place = change.place
             if change.left is not None:
                 _unlink_at(self._workspace, place, change.left)
+                synced.discard((place.root, os.path.dirname(place.path)))
             if change.after is not None and not self._strict:
                 _sync_at(self._workspace, place, change.after, self._store)
         for change in self._changes:

@@ -9,7 +9,7 @@ from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
 from perdure.storage.durable import close_quietly, sync_directory
 from perdure.storage.os_errors import os_refusal, sync_refusal
-from perdure.surfaces.write.exchange import Conflict, alone, open_aside, unexpected
+from perdure.surfaces.write.exchange import Conflict, alone, found_at, open_aside, unexpected
 from perdure.surfaces.write.identity import Expected
 from perdure.surfaces.write.names import shown
 from perdure.surfaces.write.syscalls import rename_noreplace
@@ -87,7 +87,7 @@ def _remove(dir_fd: int, name: str, expected: Expected, sync: bool, must_be_idle
         except OSError:
             if aside is not None:
                 reason = error.reason if isinstance(error, Conflict) else "changed_meanwhile"
-                raise Conflict(reason, open_aside(dir_fd, name), [aside]) from error
+                raise Conflict(reason, found_at(dir_fd, name), [aside]) from error
         raise _typed(error, aside, name) from None
     if aside is not None:
         close_quietly(aside)

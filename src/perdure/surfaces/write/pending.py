@@ -262,7 +262,7 @@ class PendingFile:
                 point("write.before_unlink")
         except BaseException as error:
             back = self._put_back(aside)
-            if back.displaced:
+            if back.displaced or back.is_stuck:
                 raise back.conflict("changed_meanwhile") from error
             back.close()
             if isinstance(error, OSError):

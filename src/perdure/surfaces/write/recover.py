@@ -20,11 +20,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, Literal
 
 from perdure.model.envelope import ToolError
 from perdure.model.fault_points import point
-from perdure.storage.durable import sync_directory, sync_file
+from perdure.storage.durable import sync_file
 from perdure.storage.journal import Draft, Intent, Journal, JournalError, Row, Sha
 from perdure.storage.os_errors import is_of_system
 from perdure.surfaces.write import fidelity
@@ -62,6 +63,7 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
             lost.append(intent.row)
         point("recover.one")
     _sweep(workspace, journal, store, intents, began)
+    _sync_names(workspace, intents)
 
     def conclude() -> None:
         journal.settle(settled)
@@ -83,13 +85,15 @@ def _settle(workspace: Workspace, tree: Tree, store: Store, intents: list[Intent
             before, facts = _look(place)
             found = before.sha256 if before is not None else None
             if found == _hex(row.new_sha):
-                _sync(workspace, place)
+                _sync(place)
                 return "settled"
             if not _is_ours(place, found, store, intents):
                 return "lost"
             after = store.find(row.new_sha.hex()) if row.new_sha is not None else None
-            FileChange(place, before, facts, after, None).apply(store, sync=True)
-            return "settled"
+            facts = fidelity.recalled(row.detail) or facts
+            change = FileChange(place, before, facts, after, None)
+            change.apply(store, sync=True)
+            return "settled" if change.left is None or _is_unlinked(place, change.left) else "open"
     except JournalError:
         raise
     except ToolError as error:
@@ -98,6 +102,15 @@ def _settle(workspace: Workspace, tree: Tree, store: Store, intents: list[Intent
         if error.envelope.error == "policy_violation":
             return "open"
         raise
+
+
+def _is_unlinked(place: Place, left: str) -> bool:
+    """The second try. After another failure the next start sweeps what is left."""
+    try:
+        os.unlink(left, dir_fd=place.dir_fd)
+    except OSError:
+        return False
+    return True
 
 
 def _is_ours(place: Place, found: str | None, store: Store, intents: list[Intent]) -> bool:
@@ -133,17 +146,14 @@ def _look(place: Place) -> tuple[Expected | None, Facts | None]:
         os.close(fd)
 
 
-def _sync(workspace: Workspace, place: Place) -> None:
-    """The file, its name, and the names of the directories that lead to it: who made them may not have come so far."""
-    if place.missing:
+def _sync(place: Place) -> None:
+    if place.found is None:
         return
-    if place.found is not None:
-        fd = place.open()
-        try:
-            sync_file(fd)
-        finally:
-            os.close(fd)
-    sync_directories(workspace, place.root, ancestors(place.path))
+    fd = place.open()
+    try:
+        sync_file(fd)
+    finally:
+        os.close(fd)
 
 
 def _is_torn(place: Place, store: Store, sha: Sha) -> bool:
@@ -172,7 +182,7 @@ def _is_torn(place: Place, store: Store, sha: Sha) -> bool:
 def _sweep(
     workspace: Workspace, journal: Journal, store: Store, intents: Iterable[Intent], began: float
 ) -> None:
-    """Remove temporary files beside the files that were about to change, for good."""
+    """Remove temporary files beside the files that were about to change."""
     tree_paths = {intent.row.path.rpartition("/")[0] for intent in intents}
 
     def rescue(fd: int) -> bool:
@@ -191,16 +201,25 @@ def _sweep(
         root, rest = _rooted(directory)
         try:
             dir_fd = workspace.open_directory(root, rest)
-        except ToolError:
+        except ToolError as error:
+            if is_of_system(error) and error.envelope.error != "policy_violation":
+                raise
             continue
         try:
             sweep([dir_fd], rescue, before=began)
-            # Once its intents are settled nobody looks here again: what was removed must not come back.
-            sync_directory(dir_fd)
         except PermissionError:
             continue  # a directory that may not be written any more keeps what is in it
         finally:
             os.close(dir_fd)
+
+
+def _sync_names(workspace: Workspace, intents: Iterable[Intent]) -> None:
+    """Every directory from a root to a file. Once the intents are settled nobody looks there again: what was removed
+    must not come back, and whoever made a directory may have ended before its own name was durable."""
+    files = {_rooted(intent.row.path) for intent in intents}
+    for root, folder in sorted({(root, folder) for root, path in files for folder in ancestors(path)}):
+        with suppress(PermissionError):
+            sync_directories(workspace, root, [folder])
 
 
 def _rooted(path: str) -> tuple[int, str]:

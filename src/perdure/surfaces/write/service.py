@@ -8,7 +8,7 @@ import threading
 import time
 from binascii import hexlify
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,8 @@ from perdure.model.keep import Keep
 from perdure.model.replay import SAFE_TO_RETRY, STILL_UNKNOWN
 from perdure.model.tools import View
 from perdure.storage.blobs import Blobs
-from perdure.storage.journal import Draft, Invocation, Journal
+from perdure.storage.durable import sync_directory
+from perdure.storage.journal import Draft, Filter, Invocation, Journal
 from perdure.surfaces.port import Call, Done, KeyStatus
 from perdure.surfaces.write import recover
 from perdure.surfaces.write.committer import Committer, Landing
@@ -62,6 +63,8 @@ class WriteService:
             opened.callback(self.journal.close)
             self.blobs = Blobs(os.path.join(self.folder, "blobs"))
             opened.callback(self.blobs.close)
+            if not self.journal.rows(Filter(), 1):
+                _sync_names(roots[0], self.folder)
             self.store = Store(self.journal, self.blobs)
             self.committer = Committer(self.journal, os.path.join(self.folder, "lock"))
             opened.callback(self.committer.close)
@@ -197,7 +200,7 @@ class WriteService:
 
     def rejected(self, call: Call, error: ToolError, path: str, content: Content) -> ToolError:
         """Keep a payload that was not written, count the try, and say both in the error."""
-        identity = "d_" + content.sha256[:24]
+        identity = _draft_id(content)
 
         def keep() -> Landing:
             self.store.record(content, by_row=False)
@@ -267,8 +270,11 @@ class _Aftermath:
             journal.saw(self._session, one.path, one.before)
         for content in self._foreign:
             self._service.store.record(content, by_row=False)
-            kept = Draft(f"d_{content.sha256[:24]}", content.digest, content.size, "", "displaced")
+            kept = Draft(_draft_id(content), content.digest, content.size, "", "displaced")
             journal.save_draft(kept, "", "")
+
+    def drafts(self) -> list[str]:
+        return [_draft_id(content) for content in self._foreign]
 
 
 class _Nothing:
@@ -282,6 +288,9 @@ class _Nothing:
         pass
 
     def failed(self, journal: Journal, error: Exception) -> None:
+        pass
+
+    def concluded(self, error: Exception) -> None:
         pass
 
     def close(self) -> None:
@@ -306,6 +315,17 @@ def _make_folder(folder: str) -> None:
             file.write("*\n")
 
 
+def _sync_names(*folders: str) -> None:
+    """Before the first row: it is as durable as the names that lead to it."""
+    for folder in folders:
+        with suppress(PermissionError):  # a directory that may be entered but not read
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                sync_directory(fd)
+            finally:
+                os.close(fd)
+
+
 def _is_filled(path: str) -> bool:
     """Whether a file is there and a power cut did not take its content."""
     try:
@@ -313,6 +333,10 @@ def _is_filled(path: str) -> bool:
             return file.read(1) not in (b"", b"\0")
     except FileNotFoundError:
         return False
+
+
+def _draft_id(content: Content) -> str:
+    return f"d_{content.sha256[:24]}"
 
 
 def new_transaction_id() -> str:

@@ -120,6 +120,9 @@ class _Forgetting:
     def failed(self, journal: Journal, error: Exception) -> None:
         pass  # a file that could not be removed is found by the next sweep
 
+    def concluded(self, error: Exception) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -167,7 +167,7 @@ class _Step:
             )
         content = source.now
         assert content is not None
-        target.facts = source.facts
+        target.facts = source.facts or target.facts
         return [
             self._put(target, content, "move", "move", moved_from=source.path),
             self._put(source, None, "move", "move", moved_to=target.path),

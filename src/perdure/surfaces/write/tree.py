@@ -34,7 +34,7 @@ class Known:
         self.path = path
         self.place = place
         self.before = before
-        self.facts = facts
+        self.facts = self.facts_on_disk = facts
         self.old: Content | None = None
         self.now: Content | None = None
         self.changed = False
@@ -125,8 +125,8 @@ class Tree:
         if after is not None:
             self._store.record(after)
         facts = dict(detail or {})
-        if after is None and known.facts is not None:
-            facts["file_mode"] = known.facts.mode
+        if known.facts is not None and (after is None or known.facts is not known.facts_on_disk):
+            facts["file_mode"] = known.facts.mode  # what nobody can read off the disk afterwards
         row = self._journal.append(
             NewRow(
                 path=known.path,

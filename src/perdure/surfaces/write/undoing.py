@@ -57,8 +57,8 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
                     {"path": row.path, "reason": error.envelope.context.get("reason", "refused")}
                 )
                 continue
-            if known.now is None and "file_mode" in row.detail:
-                known.facts = _facts(row)
+            if known.now is None:
+                known.facts = fidelity.recalled(row.detail) or known.facts
             done = put(
                 tree,
                 known,
@@ -96,12 +96,6 @@ class _Refused(ToolError):
         super().__init__(refuse("conflict", "undo_conflict", "the change cannot be taken back").envelope)
         self.conflicts = conflicts
         self.preview = preview
-
-
-def _facts(row: Row) -> fidelity.Facts:
-    import os
-
-    return fidelity.Facts(int(row.detail["file_mode"]), os.getuid(), os.getgid())
 
 
 # --- which changes --------------------------------------------------------------------------------------------

@@ -1,0 +1,222 @@
+"""Values assigned to something called a password, a key, a token: in programs, settings, headers, logs.
+
+A vendor's name close before the assignment and the vendor's shape of value make it precise; otherwise a value
+that looks random warns. The word that names the secret is what the gate finds; the rest is decided here.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final, Literal, NamedTuple
+
+from perdure.risk import randomness, template, trie
+from perdure.risk.formats import keyed
+from perdure.risk.gate import Entry
+from perdure.risk.tokens import Candidate, rows
+from perdure.risk.values import DIGIT, NO_DIGITS, random_value
+
+# The words that name a secret. Those that begin other words count only where they end.
+WORDS: Final = (
+    Entry(b"passw", True),
+    Entry(b"passphrase", True),
+    Entry(b"pwd", True, r"pwd[^a-z),.;\[]", 0, 4),
+    Entry(b"secret", True),
+    Entry(b"token", True, r"token[^a-z),.;\[]", 0, 6),
+    Entry(b"key", True, r"key[^a-z),.;\[]", 0, 4),
+    Entry(b"auth", True, r"auth[^a-z),.;\[]", 0, 5),
+    Entry(b"authorization", True),
+    Entry(b"credential", True),
+    Entry(b"bearer", True),
+    Entry(b"_pat", True, r"_pat[^a-z),.;\[]", 0, 5),
+    Entry(b"_salt", True),
+)
+NAME: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+NAME_LENGTH: Final = 60
+# The rest of the name, what closes it, and space; then what is between it and the value; then the value.
+HEAD: Final = re.compile(rb"[A-Za-z0-9_.\-]{0,60}+((?:\\?[\"'`\])]){0,4}+)[ \t]{0,20}+")
+NEXT: Final = rb"(?:\\?[\"']?(?:value|default|Value)\\?[\"']?\s{0,4}[:=]\s{0,4}|<(?:string|value)>)"
+JOINT: Final = re.compile(
+    rb"(?::[ ]?[A-Za-z&*][\w.\[\], |?&'<>]{0,40}+=(?!=)|\|\|=|=>|:=|\?=|={1,3}|:{1,2}|,|\(|>|\||\\u003d|%3[Dd])"
+    rb"\s{0,40}+" + NEXT + rb"?"
+)
+HOP: Final = re.compile(rb"[\s,/]{0,40}+" + NEXT + rb"|</key>\s{0,40}<string>")
+LOOSE: Final = re.compile(rb"(?:is|by)[ ]")
+VALUE: Final = re.compile(
+    rb"(?:\\?[\"'`])?(?:(?i:bearer|token|apikey|ssws|bot|key)[ =:]{1,3})?(?:[rbfu]{1,2}(?=\\?[\"'`]))?"
+    rb"(?:\\?[\"'`]{1,3}([^\s\"'`\\]{6,2000}+)|([^\s\"'`\\<>,;(){}\[\]|&]{6,2000}+)(?![(\[{]))"
+)
+JOINTS_BEGIN: Final = frozenset(b"=:,(>|?\\%")
+HOPS_BEGIN: Final = frozenset(b"\n\r/<,vVd")
+LOGIN: Final = b"login"
+SETTERS: Final = (b"ENV ", b"ARG ", b"setx ", b"setenv ", b"config:set ", b"SetEnv ")
+DASH: Final = ord("-")
+BRACE: Final = ord("{")
+VARIABLE: Final = b"variable"
+DEFAULT: Final = re.compile(rb"\{[^{}]{0,160}?\bdefault\s{0,4}=\s{0,4}")
+OPTION: Final = re.compile(rb"--?[A-Za-z][A-Za-z0-9-]{0,40}\Z")
+STRONG: Final = re.compile(
+    rb"(?i)passw|passphrase|pwd\Z|(?:^|[_.\-])pwd|secret|token|credential|bearer|authorization|api[_\- .]?key"
+    rb"|(?:access|private|auth|encryption|encrypt|signing|master|client|license|subscription|account|shared|service"
+    rb"|app|admin|secure|storage|hmac|aes|session)[_\- .]?key|_pat\Z|_auth\Z|_salt\Z"
+)
+WEAK_END: Final = re.compile(
+    rb"(?i)(?:id|ids|name|names|type|types|url|uri|path|file|hash|length|len|size|count|expires?|expiry|endpoint|field"
+    rb"|header|prefix|suffix|pattern|regex|izer|ize|version|public[_\- ]?key|pubkey|keyword|at|label|index|method"
+    rb"|fingerprint|thumbprint|checksum|digest|sha256|sha1|md5|algorithm|arn|ref|selector|class|style|hint)\Z"
+)
+PASSWORD: Final = re.compile(rb"(?i)passw|pwd|passphrase")
+# A UUID names things more often than it hides them.
+UUID: Final = re.compile(template.UUID.encode() + rb"\Z")
+UUID_NAME: Final = re.compile(
+    rb"(?i)api[_\- .]?(?:key|token)|secret|(?:access|auth)[_\- .]?(?:key|token)|passw"
+)
+SECRET_NAME: Final = re.compile(rb"(?i)key|token|secret|pass|pwd|auth|cred|_pat|salt")
+CAMEL: Final = re.compile(rb"(?<=[a-z0-9])(?=[A-Z])")
+JOINTS: Final = bytes.maketrans(b"-. ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"___abcdefghijklmnopqrstuvwxyz")
+CONTEXT: Final = 120
+KEYED_LENGTH: Final = 12
+# A vendor's name of few letters counts only as a word of its own.
+SHORT_WORD: Final = 4
+PASSWORD_LENGTH: Final = 8
+SECRET_LENGTH: Final = 14
+
+
+@functools.lru_cache(maxsize=4096)
+def meaning(name: bytes) -> Literal["password", "secret", "weak"] | None:
+    """What the name promises: a password, another secret, something that only a vendor's shape makes one."""
+    if not SECRET_NAME.search(name):
+        return None
+    if not STRONG.search(name) or WEAK_END.search(name):
+        return "weak"
+    return "password" if PASSWORD.search(name) else "secret"
+
+
+class Keyed(NamedTuple):
+    rule: str
+    kind: str
+    shape: str
+
+    def fits(self, value: bytes) -> bool:
+        return _shape(self.shape).fullmatch(value) is not None
+
+
+@functools.cache
+def _shape(shape: str) -> re.Pattern[bytes]:
+    return re.compile("|".join(template.pattern(pieces) for pieces in template.parse(shape)).encode())
+
+
+class Vendors(NamedTuple):
+    words: re.Pattern[bytes]
+    rules: dict[bytes, tuple[Keyed, ...]]
+
+
+@functools.cache
+def vendors() -> Vendors:
+    """The table of vendors, by the words that name them."""
+    by_word: dict[bytes, list[Keyed]] = {}
+    for rule, kind, (words, shape) in rows(keyed.KEYED):
+        known = Keyed(rule, kind, shape)
+        for word in words.split("|"):
+            for spelt in {word, word.replace("_", "")}:
+                by_word.setdefault(spelt.encode(), []).append(known)
+    long = trie.pattern(word for word in by_word if len(word) > SHORT_WORD)
+    short = trie.pattern(word for word in by_word if len(word) <= SHORT_WORD)
+    found = b"(?<![a-z])(?=(" + long + b")|(" + short + b")(?![a-z]))"
+    return Vendors(re.compile(found), {word: tuple(rules) for word, rules in by_word.items()})
+
+
+class Assignments:
+    """One text's assignments, each looked at once however many words are in its name."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._seen = 0
+        # The vendors named so far, each with where it was; what was read for them is not read again.
+        self._named: dict[bytes, int] = {}
+        self._read = 0
+
+    def at(self, start: int, word: bytes) -> Candidate | None:
+        """The value assigned to the name in which this word stands."""
+        if start < self._seen:
+            return None
+        data = self._data
+        head = HEAD.match(data, start + len(word))
+        assert head is not None
+        name_end = head.start(1)
+        self._seen = name_end
+        before = data[max(0, start - NAME_LENGTH) : start]
+        first = start - (len(before) - len(before.rstrip(NAME)))
+        low = self._value_begins(first, name_end, head.end())
+        found = VALUE.match(data, low) if low else None
+        if found is None:
+            return None
+        # A name may stand in what was taken for a value; a long value is not read again for each word in it.
+        self._seen = max(name_end, found.end() - NAME_LENGTH)
+        low, high = found.span(found.lastindex or 0)
+        while data[high - 1] in b".,:;":
+            high -= 1
+        return self._judge(first, name_end, low, high) if high > low else None
+
+    def _value_begins(self, first: int, name_end: int, at: int) -> int:
+        """Where the value would stand, or 0 where nothing is assigned."""
+        data = self._data
+        if at >= len(data):
+            return 0
+        following = data[at]
+        if following in JOINTS_BEGIN and (joint := JOINT.match(data, at)):
+            return joint.end()
+        if following in HOPS_BEGIN and (hop := HOP.match(data, at)):
+            return hop.end()
+        if following == BRACE and VARIABLE in data[max(0, first - 12) : first]:
+            default = DEFAULT.match(data, at)
+            return default.end() if default else 0
+        if at == name_end or following in b"\r\n":
+            return 0
+        # Words beside each other are prose, unless the first is an option, or something that is set.
+        if following in b"ib" and (loose := LOOSE.match(data, at)):
+            return loose.end()
+        if data[first] == DASH:
+            return at if OPTION.match(data, first, name_end) else 0
+        if data.startswith(b"password", first):
+            return at if LOGIN in data[max(0, first - 80) : first] else 0
+        return at if data[max(0, first - 11) : first].endswith(SETTERS) else 0
+
+    def _judge(self, first: int, name_end: int, low: int, high: int) -> Candidate | None:
+        value = self._data[low:high]
+        if not DIGIT.search(value) and (high - low < NO_DIGITS or value.islower() or value.isupper()):
+            return None
+        name = self._data[first:name_end]
+        means = meaning(name)
+        if means is None:
+            return None
+        made_up = randomness.made_up(value)
+        if not made_up and len(value) >= KEYED_LENGTH and (known := self._vendor(first, name_end, value)):
+            return Candidate(low, high, known.rule, known.kind, "precise", 0, 5)
+        # What was taken for a value may be the next one's name.
+        self._read = name_end
+        if means == "weak" or made_up or (UUID.match(value) and not UUID_NAME.search(name)):
+            return None
+        least = PASSWORD_LENGTH if means == "password" else SECRET_LENGTH
+        if not random_value(value, least=least, made_up=made_up):
+            return None
+        self._read = high
+        kind = "password" if means == "password" else "generic_secret"
+        return Candidate(low, high, f"assigned_{means}", kind, "generic", 0, 1)
+
+    def _vendor(self, first: int, name_end: int, value: bytes) -> Keyed | None:
+        words, rules = vendors()
+        begin = max(self._read, first - CONTEXT, 0)
+        context = CAMEL.sub(b"_", self._data[begin:name_end]).translate(JOINTS)
+        named = self._named
+        for found in words.finditer(context):
+            named[found[1] or found[2]] = name_end
+        if not named:
+            return None
+        for word in [word for word, at in named.items() if at < first - CONTEXT]:
+            del named[word]
+        for word in named:
+            for rule in rules[word]:
+                if rule.fits(value):
+                    return rule
+        return None

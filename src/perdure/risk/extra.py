@@ -1,0 +1,95 @@
+"""Patterns of a policy's own. Only an engine that takes linear time gets them: no pattern can hang a worker."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import threading
+from typing import Any, NamedTuple, Protocol
+
+from perdure.risk.settings import ExtraPattern
+
+
+class Place(NamedTuple):
+    """Where the pattern of this number matched."""
+
+    number: int
+    start: int
+    end: int
+
+
+class Finder(Protocol):
+    def places(self, data: bytes) -> list[Place]: ...
+
+
+@functools.lru_cache(maxsize=16)
+def finder(patterns: tuple[tuple[str, ExtraPattern], ...]) -> Finder:
+    """The patterns compiled together; a bad one is a ValueError that says which."""
+    for module, kind in (("hyperscan", Vectorscan), ("re2", LinearTime)):
+        try:
+            engine = importlib.import_module(module)
+        except ImportError:
+            continue
+        for family, pattern in patterns:
+            try:
+                kind(engine, (pattern.regex,))
+            except (engine.error, ValueError) as error:
+                raise ValueError(f"extend_patterns.{family}, pattern {pattern.name}: {error}") from None
+        return kind(engine, tuple(pattern.regex for _, pattern in patterns))
+    raise ValueError(
+        "extend_patterns needs an engine that takes linear time: install hyperscan or google-re2"
+    )
+
+
+class Vectorscan:
+    """All patterns at once. It reports every end of a match; the last one of each start counts."""
+
+    def __init__(self, hyperscan: Any, patterns: tuple[str, ...]) -> None:
+        self._hyperscan = hyperscan
+        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        self._database.compile(
+            expressions=[pattern.encode() for pattern in patterns],
+            ids=list(range(len(patterns))),
+            elements=len(patterns),
+            flags=[hyperscan.HS_FLAG_SOM_LEFTMOST | hyperscan.HS_FLAG_UTF8] * len(patterns),
+        )
+        self._threads = threading.local()
+
+    def places(self, data: bytes) -> list[Place]:
+        scratch = getattr(self._threads, "scratch", None)
+        if scratch is None:
+            scratch = self._threads.scratch = self._hyperscan.Scratch(self._database)
+        ends: dict[tuple[int, int], int] = {}
+
+        def seen(number: int, start: int, end: int, _flags: int, _context: object) -> None:
+            ends[number, start] = end
+
+        self._database.scan(data, match_event_handler=seen, scratch=scratch)
+        return _apart([Place(number, start, end) for (number, start), end in ends.items()])
+
+
+class LinearTime:
+    """One pass for each pattern, by RE2."""
+
+    def __init__(self, re2: Any, patterns: tuple[str, ...]) -> None:
+        options = re2.Options()
+        options.log_errors = False
+        self._patterns = [re2.compile(pattern.encode(), options) for pattern in patterns]
+        if any(pattern.match(b"") for pattern in self._patterns):
+            raise ValueError("the pattern matches nothing at all")
+
+    def places(self, data: bytes) -> list[Place]:
+        return [
+            Place(number, *found.span())
+            for number, pattern in enumerate(self._patterns)
+            for found in pattern.finditer(data)
+        ]
+
+
+def _apart(places: list[Place]) -> list[Place]:
+    """Matches of one pattern that begin inside an earlier one belong to it."""
+    kept: list[Place] = []
+    for place in sorted(places):
+        if not kept or kept[-1].number != place.number or place.start >= kept[-1].end:
+            kept.append(place)
+    return kept

@@ -1,0 +1,176 @@
+"""Tokens that carry their vendor's mark: found by a literal, confirmed by the whole format.
+
+A literal at the beginning of the format is looked for as it is. A short one, or one in the middle, is looked for
+together with some characters that follow it (its trigger), so that a common word does not cost a confirmation.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final, NamedTuple
+
+from perdure.risk import checksum, examples, randomness
+from perdure.risk.formats import ai, cloud, code, money, services, talk
+from perdure.risk.report import Tier
+from perdure.risk.template import CLASSES, Piece, longest, parse, token_pattern
+
+TABLES: Final = (ai.TOKENS, cloud.TOKENS, code.TOKENS, money.TOKENS, talk.TOKENS, services.TOKENS)
+PLAIN_LITERAL: Final = 4
+TRIGGER_BODY: Final = 6
+TRIGGER_WHOLE: Final = 16
+TRIGGER_PIECES: Final = 4
+# Beside a single character, or a mark that is also a word of every program, more must match.
+TRIGGER_BODY_OF_COMMON: Final = 12
+COMMON_MARKS: Final = frozenset(
+    (
+        *(
+            "re_",
+            "sl.",
+            "test_",
+            "live_",
+            "key_",
+            "key-",
+            "ext_",
+            "private_",
+            "secret_",
+            "secret-",
+            "client-",
+        ),
+        *("pat_", "app-", "web_", "standard_", "console-", "nfo_", "ver:", "access-", "sandbox_"),
+        *("production_", "dev:", "prod:", "preview:"),
+    )
+)
+
+
+class Candidate(NamedTuple):
+    """A confirmed place in the bytes. Of overlapping ones the better tier wins, then the higher rank."""
+
+    start: int
+    end: int
+    rule: str
+    kind: str
+    tier: Tier
+    shown: int
+    rank: int
+
+
+class Trigger(NamedTuple):
+    """What the gate looks for: a pattern of fixed width that begins with the literal ("" for the literal alone)."""
+
+    pattern: str
+    width: int
+
+
+class Token:
+    """One combination of a format's choices."""
+
+    __slots__ = ("_pattern", "_pieces", "back", "kind", "literal", "reach", "rule", "tier", "trigger")
+
+    def __init__(self, rule: str, kind: str, tier: Tier, pieces: tuple[Piece, ...]) -> None:
+        anchor = _anchor(pieces)
+        literal = pieces[anchor]
+        assert isinstance(literal, str), rule
+        self.rule, self.kind, self.tier = rule, kind, tier
+        self.literal = literal
+        self.back = longest(pieces[:anchor])
+        self.reach = longest(pieces)
+        self.trigger = _trigger(pieces, anchor)
+        self._pieces = pieces
+        self._pattern: re.Pattern[bytes] | None = None
+
+    def confirm(self, data: bytes, at: int) -> Candidate | None:
+        """The token whose literal is at this offset."""
+        pattern = self._pattern
+        if pattern is None:
+            pattern = self._pattern = re.compile(token_pattern(self._pieces))
+        if self.back:
+            found = pattern.search(data, max(0, at - self.back), at + self.reach + 1)
+            if found is None or not found.start() <= at < found.end():
+                return None
+        else:
+            found = pattern.match(data, at)
+            if found is None:
+                return None
+        token = found[0]
+        body = b"".join(found.groups())
+        if not examples.KNOWN.isdisjoint((token, body)) or (
+            randomness.made_up(body) and not checksum.proves(token)
+        ):
+            return None
+        shown = 0 if self.back else len(self.literal)
+        return Candidate(
+            found.start(),
+            found.end(),
+            self.rule,
+            self.kind,
+            self.tier,
+            shown,
+            len(self.literal) + len(self._pieces),
+        )
+
+
+@functools.cache
+def tokens() -> tuple[Token, ...]:
+    """Every format of the tables."""
+    return tuple(
+        Token(rule.removeprefix("~"), kind, "generic" if rule.startswith("~") else "precise", pieces)
+        for table in TABLES
+        for rule, kind, (template,) in rows(table)
+        for pieces in parse(template)
+    )
+
+
+def rows(table: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Id, kind and columns of a table's lines."""
+    found = []
+    kind = ""
+    for line in table.split("\n"):
+        if line.startswith("@"):
+            kind = line[1:]
+        elif line:
+            rule, *columns = line.split()
+            found.append((rule, kind, tuple(columns)))
+    return found
+
+
+def _anchor(pieces: tuple[Piece, ...]) -> int:
+    """The literal to look for: the first if it is long enough, else the longest, the first of these. A run of
+    one character is none: in a longer run it would be found at every place.
+    """
+    lengths = [
+        (len(piece), -place)
+        for place, piece in enumerate(pieces)
+        if isinstance(piece, str) and (len(piece) == 1 or len(set(piece)) > 1)
+    ]
+    length, place = lengths[0]
+    return 0 if place == 0 and length >= PLAIN_LITERAL - 1 else -max(lengths)[1]
+
+
+def _trigger(pieces: tuple[Piece, ...], anchor: int) -> Trigger:
+    literal = pieces[anchor]
+    assert isinstance(literal, str)
+    if len(literal) >= PLAIN_LITERAL and literal not in COMMON_MARKS:
+        return Trigger("", len(literal))
+    common = len(literal) == 1 or literal in COMMON_MARKS
+    return _onwards(pieces[anchor:], TRIGGER_BODY_OF_COMMON if common else TRIGGER_BODY)
+
+
+def _onwards(pieces: tuple[Piece, ...], body: int) -> Trigger:
+    """The literal and what follows it, in a fixed width: short fields as a whole, then the begin of the next. It
+    begins with the literal, since a class of characters at the front would slow the gate everywhere.
+    """
+    patterns: list[str] = []
+    width = 0
+    for piece in pieces[:TRIGGER_PIECES]:
+        if isinstance(piece, str):
+            patterns.append(re.escape(piece))
+            width += len(piece)
+            continue
+        whole = piece.least == piece.most <= TRIGGER_WHOLE
+        count = piece.least if whole else min(piece.least, body)
+        patterns.append(f"[{CLASSES['H' if piece.characters == 'uuid' else piece.characters]}]{{{count}}}")
+        width += count
+        if not whole:
+            break
+    return Trigger("".join(patterns), width)

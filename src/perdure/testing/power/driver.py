@@ -1,0 +1,152 @@
+"""One life of the process that writes: it takes up its lanes where they stand, and ends as it is told.
+
+    python -m perdure.testing.power.driver < LIFE
+
+Started by the recorder, on the logged disk. It says on the disk's `marks` when a call begins and when it was
+acknowledged. A call that may have been under way when the last life ended is asked about first, as the host does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any, Literal
+from unittest.mock import patch
+
+import apsw
+import msgspec
+
+from perdure.model.tools import View
+from perdure.storage.sqlite import database
+from perdure.surfaces.port import Done, Surface, Tool
+from perdure.surfaces.write import committer
+from perdure.testing.power import devices
+from perdure.testing.power.broken import BROKEN
+from perdure.testing.power.workload import Step
+from perdure.worker import call
+from perdure.worker.compose import Durability, Settings, surfaces
+from perdure.worker.diagnostics import Diagnostics
+
+FULL = View("json", "full")
+Tools = dict[str, Tool]
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """What a lane has still to do; its first step may be done already."""
+
+    name: str
+    first: int
+    steps: list[Step]
+
+
+class Life(msgspec.Struct, frozen=True):
+    workspace: str
+    marks: str
+    durability: Durability
+    lanes: list[Rest]
+    ending: Literal["close", "exit"] = "exit"
+    broken: str | None = None
+
+
+class PowerCall:
+    """A call as the write surface sees it (`perdure.surfaces.port.Call`)."""
+
+    client = "power"
+
+    def __init__(self, tool: str, session: str, key: str | None, view: View = FULL) -> None:
+        self.tool = tool
+        self.session = session
+        self.invocation_key = key
+        self.view = view
+        self.cancelled = threading.Event()
+
+    def progress(self, value: float, total: float | None = None, message: str | None = None) -> None:
+        pass
+
+    def log(self, level: str, message: str) -> None:
+        pass
+
+
+def write_surface(workspace: str, durability: Durability) -> Surface:
+    settings = Settings(workspaces=(workspace,), surfaces=("write",), durability=durability)
+    return surfaces(settings)[0]
+
+
+def named(surface: Surface) -> Tools:
+    return {tool.spec.name: tool for tool in surface.tools()}
+
+
+def run(tools: Tools, name: str, arguments: dict[str, Any], session: str, key: str | None) -> dict[str, Any]:
+    """From raw arguments to the payload, all the way that a worker goes."""
+    result = call.run(
+        tools[name],
+        name,
+        msgspec.Raw(msgspec.json.encode(arguments)),
+        default=FULL,
+        roots=(),
+        context=lambda view: PowerCall(name, session, key, view),
+        diagnostics=Diagnostics(),
+    )
+    payload: dict[str, Any] = result["structuredContent"]
+    if result.get("isError"):
+        raise Refused(f"{name} was refused: {payload}")
+    return payload
+
+
+class Refused(Exception):
+    """A call that cannot be refused was."""
+
+
+def _work(surface: Surface, lane: Rest, marks: int, failures: list[BaseException]) -> None:
+    def say(word: str, number: int) -> None:
+        os.write(marks, f"{word} {lane.name} {number}".encode())
+
+    tools = named(surface)
+    try:
+        for number, step in enumerate(lane.steps, lane.first):
+            say("begin", number)
+            if number > lane.first or not isinstance(surface.probe(step.key), Done):
+                run(tools, step.tool, step.arguments, lane.name, step.key)
+            say("done", number)
+    except BaseException as error:
+        failures.append(error)
+
+
+def hurry() -> None:
+    """What takes seconds and megabytes otherwise happens all the time: settling, and starting the WAL over."""
+    connect = database._connect
+
+    def connected(path: str) -> apsw.Connection:
+        connection = connect(path)
+        connection.wal_autocheckpoint(60)
+        return connection
+
+    patch.object(database, "_connect", connected).start()
+    patch.object(committer, "SETTLE_AFTER_S", 0.03).start()
+
+
+def main() -> int:
+    devices.die_with_parent()
+    life = msgspec.json.decode(sys.stdin.buffer.read(), type=Life)
+    hurry()
+    if life.broken is not None:
+        BROKEN[life.broken].breaks()
+    marks = os.open(life.marks, os.O_WRONLY)
+    surface = write_surface(life.workspace, life.durability)
+    failures: list[BaseException] = []
+    workers = [threading.Thread(target=_work, args=(surface, lane, marks, failures)) for lane in life.lanes]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for failure in failures:
+        print(f"{type(failure).__name__}: {failure}", file=sys.stderr)
+    if life.ending == "close":
+        surface.close()  # type: ignore[attr-defined]
+    sys.stderr.flush()
+    os._exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

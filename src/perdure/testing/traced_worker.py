@@ -1,0 +1,156 @@
+"""A real worker on a workspace of its own, followed by `strace`: what it asks of the system, and how it fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from perdure.storage.sqlite.journal import SqliteJournal
+from perdure.testing.raw_client import RawClient
+
+ANSWER_S: Final = 30.0
+INJECTED: Final = "(INJECTED)"
+_CALL: Final = re.compile(r"^(\w+)\((.*)")
+_UNLOCKING: Final = ("F_UNLCK", "LOCK_UN")
+_TARGETS: Final = (
+    ("journal.db-wal", "wal"),
+    ("journal.db-shm", "shm"),
+    ("journal.db", "database"),
+    ("/.perdure/lock", "lock"),
+    ("/.perdure/blobs", "blobs"),
+    ("/anchors/", "anchor"),
+    (".perdure~", "temporary"),
+    ("(deleted)", "temporary"),
+)
+
+
+class Site(msgspec.Struct, frozen=True):
+    """The `nth` time that a change makes a system call, and what the call works on."""
+
+    call: str
+    nth: int
+    target: str
+
+
+class Worker:
+    """`env` is added to the environment of the first process only; `restart` kills it and starts another."""
+
+    def __init__(self, base: Path, durability: str = "journal", env: Mapping[str, str] | None = None) -> None:
+        self.base = base
+        self.workspace = base / "workspace"
+        self.workspace.mkdir(parents=True, exist_ok=True)
+        self._command = [sys.executable, "-P", "-m", "perdure", "worker", "--workspace", str(self.workspace)]
+        self._command += ["--durability", durability, "--render", "json", "--detail", "full"]
+        self.client = self._started(env or {})
+
+    def _started(self, env: Mapping[str, str]) -> RawClient:
+        home = {"PERDURE_HOME": str(self.base / "home")}
+        client = RawClient(self._command, env={**os.environ, **home, **env})
+        client.initialize()
+        return client
+
+    def restart(self) -> None:
+        self.client.kill()
+        self.client = self._started({})
+
+    def use(self, tool: str, arguments: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
+        """Whether it was done, and the payload or the envelope. KeyError where the answer is neither."""
+        result = self.client.call(tool, arguments, timeout=ANSWER_S)["result"]
+        return not result.get("isError"), result["structuredContent"]
+
+    def journal(self) -> SqliteJournal:
+        anchor = next((self.base / "home" / "anchors").iterdir())
+        return SqliteJournal(str(self.workspace / ".perdure"), str(anchor))
+
+    @contextmanager
+    def traced(self, *options: str) -> Iterator[list[list[str]]]:
+        """Follow every thread but the one that reads the pipe: the lines of each, there when the block ends.
+
+        A change is made by one of them from its beginning to its end, whichever it is, and strace counts each one's
+        calls apart.
+        """
+        lines: list[list[str]] = []
+        threads = set(os.listdir(f"/proc/{self.client.pid}/task")) - {str(self.client.pid)}
+        with tempfile.TemporaryDirectory(dir=self.base) as folder:
+            command = ["strace", "-y", "-s", "0", "--output-separately", "-o", f"{folder}/of", *options]
+            with _attached([*command, *(f"--attach={one}" for one in threads)], len(threads)):
+                yield lines
+            lines += [file.read_text().splitlines() for file in Path(folder).iterdir()]
+
+    def sites(self, lines: Iterable[list[str]]) -> list[Site]:
+        """Of the thread that did most: its calls on the workspace and on our own files."""
+        return max((list(self._sites(some)) for some in lines), key=len)
+
+    def _sites(self, lines: Iterable[str]) -> Iterator[Site]:
+        counts: Counter[str] = Counter()
+        locked: set[str] = set()
+        for line in lines:
+            if (match := _CALL.match(line)) is None:
+                continue
+            call, file = match[1], match[2].partition("<")[0]
+            counts[call] += 1
+            if call == "flock":
+                locked.add(file)
+            if (
+                str(self.base) in line
+                and not gives_up_a_lock(line)
+                and (call, file in locked) != ("close", True)
+            ):
+                yield Site(call, counts[call], target(line))
+
+
+def gives_up_a_lock(line: str) -> bool:
+    """Left alone: every kernel does that, whatever it answers, and a call that strace fails is not made at all."""
+    return any(word in line for word in _UNLOCKING)
+
+
+def target(line: str) -> str:
+    """What a call works on, in one word."""
+    return next((name for part, name in _TARGETS if part in line), "workspace")
+
+
+def shown(line: str) -> str:
+    """A call and what it works on, for a table."""
+    match = _CALL.match(line)
+    return f"{match[1]} {target(line)}" if match is not None else ""
+
+
+def can_trace() -> str:
+    """Empty, or why the threads of another process cannot be followed here."""
+    if shutil.which("strace") is None:
+        return "there is no strace"
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        with _attached(["strace", "-o", os.devnull, f"--attach={sleeper.pid}"], 1):
+            return ""
+    except OSError as error:
+        return str(error)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+@contextmanager
+def _attached(command: list[str], threads: int) -> Iterator[None]:
+    tracer = subprocess.Popen(command, stderr=subprocess.PIPE)
+    assert tracer.stderr is not None
+    try:
+        for _ in range(threads):
+            said = tracer.stderr.readline()
+            if b"attached" not in said:
+                raise OSError(said.decode().strip())
+        yield
+    finally:
+        tracer.terminate()
+        tracer.communicate()

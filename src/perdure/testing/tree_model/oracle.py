@@ -1,0 +1,67 @@
+"""The whole prediction: for one call, the expected payload or the exact refusal, and the tree after it.
+
+A prediction is pure: it is made on a copy of the model, after the fact, so that a call that was killed can be judged
+by whether it happened. `Evidence` is asked only where a merge leaves room.
+"""
+
+from __future__ import annotations
+
+from perdure.testing.tree_model import writes
+from perdure.testing.tree_model.answers import Answer, Done, Evidence, Payload, Refusal, Request
+from perdure.testing.tree_model.reads import READS
+from perdure.testing.tree_model.state import RETRIES, Model, Remembered, draft_of
+from perdure.testing.tree_model.undo import undo
+
+
+def perform(model: Model, request: Request, evidence: Evidence) -> tuple[Answer, Model]:
+    """The answer, and the model after it. A refusal can change the model, too: a payload is kept."""
+    after = model.copy()
+    try:
+        payload = _once(after, request, evidence)
+    except Refusal as refusal:
+        after = model.copy()
+        _keep(after, refusal)
+        return refusal, after
+    return Done(payload), after
+
+
+def _once(model: Model, request: Request, evidence: Evidence) -> Payload | None:
+    """The same idempotency key with the same arguments is done once."""
+    given = request.arguments
+    sent = writes.sent_content(model, given) if request.tool == "safe_write" else b""
+    key = given.get("idempotency_key")
+    known = model.keys.get(key) if key is not None else None
+    if known is not None and model.entry(known.last) is not None:
+        if (known.tool, known.arguments) != (request.tool, given):
+            raise Refusal("conflict", "key_reused")
+        return {**known.payload, "deduplicated": True}
+    payload = _run(model, request, sent, evidence)
+    if key is not None and payload is not None:
+        model.keys[key] = Remembered(request.tool, given, model.head, payload)
+    return payload
+
+
+def _run(model: Model, request: Request, sent: bytes, evidence: Evidence) -> Payload | None:
+    match request.tool:
+        case "safe_write":
+            return writes.safe_write(model, request, sent)
+        case "edit" | "safe_replace":
+            return writes.edit(model, request)
+        case "restore":
+            return writes.restore(model, request)
+        case "transaction":
+            return writes.transaction(model, request)
+        case "undo":
+            return undo(model, request, evidence)
+    return READS[request.tool](model, request)
+
+
+def _keep(model: Model, refusal: Refusal) -> None:
+    """A payload that was refused stays, and its tries are counted."""
+    if refusal.kept is None or refusal.error == "invalid_input":
+        return
+    path, content = refusal.kept
+    refusal.left = {max(one - 1, -1) for one in model.tries.get((path, content), {RETRIES + 1})}
+    refusal.draft = draft_of(content)
+    model.tries[path, content] = refusal.left
+    model.drafts[refusal.draft] = content

@@ -1,0 +1,222 @@
+"""A tree of files with its journal as plain data: what is on disk, what was written down, what each session saw.
+
+`Model` is the whole of it, `View` what one call makes of it before it counts. `recovered` is what the next process
+does with changes that its predecessor may not have finished, in the words of `surfaces/write/recover.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from perdure.testing.tree_model.text import sha256
+
+MODE: Final = 0o644
+RETRIES: Final = 3
+
+
+class File(NamedTuple):
+    content: bytes
+    mode: int = MODE
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the journal. `group` is its transaction, `file_mode` what a file had that went with this change, or got
+    from another that did."""
+
+    seq: int
+    path: str
+    op: str
+    mode: str
+    old: bytes | None
+    new: bytes | None
+    session: str
+    client: str
+    group: int | None = None
+    undoes: int | None = None
+    file_mode: int | None = None
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What a call under an idempotency key answered. It counts while its last row does."""
+
+    tool: str
+    arguments: dict[str, Any]
+    last: int
+    payload: dict[str, Any]
+
+
+Seen = dict[tuple[str, str], bytes | None]
+"""By session and path."""
+
+
+class Model:
+    def __init__(self) -> None:
+        self.files: dict[str, File] = {}
+        self.folders: set[str] = set()
+        self.entries: list[Entry] = []
+        self.times: dict[int, str] = {}
+        self.head = 0
+        self.groups = 0
+        self.open: set[int] = set()
+        self.seen: Seen = {}
+        self.unsaved: Seen = {}
+        self.saved: Seen = {}
+        self.drafts: dict[str, bytes] = {}
+        self.tries: dict[tuple[str, bytes], set[int]] = {}
+        self.keys: dict[str, Remembered] = {}
+
+    def copy(self) -> Model:
+        made = Model()
+        for name, value in vars(self).items():
+            setattr(made, name, value if isinstance(value, int) else value.copy())
+        return made
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    def content(self, path: str) -> bytes | None:
+        return self.files[path].content if path in self.files else None
+
+    def entry(self, seq: int | str, path: str | None = None) -> Entry | None:
+        found = next((one for one in self.entries if str(one.seq) == str(seq)), None)
+        return found if found is None or path in (None, found.path) else None
+
+    def of(self, path: str) -> list[Entry]:
+        return [one for one in self.entries if one.path == path]
+
+    def is_effective(self, entry: Entry) -> bool:
+        """Not taken back, or taken back and then again."""
+        by = [one for one in self.entries if one.undoes == entry.seq]
+        return not by or not self.is_effective(by[-1])
+
+    def last_seen(self, session: str, path: str) -> tuple[bytes | None] | None:
+        for known in (self.seen, self.saved):
+            if (session, path) in known:
+                return (known[session, path],)
+        return None
+
+    # --- what others do ---------------------------------------------------------------------------------------
+
+    def put(self, path: str, file: File | None) -> None:
+        """Anybody's file, or none."""
+        if file is None:
+            self.files.pop(path, None)
+            return
+        self.files[path] = file
+        self.folders.update(_parents(path))
+
+    def read(self, session: str, path: str) -> None:
+        self.seen[session, path] = self.unsaved[session, path] = self.content(path)
+
+    def abandoned(self, session: str, after: Model) -> None:
+        """A call that would have made `after` was decided and then taken back: its rows count for nothing."""
+        changed = {one.path for one in after.entries if one.seq > self.head}
+        self.head = after.head
+        self.saved |= self.unsaved
+        self.unsaved.clear()
+        self.saved |= {(session, path): self.content(path) for path in changed}
+
+    def settled(self) -> None:
+        """The files themselves are known to be on disk for good."""
+        self.open.clear()
+
+    def closed(self) -> None:
+        self.settled()
+        self._forgotten()
+
+    def recovered(self) -> None:
+        """After a kill: the last change of every path that is open is made true, or theirs stays."""
+        for path in dict.fromkeys(one.path for one in self.entries if one.seq in self.open):
+            rows = [one for one in self.of(path) if one.seq in self.open]
+            last = rows[-1]
+            now = self.content(path)
+            ours = [last, *(one for one in rows if one.group is not None and one.group == last.group)]
+            if now == last.new:
+                continue
+            if any(now in (one.old, one.new) for one in ours):
+                mode = last.file_mode or (self.files[path].mode if path in self.files else MODE)
+                self.put(path, File(last.new, mode) if last.new is not None else None)
+                continue
+            self.entries.remove(last)
+            if last.new is not None:
+                self.drafts[draft_of(last.new)] = last.new
+        self.closed()
+
+    def _forgotten(self) -> None:
+        self.seen.clear()
+        self.unsaved.clear()
+
+
+def draft_of(content: bytes) -> str:
+    return "d_" + sha256(content)[:24]
+
+
+def _parents(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+class View:
+    """The tree as one call sees it and changes it."""
+
+    def __init__(self, model: Model, session: str, client: str) -> None:
+        self._model = model
+        self._session = session
+        self._client = client
+        self._now: dict[str, bytes | None] = {}
+        self._given: dict[str, int] = {}
+        self.entries: list[Entry] = []
+        self.group: int | None = None
+
+    def content(self, path: str) -> bytes | None:
+        return self._now[path] if path in self._now else self._model.content(path)
+
+    def mode(self, path: str) -> int | None:
+        """The mode that a file at this path has or will get; None for that of a new file."""
+        there = self._model.files.get(path)
+        return self._given.get(path, there.mode if there is not None else None)
+
+    def give_mode(self, path: str, mode: int | None) -> None:
+        if mode is not None:
+            self._given[path] = mode
+
+    def put(self, path: str, after: bytes | None, op: str, mode: str, *, undoes: int | None = None) -> Entry:
+        entry = Entry(
+            seq=self._model.head + len(self.entries) + 1,
+            path=path,
+            op=op,
+            mode=mode,
+            old=self.content(path),
+            new=after,
+            session=self._session,
+            client=self._client,
+            group=self.group,
+            undoes=undoes,
+            file_mode=self.mode(path) if after is None else self._given.get(path),
+        )
+        self.entries.append(entry)
+        self._now[path] = after
+        return entry
+
+    def together(self) -> None:
+        """What follows is one transaction."""
+        self._model.groups += 1
+        self.group = self._model.groups
+
+    def land(self) -> None:
+        """All of it counts: files, rows, and that the session has seen what it wrote."""
+        model = self._model
+        for path, after in self._now.items():
+            if after != model.content(path):  # a file that ends as it was is left alone
+                mode = self.mode(path)
+                model.put(path, File(after, MODE if mode is None else mode) if after is not None else None)
+            model.seen[self._session, path] = after
+        model.saved |= model.unsaved
+        model.unsaved.clear()
+        model.saved |= {(self._session, path): after for path, after in self._now.items()}
+        model.entries += self.entries
+        model.head += len(self.entries)
+        model.open |= {entry.seq for entry in self.entries}

@@ -1,0 +1,89 @@
+"""The process in which parsers run: it takes a request, checks, answers, and waits for the next.
+
+    python -m perdure.validate.child MEMORY_MB SECONDS
+
+Requests and replies are msgpack behind a four-byte length. Address space is limited once, processor time
+before every request. It ends when its input does, so nothing outlives the one that asked.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+from typing import BinaryIO, Final
+
+import msgspec
+
+from perdure.validate.checking import check_as
+from perdure.validate.report import Report, unjudged
+
+LENGTH_BYTES: Final = 4
+# A child that once needed much keeps it; a fresh one is cheaper than a failure of the next request.
+WORN: Final = 0.5
+
+
+class Request(msgspec.Struct, frozen=True):
+    form: str
+    content: bytes
+
+
+class Reply(msgspec.Struct, frozen=True):
+    report: Report
+    last: bool
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+def _read(stream: BinaryIO) -> bytes | None:
+    head = stream.read(LENGTH_BYTES)
+    if len(head) < LENGTH_BYTES:
+        return None
+    size = int.from_bytes(head, "big")
+    body = stream.read(size)
+    return body if len(body) == size else None
+
+
+def _answer(request: Request) -> Report:
+    try:
+        return check_as(request.form, request.content.decode("utf-8", "replace"))
+    except MemoryError:
+        return unjudged(request.form, "validation needed too much memory")
+    except RecursionError:
+        return unjudged(request.form, "nested too deeply to be checked")
+
+
+def _limit_processor(seconds: int) -> None:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    spent = int(usage.ru_utime + usage.ru_stime)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (spent + seconds + 1, hard))
+
+
+def _is_worn(memory: int) -> bool:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > memory * WORN
+
+
+def main(arguments: list[str]) -> None:
+    memory, seconds = int(arguments[0]) << 20, int(arguments[1])
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
+    decoder = msgspec.msgpack.Decoder(Request)
+    outgoing.write(framed(b""))
+    outgoing.flush()
+    while (body := _read(incoming)) is not None:
+        _limit_processor(seconds)
+        report = _answer(decoder.decode(body))
+        last = _is_worn(memory)
+        outgoing.write(framed(msgspec.msgpack.encode(Reply(report, last))))
+        outgoing.flush()
+        if last:
+            return
+        gc.collect()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

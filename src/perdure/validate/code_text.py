@@ -1,0 +1,136 @@
+"""JavaScript, TypeScript, Go, Rust and Java: parsed by tree-sitter, placed by brackets, log and layout.
+
+Of a text that does not parse, unmatched brackets say most, since their places follow from the indentation;
+then the token where the parser stopped. An unexpected token at the start of a line usually means that
+something is missing at the end of the one before.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tree_sitter import Node
+
+from perdure.validate.balance import unbalanced
+from perdure.validate.layout import Lines, Place
+from perdure.validate.report import Problem, shown
+from perdure.validate.sources import Source
+from perdure.validate.trees import Stop, allowed, brackets, faults, first_stop, parse
+
+MORE: Final = 10
+# Right in the language, but not yet in its grammar: new(value), import types, type arguments of a template.
+_NEWER: dict[str, tuple[tuple[re.Pattern[str], str], ...]] = {
+    "go": ((re.compile(r"(?<![\w.])new(?=\((?!\[|(?:map|struct|func|chan|interface)\b))"), "n"),),
+    "javascript": ((re.compile(r"^import\b[^;\n]*[\"'](?=\s*\n\s*[(\[])", re.M), " "),),
+    "typescript": (
+        (re.compile(r"\btypeof\s+import\([\"'][^\"'\n]*[\"']\)"), "T"),
+        (re.compile(r"(?<=[\w)])<(?:[^<>;()`]|=>|<[^<>;()`]*>)*>(?=`)"), " "),
+    ),
+}
+_NEWER["tsx"] = _NEWER["typescript"]
+_SAID: Final = (";", ",", ")", "]", "}", ":", "=", "{", "(")
+
+
+def check_javascript(text: str) -> list[Problem]:
+    return check_code("javascript", text)
+
+
+def check_typescript(text: str) -> list[Problem]:
+    return check_code("typescript", text)
+
+
+def check_tsx(text: str) -> list[Problem]:
+    return check_code("tsx", text)
+
+
+def check_go(text: str) -> list[Problem]:
+    return check_code("go", text)
+
+
+def check_rust(text: str) -> list[Problem]:
+    return check_code("rust", text)
+
+
+def check_java(text: str) -> list[Problem]:
+    return check_code("java", text)
+
+
+def check_code(name: str, text: str) -> list[Problem]:
+    source = Source(text)
+    tree = parse(name, source.data)
+    if tree.root_node.has_error and (reworded := _reworded(name, text)) != text:
+        source = Source(reworded)
+        tree = parse(name, source.data)
+    if not tree.root_node.has_error:
+        return []
+    stop = first_stop(name, source.data)
+    marks = [(mark, source.character(at)) for mark, at in brackets(tree.root_node)]
+    found = unbalanced(marks, source.lines)
+    if stop is None:
+        return found or [_of_node(node, source) for node in faults(tree.root_node)[:MORE]]
+    first = _long_string(tree.root_node, stop, source) or explained(name, stop, source)
+    if found and not any(abs(p.line - first.line) <= 1 for p in found):
+        return found if min(p.line for p in found) <= first.line else [first, *found]
+    if found:
+        return [first, *[p for p in found if abs(p.line - first.line) > 1]]
+    rest = [_of_node(node, source) for node in faults(tree.root_node) if node.start_byte > stop.token]
+    return [first, *[p for p in rest if p.line > first.line + 1][:MORE]]
+
+
+def _reworded(name: str, text: str) -> str:
+    """The text with what the grammar does not know put in other words of the same length."""
+    for pattern, part in _NEWER.get(name, ()):
+        text = pattern.sub(lambda match, part=part: part * len(match[0]), text)  # type: ignore[misc]
+    return text
+
+
+def _long_string(root: Node, stop: Stop, source: Source) -> Problem | None:
+    """A string over lines that ends on the line of the stop: its quote was meant to be closed before."""
+    line = source.place(stop.token).line
+    start = source.data.rfind(b"\n", 0, max(stop.token, 1)) + 1
+    for byte in {start, max(stop.before - 1, 0)}:
+        node = root.descendant_for_byte_range(byte, byte)
+        while node is not None and node.start_byte >= start:
+            node = node.parent
+        if node is not None and "string" in node.type and node.end_byte <= stop.token + 1:
+            opened = source.place(node.start_byte)
+            if opened.line < line:
+                return Problem(*opened, "a quote opened here runs on into later lines")
+    return None
+
+
+def explained(name: str, stop: Stop, source: Source) -> Problem:
+    """What the parser found at its first stop, and what could have been there."""
+    before, token = source.place(stop.before), source.place(stop.token)
+    found = shown(source.word_at(stop.token))
+    quote = source.open_quote(before.line) or source.open_quote(token.line)
+    if quote is not None:
+        return Problem(*quote, "a quote is missing on this line")
+    expected = _expected(name, stop)
+    if _missing_before(before, token, source.lines):
+        return Problem(*before, f"expected {expected or 'something more'} before {found} at {token.said()}")
+    return Problem(
+        *token, f"found {found}" + (f", expected {expected}" if expected else ", which cannot stand here")
+    )
+
+
+def _missing_before(before: Place, token: Place, lines: Lines) -> bool:
+    if token.line == before.line:
+        return False
+    last = lines.row(before.line)[: before.col - 1].rstrip()[-1:]
+    return last not in (";", "{", "}", "")
+
+
+def _expected(name: str, stop: Stop) -> str:
+    tokens = allowed(name, stop.state)
+    said = [f"'{mark}'" for mark in _SAID if mark in tokens]
+    return " or ".join(said) if 0 < len(said) <= 3 else ""
+
+
+def _of_node(node: object, source: Source) -> Problem:
+    at = getattr(node, "start_byte", 0)
+    place = source.place(at)
+    if getattr(node, "is_missing", False):
+        return Problem(*place, f"'{getattr(node, 'type', '')}' is missing")
+    return Problem(*place, f"{shown(source.word_at(at))} starts something that cannot be read")

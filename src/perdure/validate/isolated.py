@@ -1,0 +1,195 @@
+"""Checks that cannot harm the one who asks: parsers run in child processes with limits, replaced when lost.
+
+    with Checker(timeout_s=5.0, memory_mb=512) as checker:
+        report = checker.check(content, format_hint=None, target_path="a.py")
+
+A parser that takes too long is killed and one that dies is replaced; the answer is then that nothing can be
+said. A child starts at the first check that needs one. Small JSON and TOML without deep nesting is checked
+right here: both parsers take linear time on it and cannot recurse far.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+import perdure
+from perdure.validate.checking import check_as
+from perdure.validate.child import LENGTH_BYTES, Reply, Request, framed
+from perdure.validate.detect import detect
+from perdure.validate.report import UNKNOWN, Report, unjudged
+
+START_S: Final = 30.0
+SMALL: Final = 65536
+DEPTH: Final = 50
+PIPE_BYTES: Final = 65536
+_DIRECT: Final = ("json", "toml")
+# Long dotted keys cost the TOML parser the square of their length.
+_DOTTED: Final = re.compile(r"(?:[^.\n]*\.){100}")
+_BRACKET: Final = re.compile(r"[\[\]{}]")
+_PACKAGES: Final = str(Path(perdure.__file__).parent.parent)
+
+
+class Lost(Exception):
+    """The child ended, or was ended, without an answer; `late` if for want of time."""
+
+    def __init__(self, late: bool) -> None:
+        self.late = late
+
+
+class Checker:
+    """`check` in child processes; any number of threads may use one."""
+
+    def __init__(self, timeout_s: float = 5.0, memory_mb: int = 512, children: int = 2) -> None:
+        self._timeout_s = timeout_s
+        self._memory_mb = memory_mb
+        self._places = threading.BoundedSemaphore(children)
+        self._lock = threading.Lock()
+        self._idle: list[_Child] = []
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def check(
+        self, content: str, *, format_hint: str | None = None, target_path: str | None = None
+    ) -> Report:
+        form = detect(content, format_hint=format_hint, target_path=target_path)
+        if form == UNKNOWN or (form in _DIRECT and _is_harmless(content)):
+            return check_as(form, content)
+        with self._places:
+            return self._ask(Request(form, content.encode("utf-8", "replace")))
+
+    def close(self) -> None:
+        """End the children that wait; those at work end with their answer."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.end()
+
+    def _ask(self, request: Request) -> Report:
+        try:
+            child = self._take()
+            reply = child.ask(request, self._timeout_s)
+        except Lost as lost:
+            reason = "validation took too long" if lost.late else "the parser failed on this content"
+            return unjudged(request.form, reason)
+        self._give_back(child, reply.last)
+        return reply.report
+
+    def _take(self) -> _Child:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return _Child(self._memory_mb, math.ceil(self._timeout_s))
+
+    def _give_back(self, child: _Child, worn: bool) -> None:
+        with self._lock:
+            if not (worn or self._closed):
+                self._idle.append(child)
+                return
+        child.end()
+
+
+class _Child:
+    """One child process and its two pipes; lost for good after the first failure."""
+
+    def __init__(self, memory_mb: int, seconds: int) -> None:
+        command = [sys.executable, "-P", "-m", "perdure.validate.child", str(memory_mb), str(seconds)]
+        path = os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH"))))
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path},
+            cwd="/",
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin = self._process.stdin.fileno()
+        self._stdout = self._process.stdout.fileno()
+        os.set_blocking(self._stdin, False)
+        self._within(START_S, b"")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, request: Request, timeout_s: float) -> Reply:
+        return msgspec.msgpack.decode(
+            self._within(timeout_s, framed(msgspec.msgpack.encode(request))), type=Reply
+        )
+
+    def end(self) -> None:
+        """Close its input, by which it ends; it waits for nothing else."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.wait()
+
+    def _within(self, seconds: float, outgoing: bytes) -> bytes:
+        """Send, then read one frame; a child that fails at it or is late is gone when this raises."""
+        deadline = time.monotonic() + seconds
+        try:
+            self._send(outgoing, deadline)
+            size = int.from_bytes(self._receive(LENGTH_BYTES, deadline), "big")
+            return self._receive(size, deadline)
+        except (OSError, EOFError, TimeoutError) as error:
+            self._process.kill()
+            self.end()
+            late = isinstance(error, TimeoutError) or self._process.returncode == -signal.SIGXCPU
+            raise Lost(late)
+
+    def _send(self, outgoing: bytes, deadline: float) -> None:
+        rest = memoryview(outgoing)
+        while rest:
+            _wait(self._stdin, select.POLLOUT, deadline)
+            rest = rest[os.write(self._stdin, rest[:PIPE_BYTES]) :]
+
+    def _receive(self, size: int, deadline: float) -> bytes:
+        parts: list[bytes] = []
+        while size:
+            _wait(self._stdout, select.POLLIN, deadline)
+            part = os.read(self._stdout, size)
+            if not part:
+                raise EOFError
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+
+def _wait(descriptor: int, event: int, deadline: float) -> None:
+    poll = select.poll()
+    poll.register(descriptor, event)
+    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        raise TimeoutError
+
+
+def _is_harmless(content: str) -> bool:
+    if len(content) > SMALL or _DOTTED.search(content):
+        return False
+    depth = 0
+    for mark in _BRACKET.findall(content):
+        depth += 1 if mark in "[{" else -1
+        if depth > DEPTH:
+            return False
+    return True

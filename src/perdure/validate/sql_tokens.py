@@ -1,0 +1,73 @@
+"""SQL cut into tokens, whatever the dialect: strings, quoted names, dollar quotes, comments, client commands.
+
+A backslash in a string is an escape in some dialects and a character in others. Whichever reading leaves no
+string open is taken for the file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_BODY: Final = r"""
+    (?P<space>\s+)|(?P<comment>--[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)|(?P<hash>(?:^|(?<=\n))[ \t]*\#[^\n>\-=][^\n]*)
+    |(?P<client>(?:^|(?<=\n))[ \t]*\\[^\n]*|(?:^|(?<=\n))[ \t]*DELIMITER[ \t]+[^\n]*)
+    |(?P<dollar>\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
+    |(?P<string>%s|"(?:[^"]|"")*"|`[^`]*`)
+    |(?P<open>/\*|\$\w*\$|['"`])
+    |(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w))|(?P<word>[@\#:$]?[^\W\d][\w$\#]*|[@$:]\w+|\d\w*)
+    |(?P<mark>[(){}\[\],;])|(?P<operator>[-+*/<>=~!@\#%%^&|?:.]+)|(?P<other>.)"""
+_PLAIN: Final = r"""(?:[eE]'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'|'(?:[^']|'')*')"""
+_ESCAPED: Final = r"""[eE]?'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'"""
+_READINGS: Final = tuple(re.compile(_BODY % body, re.S | re.X | re.I) for body in (_PLAIN, _ESCAPED))
+_COPY: Final = re.compile(
+    r"(?P<head>\bcopy\b[^;]*\bfrom\s+stdin\b[^;]*;)[^\n]*\n.*?^\\\.", re.S | re.I | re.M
+)
+_SKIPPED: Final = ("space", "comment", "hash", "client")
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+    @property
+    def word(self) -> str:
+        """The word in capitals, or "" if it is none; punctuation is itself."""
+        return (
+            self.text.upper()
+            if self.kind == "word"
+            else self.text
+            if self.kind in ("mark", "operator")
+            else ""
+        )
+
+
+def tokens(text: str) -> tuple[list[Token], Token | None]:
+    """The tokens, and the quote or comment that is left open, if any."""
+    text = _COPY.sub(_without_rows, text)
+    first: tuple[list[Token], Token | None] | None = None
+    for reading in _READINGS:
+        found, left = _read(reading, text)
+        if left is None:
+            return found, None
+        first = first or (found, left)
+    assert first is not None
+    return first
+
+
+def _without_rows(match: re.Match[str]) -> str:
+    head = match["head"]
+    return head + re.sub(r"[^\n]", " ", match[0][len(head) :])
+
+
+def _read(reading: re.Pattern[str], text: str) -> tuple[list[Token], Token | None]:
+    found: list[Token] = []
+    for match in reading.finditer(text):
+        kind = match.lastgroup or ""
+        kind = "string" if kind in ("dollar", "tag") else kind
+        if kind == "open":
+            return found, Token(kind, match[0], match.start())
+        if kind not in _SKIPPED:
+            found.append(Token(kind, match[0], match.start()))
+    return found, None

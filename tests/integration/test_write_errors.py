@@ -1,0 +1,67 @@
+"""System calls of a real worker fail under `strace`: the short form of `python -m perdure.testing.syscall_faults`.
+
+`PERDURE_EVERY_FAULT=1` takes every system call with every error instead of some.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.testing import opening_faults, syscall_faults
+from perdure.testing.syscall_faults import DURABILITIES, ERRORS, Run, Session
+from perdure.testing.traced_worker import can_trace
+from perdure.testing.write_kinds import KINDS
+
+WHY_NOT = can_trace()
+pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "there is strace")
+
+
+def every(some: int) -> int:
+    return 1 if os.environ.get("PERDURE_EVERY_FAULT") else some
+
+
+def wrong(runs: list[Run]) -> list[str]:
+    return [
+        f"{run.kind.name}, {run.site.call} {run.site.nth} {run.error} ({run.hit or 'not met'}): {run.problems}"
+        for run in runs
+        if run.problems
+    ]
+
+
+@pytest.mark.parametrize("durability", DURABILITIES)
+def test_a_system_call_that_fails_is_answered_truly(tmp_path: Path, durability: str) -> None:
+    runs = syscall_faults.matrix(tmp_path, KINDS, durability, ERRORS, every=every(53))
+    assert wrong(runs) == []
+    assert sum(bool(run.hit) for run in runs) > len(runs) / 2, "the failures were never met"
+    assert any(run.answer == "done" for run in runs)
+    assert any(run.answer.startswith("quota_exceeded") for run in runs)
+
+
+@pytest.fixture
+def killing(tmp_path: Path) -> Iterator[Session]:
+    session = Session(tmp_path, "journal", kill=True)
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name in ("edit", "transaction")])
+def test_a_refused_write_does_not_come_true_after_a_kill(killing: Session, kind: syscall_faults.Kind) -> None:
+    """A commit whose sync failed stands in the log whole, for whoever reads the log next."""
+    for site in killing.sites(kind):
+        if site.call == "fdatasync":
+            for error in ERRORS:
+                killing.run(kind, site, error)
+    killing.finish()
+    assert wrong(killing.runs) == []
+    assert any(run.hit == "fdatasync wal" and run.answer != "done" for run in killing.runs)
+
+
+@pytest.mark.parametrize("moment", opening_faults.MOMENTS)
+def test_a_recovery_that_fails_is_told_and_done_again(tmp_path: Path, moment: str) -> None:
+    runs = opening_faults.matrix(tmp_path, moment, opening_faults.ERRORS, every=every(271))
+    assert [run for run in runs if run.problems] == []
+    assert any(run.hit for run in runs), "the failures were never met"

@@ -1,0 +1,74 @@
+"""The write tools as the worker calls them, in the test's own process: what is armed or patched here fails there."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure.model.tools import View
+from perdure.surfaces.port import Call
+from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.write.surface import WriteSurface
+from perdure.worker import call
+from perdure.worker.compose import Durability, Settings, surfaces
+from perdure.worker.diagnostics import Diagnostics
+from perdure.worker.registry import Registry
+
+VIEW = View("json", "full")
+
+
+class _Call:
+    tool = "test"
+    invocation_key = None
+    client = "test"
+    session = "test"
+    view = VIEW
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+
+    def progress(self, value: float, total: float | None = None, message: str | None = None) -> None:
+        pass
+
+    def log(self, level: str, message: str) -> None:
+        pass
+
+
+class Tools:
+    """Set PERDURE_HOME before one is made."""
+
+    def __init__(self, workspace: Path, durability: Durability = "journal") -> None:
+        self.workspace = workspace
+        settings = Settings(workspaces=(str(workspace),), surfaces=("write",), durability=durability)
+        (self._surface,) = surfaces(settings)
+        self._registry = Registry([self._surface])
+
+    @property
+    def service(self) -> WriteService:
+        assert isinstance(self._surface, WriteSurface)
+        return self._surface.service
+
+    def close(self) -> None:
+        assert isinstance(self._surface, WriteSurface)
+        self._surface.close()
+
+    def use(self, name: str, arguments: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
+        tool = self._registry.tool(name)
+        assert tool is not None
+        result = call.run(
+            tool,
+            name,
+            msgspec.Raw(msgspec.json.encode(arguments)),
+            default=VIEW,
+            roots=(str(self.workspace),),
+            context=self._context,
+            diagnostics=Diagnostics("emergency"),
+        )
+        found = msgspec.to_builtins(result)
+        return not found.get("isError"), msgspec.json.decode(found["content"][0]["text"])
+
+    def _context(self, _: View) -> Call:
+        return _Call()

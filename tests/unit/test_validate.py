@@ -1,0 +1,175 @@
+"""Each format's particulars: what must pass, what must not, and what is said about it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from perdure.validate import Problem, check
+from perdure.validate.detect import detect
+
+
+def said(text: str, form: str) -> list[tuple[int, str, str]]:
+    return [(p.line, p.severity, p.message) for p in check(text, format_hint=form).errors]
+
+
+def errors(text: str, form: str) -> list[Problem]:
+    return [p for p in check(text, format_hint=form).errors if p.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "path", "text", "form"),
+    [
+        ("json", "a.py", "---", "json"),
+        ("nonsense", "a.py", "", "python"),
+        (None, "src/a.tsx", "", "tsx"),
+        (None, "tsconfig.base.json", "", "jsonc"),
+        (None, ".vscode/settings.json", "", "jsonc"),
+        (None, "package.json", "", "json"),
+        (None, "Cargo.lock", "", "toml"),
+        (None, "script", "#!/usr/bin/env python3\n", "python"),
+        (None, "script", "#!/bin/sh\n", "shell"),
+        (None, None, "<?xml version='1.0'?><a/>", "xml"),
+        (None, None, "<!doctype html>", "html"),
+        (None, None, "[table]\nkey = 1\n", "toml"),
+        (None, None, "[1, 2]", "json"),
+        (None, None, "---\na: 1\n", "yaml"),
+        (None, "notes.txt", "a plain text", "unknown"),
+        (None, "Makefile", "all:\n", "unknown"),
+    ],
+)
+def test_a_format_is_known_by_hint_then_name_then_content(
+    hint: str | None, path: str | None, text: str, form: str
+) -> None:
+    assert detect(text, format_hint=hint, target_path=path) == form
+
+
+def test_an_unknown_format_is_not_called_valid() -> None:
+    report = check("anything", target_path="a.xyz")
+    assert (report.valid, report.format, report.errors) == (None, "unknown", [])
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("json", '{"a": [1, -2.5e3, "\\u00e9"], "b": {}}'),
+        ("json", "[" * 5000 + "]" * 5000),
+        ("jsonc", '{// c\n "a": [1, 2,], /* d */}'),
+        ("json5", "{a: 'b', c: +.5, d: Infinity,}"),
+        ("jsonl", '{"a": 1}\n[2]\n'),
+        ("yaml", "--- !a\nx: !Ref y\nz: !Sub [a, b]\n---\nw: &k 1\nv: *k\n<<: {q: 1}\n"),
+        ("toml", "a.b = 1\n[c]\nd = 2024-01-01\n"),
+        ("xml", '<!DOCTYPE a [<!ENTITY e "x">]><a>&e;<b/></a>'),
+        (
+            "xml",
+            '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0//EN" "http://example.invalid/x.dtd"><html>&nbsp;</html>',
+        ),
+        (
+            "latex",
+            r"\{ a \} 5\% \verb|{$| % { $" + "\n\\begin{lstlisting}\n{ $ \\end{x}\n\\end{lstlisting}\n",
+        ),
+        ("latex", r"\newenvironment{n}{\begin{quote}}{\end{quote}} \url{http://a/b%20c} $\text{if $x$}$"),
+        ("latex", r"\newcommand{\be}{\begin{equation}} ``$a$ is in $A$''"),
+        ("html", "<p>one<p>two<br><ul><li>a<li>b</ul><script>if (a<b) '</p>'</script>"),
+        ("markdown", "a [b](c)\n\n```\n[open\n```\n"),
+        (
+            "css",
+            "a{filter: progid:DXImageTransform.Microsoft.gradient(startColorstr='#1');color:red !important}",
+        ),
+        ("shell", "case $x in (a) echo '}';; esac\ncat <<E\nif {\nE\n"),
+        (
+            "sql",
+            "CREATE FUNCTION f() RETURNS int AS $$ BEGIN RETURN '('; END $$ LANGUAGE plpgsql; SELECT count(*);",
+        ),
+        ("c", "#ifdef X\nint f(int a) {\n#else\nint f(void) {\n#endif\n  return FOO(int, +) + 1;\n}\n"),
+        (
+            "c",
+            '#ifdef __cplusplus\nextern "C" {\n#endif\nAPI int f(void) NOTHROW;\n#ifdef __cplusplus\n}\n#endif\n',
+        ),
+        ("go", 'package a\n\nvar x = new("a")\n'),
+        ("typescript", "const A = styled.div<{a: boolean}>`x`;\nlet b: typeof import('c');\n"),
+        ("tsx", "const a = <p title='x'>it's {b}</p>;\n"),
+    ],
+)
+def test_what_is_right_is_left_alone(form: str, text: str) -> None:
+    assert check(text, format_hint=form).valid is True, said(text, form)
+    assert errors(text, form) == []
+
+
+def test_json_names_the_place_of_a_repeated_key_and_of_what_json_does_not_have() -> None:
+    assert said('{"a": 1,\n "a": 2}', "json") == [(2, "warning", "the key 'a' was given already at line 1")]
+    assert check('{"a": 1, "a": 2}', format_hint="json").valid is True
+    assert errors('{"a": NaN}', "json")[0].col == 7
+    assert "comment" in errors('{"a": 1 // x\n}', "json")[0].message
+    assert errors("", "json") == [Problem(1, 1, "expected a value, found the end of the file")]
+
+
+def test_a_missing_bracket_is_placed_by_indentation_and_tells_where_it_was_opened() -> None:
+    text = '{\n  "a": {\n    "b": 1,\n    "c": 2\n\n  "d": 3\n}\n'
+    assert said(text, "json") == [
+        (2, "error", "'{' opened here is never closed"),
+        (5, "error", "'}' is missing: '{' was opened at line 2"),
+    ]
+
+
+def test_yaml_warns_of_repeated_keys_in_one_mapping_only() -> None:
+    assert said("a: 1\nb:\n  a: 1\na: 2\n", "yaml") == [
+        (4, "warning", "the key 'a' was given already at line 1")
+    ]
+
+
+def test_yaml_refuses_an_alias_without_an_anchor() -> None:
+    assert errors("a: *b\n", "yaml")[0].line == 1
+
+
+def test_entities_that_multiply_are_refused() -> None:
+    names = "abcdefghij"
+    lines = [f'<!ENTITY a "{"x" * 100}">']
+    lines += [f'<!ENTITY {name} "{f"&{before};" * 10}">' for before, name in pairwise(names)]
+    bomb = "<!DOCTYPE a [\n" + "\n".join(lines) + ']>\n<a b="&j;">&j;</a>'
+    found = errors(bomb, "xml")
+    assert len(found) == 1
+    assert "refused" in found[0].message
+
+
+@pytest.mark.parametrize("form", ["yaml", "toml", "python"])
+def test_nesting_too_deep_to_check_is_said_and_not_called_valid(form: str) -> None:
+    text = {"yaml": "[" * 100_000, "toml": "a = " + "[" * 5000, "python": "-" * 200_000 + "1"}[form]
+    report = check(text, format_hint=form)
+    assert report.valid is None
+    assert "deep" in report.summary
+
+
+def test_a_template_is_neither_right_nor_wrong() -> None:
+    text = "a: 1\n{{- if .Values.x }}\n b: 2\n{{- end }}\n"
+    assert check(text, target_path="templates/a.yaml").valid is None
+
+
+def test_markdown_warns_of_what_has_no_partner() -> None:
+    text = "see [a][nowhere]\n\n| a | b |\n|---|---|\n| 1 | 2 | 3 |\n\n**bold\n"
+    assert [(line, severity) for line, severity, _ in said(text, "markdown")] == [
+        (1, "warning"),
+        (5, "warning"),
+        (7, "warning"),
+    ]
+
+
+def test_line_ends_of_any_kind_count_alike() -> None:
+    for end in ("\n", "\r\n", "\r"):
+        assert errors(end.join(('{"a": 1,', '"b" 2,', "}")), "json")[0].line == 2
+
+
+def test_messages_carry_no_content() -> None:
+    secret = "hunter2hunter2hunter2hunter2"
+    for form, text in (
+        ("json", f'{{"a": "{secret}" "b"}}'),
+        ("json", f'{{"{secret}": 1, "{secret}": 2}}'),
+        ("yaml", f"a: 1\nb: [{secret}\n{secret}: 1\n{secret}: 2\n"),
+        ("xml", f"<a>{secret}</b>"),
+        ("javascript", f'const a = "{secret}" "{secret}";'),
+        ("sql", f"SELECT '{secret}' 1 FROM;"),
+    ):
+        report = check(text, format_hint=form)
+        assert report.errors, form
+        assert secret not in repr(report), form

@@ -1,0 +1,160 @@
+"""The checker's children: their limits, their loss, and what the caller sees of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from perdure.testing.fuzz_validate import fault, run
+from perdure.validate import Problem, Report, check
+from perdure.validate.isolated import Checker
+
+
+@pytest.fixture
+def checker() -> Iterator[Checker]:
+    with Checker() as made:
+        yield made
+
+
+def children(checker: Checker) -> list[int]:
+    return [child.pid for child in checker._idle]
+
+
+def test_a_child_says_what_the_check_says(checker: Checker) -> None:
+    for form, text in (
+        ("python", "def f(:\n"),
+        ("yaml", "a: [1\n"),
+        ("go", "package a\n"),
+        ("xml", "<a></b>"),
+    ):
+        assert checker.check(text, format_hint=form) == check(text, format_hint=form)
+
+
+def test_nothing_is_started_before_it_is_needed(checker: Checker) -> None:
+    checker.check('{"a": 1}', format_hint="json")
+    checker.check("a = 1\n", format_hint="toml")
+    checker.check("text", target_path="a.txt")
+    assert children(checker) == []
+    checker.check("a: 1\n", format_hint="yaml")
+    assert len(children(checker)) == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [("json", "[" * 60 + "]" * 60), ("json", " " * 70_000 + "1"), ("toml", "a" + ".a" * 200 + " = 1")],
+)
+def test_what_might_take_long_is_checked_in_a_child(checker: Checker, form: str, text: str) -> None:
+    assert checker.check(text, format_hint=form).valid is True
+    assert len(children(checker)) == 1
+
+
+def test_a_child_serves_many_checks(checker: Checker) -> None:
+    checker.check("a: 1\n", format_hint="yaml")
+    first = children(checker)
+    for _ in range(20):
+        checker.check("a: 1\n", format_hint="yaml")
+    assert children(checker) == first
+
+
+def test_a_killed_child_is_replaced(checker: Checker) -> None:
+    checker.check("a: 1\n", format_hint="yaml")
+    (lost,) = children(checker)
+    os.kill(lost, signal.SIGKILL)
+    report = checker.check("a: 1\n", format_hint="yaml")
+    assert report.valid is None
+    assert "failed" in report.summary
+    assert checker.check("a: 1\n", format_hint="yaml").valid is True
+    assert children(checker) != [lost]
+
+
+def test_what_takes_too_long_is_given_up() -> None:
+    with Checker(timeout_s=0.2) as checker:
+        checker.check("a = 1\n", format_hint="python")
+        slow = "x = [" + "{'a': [1, 2, 3]}, " * 400_000 + "]\n"
+        report = checker.check(slow, format_hint="python")
+        assert report.valid is None
+        assert "too long" in report.errors[0].message
+        assert report.errors[0].severity == "warning"
+        assert children(checker) == []
+        assert checker.check("a = 1\n", format_hint="toml").valid is True
+
+
+def test_memory_is_limited() -> None:
+    with Checker(timeout_s=60, memory_mb=120) as checker:
+        report = checker.check("x = [" + "{'a': [1, 2, 3]}, " * 400_000 + "]\n", format_hint="python")
+        assert report.valid is None
+        assert checker.check("a = 1\n", format_hint="python").valid is True
+
+
+@pytest.mark.parametrize(
+    "form", ["json", "yaml", "toml", "python", "xml", "javascript", "html", "css", "latex", "c"]
+)
+def test_a_hundred_kilobytes_of_brackets_are_survived(form: str) -> None:
+    with Checker(timeout_s=2.0) as checker:
+        for mark in ("[", "(", "{", "<a>"):
+            text = mark * (100_000 // len(mark))
+            assert fault(checker.check(text, format_hint=form), text) in (None, "hang")
+        assert checker.check("a: 1\n", format_hint="yaml").valid is True
+
+
+def test_threads_share_a_checker_and_get_their_own_answers(checker: Checker) -> None:
+    def ask(number: int) -> int:
+        text = "\n" * number + "def f(:\n"
+        return checker.check(text, format_hint="python").errors[0].line
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, range(60))) == [number + 1 for number in range(60)]
+    assert len(children(checker)) <= 2
+
+
+def test_closing_ends_the_children(checker: Checker) -> None:
+    checker.check("a: 1\n", format_hint="yaml")
+    (pid,) = children(checker)
+    checker.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_lone_surrogates_are_no_obstacle(checker: Checker) -> None:
+    assert checker.check("a: '\ud800'\n", format_hint="yaml").valid is True
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "json",
+        "yaml",
+        "toml",
+        "xml",
+        "python",
+        "latex",
+        "markdown",
+        "html",
+        "css",
+        "rust",
+        "c",
+        "shell",
+        "sql",
+    ],
+)
+def test_mutated_files_crash_nothing(checker: Checker, form: str) -> None:
+    outcomes = run(form, 25, 3, checker)
+    assert all(word.startswith("valid") for word in outcomes), outcomes
+
+
+def test_the_fuzzer_knows_a_fault() -> None:
+    late = Report(None, "json", [Problem(1, 1, "validation took too long", "warning")], "")
+    died = Report(None, "json", [Problem(1, 1, "the parser failed on this content", "warning")], "")
+    outside = Report(False, "json", [Problem(3, 1, "x")], "")
+    silent = Report(False, "json", [], "")
+    assert [fault(r, "one\ntwo") for r in (late, died, outside, silent)] == [
+        "hang",
+        "crash",
+        "place",
+        "reason",
+    ]
+    assert fault(Report(False, "json", [Problem(2, 1, "x")], ""), "one\ntwo") is None

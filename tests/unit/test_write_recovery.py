@@ -1,0 +1,166 @@
+"""What a fresh process makes of a workspace that was left in the middle, by a kill or by a power cut.
+
+A cut is made by hand: the files are put as it can leave them, and the machine has another boot id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.storage.sqlite import journal as sqlite_journal
+from perdure.surfaces.write.surface import WriteSurface
+from perdure.testing.power.driver import write_surface
+
+# Nothing is settled before it ends, and it ends as a killed process does.
+_CALLS = """
+import os, sys
+import msgspec
+from perdure.surfaces.write import committer
+from perdure.testing.power.driver import named, run, write_surface
+
+committer.SETTLE_AFTER_S = 3600
+tools = named(write_surface(sys.argv[1], "journal"))
+for name, arguments in msgspec.json.decode(sys.argv[2]):
+    run(tools, name, arguments, "a session", None)
+os._exit(0)
+"""
+
+Calls = list[tuple[str, dict[str, Any]]]
+FIRST, SECOND, THIRD = "first\n" * 1000, "second\n" * 1000, "third\n"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def left_after(workspace: Path, calls: Calls, fault: str = "") -> None:
+    command = [sys.executable, "-c", _CALLS, str(workspace), msgspec.json.encode(calls).decode()]
+    done = subprocess.run(command, env=_environment(fault), capture_output=True, text=True, timeout=60)
+    assert done.returncode == (-9 if fault else 0), done.stderr
+
+
+def _environment(fault: str) -> dict[str, str]:
+    return {**os.environ, "PERDURE_FAULT": fault}
+
+
+def reopened(workspace: Path) -> list[str]:
+    """Recover; the ids of what was kept as drafts."""
+    surface = write_surface(str(workspace), "journal")
+    assert isinstance(surface, WriteSurface)
+    try:
+        assert surface.service.journal.intents() == []
+        kept = [surface.service.journal.draft(f"d_{sha[:24]}") for sha in _hashes()]
+        return [draft.id for draft in kept if draft is not None]
+    finally:
+        surface.close()
+
+
+def _hashes() -> list[str]:
+    return [hashlib.sha256(text.encode()).hexdigest() for text in (FIRST, SECOND, THIRD)]
+
+
+def other_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_journal, "_boot_id", lambda: "another boot")
+
+
+def overwrites(*contents: str) -> Calls:
+    return [("safe_write", {"path": "a", "content": text, "mode": "overwrite"}) for text in contents]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [None, FIRST, SECOND, FIRST[:4096], SECOND[:-3], "", "\0" * 4096 + FIRST[4096:]],
+    ids=["none", "first", "second", "first cut short", "second cut short", "empty", "first with zeros"],
+)
+def test_changes_that_a_power_cut_took_back_are_made_again(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, found: str | None
+) -> None:
+    left_after(workspace, overwrites(FIRST, SECOND, THIRD))
+    (workspace / "a").unlink()
+    if found is not None:
+        (workspace / "a").write_text(found)
+
+    other_boot(monkeypatch)
+
+    assert reopened(workspace) == []
+    assert (workspace / "a").read_text() == THIRD
+
+
+@pytest.mark.parametrize("torn", ["", FIRST[:4096], "\0" * len(FIRST)], ids=["empty", "cut short", "zeros"])
+def test_a_deletion_is_made_again_where_a_cut_left_the_file_torn(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, torn: str
+) -> None:
+    left_after(workspace, [*overwrites(FIRST), ("transaction", {"ops": [{"op": "delete", "path": "a"}]})])
+    (workspace / "a").write_text(torn)
+
+    other_boot(monkeypatch)
+
+    reopened(workspace)
+    assert not (workspace / "a").exists()
+
+
+def test_what_another_program_wrote_stays_even_after_a_power_cut(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_after(workspace, overwrites(FIRST, THIRD))
+    (workspace / "a").write_text("theirs\n")
+
+    other_boot(monkeypatch)
+
+    assert len(reopened(workspace)) == 1
+    assert (workspace / "a").read_text() == "theirs\n"
+
+
+def test_an_older_version_that_someone_put_back_before_a_kill_stays(workspace: Path) -> None:
+    left_after(workspace, overwrites(FIRST, SECOND, THIRD))
+    (workspace / "a").write_text(FIRST)
+
+    assert len(reopened(workspace)) == 1
+    assert (workspace / "a").read_text() == FIRST
+
+
+def test_a_transaction_that_changes_a_file_twice_is_completed_whole(workspace: Path) -> None:
+    left_after(workspace, overwrites(FIRST))
+    operations = [
+        {"op": "write", "path": "a", "content": "one\n", "mode": "overwrite"},
+        {"op": "write", "path": "b", "content": "beside\n"},
+        {"op": "edit", "path": "a", "edits": [{"old": "one", "new": "two"}]},
+    ]
+    left_after(workspace, [("transaction", {"ops": operations})], fault="commit.decided=kill")
+
+    reopened(workspace)
+    assert ((workspace / "a").read_text(), (workspace / "b").read_text()) == ("two\n", "beside\n")
+
+
+def test_a_file_of_our_own_that_a_cut_emptied_is_filled_again(workspace: Path) -> None:
+    left_after(workspace, overwrites(FIRST))
+    (workspace / ".perdure" / ".gitignore").write_text("")
+
+    reopened(workspace)
+    assert (workspace / ".perdure" / ".gitignore").read_text() == "*\n"
+
+
+def test_the_names_that_lead_to_the_journal_are_synced_before_its_first_row(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    reopened(workspace)
+    assert {str(workspace), str(workspace / ".perdure")} <= set(synced)
