@@ -23,6 +23,7 @@ PEER_SECONDS = 600
 MB = risk_corpus.MEGABYTE
 WARNED = ("medium", "high")
 SMALL = 1024
+PASSES = 5  # other work on the machine only ever slows a pass down
 ADVERSARIAL_PEER = 20_000  # a fraction of a megabyte is as much as the peers get through
 
 
@@ -30,11 +31,9 @@ def speed(report: Report, files: list[str], peer_megabytes: float) -> None:
     report.title("speed, CPU time")
     size = sum(len(text.encode()) for text in files)
     risk.scan("")
-    seconds = _cpu(files)
-    rate = size / MB / seconds
-    report.above(
-        "benign files, MB/s", f"{rate:.0f} MB/s over {size / MB:.0f} MB in {len(files)} files", rate, 100
-    )
+    rates = sorted(size / MB / _cpu(files) for _ in range(PASSES))
+    text = f"{rates[-1]:.0f} MB/s, best of {PASSES} passes (worst {rates[0]:.0f})"
+    report.above("benign files", f"{text}, over {size / MB:.0f} MB in {len(files)} files", rates[-1], 100)
     small = next(text for text in files if len(text) >= SMALL)[:SMALL]
     times = [_cpu([small] * 200) / 200 for _ in range(25)]
     report.at_most("1 KB, median", f"{p50(times) * 1e6:.1f} us", p50(times) * 1e6, 20)

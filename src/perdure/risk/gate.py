@@ -21,9 +21,7 @@ TREE_LITERAL: Final = 3
 
 
 class Entry(NamedTuple):
-    """A literal, and the pattern of fixed `width` with it (`lead` before it); "" for the literal alone. Without a
-    width the place may be told as the end of the pattern.
-    """
+    """A literal, and the pattern of fixed `width` with it (`lead` before it); "" for the literal alone."""
 
     literal: bytes
     caseless: bool = False

@@ -68,7 +68,7 @@ class Scanner:
 
 
 def _entry(token: Token) -> Entry:
-    return Entry(token.literal.encode(), False, token.trigger.pattern, 0, token.trigger.width)
+    return Entry(token.literal.encode(), False, *token.trigger)
 
 
 def _wrapped_marks() -> list[tuple[bytes, Confirm, int]]:

@@ -13,14 +13,16 @@ from typing import Final, NamedTuple
 from perdure.risk import checksum, examples, randomness
 from perdure.risk.formats import ai, cloud, code, money, services, talk
 from perdure.risk.report import Tier
-from perdure.risk.template import CLASSES, Piece, longest, parse, token_pattern
+from perdure.risk.template import CLASSES, Field, Piece, longest, parse, token_pattern
 
 TABLES: Final = (ai.TOKENS, cloud.TOKENS, code.TOKENS, money.TOKENS, talk.TOKENS, services.TOKENS)
 PLAIN_LITERAL: Final = 4
 TRIGGER_BODY: Final = 6
 TRIGGER_WHOLE: Final = 16
 TRIGGER_PIECES: Final = 4
-# Beside a single character, or a mark that is also a word of every program, more must match.
+# A single character is looked for with what stands before it.
+TRIGGER_LEAD: Final = 8
+# Beside a mark that is also a word of every program more must match.
 TRIGGER_BODY_OF_COMMON: Final = 12
 COMMON_MARKS: Final = frozenset(
     (
@@ -56,9 +58,10 @@ class Candidate(NamedTuple):
 
 
 class Trigger(NamedTuple):
-    """What the gate looks for: a pattern of fixed width that begins with the literal ("" for the literal alone)."""
+    """What the gate looks for: a pattern of fixed width, and where the literal is in it ("" for the literal alone)."""
 
     pattern: str
+    lead: int
     width: int
 
 
@@ -151,15 +154,19 @@ def _trigger(pieces: tuple[Piece, ...], anchor: int) -> Trigger:
     literal = pieces[anchor]
     assert isinstance(literal, str)
     if len(literal) >= PLAIN_LITERAL and literal not in COMMON_MARKS:
-        return Trigger("", len(literal))
-    common = len(literal) == 1 or literal in COMMON_MARKS
-    return _onwards(pieces[anchor:], TRIGGER_BODY_OF_COMMON if common else TRIGGER_BODY)
+        return Trigger("", 0, len(literal))
+    onwards, width = _onwards(
+        pieces[anchor:], TRIGGER_BODY_OF_COMMON if literal in COMMON_MARKS else TRIGGER_BODY
+    )
+    if len(literal) > 1 or anchor == 0:
+        return Trigger(onwards, 0, width)
+    before = pieces[anchor - 1]
+    assert isinstance(before, Field)
+    return Trigger(f"{_class(before)}{{{TRIGGER_LEAD}}}{onwards}", TRIGGER_LEAD, TRIGGER_LEAD + width)
 
 
-def _onwards(pieces: tuple[Piece, ...], body: int) -> Trigger:
-    """The literal and what follows it, in a fixed width: short fields as a whole, then the begin of the next. It
-    begins with the literal, since a class of characters at the front would slow the gate everywhere.
-    """
+def _onwards(pieces: tuple[Piece, ...], body: int) -> tuple[str, int]:
+    """The literal and what follows it, in a fixed width: short fields as a whole, then the begin of the next."""
     patterns: list[str] = []
     width = 0
     for piece in pieces[:TRIGGER_PIECES]:
@@ -169,8 +176,12 @@ def _onwards(pieces: tuple[Piece, ...], body: int) -> Trigger:
             continue
         whole = piece.least == piece.most <= TRIGGER_WHOLE
         count = piece.least if whole else min(piece.least, body)
-        patterns.append(f"[{CLASSES['H' if piece.characters == 'uuid' else piece.characters]}]{{{count}}}")
+        patterns.append(f"{_class(piece)}{{{count}}}")
         width += count
         if not whole:
             break
-    return Trigger("".join(patterns), width)
+    return "".join(patterns), width
+
+
+def _class(field: Field) -> str:
+    return f"[{CLASSES['H' if field.characters == 'uuid' else field.characters]}]"

@@ -1,9 +1,8 @@
 """A labelled corpus for the risk check: secrets of every format in the places where people leave them.
 
-    python -m perdure.testing.secret_corpus [--seed 1] [--each 10]        # prints one sample of each format
+    python -m perdure.testing.secret_corpus [--seed 1]        # prints one sample of each format
 
-Bodies are random, so nothing in it was ever valid. The benign half (`hard_negatives`) is made of what looks like
-a secret and is none: hashes, identifiers, placeholders, examples from documentation.
+Bodies are random, so nothing in it was ever valid. Its benign half is `perdure.testing.benign_corpus`.
 """
 
 from __future__ import annotations
