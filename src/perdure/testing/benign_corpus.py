@@ -162,7 +162,7 @@ def _certificate(chance: random.Random) -> str:
 
 
 def _npm_lock(chance: random.Random) -> str:
-    resolved = "https://registry.npmjs.org/left-pad/-/left-pad-1.3.0.tgz"
+    resolved = "https://registry.example.com/left-pad/-/left-pad-1.3.0.tgz"
     return f'"left-pad": {{"resolved": "{resolved}",\n  "integrity": "{_integrity(chance)}"}}'
 
 

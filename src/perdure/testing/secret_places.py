@@ -56,7 +56,7 @@ PLACES: Final = {
     "tuple": 'client.login("deploy", "{secret}")',
     "chat": "<@U024BE7LH> here you go: {secret}",
     "git-remote": "git clone https://oauth2:{secret}@git.acme.io/team/app.git",
-    "npmrc": "//registry.npmjs.org/:_authToken={secret}",
+    "npmrc": "//registry.example.com/:_authToken={secret}",
     "kubernetes-secret": "kind: Secret\ndata:\n  {lower}: {encoded}",
     "base64": "printf {encoded} | base64 -d",
     "sql": "INSERT INTO settings VALUES (1, '{secret}');",
