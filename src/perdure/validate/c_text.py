@@ -24,6 +24,7 @@ from perdure.validate.trees import Stop, first_stop, parse
 
 SECONDS: Final = 1.5
 AHEAD: Final = 3000
+_CPLUSPLUS: Final = re.compile(r"\bclass\s+\w|\bnamespace\b|\btemplate\s*<|\w::\w|\b(?:public|private)\s*:")
 _MACRO: Final = re.compile(
     r"_*[A-Z][A-Z0-9_]+|__\w+|[A-Z]\w*_[A-Z]\w*|[a-z]+_[A-Z][A-Z_]+|_[A-Z]\w*|\w*(?:noreturn|_inline|_export|_public|_deprecated|_unused)"
 )
@@ -38,6 +39,7 @@ _TYPE_LAST: Final = re.compile(
 _NEWER: Final = (
     re.compile(r"(?<=\benum)\s*:\s*[\w:]+(?=\s*\{)"),
     re.compile(r"(?<=\w)\s*\*+(?=\s*\[[^\]\n]*\]\s*[;,)])"),
+    re.compile(r"(?<=\()[\w:]+::(?=\*)"),
 )
 _HARD: Final = frozenset(
     ("operator", "template", "typename", "decltype", "requires", "concept", "asm", "__asm__")
@@ -83,21 +85,21 @@ def _check(names: tuple[str, ...], text: str) -> list[Problem]:
     if not found:
         partner = partners(reading.tokens)
         found = slips(reading.tokens, partner, text, lines)
+        until = time.monotonic() + SECONDS
         name = None if found else _grammar(names, reading.text)
         if name is not None:
-            found = _Guesser(name, reading.text, reading.tokens, partner, _values(text)).run()
+            found = _Guesser(name, reading.text, reading.tokens, partner, _values(text), until).run()
     return found
 
 
 def _grammar(names: tuple[str, ...], text: str) -> str | None:
-    """None if one of the grammars takes the text, else the one that gets furthest: headers may be of either."""
-    reached: dict[str, int] = {}
-    for name in names:
-        if not parse(name, text.encode()).root_node.has_error:
-            return None
-        stop = first_stop(name, text.encode())
-        reached[name] = stop.token if stop else 0
-    return max(names, key=lambda name: reached[name])
+    """None if one of the grammars takes the text, else the one to go on with: a header may be of either."""
+    if any(not parse(name, text.encode()).root_node.has_error for name in names):
+        return None
+    if _CPLUSPLUS.search(text) or len(names) == 1:
+        return "cpp"
+    stops = {name: first_stop(name, text.encode()) for name in names}
+    return max(names, key=lambda name: stop.token if (stop := stops[name]) else 0)
 
 
 def _values(text: str) -> frozenset[str]:
@@ -109,7 +111,13 @@ class _Guesser:
     """Parses again and again, each time past one more macro."""
 
     def __init__(
-        self, name: str, text: str, tokens: list[Token], partner: dict[int, int], values: frozenset[str]
+        self,
+        name: str,
+        text: str,
+        tokens: list[Token],
+        partner: dict[int, int],
+        values: frozenset[str],
+        until: float,
     ) -> None:
         self.name = name
         self.text = text
@@ -118,7 +126,7 @@ class _Guesser:
         self.tokens = tokens
         self.partner = partner
         self.values = values
-        self.until = time.monotonic() + SECONDS
+        self.until = until
 
     def run(self) -> list[Problem]:
         if not parse(self.name, self.text.encode()).root_node.has_error:

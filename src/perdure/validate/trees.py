@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from tree_sitter import Language, LogType, Node, Parser, Tree
 
+CHUNK: Final = 2048
 LOGGED_BYTES: Final = 300_000
 _GRAMMARS: Final = {
     "c": ("tree_sitter_c", "language"),
@@ -93,7 +94,7 @@ def first_stop(name: str, source: bytes) -> Stop | None:
     log = _Log(source)
     parser = Parser(language(name))
     parser.logger = log
-    parser.parse(source)
+    parser.parse(log.read)
     return log.stop
 
 
@@ -125,6 +126,10 @@ class _Log:
             self._detected()
         elif message.startswith("resume"):
             self.stop = self.furthest
+
+    def read(self, offset: int, _: object) -> bytes:
+        """Feeds the parser, and nothing more once it has stopped."""
+        return b"" if self.stop is not None else self.source[offset : offset + CHUNK]
 
     def _at(self, message: str) -> None:
         match = _POSITION.match(message)

@@ -51,14 +51,15 @@ class _Level:
 
 
 class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, lines: Lines) -> None:
+        self.lines = lines
         self.levels: list[_Level] = []
         self.anchors: set[str] = set()
         self.found: list[Problem] = []
         self.long_quote: Place | None = None
 
     def take(self, event: Any) -> None:
-        place = Place(event.start_mark.line + 1, event.start_mark.column + 1)
+        place = self.lines.place(event.start_mark.index)
         match event:
             case yaml.DocumentStartEvent():
                 self.anchors.clear()
@@ -101,17 +102,19 @@ class _Walk:
 
 
 def check_yaml(text: str) -> list[Problem]:
-    walk = _Walk()
+    text = text.removeprefix("\ufeff")
+    lines = Lines(text)
+    walk = _Walk(lines)
     try:
         for event in yaml.parse(text, Loader=_LOADER):
             walk.take(event)
     except yaml.MarkedYAMLError as error:
-        problem = _placed(error, walk, Lines(text))
+        problem = _placed(error, walk, lines)
         if _is_template(text, problem.line):
             raise Unsure("looks like a template: only its output can be checked") from None
         walk.found.append(problem)
     except yaml.reader.ReaderError as error:
-        place = Lines(text).place(error.position) if isinstance(error.position, int) else Place(1, 1)
+        place = lines.place(error.position) if isinstance(error.position, int) else Place(1, 1)
         walk.found.append(Problem(*place, "a character that YAML does not allow"))
     return walk.found
 
@@ -128,10 +131,10 @@ def _placed(error: yaml.MarkedYAMLError, walk: _Walk, lines: Lines) -> Problem:
     mark = error.problem_mark or error.context_mark
     if error.context_mark is not None and any(word in context for word in _PLACE_OF_CONTEXT):
         mark = error.context_mark
-    place = Place(mark.line + 1, mark.column + 1) if mark is not None else lines.end()
+    place = lines.place(mark.index) if mark is not None else lines.end()
     opened = ""
     if "flow" in context and error.context_mark is not None:
-        opened = f" in the bracket opened at line {error.context_mark.line + 1}"
+        opened = f" in the bracket opened at {lines.place(error.context_mark.index).said()}"
     if walk.long_quote and place.line > walk.long_quote.line and _follows_quote(place, lines):
         return Problem(*walk.long_quote, "a quote opened here runs on into later lines")
     return Problem(*_inside(place, lines), _WORDS.get(problem, problem) + opened)

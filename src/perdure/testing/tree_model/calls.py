@@ -36,7 +36,7 @@ class Meddled(NamedTuple):
 @st.composite
 def safe_writes(draw: st.DrawFn) -> Request:
     machine = draw(st.runner())
-    path = drawn.path_of(draw, machine)
+    path = drawn.some_path(draw, machine)
     there = path in machine.model.files
     mode = draw(
         st.sampled_from((("overwrite", "append") * 3 if there else ()) + ("create", "overwrite", "append"))
@@ -52,36 +52,36 @@ def safe_writes(draw: st.DrawFn) -> Request:
             arguments["content"] = content.decode()
         else:
             arguments |= {"content": base64.b64encode(content).decode(), "encoding": "base64"}
-    expected = drawn.expected_sha(draw, machine, path)
+    expected = drawn.precondition(draw, machine, path)
     return Request(
         "safe_write",
-        drawn.given(arguments, expected_prev_sha256=expected, idempotency_key=drawn.key_of(draw)),
-        *drawn.who(draw),
+        drawn.filled(arguments, expected_prev_sha256=expected, idempotency_key=drawn.some_key(draw)),
+        *drawn.somebody(draw),
     )
 
 
 @st.composite
 def edits(draw: st.DrawFn) -> Request:
     machine = draw(st.runner())
-    path = drawn.path_of(draw, machine)
+    path = drawn.some_path(draw, machine)
     if drawn.is_mixed(machine, path):
         path = "d/none"
-    edit = draw(drawn.passages(machine, drawn.editable(machine, path)))
+    edit = draw(drawn.replacements(machine, drawn.editable(machine, path)))
     more = {
-        "expected_prev_sha256": drawn.expected_sha(draw, machine, path),
-        "idempotency_key": drawn.key_of(draw),
+        "expected_prev_sha256": drawn.precondition(draw, machine, path),
+        "idempotency_key": drawn.some_key(draw),
     }
     if draw(st.booleans()):
         given = {"path": path, "old_string": edit["old"], "new_string": edit["new"], "count": edit["count"]}
-        return Request("safe_replace", drawn.given(given, **more), *drawn.who(draw))
+        return Request("safe_replace", drawn.filled(given, **more), *drawn.somebody(draw))
     several = [edit, {"old": edit["new"], "new": f"{machine.step}g", "count": 1}][: draw(st.integers(1, 2))]
-    return Request("edit", drawn.given({"path": path, "edits": several}, **more), *drawn.who(draw))
+    return Request("edit", drawn.filled({"path": path, "edits": several}, **more), *drawn.somebody(draw))
 
 
 @st.composite
 def _operation(draw: st.DrawFn, machine: drawn.Machine, before: list[dict[str, Any]]) -> dict[str, Any]:
     """One more operation of a transaction; a patch is drawn only for a file that it finds as it is now."""
-    path = drawn.path_of(draw, machine)
+    path = drawn.some_path(draw, machine)
     touched = {name for one in before for name in (one["path"], one.get("to"))}
     sent = [one["content"] for one in before if one["path"] == path and one["op"] == "write"]
     kind = draw(st.sampled_from(("write", "write", "edit", "move", "move", "delete", "patch")))
@@ -92,7 +92,7 @@ def _operation(draw: st.DrawFn, machine: drawn.Machine, before: list[dict[str, A
         return {"op": "delete", "path": path}
     if kind == "edit" and not any(drawn.is_mixed(machine, one) for one in drawn.PATHS):
         content = sent[-1].encode() if sent else drawn.editable(machine, path)
-        return {"op": "edit", "path": path, "edits": [draw(drawn.passages(machine, content))]}
+        return {"op": "edit", "path": path, "edits": [draw(drawn.replacements(machine, content))]}
     if kind == "patch" and path not in touched:
         patch = draw(drawn.patches(machine, path))
         if patch:
@@ -112,13 +112,13 @@ def transactions(draw: st.DrawFn) -> Request:
     for _ in range(draw(st.integers(1, 4))):
         operations.append(draw(_operation(machine, operations)))
     path = draw(st.sampled_from((None,) * 8 + drawn.PATHS))
-    expected = drawn.expected_sha(draw, machine, path) if path is not None else None
-    arguments = drawn.given(
+    expected = drawn.precondition(draw, machine, path) if path is not None else None
+    arguments = drawn.filled(
         {"ops": operations},
         expected={path: expected} if expected is not None else None,
-        idempotency_key=drawn.key_of(draw),
+        idempotency_key=drawn.some_key(draw),
     )
-    return Request("transaction", arguments, *drawn.who(draw))
+    return Request("transaction", arguments, *drawn.somebody(draw))
 
 
 @st.composite
@@ -131,9 +131,9 @@ def undos(draw: st.DrawFn) -> Request:
         case "path":
             arguments["path"] = draw(st.sampled_from(drawn.PATHS))
         case "session":
-            arguments["session"] = drawn.who(draw)[0]
+            arguments["session"] = drawn.somebody(draw)[0]
         case "client":
-            arguments["client"] = drawn.who(draw)[1]
+            arguments["client"] = drawn.somebody(draw)[1]
         case "since":
             arguments["since"] = model.times[draw(st.sampled_from(seqs[-6:]))] if seqs else LONG_AGO
         case "journal_id":
@@ -141,7 +141,7 @@ def undos(draw: st.DrawFn) -> Request:
     if draw(st.integers(0, 2 if any(one.op == "undo" for one in model.entries) else 9)) == 0:
         arguments["redo"] = True
     arguments |= {"dry_run": True} if draw(st.integers(0, 9)) == 9 else {}
-    return Request("undo", arguments, *drawn.who(draw))
+    return Request("undo", arguments, *drawn.somebody(draw))
 
 
 @st.composite
@@ -151,8 +151,8 @@ def restores(draw: st.DrawFn) -> Request:
     row = draw(st.sampled_from(rows)) if rows else None
     path = row.path if row is not None and draw(st.integers(0, 9)) else draw(st.sampled_from(drawn.PATHS))
     arguments = {"path": path, "journal_id": str(row.seq if row is not None else 1)}
-    expected = drawn.expected_sha(draw, machine, path)
-    return Request("restore", drawn.given(arguments, expected_prev_sha256=expected), *drawn.who(draw))
+    expected = drawn.precondition(draw, machine, path)
+    return Request("restore", drawn.filled(arguments, expected_prev_sha256=expected), *drawn.somebody(draw))
 
 
 @st.composite
@@ -163,7 +163,7 @@ def again(draw: st.DrawFn) -> Request:
     if not known:
         return draw(safe_writes())
     one = known[draw(st.sampled_from(sorted(known)))]
-    return Request(one.tool, one.arguments, *drawn.who(draw))
+    return Request(one.tool, one.arguments, *drawn.somebody(draw))
 
 
 def changes() -> st.SearchStrategy[Request]:
@@ -185,7 +185,7 @@ def changes_of_many() -> st.SearchStrategy[Request]:
 @st.composite
 def foreign_edits(draw: st.DrawFn) -> Foreign:
     machine = draw(st.runner())
-    path = drawn.path_of(draw, machine)
+    path = drawn.some_path(draw, machine)
     what = draw(st.sampled_from(("write", "replace", "delete", "rename", "chmod", "revert")))
     if what == "revert":  # as a checkout does: a content that the file had before
         had = [one.old for one in machine.model.of(path) if one.old is not None]
@@ -217,7 +217,7 @@ def moments() -> st.SearchStrategy[str]:
 def looks(draw: st.DrawFn) -> Request:
     """Calls that change nothing."""
     machine = draw(st.runner())
-    path, who = drawn.path_of(draw, machine), drawn.who(draw)
+    path, who = drawn.some_path(draw, machine), drawn.somebody(draw)
     ids = [str(one.seq) for one in machine.model.of(path)]
     match draw(st.sampled_from(("read", "read", "history", "diff", "journal_tail"))):
         case "read":
@@ -228,7 +228,7 @@ def looks(draw: st.DrawFn) -> Request:
             to = draw(st.sampled_from(("disk", "disk", *ids, "1000000")))
             return Request(
                 "diff",
-                drawn.given({"path": path, "to": to}, **{"from": draw(st.sampled_from((None, *ids)))}),
+                drawn.filled({"path": path, "to": to}, **{"from": draw(st.sampled_from((None, *ids)))}),
                 *who,
             )
     by = draw(st.sampled_from(("", "filter_path", "filter_mode", "filter_client")))

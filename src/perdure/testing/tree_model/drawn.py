@@ -68,17 +68,17 @@ def contents(draw: st.DrawFn, machine: Machine, path: str) -> bytes:
     return made.encode()
 
 
-def who(draw: st.DrawFn) -> tuple[str, str]:
+def somebody(draw: st.DrawFn) -> tuple[str, str]:
     return draw(st.sampled_from(SESSIONS))
 
 
-def path_of(draw: st.DrawFn, machine: Machine) -> str:
+def some_path(draw: st.DrawFn, machine: Machine) -> str:
     """Mostly of a file that is there."""
     there = sorted(machine.model.files)
     return draw(st.sampled_from((*PATHS, *there, *there, *there)))
 
 
-def expected_sha(draw: st.DrawFn, machine: Machine, path: str) -> str | None:
+def precondition(draw: st.DrawFn, machine: Machine, path: str) -> str | None:
     """A precondition: none, right, or stale."""
     content = machine.model.content(path)
     match draw(st.sampled_from(("none",) * 7 + ("right", "right", "right", "absent", "stale"))):
@@ -92,20 +92,21 @@ def expected_sha(draw: st.DrawFn, machine: Machine, path: str) -> str | None:
     return None
 
 
-def given(arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
+def filled(arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """With those that were drawn at all."""
     return arguments | {name: value for name, value in more.items() if value is not None}
 
 
-def key_of(draw: st.DrawFn) -> str | None:
+def some_key(draw: st.DrawFn) -> str | None:
     return draw(st.sampled_from((*(None,) * 6, *KEYS)))
 
 
 @st.composite
-def passages(draw: st.DrawFn, machine: Machine, content: bytes | None) -> dict[str, Any]:
+def replacements(draw: st.DrawFn, machine: Machine, content: bytes | None) -> dict[str, Any]:
     """A passage that is there once, several times, or not at all."""
     have = [line.rstrip("\r\n") for line in text.split((content or b"").decode())]
-    passages = [*have, *have, *("\n".join(pair) for pair in pairwise(have)), "nowhere"]
-    old = draw(st.sampled_from([one for one in passages if one]))
+    found = [*have, *have, *("\n".join(pair) for pair in pairwise(have)), "nowhere"]
+    old = draw(st.sampled_from([one for one in found if one]))
     fresh = f"{machine.step}e"
     new = draw(
         st.sampled_from((fresh, fresh, fresh, f"{fresh}\n{fresh}f", f"{fresh}\n{fresh}f", "twin", old, ""))
@@ -116,9 +117,7 @@ def passages(draw: st.DrawFn, machine: Machine, content: bytes | None) -> dict[s
 def editable(machine: Machine, path: str) -> bytes | None:
     """What an edit can be drawn for: a file of mixed endings is left to tests of its own."""
     content = machine.model.content(path)
-    if content is None or not text.is_text(content) or text.eol(content.decode()) == "mixed":
-        return None
-    return content
+    return None if content is None or not text.is_text(content) or is_mixed(machine, path) else content
 
 
 def is_mixed(machine: Machine, path: str) -> bool:

@@ -12,8 +12,8 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 from unittest.mock import patch
 
 import msgspec
@@ -85,18 +85,17 @@ def _exactly(pipe: socket.socket, size: int) -> bytes:
     return data
 
 
-def serve(pipe: socket.socket, inside: Inside, fault: str) -> NoReturn:
+def forked(life: Callable[[], None]) -> int:
+    """The id of a process that lives this life and never goes back to where it came from."""
+    pid = os.fork()
+    if pid:
+        return pid
     try:
         os.umask(0o022)
         for module in (store, writing):
             patch.object(module, "INLINE", INLINE).start()
         patch.object(committer, "SETTLE_AFTER_S", NEVER_S).start()
-        fault_points.arm(fault)
-        inside.open()
-        fault_points.arm("")
-        send(pipe, [True])
-        while data := received(pipe):
-            send(pipe, inside.answer(msgspec.msgpack.decode(data, type=Command)))
+        life()
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
@@ -118,10 +117,26 @@ class Inside:
         self.open()
         self._call(Request("safe_write", {"path": "a", "content": "a\n"}, "", ""), "", "")
         self._look(1)
-        self._surface.close()
+        self.close()
 
     def open(self) -> None:
         self._service = self._surface.service
+
+    def close(self) -> None:
+        self._surface.close()
+
+    def serve(self, pipe: socket.socket, fault: str) -> None:
+        """Until it is killed or nobody asks any more. The fault is armed while it opens."""
+        fault_points.arm(fault)
+        self.open()
+        fault_points.arm("")
+        send(pipe, [True])
+        while data := received(pipe):
+            send(pipe, self.answer(msgspec.msgpack.decode(data, type=Command)))
+
+    def visit(self) -> None:
+        self.open()
+        self.close()
 
     def answer(self, command: Command) -> Any:
         match command.name:
@@ -143,7 +158,7 @@ class Inside:
             case "settle":
                 self._settle()
             case "close":
-                self._surface.close()
+                self.close()
         return [True]
 
     def _call(self, request: Request, key: str, fault: str) -> Reply:

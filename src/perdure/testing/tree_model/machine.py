@@ -180,6 +180,7 @@ class TreeMachine(RuleBasedStateMachine):
             self._perhaps_kept(answer)
         if edit is not None:
             edit.apply(self.model)
+        self.model.ended()
         self.model.recovered()
         told = self._worker.probe(self._key)
         counts = is_decided and self.model.entry(after.head) is not None
@@ -196,21 +197,26 @@ class TreeMachine(RuleBasedStateMachine):
         self.model.drafts[refusal.draft] = refusal.kept[1]
         self.model.tries[refusal.kept] = refusal.left | self.model.tries.get(refusal.kept, {RETRIES + 1})
 
-    @rule(how=st.sampled_from(("settle", "close", "kill", "kill")))
+    @rule(how=st.sampled_from(("settle", "visit", "close", "kill", "kill")))
     def rest(self, how: str) -> None:
-        """While nothing is asked of it: time passes, or it ends, well or badly."""
+        """While nothing is asked of it: time passes, another process comes and goes, or it ends, well or badly."""
         self._next(how)
         match how:
             case "settle":
                 self._worker.settle()
                 self.model.settled()
+            case "visit":
+                self._worker.visited()
+                self.model.recovered()
             case "close":
                 self._worker.close()
                 self._restart(0)
-                self.model.closed()
+                self.model.ended()
+                self.model.settled()
             case "kill":
                 self._worker.kill()
                 self._restart(0)
+                self.model.ended()
                 self.model.recovered()
 
     def _restart(self, recovery: int) -> None:

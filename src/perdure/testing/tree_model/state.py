@@ -53,6 +53,10 @@ Seen = dict[tuple[str, str], bytes | None]
 
 
 class Model:
+    """`open` are the rows that are not known to be on disk for good. What a session saw is in memory (`seen`), is
+    written down with the next change (`unsaved`), and then outlives the process (`saved`). `tries` holds how often a
+    content may still be tried at a path; several numbers where a kill left that open."""
+
     def __init__(self) -> None:
         self.files: dict[str, File] = {}
         self.folders: set[str] = set()
@@ -122,12 +126,13 @@ class Model:
         """The files themselves are known to be on disk for good."""
         self.open.clear()
 
-    def closed(self) -> None:
-        self.settled()
-        self._forgotten()
+    def ended(self) -> None:
+        """The process is gone, and what it only had in mind."""
+        self.seen.clear()
+        self.unsaved.clear()
 
     def recovered(self) -> None:
-        """After a kill: the last change of every path that is open is made true, or theirs stays."""
+        """Another process opens the workspace: the last change of every open path is made true, or theirs stays."""
         for path in dict.fromkeys(one.path for one in self.entries if one.seq in self.open):
             rows = [one for one in self.of(path) if one.seq in self.open]
             last = rows[-1]
@@ -142,11 +147,7 @@ class Model:
             self.entries.remove(last)
             if last.new is not None:
                 self.drafts[draft_of(last.new)] = last.new
-        self.closed()
-
-    def _forgotten(self) -> None:
-        self.seen.clear()
-        self.unsaved.clear()
+        self.settled()
 
 
 def draft_of(content: bytes) -> str:

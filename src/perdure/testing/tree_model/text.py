@@ -169,8 +169,4 @@ def _collide(one: _Region, other: _Region) -> bool:
 def fits(base: bytes, now: bytes, back: bytes, result: bytes) -> bool:
     """Whether an unclear merge keeps what was added since, has back what was undone, and adds nothing else."""
     was, later, undone, made = (Counter(split(one.decode())) for one in (base, now, back, result))
-    return (
-        not (later - was) - made
-        and not (undone - was) - made
-        and not made - (later | undone | later + undone)
-    )
+    return not (later - was) - made and not (undone - was) - made and not made - (later + undone)

@@ -10,13 +10,14 @@ import select
 import shutil
 import signal
 import socket
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from perdure.testing.tree_model.answers import Request
-from perdure.testing.tree_model.inside import ALL, Command, Inside, Look, Reply, received, send, serve
+from perdure.testing.tree_model.inside import ALL, Command, Inside, Look, Reply, forked, received, send
 
 HANGS_S: Final = 60.0
 POLL_S: Final = 0.0003
@@ -46,13 +47,19 @@ class Worker:
         """Whether it opened the workspace: armed with a fault it may die while it recovers."""
         ours, theirs = socket.socketpair()
         ours.settimeout(HANGS_S)
-        pid = os.fork()
-        if pid == 0:
+
+        def life() -> None:
             ours.close()
-            serve(theirs, self._inside, fault)
+            self._inside.serve(theirs, fault)
+
+        self._pid, self._pipe = forked(life), ours
         theirs.close()
-        self._pid, self._pipe = pid, ours
         return self._receive() is not None
+
+    def visited(self) -> None:
+        """Another process opens the workspace and leaves again, while this one goes on."""
+        _, status = os.waitpid(forked(self._inside.visit), 0)
+        assert status == 0, f"a second worker ended with status {status}"
 
     def call(self, request: Request, key: str, fault: str = "") -> Reply | None:
         found = self._ask(Command("call", request, key, fault))
@@ -61,10 +68,11 @@ class Worker:
     def call_paused(self, request: Request, key: str, moment: str, meddle: Callable[[], None]) -> Reply:
         """A call during which something happens, if it ever comes to this moment, a point and a count."""
         assert self._pipe is not None
-        waiting = os.path.join(self._folder, "waiting")
+        waiting = os.path.join(self._folder, "home", "waiting")
         point, _, count = moment.partition("@")
         send(self._pipe, Command("call", request, key, f"{point}=pause:{waiting}@{count}"))
-        while not select.select([self._pipe], [], [], POLL_S)[0]:
+        until = time.monotonic() + HANGS_S
+        while time.monotonic() < until and not select.select([self._pipe], [], [], POLL_S)[0]:
             if os.path.exists(waiting):
                 meddle()
                 os.unlink(waiting)
