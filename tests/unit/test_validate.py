@@ -94,7 +94,7 @@ def test_an_unknown_format_is_not_called_valid() -> None:
 )
 def test_what_is_right_is_left_alone(form: str, text: str) -> None:
     assert check(text, format_hint=form).valid is True, said(text, form)
-    assert errors(text, form) == []
+    assert said(text, form) == []
 
 
 def test_json_names_the_place_of_a_repeated_key_and_of_what_json_does_not_have() -> None:

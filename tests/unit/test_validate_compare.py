@@ -21,7 +21,7 @@ def test_a_broken_file_may_stay_broken_when_lines_move() -> None:
 
 
 def test_mending_the_first_error_is_not_blamed_for_the_second() -> None:
-    assert lines("def f(:\n    pass\n\nx = = 1\n", "def f():\n    pass\n\nx = = 1\n", "python") == []
+    assert lines("def f(:\n    pass\n\nx = '\n", "def f():\n    pass\n\nx = '\n", "python") == []
 
 
 def test_a_new_error_before_the_old_one_is_worse() -> None:

@@ -60,6 +60,14 @@ def test_a_child_serves_many_checks(checker: Checker) -> None:
     assert children(checker) == first
 
 
+def test_a_child_of_a_large_process_is_not_worn_by_its_parent() -> None:
+    with Checker(timeout_s=60, memory_mb=200) as checker:
+        ballast = b"x" * (150 << 20)
+        checker.check("a: 1\n", format_hint="yaml")
+        assert len(children(checker)) == 1
+        del ballast
+
+
 def test_a_killed_child_is_replaced(checker: Checker) -> None:
     checker.check("a: 1\n", format_hint="yaml")
     (lost,) = children(checker)
@@ -81,6 +89,17 @@ def test_what_takes_too_long_is_given_up() -> None:
         assert report.errors[0].severity == "warning"
         assert children(checker) == []
         assert checker.check("a = 1\n", format_hint="toml").valid is True
+
+
+def test_a_child_that_does_not_move_is_ended() -> None:
+    with Checker(timeout_s=1) as checker:
+        while not children(checker):
+            checker.check("a: 1\n", format_hint="yaml")
+        (stuck,) = children(checker)
+        os.kill(stuck, signal.SIGSTOP)
+        assert "too long" in checker.check("a: 1\n", format_hint="yaml").summary
+        with pytest.raises(ProcessLookupError):
+            os.kill(stuck, 0)
 
 
 def test_memory_is_limited() -> None:

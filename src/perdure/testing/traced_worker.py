@@ -57,7 +57,7 @@ class Worker:
     def _started(self, env: Mapping[str, str]) -> RawClient:
         home = {"PERDURE_HOME": str(self.base / "home")}
         client = RawClient(self._command, env={**os.environ, **home, **env})
-        client.initialize()
+        client.initialize(timeout=ANSWER_S)
         return client
 
     def restart(self) -> None:

@@ -16,9 +16,7 @@ _NUMBERS: Final = re.compile(r"\d+")
 
 
 def worse(before: Report, after: Report) -> list[Problem]:
-    """The errors of `after` that `before` does not have; none if either could not be judged."""
-    if after.valid is not False:
-        return []
+    """The errors of `after` that `before` does not have: all of them if `before` could not be judged."""
     new = _errors(after)
     if before.valid is None or before.format != after.format:
         return new

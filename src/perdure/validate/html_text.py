@@ -24,53 +24,6 @@ _OPTIONAL: Final = frozenset((
     "html", "head", "body", "p", "li", "dt", "dd", "option", "optgroup", "colgroup", "caption", "thead", "tbody",
     "tfoot", "tr", "td", "th", "rb", "rt", "rtc", "rp",
 ))  # fmt: skip
-# What ends an open element without its end tag.
-_ENDED_BY: Final = {
-    "li": {"li"},
-    "dt": {"dt", "dd"},
-    "dd": {"dt", "dd"},
-    "option": {"option", "optgroup"},
-    "optgroup": {"optgroup"},
-    "tr": {"tr", "tbody", "tfoot", "thead"},
-    "td": {"td", "th", "tr", "tbody", "tfoot"},
-    "th": {"td", "th", "tr", "tbody", "tfoot"},
-    "thead": {"tbody", "tfoot"},
-    "tbody": {"tbody", "tfoot"},
-    "colgroup": {"thead", "tbody", "tr", "tfoot"},
-    "caption": {"thead", "tbody", "tr", "colgroup", "col"},
-    "head": {"body"},
-    "p": {
-        *(
-            "address",
-            "article",
-            "aside",
-            "blockquote",
-            "center",
-            "details",
-            "dialog",
-            "dir",
-            "div",
-            "dl",
-            "fieldset",
-        ),
-        *(
-            "figcaption",
-            "figure",
-            "footer",
-            "form",
-            "h1",
-            "h2",
-            "h3",
-            "h4",
-            "h5",
-            "h6",
-            "header",
-            "hgroup",
-            "hr",
-        ),
-        *("main", "menu", "nav", "ol", "p", "pre", "search", "section", "table", "ul"),
-    },
-}
 _TOKEN: Final = re.compile(
     r"<!--(?P<comment>.*?)--!?>|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<%.*?%>|<![^>]*>"
     r"|<(?P<slash>/?)(?P<name>[A-Za-z][^\s/>\"'=<]*)(?P<rest>(?:[^\"'<>]|\"[^\"]*\"|(?<==)\s*'[^']*'|')*?)(?P<end>/?>)"
@@ -149,8 +102,6 @@ class _Reader:
         return end.end()
 
     def _start(self, name: str, place: Place, *, closed: bool) -> None:
-        while self.stack and name in _ENDED_BY.get(self.stack[-1].name, ()):
-            self._pop()
         foreign = self._in_svg() or ":" in name or "-" in name
         if name in _VOID and not self._in_svg():
             return

@@ -75,7 +75,9 @@ def _run(options: argparse.Namespace) -> int:
         for mode, broken in _wanted(options):
             plan = Plan(mode, lanes(LANES, options.calls, options.seed), options.lives, options.seed, broken)
             began = time.monotonic()
-            tally = cut(made, plan, options.states, options.recuts, options.jobs)
+            # What is lost already cannot be gone on from.
+            recuts = options.recuts if broken is None else 0
+            tally = cut(made, plan, options.states, recuts, options.jobs)
             what = f"{broken} ({BROKEN[broken].what})" if broken else mode
             print(f"{what}  {tally}  {time.monotonic() - began:.0f} s", flush=True)
             for line in tally.examples:
