@@ -38,7 +38,6 @@ def test_kills_within_the_restart_budget_cost_no_call_its_answer() -> None:
     assert tally.counts["not_started"] == 0
 
 
-@pytest.mark.xfail(strict=False, reason="recovery does not know yet which changes had landed before the kill")
 def test_an_editor_and_a_second_worker_at_the_same_files_change_nothing_about_that() -> None:
     seed = random.randrange(1 << 32)
 

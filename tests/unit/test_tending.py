@@ -34,7 +34,7 @@ class World:
         self.journal = SqliteJournal(str(folder / ".perdure"), str(folder / "anchor"), self._tick)
         self.blobs = Blobs(folder / "blobs")
         self.store = Store(self.journal, self.blobs)
-        self.committer = Committer(self.journal, str(folder / "lock"))
+        self.committer = Committer(self.journal, str(folder / "lock"), lambda: None)
         self.now: dict[str, Content | None] = {}
 
     def _tick(self) -> float:

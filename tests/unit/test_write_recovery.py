@@ -9,15 +9,17 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from perdure.storage.journal import Filter
 from perdure.storage.sqlite import journal as sqlite_journal
 from perdure.surfaces.write.surface import WriteSurface
-from perdure.testing.power.driver import write_surface
+from perdure.testing.power.driver import named, run, write_surface
 
 # Nothing is settled before it ends, and it ends as a killed process does.
 _CALLS = """
@@ -48,6 +50,27 @@ def left_after(workspace: Path, calls: Calls, fault: str = "") -> None:
     command = [sys.executable, "-c", _CALLS, str(workspace), msgspec.json.encode(calls).decode()]
     done = subprocess.run(command, env=_environment(fault), capture_output=True, text=True, timeout=60)
     assert done.returncode == (-9 if fault else 0), done.stderr
+
+
+def edited_meanwhile(workspace: Path, calls: Calls, fault: str) -> None:
+    """Another program rewrites `a` between the decision and the landing; then the process is killed."""
+    paused = workspace.parent / "paused"
+    command = [sys.executable, "-c", _CALLS, str(workspace), msgspec.json.encode(calls).decode()]
+    with subprocess.Popen(command, env=_environment(f"commit.decided=pause:{paused};{fault}")) as process:
+        while process.poll() is None and not paused.exists():
+            time.sleep(0.001)
+        (workspace / "a").write_text("theirs\n")
+        paused.unlink()
+        assert process.wait(60) == -9
+
+
+def changes_of(path: str, workspace: Path) -> int:
+    surface = write_surface(str(workspace), "journal")
+    assert isinstance(surface, WriteSurface)
+    try:
+        return len(surface.service.journal.rows(Filter(path=path), 100))
+    finally:
+        surface.close()
 
 
 def _environment(fault: str) -> dict[str, str]:
@@ -122,12 +145,80 @@ def test_what_another_program_wrote_stays_even_after_a_power_cut(
     assert (workspace / "a").read_text() == "theirs\n"
 
 
-def test_an_older_version_that_someone_put_back_before_a_kill_stays(workspace: Path) -> None:
+@pytest.mark.parametrize("theirs", [FIRST, SECOND, "theirs\n"], ids=["first", "second", "new"])
+def test_what_another_program_made_of_a_change_that_had_landed_stays_and_so_does_the_change(
+    workspace: Path, theirs: str
+) -> None:
     left_after(workspace, overwrites(FIRST, SECOND, THIRD))
-    (workspace / "a").write_text(FIRST)
+    (workspace / "a").write_text(theirs)
+
+    assert reopened(workspace) == []
+    assert (workspace / "a").read_text() == theirs
+    assert changes_of("a", workspace) == 3
+
+
+def test_an_edit_that_came_before_the_change_stays_and_the_change_is_kept_as_a_draft(workspace: Path) -> None:
+    left_after(workspace, overwrites(FIRST))
+    left_after(workspace, overwrites(SECOND), fault="commit.decided=kill")
+    (workspace / "a").write_text("theirs\n")
 
     assert len(reopened(workspace)) == 1
-    assert (workspace / "a").read_text() == FIRST
+    assert (workspace / "a").read_text() == "theirs\n"
+    assert changes_of("a", workspace) == 1
+
+
+_BOTH: Calls = [
+    (
+        "transaction",
+        {
+            "ops": [
+                {"op": "write", "path": "b", "content": "beside\n"},
+                {"op": "edit", "path": "a", "edits": [{"old": "third", "new": "fourth"}]},
+            ]
+        },
+    )
+]
+
+
+@pytest.mark.parametrize(
+    "fault", ["write.exchanged=kill", "write.before_swap_back=kill", "commit.landed=kill"]
+)
+def test_a_transaction_that_met_an_edit_is_none_whenever_it_is_killed(workspace: Path, fault: str) -> None:
+    left_after(workspace, overwrites(THIRD))
+
+    edited_meanwhile(workspace, _BOTH, fault)
+
+    reopened(workspace)
+    assert (workspace / "a").read_text() == "theirs\n"
+    assert not (workspace / "b").exists()
+    assert changes_of("b", workspace) == 0
+    assert [name for name in os.listdir(workspace) if name.startswith(".perdure~")] == []
+
+
+@pytest.mark.parametrize(
+    "fault", ["write.exchanged=kill", "write.before_swap_back=kill", "commit.landed=kill"]
+)
+def test_an_edit_that_was_put_aside_when_the_process_died_is_put_back(workspace: Path, fault: str) -> None:
+    left_after(workspace, overwrites(THIRD))
+
+    edited_meanwhile(workspace, overwrites(SECOND), fault)
+
+    assert len(reopened(workspace)) == 1
+    assert (workspace / "a").read_text() == "theirs\n"
+    assert changes_of("a", workspace) == 1
+
+
+def test_a_process_that_runs_already_settles_what_another_left_before_it_writes(workspace: Path) -> None:
+    surface = write_surface(str(workspace), "journal")
+    tools = named(surface)
+    run(tools, "safe_write", {"path": "a", "content": "one\n"}, "here", None)
+    append = {"path": "a", "content": "two\n", "mode": "append"}
+    left_after(workspace, [("safe_write", append)], fault="commit.decided=kill")
+
+    run(tools, "safe_write", {**append, "content": "three\n"}, "elsewhere", None)
+
+    surface.close()
+    assert (workspace / "a").read_text() == "one\ntwo\nthree\n"
 
 
 def test_a_transaction_that_changes_a_file_twice_is_completed_whole(workspace: Path) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any, Final, TypeVar
 
@@ -58,6 +59,7 @@ class SqliteJournal:
         self._readers: list[apsw.Connection] = []
         self._boot = _boot_id()
         self._anchor_fd = -1
+        self._landed_fd = _opened(os.path.join(folder, "landed"))
         self._is_suspect = False
         self._head: tuple[int, bytes] = self._load_head()
 
@@ -116,12 +118,17 @@ class SqliteJournal:
         self._write.execute("RELEASE part")
         return result
 
+    def mark_landed(self, seq: int) -> None:
+        with suppress(OSError):  # then the next to come looks for itself
+            os.pwrite(self._landed_fd, f"{self._boot} {seq:020}\n".encode(), 0)
+
     def close(self) -> None:
         for connection in (*self._readers, self._write):
             connection.close()
-        if self._anchor_fd >= 0:
-            os.close(self._anchor_fd)
-            self._anchor_fd = -1
+        for fd in (self._anchor_fd, self._landed_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._anchor_fd = self._landed_fd = -1
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -260,6 +267,14 @@ class SqliteJournal:
         text = f"SELECT intents.boot, {', '.join('journal.' + c for c in _COLUMNS.split(', '))} "
         text += "FROM intents JOIN journal USING (seq) ORDER BY seq"
         return [Intent(_row(found[1:]), found[0] == self._boot) for found in self._read.execute(text)]
+
+    def newest_intent(self) -> int:
+        found: list[Any] = self._read.execute("SELECT max(seq) FROM intents").fetchall()
+        return found[0][0] or 0
+
+    def landed(self) -> int:
+        boot, _, seq = os.pread(self._landed_fd, 200, 0).decode(errors="replace").partition(" ")
+        return int(seq) if boot == self._boot and seq.strip().isdigit() else 0
 
     def content(self, sha: Sha) -> bytes | None:
         """A small content; None where there is none, or where it is a file."""
@@ -421,6 +436,10 @@ def _values(row: Row) -> tuple[Any, ...]:
 def _row(found: tuple[Any, ...]) -> Row:
     names = Row.__struct_fields__
     return Row(**dict(zip(names, (*found[:-1], msgspec.json.decode(found[-1])), strict=True)))
+
+
+def _opened(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _boot_id() -> str:

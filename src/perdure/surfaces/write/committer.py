@@ -35,6 +35,8 @@ class Landing(Protocol):
 
     seqs: list[int]
     payload: Any
+    is_stuck: bool
+    """It failed, and a part of it could not be taken back: its intents stay open, for the next start."""
 
     def land(self) -> None:
         """Put the change on disk. Raises ToolError where it cannot be, with everything as it was."""
@@ -89,8 +91,13 @@ class Job:
 
 
 class Committer:
-    def __init__(self, journal: Journal, lock_path: str) -> None:
+    """`settle_left` settles what other processes left undecided, under the lock."""
+
+    def __init__(self, journal: Journal, lock_path: str, settle_left: Callable[[], None]) -> None:
         self._journal = journal
+        self._settle_left = settle_left
+        self._known = 0  # the newest row of which it is known here what became of it
+        self._has_stuck = False
         self._lock_path = lock_path
         self._lock = _opened(lock_path)
         self._waiting: deque[Job] = deque()
@@ -123,12 +130,20 @@ class Committer:
         return job.result()
 
     def locked(self, work: Callable[[], None]) -> None:
-        """Run something of our own under the workspace's lock, before any job: recovery."""
+        """Run something of our own under the workspace's lock."""
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
             work()
         finally:
             self._unlock()
+
+    def recover(self) -> None:
+        """Before any job."""
+        self.locked(self._recover)
+
+    def _recover(self) -> None:
+        self._settle_left()
+        self._known = self._journal.newest_intent()  # what had to stay open now is for the next start
 
     def _unlock(self) -> None:
         """What was done stays done, whatever becomes of the lock: it goes with its descriptor at the latest."""
@@ -187,6 +202,8 @@ class Committer:
         return batch
 
     def _round(self, batch: list[Job]) -> None:
+        if not self._owed and self._journal.newest_intent() > max(self._journal.landed(), self._known):
+            self._recover()  # another process died in the middle of its round
         point("commit.planning")
         try:
             settled = self._journal.transact(lambda: self._plan_all(batch))
@@ -204,15 +221,26 @@ class Committer:
                 except Exception as error:
                     job.error = error
                     self._owed.append((job.landing, error))
+                    self._has_stuck = self._has_stuck or job.landing.is_stuck
+                self._mark(job.landing)
         passed("commit.landed")
         if self._owed:
             self._conclude_owed()
+            self._mark(*(job.landing for job in batch if job.landing is not None))
         with self._changed:
             self._landed += [
                 j.landing for j in batch if j.landing is not None and j.error is None and j.landing.seqs
             ]
             if len(self._landed) >= SETTLE_AT or not self._settling:
                 self._changed.notify_all()
+
+    def _mark(self, *landings: Landing) -> None:
+        """For whoever comes after a kill: up to here everything landed, or it was said that it did not."""
+        seqs = [seq for landing in landings for seq in landing.seqs]
+        if seqs and not self._owed:
+            self._known = max(seqs)
+            if not self._has_stuck:
+                self._journal.mark_landed(self._known)
 
     def _plan_all(self, batch: list[Job]) -> int:
         settled = self._settle_accounts()

@@ -274,3 +274,9 @@ def _remove_directories(root: Root, paths: Sequence[str]) -> tuple[str, ...]:
         finally:
             os.close(fd)
     return tuple(gone)
+
+
+def rooted(path: str) -> tuple[int, str]:
+    """A path as rows name it: which root, and the way from there."""
+    first, _, rest = path.partition("/")
+    return (int(first[1:]), rest) if first.startswith("@") and first[1:].isdigit() else (0, path)

@@ -127,7 +127,7 @@ class CallLanding:
         self._store = store
         self._strict = strict
         self._aftermath = aftermath
-        self._is_stuck = False
+        self.is_stuck = False
         self._is_lost = False
 
     def land(self) -> None:
@@ -161,7 +161,7 @@ class CallLanding:
             except Conflict as conflict:
                 self._keep(conflict)  # somebody wrote to it already: theirs stays
             except (ToolError, OSError):
-                self._is_stuck = True
+                self.is_stuck = True
         self.close()
         for root in {change.place.root for change in self._changes}:
             made = [path for change in self._changes if change.place.root == root for path in change.made]
@@ -169,7 +169,7 @@ class CallLanding:
 
     def _keep(self, conflict: Conflict) -> None:
         """What of others lost its name. What could not be put back has kept it, and waits for the next start."""
-        self._is_stuck = self._is_stuck or conflict.reason == "not_put_back"
+        self.is_stuck = self.is_stuck or conflict.reason == "not_put_back"
         try:
             self._aftermath.displaced(conflict)
         except (ToolError, OSError):
@@ -178,7 +178,7 @@ class CallLanding:
     def _refusal(self, error: Exception) -> Exception:
         if isinstance(error, Conflict):
             self._keep(error)
-        if self._is_stuck:
+        if self.is_stuck:
             return refuse(
                 "write_corruption",
                 "not_taken_back",
@@ -196,7 +196,7 @@ class CallLanding:
 
     def failed(self, journal: Journal, error: Exception) -> None:
         self._aftermath.failed()
-        if self._is_stuck:
+        if self.is_stuck:
             return  # the intents stay open: all of it is better than a part
         for seq in self.seqs:
             journal.conclude(seq, "conflict" if isinstance(error, Conflict) else "aborted")

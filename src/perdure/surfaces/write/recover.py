@@ -5,7 +5,9 @@
 | the new content | it landed: settled |
 | the old content | it did not: it is put there now |
 | after a power cut: anything that an open intent of the file made or replaced, whole or torn | likewise |
-| something else | another program was there since: theirs stays, ours is kept as a draft |
+| something else, but it had landed before the process was killed | another program was there since: settled |
+| something else | another program was there first: theirs stays, ours is kept as a draft |
+| a file that was put aside and not looked at | what nobody expected goes back to its name (`set_aside`) |
 | what may not be looked at or written now | it stays open for the next start |
 
 Of several open intents for one file the last is what it shall be, unless a later change of the file was settled before
@@ -13,6 +15,9 @@ them: a file whose sync failed leaves its intent open, and the next change of it
 the last call found or what it made. A power cut can take back any number of changes that no sync had reached, and leave
 of a content a part, or zeros. Where the device or the journal fails, recovery fails: no call is served, and the next
 one tries again.
+
+A transaction is whole: where one of its files is another program's, the others go back to what they were. Not so after
+a power cut. Then nobody knows which came first, and what was acknowledged stays.
 """
 
 from __future__ import annotations
@@ -28,13 +33,13 @@ from perdure.model.fault_points import point
 from perdure.storage.durable import sync_file
 from perdure.storage.journal import Draft, Intent, Journal, JournalError, Row, Sha
 from perdure.storage.os_errors import is_of_system
-from perdure.surfaces.write import fidelity
-from perdure.surfaces.write.confine import Place, Workspace
+from perdure.surfaces.write import fidelity, set_aside
+from perdure.surfaces.write.confine import Place, Workspace, rooted
 from perdure.surfaces.write.fidelity import Facts
 from perdure.surfaces.write.identity import Expected, seen
 from perdure.surfaces.write.landing import FileChange, ancestors, sync_directories
 from perdure.surfaces.write.store import Store
-from perdure.surfaces.write.sweep import sweep
+from perdure.surfaces.write.sweep import Rescue, sweep
 from perdure.surfaces.write.tree import Tree
 
 BLOCK: Final = 4096
@@ -44,9 +49,12 @@ Settled = Literal["settled", "lost", "open"]
 def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
     """Under the workspace's lock. What it does is done again if it is interrupted."""
     began = time.time()
+    landed = journal.landed()
     intents = journal.intents()
     if not intents:
         return
+    rescue = _rescue(journal, store)
+    set_aside.put_back(workspace, [one.row for one in intents if not _has_landed(one, landed)], rescue)
     of_path: dict[str, list[Intent]] = {}
     for intent in intents:
         of_path.setdefault(intent.row.path, []).append(intent)
@@ -56,13 +64,18 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
     for intent in intents:
         group = of_path[intent.row.path]
         is_last = group[-1] is intent and journal.last_of(intent.row.path) == intent.row
-        found = _settle(workspace, tree, store, group) if is_last else "settled"
+        has_landed = _has_landed(intent, landed)
+        found = _settle(workspace, tree, store, group, has_landed=has_landed) if is_last else "settled"
         if found == "settled":
             settled.append(intent.row.seq)
         elif found == "lost":
             lost.append(intent.row)
         point("recover.one")
-    _sweep(workspace, journal, store, intents, began)
+    for row in _parted(intents, lost):
+        _take_back(workspace, tree, store, row)
+        settled.remove(row.seq)
+        lost.append(row)
+    _sweep(workspace, intents, rescue, began)
     _sync_names(workspace, intents)
 
     def conclude() -> None:
@@ -77,14 +90,46 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
     journal.transact(conclude)
 
 
-def _settle(workspace: Workspace, tree: Tree, store: Store, intents: list[Intent]) -> Settled:
-    """Whether the file is now what the last of its intents says."""
+def _has_landed(intent: Intent, landed: int) -> bool:
+    return intent.same_boot and intent.row.seq <= landed
+
+
+def _parted(intents: list[Intent], lost: list[Row]) -> list[Row]:
+    """What has to go back, newest first: the rows of transactions that lost another."""
+    txns = {row.txn for row in lost if row.txn is not None}
+    gone = {row.seq for row in lost}
+    return [
+        one.row
+        for one in reversed(intents)
+        if one.same_boot and one.row.txn in txns and one.row.seq not in gone
+    ]
+
+
+def _take_back(workspace: Workspace, tree: Tree, store: Store, row: Row) -> None:
+    try:
+        with workspace.locate(tree.anchored(row.path), force=True) as place:
+            before, facts = _look(place)
+            if (before.sha256 if before is not None else None) == _hex(row.new_sha):
+                after = store.find(row.old_sha.hex()) if row.old_sha is not None else None
+                FileChange(place, before, facts, after, None).apply(store, sync=True)
+    except JournalError:
+        raise
+    except ToolError as error:
+        if is_of_system(error):
+            raise
+        # Somebody is at it already: theirs stays.
+
+
+def _settle(
+    workspace: Workspace, tree: Tree, store: Store, intents: list[Intent], *, has_landed: bool
+) -> Settled:
+    """Whether the file is now what the last of its intents says, or was before another program changed it."""
     row = intents[-1].row
     try:
         with workspace.locate(tree.anchored(row.path), force=True) as place:
             before, facts = _look(place)
             found = before.sha256 if before is not None else None
-            if found == _hex(row.new_sha):
+            if has_landed or found == _hex(row.new_sha):
                 _sync(place)
                 return "settled"
             if not _is_ours(place, found, store, intents):
@@ -98,7 +143,7 @@ def _settle(workspace: Workspace, tree: Tree, store: Store, intents: list[Intent
         raise
     except ToolError as error:
         if not is_of_system(error):
-            return "lost"
+            return "settled" if has_landed else "lost"
         if error.envelope.error == "policy_violation":
             return "open"
         raise
@@ -179,12 +224,7 @@ def _is_torn(place: Place, store: Store, sha: Sha) -> bool:
         os.close(fd)
 
 
-def _sweep(
-    workspace: Workspace, journal: Journal, store: Store, intents: Iterable[Intent], began: float
-) -> None:
-    """Remove temporary files beside the files that were about to change."""
-    tree_paths = {intent.row.path.rpartition("/")[0] for intent in intents}
-
+def _rescue(journal: Journal, store: Store) -> Rescue:
     def rescue(fd: int) -> bool:
         """Somebody's only copy, perhaps: it goes when it is kept as a draft, and not before."""
         content = store.take_file(fd)
@@ -197,10 +237,14 @@ def _sweep(
         journal.transact(keep)
         return True
 
-    for directory in sorted(tree_paths):
-        root, rest = _rooted(directory)
+    return rescue
+
+
+def _sweep(workspace: Workspace, intents: Iterable[Intent], rescue: Rescue, began: float) -> None:
+    """Remove temporary files beside the files that were about to change."""
+    for directory in sorted({intent.row.path.rpartition("/")[0] for intent in intents}):
         try:
-            dir_fd = workspace.open_directory(root, rest)
+            dir_fd = workspace.open_directory(*rooted(directory))
         except ToolError as error:
             if is_of_system(error) and error.envelope.error != "policy_violation":
                 raise
@@ -216,12 +260,7 @@ def _sweep(
 def _sync_names(workspace: Workspace, intents: Iterable[Intent]) -> None:
     """Every directory from a root to a file. Once the intents are settled nobody looks there again: what was removed
     must not come back, and whoever made a directory may have ended before its own name was durable."""
-    files = {_rooted(intent.row.path) for intent in intents}
+    files = {rooted(intent.row.path) for intent in intents}
     for root, folder in sorted({(root, folder) for root, path in files for folder in ancestors(path)}):
         with suppress(PermissionError):
             sync_directories(workspace, root, [folder])
-
-
-def _rooted(path: str) -> tuple[int, str]:
-    first, _, rest = path.partition("/")
-    return (int(first[1:]), rest) if first.startswith("@") and first[1:].isdigit() else (0, path)

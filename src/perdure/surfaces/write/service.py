@@ -66,9 +66,9 @@ class WriteService:
             if not self.journal.rows(Filter(), 1):
                 _sync_names(roots[0], self.folder)
             self.store = Store(self.journal, self.blobs)
-            self.committer = Committer(self.journal, os.path.join(self.folder, "lock"))
+            self.committer = Committer(self.journal, os.path.join(self.folder, "lock"), self._recover)
             opened.callback(self.committer.close)
-            self.committer.locked(self._recover)
+            self.committer.recover()
             self.tending = Tending(self.committer, self.journal, self.blobs, keep or Keep())
             self.tending.start()
             opened.callback(self.tending.close)
@@ -279,6 +279,8 @@ class _Aftermath:
 
 class _Nothing:
     """A round in which no file changes."""
+
+    is_stuck = False
 
     def __init__(self, payload: dict[str, Any]) -> None:
         self.seqs: list[int] = []

@@ -106,6 +106,8 @@ class Tending:
 class _Forgetting:
     """A step that was decided in its transaction: what is left is to remove the files."""
 
+    is_stuck = False
+
     def __init__(self, blobs: Blobs, retired: Retired) -> None:
         self.seqs: list[int] = []
         self.payload: Any = retired

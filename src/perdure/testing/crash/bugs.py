@@ -74,17 +74,37 @@ BUGS: Final = (
     ),
     Bug(
         "recovery is skipped",
-        (
-            Patch(
-                "surfaces.write.service",
-                "self.committer.locked(self._recover)",
-                "self.committer.locked(lambda: None)",
-            ),
-        ),
+        (Patch("surfaces.write.committer", "        self._settle_left()\n", ""),),
     ),
     Bug(
         "temporary files are not swept",
-        (Patch("surfaces.write.recover", "    _sweep(workspace, journal, store, intents, began)\n", ""),),
+        (Patch("surfaces.write.recover", "    _sweep(workspace, intents, rescue, began)\n", ""),),
+    ),
+    Bug(
+        "what had landed is not marked",
+        (Patch("surfaces.write.committer", "self._journal.mark_landed(self._known)", "pass"),),
+        company=True,
+    ),
+    Bug(
+        "a running process does not look for what another left",
+        (
+            Patch(
+                "surfaces.write.committer",
+                "self._journal.newest_intent() > max(self._journal.landed(), self._known)",
+                "False",
+            ),
+        ),
+        company=True,
+    ),
+    Bug(
+        "what was put aside is not put back",
+        (Patch("surfaces.write.recover", "    set_aside.put_back(", "    (lambda *_: None)("),),
+        company=True,
+    ),
+    Bug(
+        "the rest of a transaction that lost a file stays",
+        (Patch("surfaces.write.recover", "in _parted(intents, lost):", "in ():"),),
+        company=True,
     ),
     Bug(
         "no invocation is recorded",

@@ -27,7 +27,7 @@ from perdure.testing.tree_model.compare import (
 from perdure.testing.tree_model.foreign import Foreign
 from perdure.testing.tree_model.inside import Reply
 from perdure.testing.tree_model.oracle import perform
-from perdure.testing.tree_model.state import RETRIES, Model, draft_of
+from perdure.testing.tree_model.state import RETRIES, Entry, Model, draft_of
 from perdure.testing.tree_model.worker import Worker
 from perdure.testing.tree_model.writes import sent_content
 
@@ -165,23 +165,26 @@ class TreeMachine(RuleBasedStateMachine):
             return
         self.steps["kills"] += 1
         happened = edit is not None and edit.happen(self._worker.workspace)
+        landed = self._worker.landed()
         self._restart(recovery)
-        self._judge(request, edit if happened else None)
+        self._judge(request, edit if happened else None, landed)
 
-    def _judge(self, request: Request, edit: Foreign | None) -> None:
+    def _judge(self, request: Request, edit: Foreign | None, landed: int) -> None:
         """All of a killed call or nothing: the journal says which, and everything else must agree."""
+        undecided: list[Entry] = []
         is_decided = self._worker.look(OVERLAP).head > self.model.head
         answer, after = perform(self.model, request, Evidence(not is_decided, self._worker.made))
         if is_decided:
             self.steps["kills after the fact"] += 1
             assert isinstance(answer, Done), f"expected {answer}, and it was done"
+            undecided = [one for one in after.entries if one.seq > max(self.model.head, landed)]
             self.model = after
         elif isinstance(answer, Refusal):
             self._perhaps_kept(answer)
         if edit is not None:
             edit.apply(self.model)
         self.model.ended()
-        self.model.recovered()
+        self.model.recovered(undecided)
         told = self._worker.probe(self._key)
         counts = is_decided and self.model.entry(after.head) is not None
         agree("whether the probe knows it", told is not None, counts)
@@ -204,20 +207,16 @@ class TreeMachine(RuleBasedStateMachine):
         match how:
             case "settle":
                 self._worker.settle()
-                self.model.settled()
             case "visit":
                 self._worker.visited()
-                self.model.recovered()
             case "close":
                 self._worker.close()
                 self._restart(0)
                 self.model.ended()
-                self.model.settled()
             case "kill":
                 self._worker.kill()
                 self._restart(0)
                 self.model.ended()
-                self.model.recovered()
 
     def _restart(self, recovery: int) -> None:
         self._checked = 0

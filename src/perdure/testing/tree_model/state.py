@@ -53,7 +53,7 @@ Seen = dict[tuple[str, str], bytes | None]
 
 
 class Model:
-    """`open` are the rows that are not known to be on disk for good. What a session saw is in memory (`seen`), is
+    """What a session saw is in memory (`seen`), is
     written down with the next change (`unsaved`), and then outlives the process (`saved`). `tries` holds how often a
     content may still be tried at a path; several numbers where a kill left that open."""
 
@@ -64,7 +64,6 @@ class Model:
         self.times: dict[int, str] = {}
         self.head = 0
         self.groups = 0
-        self.open: set[int] = set()
         self.seen: Seen = {}
         self.unsaved: Seen = {}
         self.saved: Seen = {}
@@ -122,32 +121,29 @@ class Model:
         self.unsaved.clear()
         self.saved |= {(session, path): self.content(path) for path in changed}
 
-    def settled(self) -> None:
-        """The files themselves are known to be on disk for good."""
-        self.open.clear()
-
     def ended(self) -> None:
         """The process is gone, and what it only had in mind."""
         self.seen.clear()
         self.unsaved.clear()
 
-    def recovered(self) -> None:
-        """Another process opens the workspace: the last change of every open path is made true, or theirs stays."""
-        for path in dict.fromkeys(one.path for one in self.entries if one.seq in self.open):
-            rows = [one for one in self.of(path) if one.seq in self.open]
-            last = rows[-1]
-            now = self.content(path)
-            ours = [last, *(one for one in rows if one.group is not None and one.group == last.group)]
-            if now == last.new:
-                continue
-            if any(now in (one.old, one.new) for one in ours):
+    def recovered(self, undecided: list[Entry]) -> None:
+        """Another process opens the workspace. Of the call that was killed, and not known to have landed, every file
+        is made what it should be; but if one is another program's by now, it stays, and the whole call is none."""
+        lasts = {one.path: one for one in undecided}
+        if not all(self._is_ours(path, undecided) for path in lasts):
+            for one in undecided:
+                self.entries.remove(one)
+                if one.new is not None:
+                    self.drafts[draft_of(one.new)] = one.new
+            return
+        for path, last in lasts.items():
+            if self.content(path) != last.new:
                 mode = last.file_mode or (self.files[path].mode if path in self.files else MODE)
                 self.put(path, File(last.new, mode) if last.new is not None else None)
-                continue
-            self.entries.remove(last)
-            if last.new is not None:
-                self.drafts[draft_of(last.new)] = last.new
-        self.settled()
+
+    def _is_ours(self, path: str, undecided: list[Entry]) -> bool:
+        known = [content for one in undecided if one.path == path for content in (one.old, one.new)]
+        return self.content(path) in known
 
 
 def draft_of(content: bytes) -> str:
@@ -220,4 +216,3 @@ class View:
         model.saved |= {(self._session, path): after for path, after in self._now.items()}
         model.entries += self.entries
         model.head += len(self.entries)
-        model.open |= {entry.seq for entry in self.entries}

@@ -100,6 +100,11 @@ class Worker:
         found: bytes | None = self._answer(Command("draft", key=identity))[0]
         return found
 
+    def landed(self) -> int:
+        """Up to which row everything is known to have landed, by the mark that a killed process leaves."""
+        with open(os.path.join(self.workspace, ".perdure", "landed")) as file:
+            return int(file.read().partition(" ")[2] or 0)
+
     def close(self) -> None:
         """As it ends when it is asked to."""
         self._answer(Command("close"))
