@@ -43,7 +43,14 @@ class Restored(msgspec.Struct, frozen=True):
     sha: bytes
 
 
-Effect = Wrote | Line | Gone | TookBack | Restored
+class Shelved(msgspec.Struct, frozen=True):
+    """This content lies on the shelf, as a chunk, a checkpoint or scratch; `path` says of which kind and name."""
+
+    path: str
+    sha: bytes
+
+
+Effect = Wrote | Line | Gone | TookBack | Restored | Shelved
 
 
 class Call(msgspec.Struct):
@@ -94,7 +101,7 @@ class Call(msgspec.Struct):
             return [int(file["journal_id"]) for file in found["files"]]
         if "journal_ids" in found:
             return [int(seq) for seq in found["journal_ids"]]
-        return [int(found["journal_id"])] if "journal_id" in found else []
+        return [int(found["journal_id"])] if found.get("journal_id") is not None else []
 
     def __str__(self) -> str:
         return f"call {self.number} ({self.kind} {' '.join(self.paths)})"

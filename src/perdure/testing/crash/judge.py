@@ -22,7 +22,18 @@ from typing import Final
 
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.testing.crash import chains
-from perdure.testing.crash.calls import OUTCOMES, Call, Effect, Gone, Line, Restored, TookBack, Wrote, sha256
+from perdure.testing.crash.calls import (
+    OUTCOMES,
+    Call,
+    Effect,
+    Gone,
+    Line,
+    Restored,
+    Shelved,
+    TookBack,
+    Wrote,
+    sha256,
+)
 from perdure.testing.crash.foreign import Edit
 from perdure.testing.crash.place import Place
 from perdure.testing.crash.record import Record, Row
@@ -108,7 +119,10 @@ def _together(
 ) -> Iterator[str]:
     call = next((one for one in calls if one.fate == "done"), calls[0])
     found = [_made(effect, by_path[effect.path], record) for effect in call.effects]
-    counts = [len(rows) for rows in found]
+    counts = [
+        record.shelf.count((effect.path, effect.sha)) if isinstance(effect, Shelved) else len(rows)
+        for effect, rows in zip(call.effects, found, strict=True)
+    ]
     fates = {one.fate for one in calls}
     if any(count > 1 for count in counts):
         yield f"{call} was done twice: {counts}"
@@ -148,6 +162,8 @@ def _made(effect: Effect, rows: list[Row], record: Record) -> list[Row]:
             return [row for row in rows if row.undoes == seq]
         case Restored(_, sha):
             return [row for row in rows if row.op == "restore" and row.new == sha]
+        case Shelved():
+            return []  # what is on the shelf has no row
 
 
 def rows(record: Record) -> Iterator[str]:
@@ -180,6 +196,9 @@ def contents(record: Record, calls: list[Call]) -> Iterator[str]:
         draft = call.payload.get("draft") if call.fate == "refused" else None
         if draft is not None and record.drafts.get(draft) != _sent(call):
             yield f"{call} was refused with a draft that does not hold its payload"
+    for path, sha in record.shelf:
+        if record.content(sha) is None:
+            yield f"the content {sha.hex()[:8]} of {path} is not kept"
     for sha in record.drafts.values():
         if record.content(sha) is None:
             yield f"the content {sha.hex()[:8]} of a draft is not kept"

@@ -47,6 +47,10 @@ class Record:
         try:
             self.rows = [Row(*found) for found in connection.execute(_ROWS)]
             self.drafts: dict[str, bytes] = dict(connection.execute("SELECT id, sha FROM drafts"))
+            self.shelf: list[tuple[str, bytes]] = [
+                (f"{kind}/{name}", sha)
+                for kind, name, sha in connection.execute("SELECT kind, name, sha FROM shelf")
+            ]
             self._kept: dict[bytes, tuple[int, bytes | None]] = {
                 sha: (codec, data)
                 for sha, codec, data in connection.execute("SELECT sha, codec, data FROM contents")

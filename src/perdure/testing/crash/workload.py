@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.testing.crash.calls import Call, Effect, Gone, Line, Restored, TookBack, Wrote, sha256
+from perdure.testing.crash.calls import Call, Effect, Gone, Line, Restored, Shelved, TookBack, Wrote, sha256
 
 ANCHOR: Final = "the anchor\n"
 LARGE: Final = 140_000
@@ -53,6 +53,7 @@ class Workload:
         self._held: dict[int, Owned] = {}
         self._drafts: list[tuple[str, bytes]] = []
         self._again: list[Call] = []
+        self._pieces: list[tuple[str, bytes]] = []
         self._found = list(FOUND)
         self._avoided: set[str] = set()
 
@@ -78,6 +79,8 @@ class Workload:
         owned = self._held.pop(call.number, None)
         if owned is not None and owned.path in self._avoided:
             owned = None
+        if call.kind == "piece" and call.fate == "done":
+            self._pieces.append((call.arguments["session"], call.arguments["content"].encode()))
         if call.kind == "keyed":
             self._again.append(call)
         if call.fate == "refused" and call.kind == "refused":
@@ -224,6 +227,40 @@ class Workload:
         path = self._chance.choice((*SHARED, *NOTES))
         return Call(number, "read", "read", {"path": path})
 
+    # --- the shelf --------------------------------------------------------------------------------------------
+
+    def _chunk(self, number: int) -> Call:
+        """The next piece of a file that many build: it must be there once, whatever was sent again."""
+        return self._sent_piece(number, "chunk", f"shared{number % 3}")
+
+    def _piece(self, number: int) -> Call:
+        return self._sent_piece(number, "piece", f"own{number}")
+
+    def _sent_piece(self, number: int, kind: str, session: str) -> Call:
+        content = _filler(_token(number), LARGE).decode() if number % 4 == 0 else self._text(number)
+        effect = Shelved(f"chunk/{session}", sha256(content.encode()))
+        return Call(number, kind, "chunk_append", {"session": session, "content": content}, [effect])
+
+    def _compose(self, number: int) -> Call | None:
+        if not self._pieces:
+            return None
+        session, content = self._pieces.pop()
+        path = f"composed/f{number}"
+        arguments = {"session": session, "output_path": path}
+        return Call(number, "compose", "chunk_compose", arguments, [Wrote(path, sha256(content))])
+
+    def _checkpoint(self, number: int) -> Call:
+        data = self._text(number)
+        effect = Shelved(f"checkpoint/c{number}", sha256(msgspec.json.encode(data)))
+        return Call(number, "checkpoint", "checkpoint", {"name": f"c{number}", "data": data}, [effect])
+
+    def _scratch(self, number: int) -> Call:
+        content = self._text(number)
+        sha = sha256(content.encode())
+        return Call(
+            number, "scratch", "scratch_put", {"content": content}, [Shelved(f"scratch/{sha.hex()}", sha)]
+        )
+
     # --- inside -------------------------------------------------------------------------------------------------
 
     def _take(self, number: int, fits: Callable[[Owned], bool] = lambda _: True) -> Owned | None:
@@ -261,6 +298,7 @@ _KINDS: Final = (
     *("create", "create", "create", "rewrite", "rewrite", "patch", "delete", "move", "undo", "restore"),
     *("refused", "draft", "append", "append", "keyed", "edit", "replace", "overwrite", "overwrite"),
     *("transaction", "transaction", "large", "replace_found", "read"),
+    *("chunk", "chunk", "piece", "compose", "checkpoint", "scratch"),
 )
 
 
