@@ -41,6 +41,29 @@ def test_a_system_call_that_fails_is_answered_truly(tmp_path: Path, durability: 
     assert any(run.answer.startswith("quota_exceeded") for run in runs)
 
 
+def test_a_system_call_that_goes_on_failing_is_answered_truly(tmp_path: Path) -> None:
+    runs = syscall_faults.matrix(
+        tmp_path, KINDS, "strict", ("EIO", "ENOSPC", "EROFS"), every=every(61), lasting=True
+    )
+    assert wrong(runs) == []
+    assert any(run.hit and run.answer != "done" for run in runs)
+
+
+def test_what_failed_together_with_the_journal_is_taken_down_before_anybody_looks(tmp_path: Path) -> None:
+    """Nothing can be read any more from the moment the file is verified until the answer: not the journal either."""
+    (kind,) = (kind for kind in KINDS if kind.name == "undo")
+    session = Session(tmp_path, "journal", lasting=True)
+    try:
+        for site in session.sites(kind):
+            if site.call == "pread64":
+                session.run(kind, site, "EROFS")
+        session.finish()
+    finally:
+        session.close()
+    assert wrong(session.runs) == []
+    assert any(run.hit == "pread64 temporary" for run in session.runs)
+
+
 @pytest.fixture
 def killing(tmp_path: Path) -> Iterator[Session]:
     session = Session(tmp_path, "journal", kill=True)

@@ -61,7 +61,7 @@ class Job:
     """One caller's change, from submission to its payload or its error."""
 
     def __init__(
-        self, paths: frozenset[str], plan: Callable[[], Landing], cancelled: threading.Event | None
+        self, paths: frozenset[str], plan: Callable[[], Landing | None], cancelled: threading.Event | None
     ) -> None:
         self.paths = paths
         self.plan = plan
@@ -113,7 +113,10 @@ class Committer:
         self._settler.start()
 
     def submit(
-        self, paths: frozenset[str], plan: Callable[[], Landing], cancelled: threading.Event | None = None
+        self,
+        paths: frozenset[str],
+        plan: Callable[[], Landing | None],
+        cancelled: threading.Event | None = None,
     ) -> Any:
         """Block until the change is on disk and acknowledged, or refused. Raises what refused it."""
         job = Job(paths, plan, cancelled)
@@ -128,6 +131,12 @@ class Committer:
         if not job.is_done:
             self._lead(job)
         return job.result()
+
+    def pay_debts(self) -> None:
+        """Before anybody looks: take down what did not land, where the journal failed when it was to be."""
+        if self._owed:
+            with suppress(ToolError):
+                self.submit(frozenset(), lambda: None)
 
     def locked(self, work: Callable[[], None]) -> None:
         """Run something of our own under the workspace's lock."""
@@ -163,7 +172,8 @@ class Committer:
         self._settler.join()
         self._sync(self._landed)
         if self._durable or self._owed:
-            self.locked(self._conclude_owed)
+            with suppress(JournalError):  # what is not settled is for the next start
+                self.locked(self._conclude_owed)
         close_quietly(self._lock)
 
     # --- rounds --------------------------------------------------------------------------------------------
@@ -202,7 +212,9 @@ class Committer:
         return batch
 
     def _round(self, batch: list[Job]) -> None:
-        if not self._owed and self._journal.newest_intent() > max(self._journal.landed(), self._known):
+        if self._owed:
+            self._conclude_owed()  # on its own, so that those who plan can see it
+        elif self._journal.newest_intent() > max(self._journal.landed(), self._known):
             self._recover()  # another process died in the middle of its round
         point("commit.planning")
         try:
@@ -225,7 +237,8 @@ class Committer:
                 self._mark(job.landing)
         passed("commit.landed")
         if self._owed:
-            self._conclude_owed()
+            with suppress(JournalError):  # then the next round owes it
+                self._conclude_owed()
             self._mark(*(job.landing for job in batch if job.landing is not None))
         with self._changed:
             self._landed += [
@@ -276,11 +289,8 @@ class Committer:
         self._owed.clear()
 
     def _conclude_owed(self) -> None:
-        """A refusal must not come true at the next start. Where the journal fails as well, the next round owes it."""
-        try:
-            self._forget_accounts(self._journal.transact(self._settle_accounts))
-        except JournalError:
-            pass
+        """A refusal must not come true at the next start."""
+        self._forget_accounts(self._journal.transact(self._settle_accounts))
 
     # --- settling ---------------------------------------------------------------------------------------------
 

@@ -149,7 +149,8 @@ class WriteSurface:
                     self._service = self._open()
                 except OSError as error:
                     raise os_refusal(error, of="workspace") from None
-            return self._service
+        self._service.committer.pay_debts()
+        return self._service
 
     def tools(self) -> Sequence[Tool]:
         return (
