@@ -58,7 +58,7 @@ from perdure.kernel.state import (
     Starting,
     State,
 )
-from perdure.model.frames import Members, RequestId
+from perdure.model.frames import Inside, Members, RequestId
 from perdure.model.mounts import Limits, MountSpec
 
 SNAPSHOT_VERSION: Final = 1
@@ -89,7 +89,8 @@ class Kernel:
         self.detail = detail
         self.now = now
         self.out: list[Effect] = []
-        self.opened: tuple[bytes, Members] | None = None  # params of the request that is being taken in
+        # The params of the request that is being taken in.
+        self.opened: tuple[bytes, Members, Inside | None] | None = None
         known = catalogs or {}
         self.state = State(
             session=Session(session_id=session_id, started_at=now),

@@ -54,7 +54,7 @@ class Refusal(Exception):
 def opened(frame: Request, *, waited: bool) -> Incoming:
     raw = bytes(frame.params) if frame.params is not None else None
     try:
-        params = members(raw) if raw is not None else {}
+        params = _members_of(frame)
         meta = members(params["_meta"]) if "_meta" in params else {}
     except ValueError:
         raise Refusal(INVALID_PARAMS, "params are ambiguous or not an object") from None
@@ -75,6 +75,12 @@ def opened(frame: Request, *, waited: bool) -> Incoming:
     if is_modern:
         _check_envelope(incoming)
     return incoming
+
+
+def _members_of(frame: Request) -> Members:
+    if frame.inside is not None:
+        return frame.inside.params
+    return members(frame.params) if frame.params is not None else {}
 
 
 def scalar(raw: Raw | None) -> RequestId | None:

@@ -58,7 +58,6 @@ from perdure.model.frames import (
     encode_raw_error,
     encode_request,
     encode_result,
-    joined,
     members,
 )
 from perdure.model.replay import CONVERGENT, NEVER, READ_METHODS, ProbeRequired, pointed
@@ -137,7 +136,7 @@ def classify(k: Kernel, call: Invocation) -> None:
 
 def _conflict_keys(k: Kernel, call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ...]:
     try:
-        given = members(_params(k, call).get("arguments", Raw(b"{}")))
+        given = _arguments(k, call)
         # Only what a key can be made of is read: beside it may stand a file's whole content.
         wanted = {name for path in pointers for name in path.split("/")[1:2]}
         arguments = {name: msgspec.json.decode(given[name]) for name in wanted & given.keys()}
@@ -156,6 +155,12 @@ def _params(k: Kernel, call: Invocation) -> Members:
     if k.opened is not None and k.opened[0] is call.params:
         return dict(k.opened[1])
     return members(call.params) if call.params is not None else {}
+
+
+def _arguments(k: Kernel, call: Invocation) -> Members:
+    if k.opened is not None and k.opened[0] is call.params and k.opened[2] is not None:
+        return k.opened[2].arguments
+    return members(_params(k, call).get("arguments", Raw(b"{}")))
 
 
 # --- dispatching -----------------------------------------------------------------------------------------
@@ -225,7 +230,7 @@ def send(k: Kernel, link: Link, call: Invocation, child_id: int) -> None:
     k.to_child(link, encode_request(child_id, call.method, child_params(k, link, call, child_id), extra))
 
 
-def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> bytes | None:
+def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> bytes | Members | None:
     """The client's params as this child must see them; untouched where nothing has to differ."""
     spec = k.specs[link.mount]
     crossing = call.era != link.era
@@ -255,7 +260,7 @@ def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> byte
         found["_meta"] = encode_members(meta)
     else:
         found.pop("_meta", None)
-    return joined(found)
+    return found
 
 
 def _inner_reference(raw: Raw, name: str) -> Raw:

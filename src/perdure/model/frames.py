@@ -15,6 +15,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from perdure.model import large_calls
+
 RequestId = int | str
 
 PARSE_ERROR: Final = -32700
@@ -26,11 +28,19 @@ INTERNAL_ERROR: Final = -32603
 Members = dict[str, Raw]
 
 
+class Inside(msgspec.Struct, frozen=True):
+    """The members of a request's params, and of their arguments, where they were read along with it."""
+
+    params: Members
+    arguments: Members
+
+
 class Request(msgspec.Struct, frozen=True, tag=True):
     id: RequestId
     method: str
     params: Raw | None = None
     extra: Members = {}
+    inside: Inside | None = None
 
 
 class Notification(msgspec.Struct, frozen=True, tag=True):
@@ -64,7 +74,7 @@ _text = msgspec.json.Decoder(str)
 _any = msgspec.json.Decoder()
 _encode = msgspec.json.encode
 
-_LONE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _HEAD_ID = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.){0,512}")\s*,'
 )
@@ -110,23 +120,30 @@ def _refuse_duplicates(data: bytes) -> None:
         raise DuplicateMember(next(n for n in names if names.count(n) > 1))
 
 
-def _text_fault(frame: bytes) -> str | None:
-    """Why these bytes are not text that every peer reads alike, or None."""
-    if not frame.isascii():
-        try:
-            frame.decode("utf-8")
-        except UnicodeDecodeError:
-            return "invalid UTF-8"
-    if _LONE.search(frame):
-        import json
+def _is_text(frame: bytes) -> bool:
+    """Lone surrogates are left to the decoder, which refuses them wherever they stand."""
+    if frame.isascii():
+        return True
+    try:
+        frame.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
-        try:
-            json.dumps(json.loads(frame), ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError:
-            return "lone surrogate"
-        except (ValueError, RecursionError):
-            return None  # not JSON at all: decode() says so in its own words
-    return None
+
+def _has_lone_surrogate(frame: bytes) -> bool:
+    """Why a frame was refused, if nothing else is wrong with it."""
+    if not _SURROGATE.search(frame):
+        return False
+    import json
+
+    try:
+        json.dumps(json.loads(frame), ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        pass
+    return False
 
 
 def decode_id(raw: bytes | Raw) -> RequestId | None:
@@ -161,8 +178,10 @@ def _broken(frame: bytes, reason: str, code: int = INVALID_REQUEST) -> Malformed
 
 def decode(frame: bytes) -> Message:
     """Read one frame. Never raises: what cannot be read is `Malformed`."""
-    if (fault := _text_fault(frame)) is not None:
-        return _broken(frame, fault, PARSE_ERROR)
+    if not _is_text(frame):
+        return _broken(frame, "invalid UTF-8", PARSE_ERROR)
+    if len(frame) >= large_calls.LARGE and (parts := large_calls.taken_apart(frame)) is not None:
+        return _classify(frame, parts.members, Inside(parts.params, parts.arguments))
     try:
         found = members(frame)
     except DuplicateMember as error:
@@ -172,11 +191,13 @@ def decode(frame: bytes) -> Message:
     except ValueError:
         if frame.lstrip()[:1] == b"[":
             return Malformed("batches are not part of MCP", INVALID_REQUEST)
-        return _broken(frame, "not valid JSON", PARSE_ERROR)
+        return _broken(
+            frame, "lone surrogate" if _has_lone_surrogate(frame) else "not valid JSON", PARSE_ERROR
+        )
     return _classify(frame, found)
 
 
-def _classify(frame: bytes, found: Members) -> Message:
+def _classify(frame: bytes, found: Members, inside: Inside | None = None) -> Message:
     version = found.pop("jsonrpc", None)
     if version is None or bytes(version) != b'"2.0"':
         return _broken(frame, 'jsonrpc must be "2.0"')
@@ -205,7 +226,7 @@ def _classify(frame: bytes, found: Members) -> Message:
         identity = decode_id(raw_id)
         if identity is None:
             return _broken(frame, "id must be a string or an integer")
-        return Request(identity, method, params, found)
+        return Request(identity, method, params, found, inside)
     if (result is None) == (error is None):
         return _broken(frame, "neither a request nor a response")
     if raw_id is None:
@@ -215,7 +236,7 @@ def _classify(frame: bytes, found: Members) -> Message:
     return Response(decode_id(raw_id), result, error, found)
 
 
-def _object(*parts: bytes | Raw, extra: Members | None) -> bytes:
+def _object(*parts: bytes | memoryview | Raw, extra: Members | None) -> bytes:
     """Parts of an object without its closing brace, then what JSON-RPC does not name. One copy, however large."""
     pieces = [memoryview(part) for part in parts]
     for key, value in (extra or {}).items():
@@ -224,10 +245,13 @@ def _object(*parts: bytes | Raw, extra: Members | None) -> bytes:
 
 
 def encode_request(
-    identity: RequestId, method: str, params: Raw | bytes | None, extra: Members | None = None
+    identity: RequestId, method: str, params: Raw | bytes | Members | None, extra: Members | None = None
 ) -> bytes:
     head = b'{"jsonrpc":"2.0","id":' + _encode(identity) + b',"method":' + _encode(method)
-    return _object(*(head,) if params is None else (head, b',"params":', params), extra=extra)
+    if params is None:
+        return _object(head, extra=extra)
+    inner = _pieces(params) if isinstance(params, dict) else [memoryview(params)]
+    return _object(head, b',"params":', *inner, extra=extra)
 
 
 def encode_notification(method: str, params: Raw | bytes | None, extra: Members | None = None) -> bytes:
@@ -257,7 +281,11 @@ def encode_members(found: Members) -> Raw:
 
 def joined(found: Members) -> bytes:
     """The same as bytes."""
+    return b"".join(_pieces(found))
+
+
+def _pieces(found: Members) -> list[bytes | memoryview]:
     pieces: list[bytes | memoryview] = []
     for key, value in found.items():
         pieces += (b",", _encode(key), b":", memoryview(value))
-    return b"".join((b"{", *pieces[1:], b"}"))
+    return [b"{", *pieces[1:], b"}"]

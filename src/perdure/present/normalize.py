@@ -19,7 +19,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.frames import DuplicateMember, members
+from perdure.model.frames import DuplicateMember, Members, members
 from perdure.model.tools import DETAILS, PRESENTATION, RENDERS, View
 from perdure.present.paths import path_text
 
@@ -40,8 +40,10 @@ def _refuse(reason: str, message: str, **context: Any) -> ToolError:
     )
 
 
-def strict_object(raw: bytes | msgspec.Raw) -> dict[str, Any]:
+def strict_object(raw: bytes | msgspec.Raw | Members) -> dict[str, Any]:
     """One JSON object, refused where two readers could disagree about what it says."""
+    if isinstance(raw, dict):
+        return {name: _member(value) for name, value in raw.items()}
     try:
         found = members(raw)
     except DuplicateMember as error:

@@ -17,6 +17,7 @@ import hashlib
 import os
 import re
 import stat
+import threading
 from collections.abc import Iterable, Iterator
 from io import FileIO
 from typing import Final, Protocol
@@ -173,15 +174,34 @@ class _Incoming:
             copy_file(source, self.fd, "blob.chunk")
             sha256 = sha256_of(self.fd)  # of the copy: the source may change while it is read
         else:
-            digest = hashlib.sha256()
-            offset = 0
-            for piece in _pieces(source):
-                write_all(self.fd, piece, "blob.chunk")
-                start_writing(self.fd, offset, len(piece))
-                digest.update(piece)
-                offset += len(piece)
-            sha256 = digest.hexdigest()
+            sha256 = self._write(source)
         return Blob(sha256, os.fstat(self.fd).st_size)
+
+    def _write(self, source: bytes | Readable | Iterable[bytes]) -> str:
+        if isinstance(source, bytes) and len(source) > CHUNK:
+            return self._write_whole(source)
+        digest = hashlib.sha256()
+        offset = 0
+        for piece in _pieces(source):
+            write_all(self.fd, piece, "blob.chunk")
+            start_writing(self.fd, offset, len(piece))
+            digest.update(piece)
+            offset += len(piece)
+        return digest.hexdigest()
+
+    def _write_whole(self, data: bytes) -> str:
+        """What is all there already is hashed beside the writing: neither holds the interpreter."""
+        digest = hashlib.sha256()
+        beside = threading.Thread(target=digest.update, args=(data,))
+        beside.start()
+        try:
+            whole = memoryview(data)
+            for offset in range(0, len(data), CHUNK):
+                write_all(self.fd, whole[offset : offset + CHUNK], "blob.chunk")
+                start_writing(self.fd, offset, CHUNK)
+        finally:
+            beside.join()
+        return digest.hexdigest()
 
     def land(self, path: str) -> None:
         """Named first and synced then: both become durable in one step of the file system's own journal. A name

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from perdure.model.envelope import Envelope, ToolError, refuse
+from perdure.model.frames import Members
 from perdure.model.tools import View
 from perdure.present.normalize import arguments, presentation, strict_object
 from perdure.present.result import CallToolResult, failure, success
@@ -20,7 +21,7 @@ from perdure.worker.diagnostics import Diagnostics
 def run(
     tool: Tool,
     called_as: str,
-    raw_arguments: Raw | None,
+    raw_arguments: Raw | Members | None,
     *,
     default: View,
     roots: tuple[str, ...],

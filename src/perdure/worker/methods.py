@@ -93,7 +93,7 @@ class Methods:
         result = call.run(
             tool,
             asked.text("name") or tool.spec.name,
-            asked.params.get("arguments"),
+            asked.arguments,
             default=self._view,
             roots=self._roots,
             context=context,

@@ -47,7 +47,7 @@ def read_frames(source: int, limit: int = MAX_FRAME) -> Iterator[bytes | Oversiz
     while chunk := os.read(source, asked):
         # A large buffer has its price, which only a frame that does not fit a small one is worth.
         asked = _GULP if len(chunk) == asked else _SIP
-        *ended, rest = chunk.split(b"\n")
+        *ended, rest = chunk.split(b"\n") if b"\n" in chunk else (chunk,)
         for piece in ended:
             frame = b"".join((*parts, piece)) if parts else piece
             parts, size = [], 0

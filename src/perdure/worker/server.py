@@ -98,7 +98,7 @@ class Server:
         if is_taken:
             self._refuse(identity, Refusal(frames.INVALID_REQUEST, "this id is still in use"))
             return
-        asked = self._session.asked(request.method, request.params)
+        asked = self._session.asked(request.method, request.params, request.inside)
         if isinstance(asked, Refusal):
             self._refuse(identity, asked)
             return

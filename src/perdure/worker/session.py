@@ -18,6 +18,7 @@ from perdure.model import eras
 from perdure.model.frames import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    Inside,
     Members,
     RequestId,
     decode_id,
@@ -55,6 +56,7 @@ class Asked(msgspec.Struct, frozen=True):
     era: eras.Era
     method: str
     params: Members
+    arguments: Raw | Members | None
     meta: Members
     client: str
     session: str
@@ -82,10 +84,13 @@ class Session:
         self._client = "unknown"
         self.log_level: str | None = None
 
-    def asked(self, method: str, raw_params: Raw | None) -> Asked | Refusal:
+    def asked(self, method: str, raw_params: Raw | None, inside: Inside | None = None) -> Asked | Refusal:
         """The request in its era, or why it is refused."""
         try:
-            params = members(raw_params) if raw_params is not None else {}
+            if inside is not None:
+                params = inside.params
+            else:
+                params = members(raw_params) if raw_params is not None else {}
             meta = members(params["_meta"]) if "_meta" in params else {}
         except ValueError:
             return Refusal(
@@ -103,6 +108,7 @@ class Session:
             era="modern" if is_modern else "handshake",
             method=method,
             params=params,
+            arguments=inside.arguments if inside is not None else params.get("arguments"),
             meta=meta,
             client=_text(caller.get("name")) or own or self._client,
             session=_text(caller.get("session")) or self._id,
