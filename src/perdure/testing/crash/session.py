@@ -23,6 +23,7 @@ from perdure.testing.crash.workload import Workload, favoured, initial
 
 IN_FLIGHT: Final = 4
 PATIENCE_S: Final = 60.0
+NOTICED_S: Final = 0.5
 THINK_S: Final = 0.03
 _POLL_S: Final = 0.002
 
@@ -57,6 +58,7 @@ class Session:
         self._disturbed: set[str] = set()
         self._is_opened = False
         self._began = self._heard_at = self._sent_at = time.monotonic()
+        self._killed_at = 0.0
         self._aim = Aim(plan, self._chance)
         self._neighbour: Neighbour | None = None
 
@@ -103,6 +105,8 @@ class Session:
             call = self._work.next(favoured(self._aim.point))
             call.floor = self._acknowledged
             self._open[call.number] = call
+            # The host may not have noticed yet, and give it to the one that is dead.
+            call.hits += time.monotonic() - self._killed_at < NOTICED_S
             self._say(f"{call} is sent")
             self._actor.call(call)
             self._sent_at = time.monotonic()
@@ -151,6 +155,7 @@ class Session:
             self._aim.miss()
             return
         self._count(victim, point)
+        self._killed_at = time.monotonic()
         for call in self._open.values():
             call.hits += 1
         if victim == "worker":
