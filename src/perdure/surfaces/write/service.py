@@ -26,12 +26,12 @@ from perdure.surfaces.write.committer import Committer, Landing
 from perdure.surfaces.write.confine import Workspace
 from perdure.surfaces.write.exchange import Conflict
 from perdure.surfaces.write.landing import CallLanding
+from perdure.surfaces.write.policy import DEFAULT, Policy
 from perdure.surfaces.write.store import Content, Store
 from perdure.surfaces.write.tending import Tending
 from perdure.surfaces.write.tree import Sighting, Tree
 
 FOLDER: Final = ".perdure"
-RETRIES: Final = 3
 
 Plan = Callable[[Tree], dict[str, Any]]
 """Under the lock: look, check, put; the payload. Raises ToolError to change nothing."""
@@ -47,9 +47,12 @@ class WriteService:
         *,
         strict: bool = False,
         keep: Keep | None = None,
+        policy: Policy = DEFAULT,
+        policy_rules: tuple[str, ...] = (),
         scratch_get: bool = True,
     ) -> None:
         self.strict = strict
+        self.policy = policy
         self.scratch_get = scratch_get
         self.folder = os.path.join(roots[0], FOLDER)
         self._seen: dict[tuple[str, str], str | None] = {}
@@ -57,7 +60,7 @@ class WriteService:
         self._guard = threading.Lock()
         with ExitStack() as opened:
             _make_folder(self.folder)
-            self.workspace = Workspace(roots)
+            self.workspace = Workspace(roots, policy.protection(policy_rules))
             opened.callback(self.workspace.close)
             self.journal = open_journal(self.folder)
             opened.callback(self.journal.close)
@@ -208,7 +211,9 @@ class WriteService:
             self.journal.save_draft(
                 Draft(identity, content.digest, content.size, path, reason), call.client, call.session
             )
-            return _Nothing({"left": self.journal.spend(path, content.digest, RETRIES)})
+            return _Nothing(
+                {"left": self.journal.spend(path, content.digest, self.policy.retry_budget.default)}
+            )
 
         try:
             left: int = self.committer.submit(frozenset(), keep)["left"]
