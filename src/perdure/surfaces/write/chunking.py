@@ -20,17 +20,17 @@ from perdure.model.when import iso
 from perdure.storage.journal import Item
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import guards
+from perdure.surfaces.write.checks import Checks
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Tree
+from perdure.surfaces.write.validating import Validate
 from perdure.surfaces.write.writing import (
     CLASSIFY,
     EXPECTED,
     KEY,
     PATH,
     VALIDATE,
-    Validate,
-    check_validate,
     put,
 )
 
@@ -151,9 +151,16 @@ def _shelve(
 
 
 def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dict[str, Any]:
-    check_validate(given.validate)
     chunks = _complete(service, given.session)
     composed = service.store.take_pieces(_pieces(service, chunks, given.separator))
+    checks = Checks(
+        service,
+        call,
+        frozenset({given.output_path, _place(given.session)}),
+        classify=given.classify,
+        validate=given.validate,
+    )
+    checks.sent(given.output_path, composed)
 
     def plan(tree: Tree) -> dict[str, Any]:
         now = [(item.at, item.sha) for item in _complete(service, given.session)]
@@ -181,9 +188,7 @@ def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dic
             "cleaned_up": given.cleanup,
         }
 
-    return service.change(
-        call,
-        frozenset({given.output_path, _place(given.session)}),
+    return checks.change(
         plan,
         idempotency_key=given.idempotency_key,
         arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,

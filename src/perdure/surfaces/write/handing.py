@@ -16,6 +16,7 @@ from perdure.storage.journal import Filter, Item
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import front_matter, guards, text
 from perdure.surfaces.write.checkpoints import KIND as CHECKPOINTS
+from perdure.surfaces.write.checks import Checks
 from perdure.surfaces.write.identity import seen
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.tree import Known, Tree
@@ -52,6 +53,8 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
     handoff = _checked(given.envelope)
     ready = _ready(handoff.steps)
     drift = [found for good in handoff.last_good_state if (found := _drift(service, good)) is not None]
+    checks = Checks(service, call, frozenset({given.path}), always=True)
+    checks.sent(given.path, service.store.take(_text(given.envelope, given.body)))
 
     def plan(tree: Tree) -> dict[str, Any]:
         known = tree.look(given.path)
@@ -78,9 +81,14 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
             "drift_warnings": drift,
             "ready_steps": ready,
             "checkpoint_refs": _checkpoints(service),
+            "warnings": checks.warnings,
         }
 
     return service.change(call, frozenset({given.path}), plan)
+
+
+def _text(envelope: dict[str, Any], body: str) -> bytes:
+    return front_matter.join(front_matter.write(envelope), body).encode()
 
 
 def handoff_read(service: WriteService, given: HandoffRead, call: Call) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The layers around a write as tools: chunks, scratchpad, handoff, checkpoints."""
+"""The layers around a write as tools: risk, form, chunks, scratchpad, handoff, checkpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from perdure.model.tools import ToolSpec
 from perdure.present.shape import Field, Payload, Shape
-from perdure.surfaces.write import checkpoints, chunking, handing, scratching
+from perdure.surfaces.write import checkpoints, chunking, handing, scoring, scratching, validating
 from perdure.surfaces.write.declaring import reads, writes
 
 SHA = Field("sha256", "digest")
@@ -172,8 +172,67 @@ HANDOFF = Shape(
     (*_HANDOFF, Field("envelope", "json"), Field("body", "block")),
 )
 
+SCORED = Shape(
+    "{verdict}  score {score}  {detected_patterns} places  {bytes}",
+    (
+        Field("score"),
+        Field("verdict"),
+        SIZE,
+        Field("line_count", "count", full_only=True),
+        Field("max_line_len", "count", full_only=True),
+        Field(
+            "detected_patterns",
+            "table",
+            columns=(
+                Field("kind"),
+                Field("pattern"),
+                Field("match"),
+                Field("line", "count"),
+                Field("column", "count"),
+            ),
+        ),
+        Field("suggested_actions", "json"),
+        Field("language_hint", full_only=True),
+        Field("target_path", full_only=True),
+        Field("redacted", "block"),
+    ),
+)
+VALIDATED = Shape(
+    "{summary}",
+    (
+        Field("valid"),
+        Field("format"),
+        Field("summary"),
+        Field(
+            "errors",
+            "table",
+            columns=(Field("line", "count"), Field("col", "count"), Field("severity"), Field("message")),
+        ),
+    ),
+)
+
 Run = Callable[..., dict[str, Any]]
 LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
+    (
+        reads(
+            "risk_score",
+            "Risk of a content",
+            "Secrets and other things that would get a content rejected, with their places.",
+            scoring.RiskScore,
+        ),
+        SCORED,
+        scoring.risk_score,
+    ),
+    (
+        reads(
+            "validate",
+            "Check syntax",
+            "Syntax errors of a content, with line and column, in 18 formats. An unknown format is neither valid nor not.",
+            validating.ValidateParams,
+        ),
+        VALIDATED,
+        validating.validate,
+    ),
     (
         writes(
             "chunk_write",

@@ -9,7 +9,7 @@ import time
 from binascii import hexlify
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -30,6 +30,9 @@ from perdure.surfaces.write.policy import DEFAULT, Policy
 from perdure.surfaces.write.store import Content, Store
 from perdure.surfaces.write.tending import Tending
 from perdure.surfaces.write.tree import Sighting, Tree
+
+if TYPE_CHECKING:
+    from perdure.validate.isolated import Checker
 
 FOLDER: Final = ".perdure"
 
@@ -58,6 +61,7 @@ class WriteService:
         self._seen: dict[tuple[str, str], str | None] = {}
         self._unsaved: dict[tuple[str, str], str | None] = {}
         self._guard = threading.Lock()
+        self._checker: Checker | None = None
         with ExitStack() as opened:
             _make_folder(self.folder)
             self.workspace = Workspace(roots, policy.protection(policy_rules))
@@ -84,6 +88,17 @@ class WriteService:
 
     def close(self) -> None:
         self._opened.close()
+
+    @property
+    def checker(self) -> Checker:
+        """Parsers in child processes, from the first check on: most sessions never ask for one."""
+        from perdure.validate.isolated import Checker
+
+        with self._guard:
+            if self._checker is None:
+                self._checker = Checker()
+                self._opened.callback(self._checker.close)
+            return self._checker
 
     # --- changing files -----------------------------------------------------------------------------------
 

@@ -62,7 +62,12 @@ _FILE = (
 )
 TRANSACTED = Shape(
     "transaction {transaction_id}  {files} changes",
-    (Field("transaction_id"), Field("files", "table", columns=_FILE), Field("deduplicated")),
+    (
+        Field("transaction_id"),
+        Field("files", "table", columns=_FILE),
+        Field("warnings", "items"),
+        Field("deduplicated"),
+    ),
 )
 _ROW = (
     Field("journal_id"),

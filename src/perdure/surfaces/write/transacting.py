@@ -10,10 +10,12 @@ from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import edits, guards, patches, text
+from perdure.surfaces.write.checks import Checks
 from perdure.surfaces.write.service import WriteService, new_transaction_id
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Known, Tree
-from perdure.surfaces.write.writing import put, sent_content
+from perdure.surfaces.write.validating import Validate
+from perdure.surfaces.write.writing import CLASSIFY, VALIDATE, put, sent_content
 
 MOST_OPS = 1000
 
@@ -43,6 +45,8 @@ class Transaction(msgspec.Struct, frozen=True):
         dict[str, str], arg("The sha256 each of these files must have now; empty: no file.")
     ] = {}
     message: Annotated[str, arg("Why, for the journal.", max_length=2000)] = ""
+    classify: Annotated[bool, CLASSIFY] = True
+    validate: Annotated[Validate, VALIDATE] = "off"
     force: Annotated[bool, arg("In spite of a guard.")] = False
     idempotency_key: Annotated[str, arg("The same key with the same arguments is done once.")] | None = None
 
@@ -53,6 +57,17 @@ def transaction(service: WriteService, given: Transaction, call: Call) -> dict[s
         for one in given.ops
     ]
     identity = new_transaction_id()
+    checks = Checks(
+        service,
+        call,
+        _paths(given),
+        classify=given.classify,
+        validate=given.validate,
+        told=given.message,
+    )
+    for one, content in zip(given.ops, sent, strict=True):
+        if content is not None:
+            checks.sent(one.path, content)
 
     def plan(tree: Tree) -> dict[str, Any]:
         for path, sha256 in given.expected.items():
@@ -67,18 +82,21 @@ def transaction(service: WriteService, given: Transaction, call: Call) -> dict[s
                 raise ToolError(msgspec.structs.replace(error.envelope, context=context)) from None
         return {"transaction_id": identity, "files": files}
 
+    return checks.change(
+        plan,
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+    )
+
+
+def _paths(given: Transaction) -> frozenset[str]:
+    """Every path that the operations name."""
     paths = {one.path for one in given.ops} | {one.to for one in given.ops if one.to is not None}
     for one in given.ops:
         if one.patch is not None:
             for file in patches.parse(one.patch, one.path):
                 paths |= {file.path, file.to or file.path}
-    return service.change(
-        call,
-        frozenset(paths),
-        plan,
-        idempotency_key=given.idempotency_key,
-        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
-    )
+    return frozenset(paths)
 
 
 class _Step:
