@@ -79,10 +79,15 @@ def _meaning(schema: dict[str, Any]) -> str:
 
 
 def tools() -> str:
+    from perdure.model.instructions import INSTRUCTIONS
+
     parts = [
         "# Tools",
         "",
-        "Generated from the tools' declarations. Every tool also takes `render` and `detail`.",
+        "Generated from the tools' declarations. Every tool also takes `render` and `detail`. What the server tells",
+        "a model when a session opens:",
+        "",
+        *(f"> {line}" if line else ">" for line in INSTRUCTIONS.replace("\n", "\n\n").split("\n")),
     ]
     for tool in [*host_tools(), *worker_tools()]:
         parts += ["", f"## {tool['name']}", "", tool["description"], ""]

@@ -23,7 +23,7 @@ class Agent:
         environ = {**os.environ, "PERDURE_HOME": str(folder / "home"), **env}
         environ["XDG_CONFIG_HOME"] = str(folder / "config")
         self.client = RawClient([*command, "--render", "json", "--detail", "full"], env=environ)
-        self.client.initialize()
+        self.opened = self.client.initialize()
 
     def use(self, tool: str, **arguments: Any) -> dict[str, Any]:
         response = self.client.call(tool, arguments, timeout=30)
@@ -109,3 +109,12 @@ def test_only_the_tools_asked_for_are_served(tmp_path: Path, agents: list[Agent]
     ]
     assert agent.use("safe_write", path="a", content="b")["ok"] is True
     assert agent.client.call("undo", {}, timeout=30)["error"]["code"] == -32602
+
+
+def test_a_client_is_told_when_to_use_what_before_the_worker_has_started(
+    tmp_path: Path, agents: list[Agent]
+) -> None:
+    agent = Agent(tmp_path)
+    agents.append(agent)
+    assert "safe_write" in agent.opened["instructions"]
+    assert len(agent.opened["instructions"]) < 1_500

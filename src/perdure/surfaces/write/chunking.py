@@ -40,22 +40,23 @@ MOST_INDEX: Final = 1_000_000
 MOST_SHOWN: Final = 262_144
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-SESSION = arg("Names the file being built: letters, digits, - and _, at most 64.")
-TOTAL = arg("How many chunks there will be; compose checks it.", ge=1, le=MOST_INDEX)
-SEPARATOR = arg("What stands between two chunks.")
+SESSION = arg()
+NAMED = arg("Names the file being built: [A-Za-z0-9_-]{1,64}.")
+TOTAL = arg("Checked by chunk_compose.", ge=1, le=MOST_INDEX)
+SEPARATOR = arg()
 
 
 class ChunkWrite(msgspec.Struct, frozen=True):
-    session: Annotated[str, SESSION]
-    index: Annotated[int, arg("Which chunk, from 1. Sent again, it replaces.", ge=1, le=MOST_INDEX)]
-    content: Annotated[str, arg("The piece.")]
+    session: Annotated[str, NAMED]
+    index: Annotated[int, arg("From 1; sent again, it replaces.", ge=1, le=MOST_INDEX)]
+    content: Annotated[str, arg()]
     total_expected: Annotated[int, TOTAL] | None = None
     idempotency_key: Annotated[str, KEY] | None = None
 
 
 class ChunkAppend(msgspec.Struct, frozen=True):
     session: Annotated[str, SESSION]
-    content: Annotated[str, arg("The next piece.")]
+    content: Annotated[str, arg()]
     total_expected: Annotated[int, TOTAL] | None = None
     idempotency_key: Annotated[str, KEY] | None = None
 
@@ -64,7 +65,7 @@ class ChunkCompose(msgspec.Struct, frozen=True):
     session: Annotated[str, SESSION]
     output_path: Annotated[str, PATH]
     separator: Annotated[str, SEPARATOR] = ""
-    cleanup: Annotated[bool, arg("Drop the chunks once the file is there.")] = False
+    cleanup: Annotated[bool, arg("Drop the chunks then.")] = False
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
     validate: Annotated[Validate, VALIDATE] = "off"
@@ -76,11 +77,8 @@ class ChunkReset(msgspec.Struct, frozen=True):
 
 
 class ChunkStatus(msgspec.Struct, frozen=True):
-    session: Annotated[str, arg("Without it, all sessions are listed.")] | None = None
-    have_sha256: (
-        Annotated[str, arg("The hash of what you have from the start on: resume_at says where to go on.")]
-        | None
-    ) = None
+    session: Annotated[str, arg("None: all are listed.")] | None = None
+    have_sha256: Annotated[str, arg("Hash of what you have: resume_at says where to go on.")] | None = None
 
 
 class ChunkPreview(msgspec.Struct, frozen=True):

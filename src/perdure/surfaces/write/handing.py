@@ -27,7 +27,7 @@ DEFAULT_PATH: Final = "HANDOFF.md"
 MOST_BYTES: Final = 1024 * 1024
 MOST_ARCHIVED: Final = 100
 
-WHERE = arg("The file.", path="relative")
+WHERE = arg(path="relative")
 
 
 class HandoffWrite(msgspec.Struct, frozen=True):
@@ -35,13 +35,13 @@ class HandoffWrite(msgspec.Struct, frozen=True):
         dict[str, Any],
         arg(
             "task_id, status (complete, partial, blocked, handed_off), agent, summary, next_steps[], "
-            "last_good_state[{path, sha256}]; optional open_questions[], blockers[], context_hints, "
-            "steps[{id, description, depends_on[], status}]. Other keys are kept."
+            "last_good_state[{path, sha256}]; optional: open_questions[], blockers[], context_hints, "
+            "steps[{id, description, depends_on[], status}], any others."
         ),
     ]
-    body: Annotated[str, arg("Free text after the envelope.")] = ""
+    body: Annotated[str, arg("Free text.")] = ""
     path: Annotated[str, WHERE] = DEFAULT_PATH
-    archive: Annotated[bool, arg("Keep the handoff that this one replaces.")] = False
+    archive: Annotated[bool, arg("Keep the one it replaces.")] = False
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
 
 

@@ -216,7 +216,6 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         reads(
             "risk_score",
-            "Risk of a content",
             "Secrets and other things that would get a content rejected, with their places.",
             scoring.RiskScore,
         ),
@@ -226,7 +225,6 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         reads(
             "validate",
-            "Check syntax",
             "Syntax errors of a content, with line and column, in 18 formats. An unknown format is neither valid nor not.",
             validating.ValidateParams,
         ),
@@ -236,7 +234,6 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "chunk_write",
-            "Write a chunk",
             "Keep one piece of a file that is too large for one call. Nothing is in the tree until chunk_compose.",
             chunking.ChunkWrite,
             conflict=("/session",),
@@ -247,8 +244,7 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "chunk_append",
-            "Append a chunk",
-            "Keep the next piece.",
+            "Keep the next piece, as chunk_write does.",
             chunking.ChunkAppend,
             conflict=("/session",),
         ),
@@ -258,7 +254,6 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "chunk_compose",
-            "Compose the chunks",
             "Write the file made of all chunks in one step. Missing chunks are named.",
             chunking.ChunkCompose,
             conflict=("/session", "/output_path"),
@@ -269,7 +264,6 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "chunk_reset",
-            "Drop the chunks",
             "Drop a session and all its chunks.",
             chunking.ChunkReset,
             conflict=("/session",),
@@ -281,7 +275,6 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         reads(
             "chunk_status",
-            "Chunks so far",
             "Which chunks are there and which are missing.",
             chunking.ChunkStatus,
         ),
@@ -289,14 +282,13 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         chunking.chunk_status,
     ),
     (
-        reads("chunk_preview", "Preview", "The file as chunk_compose would write it.", chunking.ChunkPreview),
+        reads("chunk_preview", "The file as chunk_compose would write it.", chunking.ChunkPreview),
         PREVIEW,
         chunking.chunk_preview,
     ),
     (
         writes(
             "scratch_put",
-            "Keep out of the tree",
             "Keep material that must not be in the tree (raw evidence, secrets); its hash refers to it.",
             scratching.ScratchPut,
             conflict=(),
@@ -307,23 +299,21 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         reads(
             "scratch_ref",
-            "Look up scratch",
-            "About one entry, or all; never their content.",
+            "About one scratch entry, or all; never their content.",
             scratching.ScratchRef,
         ),
         REFERENCE,
         scratching.scratch_ref,
     ),
     (
-        reads("scratch_get", "Read scratch", "The content of an entry.", scratching.ScratchGet),
+        reads("scratch_get", "The content of a scratch entry.", scratching.ScratchGet),
         GOT,
         scratching.scratch_get,
     ),
     (
         writes(
             "scratch_drop",
-            "Drop scratch",
-            "Forget an entry and its labels.",
+            "Forget a scratch entry.",
             scratching.ScratchRef,
             conflict=("/sha256", "/label"),
             destructive=True,
@@ -334,7 +324,6 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "handoff_write",
-            "Hand a task over",
             "Leave a task so that another agent can go on: an envelope and free text. Listed files that differ are named.",
             handing.HandoffWrite,
             conflict=("/path",),
@@ -343,16 +332,13 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         handing.handoff_write,
     ),
     (
-        reads(
-            "handoff_read", "Take a task over", "A handoff, and what has changed since.", handing.HandoffRead
-        ),
+        reads("handoff_read", "A handoff, and what has changed since.", handing.HandoffRead),
         HANDOFF,
         handing.handoff_read,
     ),
     (
         writes(
             "checkpoint",
-            "Save a checkpoint",
             "Keep data of the task under a name, to go on from after an interruption.",
             checkpoints.Checkpoint,
             conflict=("/name",),
@@ -361,19 +347,18 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         checkpoints.checkpoint,
     ),
     (
-        reads("checkpoint_read", "Read a checkpoint", "Its data.", checkpoints.CheckpointRead),
+        reads("checkpoint_read", "The data of a checkpoint.", checkpoints.CheckpointRead),
         CHECKPOINT_READ,
         checkpoints.checkpoint_read,
     ),
     (
-        reads("checkpoint_list", "List checkpoints", "All that have not ended.", checkpoints.CheckpointList),
+        reads("checkpoint_list", "Checkpoints that have not ended.", checkpoints.CheckpointList),
         CHECKPOINTS,
         checkpoints.checkpoint_list,
     ),
     (
         writes(
             "checkpoint_cleanup",
-            "Clean checkpoints up",
             "Drop what was only for this session, and what has ended.",
             checkpoints.CheckpointCleanup,
             conflict=(),

@@ -17,11 +17,11 @@ MOST_REDACTED: Final = 16 * 1024 * 1024
 
 
 class RiskScore(msgspec.Struct, frozen=True):
-    content: Annotated[str, arg("What is to be written.")] | None = None
-    draft: Annotated[str, arg("Or the id of a draft.")] | None = None
-    target_path: Annotated[str, arg("Where it would go.", path="relative")] | None = None
-    language_hint: Annotated[str, arg("What it is.")] | None = None
-    redact: Annotated[bool, arg("Also give it with every secret replaced.")] = False
+    content: Annotated[str, arg()] | None = None
+    draft: Annotated[str, arg()] | None = None
+    target_path: Annotated[str, arg(path="relative")] | None = None
+    language_hint: Annotated[str, arg()] | None = None
+    redact: Annotated[bool, arg("Also give it with the secrets replaced.")] = False
 
 
 def risk_score(service: WriteService, given: RiskScore, call: Call) -> dict[str, Any]:

@@ -28,17 +28,17 @@ MOST_LABEL: Final = 200
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Encoding = Literal["utf-8", "base64"]
-SHA = arg("The hash that scratch_put answered with.")
-BY_LABEL = arg("Or its label.")
+SHA = arg()
+BY_LABEL = arg()
 
 
 class ScratchPut(msgspec.Struct, frozen=True):
-    content: Annotated[str, arg("What is to be kept.")]
-    label: Annotated[str, arg("A name for it; given again, it moves.", max_length=MOST_LABEL)] | None = None
-    content_type: Annotated[str, arg("What it is, such as text/plain.", max_length=100)] | None = None
-    notes: Annotated[str, arg("For whoever finds it.", max_length=2000)] | None = None
-    encoding: Annotated[Encoding, arg("How the content is written; base64 for binary.")] = "utf-8"
-    ttl_s: Annotated[int, arg("Forget it after so many seconds.", ge=1, le=10**9)] | None = None
+    content: Annotated[str, arg()]
+    label: Annotated[str, arg("A name for it.", max_length=MOST_LABEL)] | None = None
+    content_type: Annotated[str, arg(max_length=100)] | None = None
+    notes: Annotated[str, arg(max_length=2000)] | None = None
+    encoding: Annotated[Encoding, arg()] = "utf-8"
+    ttl_s: Annotated[int, arg("Seconds until it is forgotten.", ge=1, le=10**9)] | None = None
 
 
 class ScratchRef(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class ScratchRef(msgspec.Struct, frozen=True):
 class ScratchGet(msgspec.Struct, frozen=True):
     sha256: Annotated[str, SHA] | None = None
     label: Annotated[str, BY_LABEL] | None = None
-    encoding: Annotated[Encoding, arg("How to answer; base64 for binary.")] = "utf-8"
+    encoding: Annotated[Encoding, arg()] = "utf-8"
 
 
 def scratch_put(service: WriteService, given: ScratchPut, call: Call) -> dict[str, Any]:

@@ -21,34 +21,28 @@ MOST_OPS = 1000
 
 
 class Operation(msgspec.Struct, frozen=True):
-    op: Annotated[Literal["write", "edit", "patch", "move", "delete"], arg("What to do.")]
-    path: Annotated[str, arg("To which file.", path="relative")]
-    content: Annotated[str, arg("write: what it shall hold.")] | None = None
-    draft: Annotated[str, arg("write: the id of a kept payload, instead of the content.")] | None = None
-    encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg("write: as in safe_write.")] = (
-        "utf-8"
-    )
-    edits: Annotated[list[edits.Edit], arg("edit: as in edit.")] | None = None
-    patch: (
-        Annotated[str, arg("patch: a unified diff or a patch envelope; it may name further files.")] | None
-    ) = None
-    to: Annotated[str, arg("move: the new path.", path="relative")] | None = None
-    mode: Annotated[Literal["create", "overwrite"], arg("write: create refuses an existing file.")] = "create"
+    op: Annotated[Literal["write", "edit", "patch", "move", "delete"], arg()]
+    path: Annotated[str, arg(path="relative")]
+    content: Annotated[str, arg("write")] | None = None
+    draft: Annotated[str, arg("write")] | None = None
+    encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg("write")] = "utf-8"
+    edits: Annotated[list[edits.Edit], arg("edit")] | None = None
+    patch: Annotated[str, arg("patch: a unified diff; it may name further files.")] | None = None
+    to: Annotated[str, arg("move", path="relative")] | None = None
+    mode: Annotated[Literal["create", "overwrite"], arg("write")] = "create"
 
 
 class Transaction(msgspec.Struct, frozen=True):
     ops: Annotated[
         list[Operation],
-        arg("In order; each sees what those before it did.", min_length=1, max_length=MOST_OPS),
+        arg("In order.", min_length=1, max_length=MOST_OPS),
     ]
-    expected: Annotated[
-        dict[str, str], arg("The sha256 each of these files must have now; empty: no file.")
-    ] = {}
+    expected: Annotated[dict[str, str], arg("path: the sha256 it must have now.")] = {}
     message: Annotated[str, arg("Why, for the journal.", max_length=2000)] = ""
     classify: Annotated[bool, CLASSIFY] = True
     validate: Annotated[Validate, VALIDATE] = "off"
-    force: Annotated[bool, arg("In spite of a guard.")] = False
-    idempotency_key: Annotated[str, arg("The same key with the same arguments is done once.")] | None = None
+    force: Annotated[bool, arg()] = False
+    idempotency_key: Annotated[str, arg()] | None = None
 
 
 def transaction(service: WriteService, given: Transaction, call: Call) -> dict[str, Any]:

@@ -22,10 +22,10 @@ MOST_TOLD: Final = 20
 
 
 class ValidateParams(msgspec.Struct, frozen=True):
-    content: Annotated[str, arg("What to check.")] | None = None
-    draft: Annotated[str, arg("Or the id of a draft.")] | None = None
-    format_hint: Annotated[str, arg("json, python, … else by the path or the content.")] | None = None
-    target_path: Annotated[str, arg("Where it would go.", path="relative")] | None = None
+    content: Annotated[str, arg()] | None = None
+    draft: Annotated[str, arg()] | None = None
+    format_hint: Annotated[str, arg("json, python, …")] | None = None
+    target_path: Annotated[str, arg(path="relative")] | None = None
 
 
 def validate(service: WriteService, given: ValidateParams, call: Call) -> dict[str, Any]:

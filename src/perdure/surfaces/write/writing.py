@@ -21,36 +21,30 @@ from perdure.surfaces.write.validating import Validate
 
 ENCODINGS = Literal["utf-8", "utf-16", "latin-1", "base64"]
 
-PATH = arg(
-    "The file, relative to the workspace or absolute inside it.", aliases=("file_path",), path="relative"
-)
-EXPECTED = arg("The sha256 the file must have now; empty: it must not exist. Refused otherwise.")
-FORCE = arg("Write in spite of a guard: elided content, guarded paths.")
-KEY = arg("The same key with the same arguments is done once.")
-CLASSIFY = arg("Refuse secrets; the content is kept as a draft.")
-REJECT_AT = arg("From which verdict of the risk check on.")
-VALIDATE = arg("Check the syntax: say what is wrong, or refuse what this breaks.")
+# What these mean is said in the server's instructions, and once more where a file is written whole.
+PATH = arg(aliases=("file_path",), path="relative")
+EXPECTED = FORCE = KEY = CLASSIFY = VALIDATE = arg()
 
 
 class SafeWrite(msgspec.Struct, frozen=True):
-    path: Annotated[str, PATH]
-    content: Annotated[str, arg("What the file shall hold, or what is appended.")] | None = None
-    draft: Annotated[str, arg("The id of a kept payload, instead of the content.")] | None = None
-    encoding: Annotated[ENCODINGS, arg("How the content is written; base64 for binary.")] = "utf-8"
+    path: Annotated[str, arg("Relative to the workspace.", aliases=("file_path",), path="relative")]
+    content: Annotated[str, arg()] | None = None
+    draft: Annotated[str, arg("Id of a kept payload, instead of content.")] | None = None
+    encoding: Annotated[ENCODINGS, arg()] = "utf-8"
     mode: Annotated[Literal["create", "overwrite", "append"], arg("create refuses an existing file.")] = (
         "create"
     )
-    expected_prev_sha256: Annotated[str, EXPECTED] | None = None
-    classify: Annotated[bool, CLASSIFY] = True
-    classify_reject_at: Annotated[Verdict, REJECT_AT] = "high"
-    validate: Annotated[Validate, VALIDATE] = "off"
-    force: Annotated[bool, FORCE] = False
-    idempotency_key: Annotated[str, KEY] | None = None
+    expected_prev_sha256: Annotated[str, arg("Hash the file must have; empty: no file.")] | None = None
+    classify: Annotated[bool, arg("Refuse secrets.")] = True
+    classify_reject_at: Annotated[Verdict, arg()] = "high"
+    validate: Annotated[Validate, arg("refuse: what breaks the syntax.")] = "off"
+    force: Annotated[bool, arg("In spite of guards.")] = False
+    idempotency_key: Annotated[str, arg("Done once for each key.")] | None = None
 
 
 class EditFile(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    edits: Annotated[list[edits.Edit], arg("Applied in order, all or none.", min_length=1)]
+    edits: Annotated[list[edits.Edit], arg("Applied in order.", min_length=1)]
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
     validate: Annotated[Validate, VALIDATE] = "off"
@@ -60,12 +54,12 @@ class EditFile(msgspec.Struct, frozen=True):
 
 class SafeReplace(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    old_string: Annotated[str, arg("The text to replace.")]
-    new_string: Annotated[str, arg("What takes its place.")]
-    count: Annotated[int, arg("In exactly how many places; -1 for all there are.")] = 1
+    old_string: Annotated[str, arg()]
+    new_string: Annotated[str, arg()]
+    count: Annotated[int, arg("How many there must be; -1: all.")] = 1
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
-    classify_reject_at: Annotated[Verdict, REJECT_AT] = "high"
+    classify_reject_at: Annotated[Verdict, arg()] = "high"
     validate: Annotated[Validate, VALIDATE] = "off"
     force: Annotated[bool, FORCE] = False
     idempotency_key: Annotated[str, KEY] | None = None
@@ -73,7 +67,7 @@ class SafeReplace(msgspec.Struct, frozen=True):
 
 class Restore(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    journal_id: Annotated[str, arg("The version to go back to, from history or journal_tail.")]
+    journal_id: Annotated[str, arg("The version, from history.")]
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
 
 
