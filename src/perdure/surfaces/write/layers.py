@@ -80,6 +80,7 @@ KEPT = Shape(
         Field("sha256"),
         SIZE,
         Field("deduped"),
+        Field("sealed", full_only=True),
         Field("expires_at"),
         Field("warnings", "items"),
         Field("scratch_path", full_only=True),
