@@ -123,6 +123,13 @@ def test_a_blocked_content_is_kept_and_its_tries_are_counted(tools: Tools) -> No
     assert (tools.workspace / "b").read_text() == TEXT
 
 
+def test_a_redacted_version_is_kept_too_and_written_without_being_sent(tools: Tools) -> None:
+    found = blocked(tools.use("safe_write", {"path": "a", "content": TEXT}))
+    is_done, written = tools.use("safe_write", {"path": "a", "draft": found["context"]["redacted_draft"]})
+    assert is_done, written
+    assert (tools.workspace / "a").read_text().startswith("name: x\ntoken: [REDACTED:")
+
+
 def test_a_draft_of_a_blocked_edit_is_the_file_as_it_would_be(tools: Tools) -> None:
     tools.use("safe_write", {"path": "a", "content": "one\ntwo\n"})
     found = blocked(tools.use("edit", {"path": "a", "edits": [{"old": "two", "new": TOKEN}]}))

@@ -90,6 +90,7 @@ class Checks:
             self._check_names()
         except ToolError as error:
             raise self._service.rejected(self._call, error, "", content) from None
+        report: Report | None = None
         try:
             self._check_size(path, content)
             if self._classify:
@@ -98,8 +99,19 @@ class Checks:
                 self._check_risk(report, path)
                 self.warnings += screening.warnings(report)
         except ToolError as error:
-            raise self._service.rejected(self._call, error, path, content) from None
+            redacted = self._redacted(content, report) if report is not None else None
+            raise self._service.rejected(self._call, error, path, content, redacted=redacted) from None
         self._screened.add(content.sha256)
+
+    def _redacted(self, content: Content, report: Report) -> Content | None:
+        """The content with its secrets replaced, so that it need not be sent again for that; None for a large one."""
+        if content.size > screening.WINDOW:
+            return None
+        try:
+            text = b"".join(self._service.store.pieces(content)).decode()
+        except UnicodeDecodeError:
+            return None
+        return self._service.store.take(risk.redact(text, report).encode())
 
     def change(self, plan: Callable[[Tree], dict[str, Any]], **more: Any) -> dict[str, Any]:
         self._check_names()

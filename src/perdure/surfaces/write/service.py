@@ -216,16 +216,22 @@ class WriteService:
 
     # --- drafts ---------------------------------------------------------------------------------------------------
 
-    def rejected(self, call: Call, error: ToolError, path: str, content: Content) -> ToolError:
-        """Keep a payload that was not written, count the try, and say both in the error."""
+    def rejected(
+        self, call: Call, error: ToolError, path: str, content: Content, *, redacted: Content | None = None
+    ) -> ToolError:
+        """Keep a payload that was not written, count the try, and say both in the error.
+
+        With `redacted`, what could be written in its place is kept as well.
+        """
         identity = _draft_id(content)
 
         def keep() -> Landing:
-            self.store.record(content, by_row=False)
             reason = str(error.envelope.context.get("reason", error.envelope.error))
-            self.journal.save_draft(
-                Draft(identity, content.digest, content.size, path, reason), call.client, call.session
-            )
+            for one in (content, redacted):
+                if one is not None:
+                    self.store.record(one, by_row=False)
+                    kept = Draft(_draft_id(one), one.digest, one.size, path, reason)
+                    self.journal.save_draft(kept, call.client, call.session)
             return _Nothing(
                 {"left": self.journal.spend(path, content.digest, self.policy.retry_budget.default)}
             )
@@ -245,7 +251,11 @@ class WriteService:
                 last_error=error.envelope.error,
             )
             return ToolError(msgspec.structs.replace(spent.envelope, reason_hint=error.envelope.reason_hint))
-        return ToolError(msgspec.structs.replace(error.envelope, draft=identity, retry_budget=left))
+        context = error.envelope.context
+        if redacted is not None:
+            context = {**context, "redacted_draft": _draft_id(redacted)}
+        envelope = msgspec.structs.replace(error.envelope, draft=identity, retry_budget=left, context=context)
+        return ToolError(envelope)
 
     def draft(self, identity: str) -> Content:
         known = self.journal.draft(identity)
