@@ -79,10 +79,15 @@ def _meaning(schema: dict[str, Any]) -> str:
 
 
 def tools() -> str:
+    from perdure.model.instructions import INSTRUCTIONS
+
     parts = [
         "# Tools",
         "",
-        "Generated from the tools' declarations. Every tool also takes `render` and `detail`.",
+        "Generated from the tools' declarations. Every tool also takes `render` and `detail`. What the server tells",
+        "a model when a session opens:",
+        "",
+        *(f"> {line}" if line else ">" for line in INSTRUCTIONS.replace("\n", "\n\n").split("\n")),
     ]
     for tool in [*host_tools(), *worker_tools()]:
         parts += ["", f"## {tool['name']}", "", tool["description"], ""]
@@ -122,6 +127,18 @@ def settings_schema() -> str:
     return pretty({"$id": "perdure://schema/settings", **msgspec.json.schema(FileSettings)})
 
 
+def policy_schema() -> str:
+    from perdure.surfaces.write.policy import Policy
+
+    return pretty({"$id": "perdure://schema/policy", **msgspec.json.schema(Policy)})
+
+
+def error_schema() -> str:
+    from perdure.model.envelope import schema_text
+
+    return schema_text()
+
+
 def generated() -> dict[str, str]:
     """Every generated file and what must stand in it."""
     return {
@@ -131,6 +148,8 @@ def generated() -> dict[str, str]:
         "spec/tools.json": pretty([*host_tools(), *worker_tools()]),
         "spec/settings.schema.json": settings_schema(),
         "spec/handoff.schema.json": handoff_schema(),
+        "spec/policy.schema.json": policy_schema(),
+        "spec/error.schema.json": error_schema(),
     }
 
 

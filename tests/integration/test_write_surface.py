@@ -154,12 +154,6 @@ def test_elided_content_is_refused_and_can_be_forced(agent: Agent, workspace: Pa
     assert (workspace / "a.py").read_text() == elided
 
 
-def test_a_check_that_cannot_be_made_is_refused_and_not_pretended(agent: Agent, workspace: Path) -> None:
-    refused = agent.use("safe_write", path="a.json", content="{", validate="refuse")
-    assert (refused["error"], refused["context"]["reason"]) == ("invalid_input", "validation_unavailable")
-    assert not (workspace / "a.json").exists()
-
-
 def test_a_transaction_is_all_or_nothing(agent: Agent, workspace: Path) -> None:
     (workspace / "old.txt").write_text("kept\n")
     ops = [

@@ -40,9 +40,16 @@ class _Call:
 class Tools:
     """Set PERDURE_HOME before one is made."""
 
-    def __init__(self, workspace: Path, durability: Durability = "journal") -> None:
+    def __init__(
+        self, workspace: Path, durability: Durability = "journal", policy: Path | None = None
+    ) -> None:
         self.workspace = workspace
-        settings = Settings(workspaces=(str(workspace),), surfaces=("write",), durability=durability)
+        settings = Settings(
+            workspaces=(str(workspace),),
+            surfaces=("write",),
+            durability=durability,
+            policy=str(policy) if policy is not None else None,
+        )
         (self._surface,) = surfaces(settings)
         self._registry = Registry([self._surface])
 

@@ -31,10 +31,23 @@ def test_the_command_reference_is_the_commands_own_help(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["docs/reference/tools.md", "docs/reference/limits.md", "spec/tools.json", "spec/settings.schema.json"],
+    [
+        "docs/reference/tools.md",
+        "docs/reference/limits.md",
+        "spec/tools.json",
+        "spec/settings.schema.json",
+        "spec/handoff.schema.json",
+        "spec/policy.schema.json",
+        "spec/error.schema.json",
+    ],
 )
 def test_the_generated_reference_is_what_the_code_says(name: str) -> None:
     assert (ROOT / name).read_text() == _generated()[name], "run: python docs/generate.py"
+
+
+def test_no_schema_is_left_out_of_what_is_generated() -> None:
+    kept = {f"spec/{path.name}" for path in (ROOT / "spec").iterdir()}
+    assert kept == {name for name in _generated() if name.startswith("spec/")}
 
 
 def test_every_command_is_in_the_readme_table() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+import uuid
 import zlib
 
 import msgspec
@@ -213,3 +214,12 @@ def test_decoys_do_not_hide_the_real_one() -> None:
     report = risk.scan(f"{decoys}\n{TOKEN}")
     assert report.total == 1
     assert report.verdict == "high"
+
+
+def test_a_vendors_key_is_found_after_thousands_of_other_values() -> None:
+    chance = random.Random(3)
+    many = "\n".join(f"api_token={filled(chance, '%n20')}" for _ in range(5_000))
+    key = f"heroku_api_key = {uuid.UUID(bytes=chance.randbytes(16), version=4)}"
+    among = risk.scan(f"{many}\n{key}\n")
+    assert among.spans[-1][2] == "heroku_key"
+    assert (among.verdict, among.total >= 4_900) == ("high", True)

@@ -95,8 +95,6 @@ def test_annotations_say_what_differs_from_what_is_assumed() -> None:
     assert definition(spec())["annotations"] == {"openWorldHint": False}
     assert definition(spec(read_only=True, destructive=False, replay=CONVERGENT))["annotations"] == {
         "readOnlyHint": True,
-        "idempotentHint": True,
-        "destructiveHint": False,
         "openWorldHint": False,
     }
 

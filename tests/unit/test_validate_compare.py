@@ -5,11 +5,12 @@ from __future__ import annotations
 from perdure.validate import Report, check, worse
 
 
-def lines(before: str, after: str, form: str) -> list[int]:
-    def report(text: str) -> Report:
-        return check(text, format_hint=form)
+def report(text: str, form: str = "python") -> Report:
+    return check(text, format_hint=form)
 
-    return [problem.line for problem in worse(report(before), report(after))]
+
+def lines(before: str, after: str, form: str) -> list[int]:
+    return [problem.line for problem in worse(report(before, form), report(after, form))]
 
 
 def test_breaking_a_sound_file_is_worse() -> None:
@@ -44,3 +45,22 @@ def test_without_a_judgement_of_the_old_file_all_errors_count() -> None:
 
 def test_warnings_never_count() -> None:
     assert lines('{"a": 1}', '{"a": 1, "a": 2}', "json") == []
+
+
+def test_with_the_texts_an_error_of_the_same_kind_on_another_line_is_new() -> None:
+    before = "def f():\n    return 1\n\ndef g(:\n    pass\n"
+    after = before.replace("return 1", "return 1 +")
+    assert [problem.line for problem in worse(report(before), report(after), (before, after))] == [2]
+
+
+def test_with_the_texts_an_error_that_moved_is_the_same() -> None:
+    before = "a = 1\ndef g(:\n    pass\n"
+    after = "# more\n# and more\n" + before.replace("a = 1", "a = 2")
+    assert worse(report(before), report(after), (before, after)) == []
+    assert worse(report(before), report(before), (before, before)) == []
+
+
+def test_with_the_texts_mending_one_error_may_show_the_next() -> None:
+    before = "def f(:\n    pass\n\ndef g(:\n    pass\n"
+    after = before.replace("f(:", "f():")
+    assert worse(report(before), report(after), (before, after)) == []

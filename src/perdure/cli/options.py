@@ -26,7 +26,10 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--render", choices=RENDERS, help="default render of results: porcelain")
     parser.add_argument("--detail", choices=DETAILS, help="default detail of results: concise")
     parser.add_argument("--surfaces", metavar="NAMES", help="which surfaces to serve: write,state")
-    parser.add_argument("--policy", metavar="FILE", help="what may be written, and where")
+    parser.add_argument("--tools", metavar="NAMES", help="which of their tools to serve: all")
+    parser.add_argument(
+        "--policy", metavar="FILE", help="what may be written, and where (PERDURE_POLICY, RW_POLICY_FILE)"
+    )
     parser.add_argument(
         "--durability", choices=("journal", "strict"), help="when a write is acknowledged: journal"
     )

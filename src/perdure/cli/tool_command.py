@@ -63,6 +63,7 @@ def worker_settings(options: argparse.Namespace, command: str) -> WorkerSettings
     return WorkerSettings(
         workspaces=known.workspaces,
         surfaces=("write",),
+        policy=known.policy,
         durability=known.durability,
         keep=known.keep,
         log_level=known.log_level,

@@ -24,6 +24,7 @@ def main(argv: list[str]) -> int:
         settings = Settings(
             workspaces=known.workspaces,
             surfaces=known.surfaces,
+            tools=known.tools,
             state=known.state,
             policy=known.policy,
             registry=known.registry,
@@ -36,4 +37,10 @@ def main(argv: list[str]) -> int:
     except ValueError as error:
         print(f"perdure worker: {error}", file=sys.stderr)
         return USAGE_ERROR
-    return serve_stdio(served, view=settings.view, roots=settings.workspaces, log_level=settings.log_level)
+    return serve_stdio(
+        served,
+        tools=settings.tools,
+        view=settings.view,
+        roots=settings.workspaces,
+        log_level=settings.log_level,
+    )

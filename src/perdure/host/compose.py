@@ -51,6 +51,7 @@ def _builtin(settings: Settings) -> MountSpec:
         ("--render", settings.render),
         ("--detail", settings.detail),
         ("--surfaces", ",".join(settings.surfaces)),
+        ("--tools", ",".join(settings.tools) or None),
         ("--durability", settings.durability),
         ("--log-level", settings.log_level),
     ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -35,7 +35,8 @@ class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     render: Literal["porcelain", "json"] | None = None
     detail: Literal["concise", "full"] | None = None
     surfaces: list[str] | str | None = None
-    policy: str | None = None
+    tools: list[str] | str | None = None
+    policy: str | dict[str, Any] | None = None
     durability: Literal["journal", "strict"] | None = None
     log_level: str | None = None
     mounts: dict[str, str | list[str]] = {}
@@ -53,6 +54,7 @@ class Settings(msgspec.Struct, frozen=True):
     render: Literal["porcelain", "json"] = "porcelain"
     detail: Literal["concise", "full"] = "concise"
     surfaces: tuple[str, ...] = ("write", "state")
+    tools: tuple[str, ...] = ()
     policy: str | None = None
     durability: Literal["journal", "strict"] = "journal"
     log_level: str = "warning"
@@ -65,7 +67,8 @@ class Settings(msgspec.Struct, frozen=True):
 def load(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     """Settle every name. `given` holds the options as parsed, None where one was not given."""
     workspaces = _workspaces(given.get("workspace"), environ)
-    files = [read_file(os.path.join(workspaces[0], FILE_NAME)), read_file(user_file(environ))]
+    paths = (os.path.join(workspaces[0], FILE_NAME), user_file(environ))
+    files = [read_file(path) for path in paths]
     if given.get("workspace") is None and not (
         environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE")
     ):
@@ -80,7 +83,8 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
         if value is None:
             value = next((v for f in files if (v := getattr(f, name)) is not None), None)
         if value is not None:
-            found[name] = _names(value) if name == "surfaces" else value
+            found[name] = _names(value) if name in ("surfaces", "tools") else value
+    found["policy"] = _policy(given.get("policy"), environ, workspaces[0], zip(paths, files, strict=True))
     found["mounts"] = _mounts(given.get("mount") or [], files)
     found["timeouts"] = next((f.timeouts for f in files if f.timeouts is not None), Timeouts())
     found["keep"] = next((f.keep for f in files if f.keep is not None), Keep())
@@ -97,7 +101,7 @@ _VARIABLES = {
     "render": ("PERDURE_RENDER",),
     "detail": ("PERDURE_DETAIL",),
     "surfaces": ("PERDURE_SURFACES",),
-    "policy": ("PERDURE_POLICY",),
+    "tools": ("PERDURE_TOOLS",),
     "durability": ("PERDURE_DURABILITY",),
     "log_level": ("PERDURE_LOG_LEVEL",),
 }
@@ -119,8 +123,40 @@ def read_file(path: str) -> FileSettings:
 
     try:
         return msgspec.convert(tomllib.loads(data.decode()), type=FileSettings)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{path}, line {_line(data.decode(), str(error))}: {error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {error}") from None
+
+
+def _line(text: str, error: str) -> int:
+    """Where the key that an error speaks of is written."""
+    import re
+
+    from perdure.model.toml_places import line_of
+
+    steps = re.findall(r"\.([^.\[\]`]+)", error.partition(" - at ")[2])
+    return line_of(text, [*steps, *re.findall(r"unknown field `([^`]*)`", error)])
+
+
+def _policy(
+    given: str | None, environ: Mapping[str, str], workspace: str, files: Iterable[tuple[str, FileSettings]]
+) -> str | None:
+    """The file of the policy, absolute; a table `[policy]` stands in its settings file.
+
+    RW_POLICY_FILE may name a file that is not there in every workspace, as it always could.
+    """
+    if named := given or environ.get("PERDURE_POLICY"):
+        return os.path.abspath(named)
+    if named := environ.get("RW_POLICY_FILE"):
+        path = os.path.join(workspace, named)
+        if os.path.lexists(path):
+            return path
+    for path, file in files:
+        if file.policy is not None:
+            is_name = isinstance(file.policy, str)
+            return os.path.join(os.path.dirname(path), str(file.policy)) if is_name else path
+    return None
 
 
 def _workspaces(given: list[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from perdure.kernel.state import ChildCatalog, Disabled
 from perdure.model import eras
 from perdure.model.eras import Era
 from perdure.model.frames import Members, encode_members, joined, members
+from perdure.model.instructions import INSTRUCTIONS
 from perdure.model.mounts import MountSpec
 from perdure.model.replay import CONVERGENT, JOURNAL, NEVER, ReplayClass, from_annotations
 from perdure.model.tools import Contract
@@ -187,10 +188,14 @@ class Public:
             return only.instructions
         parts = []
         for name, mount in self._k.state.mounts.items():
+            spec = self._k.specs[name]
             if mount.catalog is not None and mount.catalog.instructions:
-                spec = self._k.specs[name]
                 heading = f"Tools named {spec.prefix}…: " if spec.prefix else ""
                 parts.append(heading + mount.catalog.instructions)
+            elif mount.catalog is None and spec.builtin:
+                parts.append(
+                    INSTRUCTIONS
+                )  # said once, and at the first start nobody has asked the worker yet
         return "\n\n".join(parts)
 
     def _wrapped_catalog(self) -> ChildCatalog | None:

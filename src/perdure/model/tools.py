@@ -54,7 +54,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One tool, declared. Contradictions are refused when the spec is made, not when it is called."""
 
     name: str
-    title: str
+    title: str = ""
     description: str
     params: type[msgspec.Struct]
     replay: ReplayClass
@@ -92,10 +92,13 @@ def _first(pointer: str) -> str:
 
 
 def arg(
-    description: str, *, aliases: tuple[str, ...] = (), path: PathStyle | None = None, **bounds: Any
+    description: str = "", *, aliases: tuple[str, ...] = (), path: PathStyle | None = None, **bounds: Any
 ) -> Meta:
-    """The annotation of one argument; bounds (`ge`, `pattern`, …) are those of `msgspec.Meta`."""
-    return Meta(description=description, extra={"aliases": aliases, "path": path}, **bounds)
+    """The annotation of one argument; bounds (`ge`, `pattern`, …) are those of `msgspec.Meta`.
+
+    One that the server's instructions explain for all tools needs no description of its own.
+    """
+    return Meta(description=description or None, extra={"aliases": aliases, "path": path}, **bounds)
 
 
 def contract(spec: ToolSpec) -> Contract:
@@ -116,7 +119,7 @@ def definition(spec: ToolSpec) -> dict[str, Any]:
     """The tool as `tools/list` shows it, the host's contract included."""
     return {
         "name": spec.name,
-        "title": spec.title,
+        **({"title": spec.title} if spec.title else {}),
         "description": spec.description,
         "inputSchema": input_schema(spec.params),
         "annotations": _annotations(spec),
@@ -125,11 +128,11 @@ def definition(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _annotations(spec: ToolSpec) -> dict[str, bool]:
-    """What differs from what a client assumes of a tool that says nothing."""
+    """What differs from what a client assumes of a tool that says nothing. What only reads has no more to say."""
     said = {
         "readOnlyHint": (spec.read_only, False),
-        "idempotentHint": (spec.idempotent or spec.read_only, False),
-        "destructiveHint": (spec.destructive, True),
+        "idempotentHint": (spec.idempotent and not spec.read_only, False),
+        "destructiveHint": (spec.destructive or spec.read_only, True),
         "openWorldHint": (spec.open_world, True),
     }
     return {name: value for name, (value, assumed) in said.items() if value != assumed}
@@ -146,6 +149,10 @@ def input_schema(params: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON Schema of a tool's arguments, self-contained: several clients do not follow `$ref`."""
     (root,), components = msgspec.json.schema_components((params,), ref_template="{name}")
     body = _inlined(root, components, ())
+    # That what is left out is false or empty goes without saying.
+    for declared in body["properties"].values():
+        if declared.get("default", ...) in (False, "", {}):
+            del declared["default"]
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {**body["properties"], **_PRESENTATION_SCHEMA},

@@ -80,6 +80,8 @@ KEYED_LENGTH: Final = 12
 SHORT_WORD: Final = 4
 PASSWORD_LENGTH: Final = 8
 SECRET_LENGTH: Final = 14
+# A text with more of them than this is full of secrets: further values are no longer told from examples.
+MANY: Final = 2_000
 
 
 @functools.lru_cache(maxsize=4096)
@@ -135,6 +137,7 @@ class Assignments:
         # The vendors named so far, each with where it was; what was read for them is not read again.
         self._named: dict[bytes, int] = {}
         self._read = 0
+        self._found = 0
 
     def at(self, start: int, word: bytes) -> Candidate | None:
         """The value assigned to the name in which this word stands."""
@@ -190,16 +193,19 @@ class Assignments:
         means = meaning(name)
         if means is None:
             return None
-        made_up = randomness.made_up(value)
-        if not made_up and len(value) >= KEYED_LENGTH and (known := self._vendor(first, name_end, value)):
+        is_many = self._found > MANY and means != "weak"
+        made_up = not is_many and randomness.made_up(value)
+        known = self._vendor(first, name_end, value) if not made_up and len(value) >= KEYED_LENGTH else None
+        if known is not None and not (is_many and randomness.made_up(value)):
             return Candidate(low, high, known.rule, known.kind, "precise", 0, 5)
         # What was taken for a value may be the next one's name.
         self._read = name_end
         if means == "weak" or made_up or (UUID.match(value) and not UUID_NAME.search(name)):
             return None
         least = PASSWORD_LENGTH if means == "password" else SECRET_LENGTH
-        if not random_value(value, least=least, made_up=made_up):
+        if not is_many and not random_value(value, least=least, made_up=made_up):
             return None
+        self._found += 1
         self._read = high
         kind = "password" if means == "password" else "generic_secret"
         return Candidate(low, high, f"assigned_{means}", kind, "generic", 0, 1)

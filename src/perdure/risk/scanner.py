@@ -46,7 +46,7 @@ class Scanner:
             handlers.setdefault(word, []).append(word.literal)
         for mark, confirm, window in _wrapped_marks():
             for wrapping in wrapped.wrappings(mark):
-                look = functools.partial(_unwrap, wrapping, confirm, window)
+                look = functools.partial(wrapped.confirm, wrapping, confirm, window)
                 handlers.setdefault(Entry(wrapping.literal), []).append(look)
         self._handlers: list[Sequence[Handler]] = list(handlers.values())
         self._gate = gate.build(list(handlers), engine)
@@ -79,12 +79,6 @@ def _wrapped_marks() -> list[tuple[bytes, Confirm, int]]:
         for token in tokens()
         if token.tier == "precise" and not token.back and len(token.literal) >= WRAPPED_MARK
     ]
-
-
-def _unwrap(
-    wrapping: wrapped.Wrapping, confirm: Confirm, window: int, data: bytes, at: int
-) -> Candidate | None:
-    return wrapped.confirm(data, at, wrapping, confirm, window)
 
 
 def apart(found: list[Candidate]) -> list[Candidate]:

@@ -40,13 +40,17 @@ def random_value(value: bytes, *, least: int, made_up: bool | None = None) -> bo
     count = len(value)
     if count < least or value in examples.KNOWN or DATE_OR_VERSION.match(value):
         return False
-    if (count < SHORT and STOP.search(value.lower())) or REFERENCE.match(value) or _joined_words(value):
+    if count < SHORT and STOP.search(value.lower()):
+        return False
+    # Letters and digits alone refer to nothing and join no words.
+    plain = value.isalnum()
+    if not plain and (REFERENCE.match(value) or _joined_words(value)):
         return False
     if randomness.made_up(value) if made_up is None else made_up:
         return False
     bits = MANY_BITS if len(set(value)) >= MANY else randomness.entropy(value)
-    if DIGIT.search(value):
-        letters = LOWER.search(value) or UPPER.search(value)
+    if not value.isalpha() if plain else DIGIT.search(value):
+        letters = not value.isdigit() if plain else LOWER.search(value) or UPPER.search(value)
         return bool(letters) and bits >= (SHORT_ENTROPY if count < 14 else ENTROPY)
     mixed = LOWER.search(value) and UPPER.search(value)
     if not mixed or count < NO_DIGITS or bits < NO_DIGITS_ENTROPY:

@@ -20,6 +20,7 @@ RUN_AFTER: Final = 8_192
 ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
 RUN: Final = re.compile(rb"[A-Za-z0-9+/_-]+")
 GROUP: Final = 4
+PADDING: Final = (b"", b"AAA", b"AA", b"A")
 URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
@@ -44,32 +45,35 @@ def wrappings(mark: bytes) -> list[Wrapping]:
 
 
 def confirm(
-    data: bytes,
-    at: int,
     wrapping: Wrapping,
     inner: Callable[[bytes, int], Candidate | None],
-    window: int = WINDOW,
+    window: int,
+    data: bytes,
+    at: int,
 ) -> Candidate | None:
     """The secret whose wrapped mark is at this offset, in at most so much base64; its place is the whole run."""
     group = at - wrapping.skipped
     if group < 0:
         return None
-    # One group more, so that the rule sees what stands before the mark.
-    before = data[max(0, group - GROUP) : at]
-    lead = len(before) - (at - group) if len(before.rstrip(ALPHABET)) == 0 and len(before) >= GROUP else 0
-    run = RUN.match(data, group - lead, at + window)
-    if run is None:
-        return None
-    text = run[0].translate(URL_SAFE)
-    try:
-        plain = base64.b64decode(text + b"A" * (-len(text) % GROUP))
-    except binascii.Error:
-        return None
-    found = inner(plain, lead // GROUP * 3 + wrapping.alignment)
+    found = inner(_plain(data, group, at + window), wrapping.alignment)
+    if found is not None and group >= GROUP and not data[group - GROUP : at].rstrip(ALPHABET):
+        # One group more, so that the rule sees what stands before the mark.
+        found = inner(_plain(data, group - GROUP, at + window), 3 + wrapping.alignment)
     if found is None:
         return None
     start, end = _run(data, at)
     return found._replace(start=start, end=end, shown=0, rank=found.rank - 1)
+
+
+def _plain(data: bytes, start: int, end: int) -> bytes:
+    run = RUN.match(data, start, end)
+    if run is None:
+        return b""
+    text = run[0].translate(URL_SAFE)
+    try:
+        return binascii.a2b_base64(text + PADDING[len(text) % GROUP])
+    except binascii.Error:
+        return b""
 
 
 def _run(data: bytes, at: int) -> tuple[int, int]:

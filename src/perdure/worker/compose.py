@@ -23,6 +23,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     workspaces: tuple[str, ...]
     surfaces: tuple[str, ...] = ("write", "state")
+    tools: tuple[str, ...] = ()
     state: str | None = None
     policy: str | None = None
     registry: str | None = None
@@ -36,13 +37,15 @@ SURFACE_NAMES: Final = ("write", "state")
 
 
 def open_write(settings: Settings) -> WriteService:
-    """The workspace of the write surface, recovered and ready."""
+    """The workspace of the write surface, recovered and ready. Raises ToolError for a policy that cannot be meant."""
     from zlib import crc32
 
     from perdure.storage.places import private_dir
     from perdure.storage.sqlite.journal import SqliteJournal
+    from perdure.surfaces.write import policy_files
     from perdure.surfaces.write.service import WriteService
 
+    found = policy_files.load(settings.policy, settings.workspaces)
     anchor = f"{crc32(settings.workspaces[0].encode('utf-8', 'surrogateescape')):08x}"
 
     def open_journal(folder: str) -> SqliteJournal:
@@ -53,7 +56,9 @@ def open_write(settings: Settings) -> WriteService:
         open_journal,
         strict=settings.durability == "strict",
         keep=settings.keep,
-        scratch_get=not os.environ.get("RW_SCRATCH_DISABLE_GET"),
+        policy=found.policy,
+        policy_rules=found.own,
+        scratch_get=found.policy.scratch.get and not os.environ.get("RW_SCRATCH_DISABLE_GET"),
     )
 
 
@@ -71,4 +76,11 @@ def surfaces(settings: Settings) -> tuple[Surface, ...]:
     """The surfaces asked for, in the order asked for."""
     if unknown := [name for name in settings.surfaces if name not in SURFACE_NAMES]:
         raise ValueError(f"no surface {', '.join(unknown)}; there are {', '.join(SURFACE_NAMES)}")
-    return tuple(_BUILDERS[name](settings) for name in settings.surfaces if name in _BUILDERS)
+    found = tuple(_BUILDERS[name](settings) for name in settings.surfaces if name in _BUILDERS)
+    if settings.tools:
+        known = {
+            name for one in found for tool in one.tools() for name in (tool.spec.name, *tool.spec.aliases)
+        }
+        if unknown := [name for name in settings.tools if name not in known]:
+            raise ValueError(f"no tool {', '.join(unknown)}")
+    return found

@@ -29,17 +29,23 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """Built once; a name that two tools claim is refused here, not found out at a call."""
+    """Built once; a name that two tools claim is refused here, not found out at a call.
 
-    def __init__(self, surfaces: Sequence[Surface]) -> None:
+    With `only`, no other tool is listed or called.
+    """
+
+    def __init__(self, surfaces: Sequence[Surface], only: Sequence[str] = ()) -> None:
         self._tools: dict[str, Bound] = {}
         self._named: dict[str, Bound] = {}
         self._resources: dict[str, Resource] = {}
         for surface in surfaces:
             for tool in surface.tools():
                 bound = Bound(tool, surface)
+                names = (tool.spec.name, *tool.spec.aliases)
+                if only and not set(names) & set(only):
+                    continue
                 self._tools[tool.spec.name] = bound
-                for name in (tool.spec.name, *tool.spec.aliases):
+                for name in names:
                     if self._named.setdefault(name, bound) is not bound:
                         raise ValueError(f"two tools are called {name}")
         for resource in (ERROR_SCHEMA, *(r for surface in surfaces for r in surface.resources())):

@@ -207,13 +207,15 @@ class Server:
 def serve_stdio(
     surfaces: Sequence[Surface],
     *,
+    tools: Sequence[str] = (),
     view: View = DEFAULT_VIEW,
     roots: tuple[str, ...] = (),
     log_level: str = DEFAULT_LEVEL,
 ) -> int:
-    """Serve the given surfaces on stdin and stdout until the client closes the pipe."""
+    """Serve the given surfaces, or only some of their tools, on stdin and stdout until the client closes the pipe."""
     source, sink = claim_stdio()
     diagnostics = Diagnostics(log_level)
-    server = Server(Registry(surfaces), FrameWriter(sink), view=view, roots=roots, diagnostics=diagnostics)
+    registry = Registry(surfaces, tools)
+    server = Server(registry, FrameWriter(sink), view=view, roots=roots, diagnostics=diagnostics)
     server.serve(read_frames(source))
     return 0

@@ -26,13 +26,8 @@ from perdure.model.frames import (
     joined,
     members,
 )
+from perdure.model.instructions import INSTRUCTIONS
 
-INSTRUCTIONS: Final = (
-    "Every tool takes render (porcelain or json) and detail (concise or full). "
-    "A failed call answers with an envelope (JSON Schema at perdure://schema/error): "
-    "error says what happened, suggested_action what to do next, and draft, where there is one, "
-    "is the id of the kept payload: give it instead of sending the content again."
-)
 SERVER_INFO: Final = {"name": "perdure", "title": "Perdure", "version": __version__}
 CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "logging": {}}
 

@@ -32,14 +32,14 @@ Format = Literal["json", "yaml", "markdown"]
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    name: Annotated[str, arg("Letters, digits, - and _, at most 64. Given again, it replaces.")]
-    data: Annotated[Any, arg("Anything JSON can say.")]
-    format: Annotated[Format, arg("What the data is meant to be; kept as told.")] = "json"
-    ttl: Annotated[str, arg("session, permanent, or how long: P7D, PT12H.")] = "session"
+    name: Annotated[str, arg("[A-Za-z0-9_-]{1,64}; given again, it replaces.")]
+    data: Annotated[Any, arg("Any JSON.")]
+    format: Annotated[Format, arg()] = "json"
+    ttl: Annotated[str, arg("session, permanent, or P7D, PT12H.")] = "session"
 
 
 class CheckpointRead(msgspec.Struct, frozen=True):
-    name: Annotated[str, arg("Its name.")]
+    name: Annotated[str, arg()]
 
 
 class CheckpointList(msgspec.Struct, frozen=True):
@@ -47,8 +47,8 @@ class CheckpointList(msgspec.Struct, frozen=True):
 
 
 class CheckpointCleanup(msgspec.Struct, frozen=True):
-    include_session: Annotated[bool, arg("Also what is only for a session: this one's.")] = True
-    all_sessions: Annotated[bool, arg("What is only for a session, whoever's.")] = False
+    include_session: Annotated[bool, arg("Also those for this session only.")] = True
+    all_sessions: Annotated[bool, arg("Those for any session.")] = False
 
 
 def checkpoint(service: WriteService, given: Checkpoint, call: Call) -> dict[str, Any]:

@@ -20,17 +20,17 @@ from perdure.model.when import iso
 from perdure.storage.journal import Item
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import guards
+from perdure.surfaces.write.checks import Checks
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Tree
+from perdure.surfaces.write.validating import Validate
 from perdure.surfaces.write.writing import (
     CLASSIFY,
     EXPECTED,
     KEY,
     PATH,
     VALIDATE,
-    Validate,
-    check_validate,
     put,
 )
 
@@ -40,22 +40,23 @@ MOST_INDEX: Final = 1_000_000
 MOST_SHOWN: Final = 262_144
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-SESSION = arg("Names the file being built: letters, digits, - and _, at most 64.")
-TOTAL = arg("How many chunks there will be; compose checks it.", ge=1, le=MOST_INDEX)
-SEPARATOR = arg("What stands between two chunks.")
+SESSION = arg()
+NAMED = arg("Names the file being built: [A-Za-z0-9_-]{1,64}.")
+TOTAL = arg("Checked by chunk_compose.", ge=1, le=MOST_INDEX)
+SEPARATOR = arg()
 
 
 class ChunkWrite(msgspec.Struct, frozen=True):
-    session: Annotated[str, SESSION]
-    index: Annotated[int, arg("Which chunk, from 1. Sent again, it replaces.", ge=1, le=MOST_INDEX)]
-    content: Annotated[str, arg("The piece.")]
+    session: Annotated[str, NAMED]
+    index: Annotated[int, arg("From 1; sent again, it replaces.", ge=1, le=MOST_INDEX)]
+    content: Annotated[str, arg()]
     total_expected: Annotated[int, TOTAL] | None = None
     idempotency_key: Annotated[str, KEY] | None = None
 
 
 class ChunkAppend(msgspec.Struct, frozen=True):
     session: Annotated[str, SESSION]
-    content: Annotated[str, arg("The next piece.")]
+    content: Annotated[str, arg()]
     total_expected: Annotated[int, TOTAL] | None = None
     idempotency_key: Annotated[str, KEY] | None = None
 
@@ -64,7 +65,7 @@ class ChunkCompose(msgspec.Struct, frozen=True):
     session: Annotated[str, SESSION]
     output_path: Annotated[str, PATH]
     separator: Annotated[str, SEPARATOR] = ""
-    cleanup: Annotated[bool, arg("Drop the chunks once the file is there.")] = False
+    cleanup: Annotated[bool, arg("Drop the chunks then.")] = False
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
     validate: Annotated[Validate, VALIDATE] = "off"
@@ -76,11 +77,8 @@ class ChunkReset(msgspec.Struct, frozen=True):
 
 
 class ChunkStatus(msgspec.Struct, frozen=True):
-    session: Annotated[str, arg("Without it, all sessions are listed.")] | None = None
-    have_sha256: (
-        Annotated[str, arg("The hash of what you have from the start on: resume_at says where to go on.")]
-        | None
-    ) = None
+    session: Annotated[str, arg("None: all are listed.")] | None = None
+    have_sha256: Annotated[str, arg("Hash of what you have: resume_at says where to go on.")] | None = None
 
 
 class ChunkPreview(msgspec.Struct, frozen=True):
@@ -151,9 +149,16 @@ def _shelve(
 
 
 def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dict[str, Any]:
-    check_validate(given.validate)
     chunks = _complete(service, given.session)
     composed = service.store.take_pieces(_pieces(service, chunks, given.separator))
+    checks = Checks(
+        service,
+        call,
+        frozenset({given.output_path, _place(given.session)}),
+        classify=given.classify,
+        validate=given.validate,
+    )
+    checks.sent(given.output_path, composed)
 
     def plan(tree: Tree) -> dict[str, Any]:
         now = [(item.at, item.sha) for item in _complete(service, given.session)]
@@ -181,9 +186,7 @@ def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dic
             "cleaned_up": given.cleanup,
         }
 
-    return service.change(
-        call,
-        frozenset({given.output_path, _place(given.session)}),
+    return checks.change(
         plan,
         idempotency_key=given.idempotency_key,
         arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,

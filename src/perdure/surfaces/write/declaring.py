@@ -12,7 +12,6 @@ from perdure.model.tools import ToolSpec
 
 def writes(
     name: str,
-    title: str,
     description: str,
     params: type[msgspec.Struct],
     *,
@@ -22,7 +21,6 @@ def writes(
     """A tool that changes something: the journal knows whether it did."""
     return ToolSpec(
         name=name,
-        title=title,
         description=description,
         params=params,
         replay=JOURNAL,
@@ -32,11 +30,10 @@ def writes(
     )
 
 
-def reads(name: str, title: str, description: str, params: type[msgspec.Struct]) -> ToolSpec:
+def reads(name: str, description: str, params: type[msgspec.Struct]) -> ToolSpec:
     """A tool that changes nothing: it may be asked again."""
     return ToolSpec(
         name=name,
-        title=title,
         description=description,
         params=params,
         replay=CONVERGENT,

@@ -32,11 +32,9 @@ _COMPARISONS: Final = 200_000  # lines compared before a tolerant search in a re
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """One replacement."""
-
-    old: Annotated[str, arg("The text to replace, as it stands in the file.")]
-    new: Annotated[str, arg("What takes its place.")]
-    count: Annotated[int, arg("In exactly how many places; -1 for all there are.")] = 1
+    old: Annotated[str, arg()]
+    new: Annotated[str, arg()]
+    count: Annotated[int, arg("How many there must be; -1: all.")] = 1
 
 
 class Applied(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from perdure.storage.journal import Filter, Item
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import front_matter, guards, text
 from perdure.surfaces.write.checkpoints import KIND as CHECKPOINTS
+from perdure.surfaces.write.checks import Checks
 from perdure.surfaces.write.identity import seen
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.tree import Known, Tree
@@ -26,7 +27,7 @@ DEFAULT_PATH: Final = "HANDOFF.md"
 MOST_BYTES: Final = 1024 * 1024
 MOST_ARCHIVED: Final = 100
 
-WHERE = arg("The file.", path="relative")
+WHERE = arg(path="relative")
 
 
 class HandoffWrite(msgspec.Struct, frozen=True):
@@ -34,13 +35,13 @@ class HandoffWrite(msgspec.Struct, frozen=True):
         dict[str, Any],
         arg(
             "task_id, status (complete, partial, blocked, handed_off), agent, summary, next_steps[], "
-            "last_good_state[{path, sha256}]; optional open_questions[], blockers[], context_hints, "
-            "steps[{id, description, depends_on[], status}]. Other keys are kept."
+            "last_good_state[{path, sha256}]; optional: open_questions[], blockers[], context_hints, "
+            "steps[{id, description, depends_on[], status}], any others."
         ),
     ]
-    body: Annotated[str, arg("Free text after the envelope.")] = ""
+    body: Annotated[str, arg("Free text.")] = ""
     path: Annotated[str, WHERE] = DEFAULT_PATH
-    archive: Annotated[bool, arg("Keep the handoff that this one replaces.")] = False
+    archive: Annotated[bool, arg("Keep the one it replaces.")] = False
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
 
 
@@ -52,6 +53,8 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
     handoff = _checked(given.envelope)
     ready = _ready(handoff.steps)
     drift = [found for good in handoff.last_good_state if (found := _drift(service, good)) is not None]
+    checks = Checks(service, call, frozenset({given.path}), always=True)
+    checks.sent(given.path, service.store.take(_text(given.envelope, given.body)))
 
     def plan(tree: Tree) -> dict[str, Any]:
         known = tree.look(given.path)
@@ -78,9 +81,14 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
             "drift_warnings": drift,
             "ready_steps": ready,
             "checkpoint_refs": _checkpoints(service),
+            "warnings": checks.warnings,
         }
 
     return service.change(call, frozenset({given.path}), plan)
+
+
+def _text(envelope: dict[str, Any], body: str) -> bytes:
+    return front_matter.join(front_matter.write(envelope), body).encode()
 
 
 def handoff_read(service: WriteService, given: HandoffRead, call: Call) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The layers around a write as tools: chunks, scratchpad, handoff, checkpoints."""
+"""The layers around a write as tools: risk, form, chunks, scratchpad, handoff, checkpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from perdure.model.tools import ToolSpec
 from perdure.present.shape import Field, Payload, Shape
-from perdure.surfaces.write import checkpoints, chunking, handing, scratching
+from perdure.surfaces.write import checkpoints, chunking, handing, scoring, scratching, validating
 from perdure.surfaces.write.declaring import reads, writes
 
 SHA = Field("sha256", "digest")
@@ -80,6 +80,7 @@ KEPT = Shape(
         Field("sha256"),
         SIZE,
         Field("deduped"),
+        Field("sealed", full_only=True),
         Field("expires_at"),
         Field("warnings", "items"),
         Field("scratch_path", full_only=True),
@@ -172,12 +173,68 @@ HANDOFF = Shape(
     (*_HANDOFF, Field("envelope", "json"), Field("body", "block")),
 )
 
+SCORED = Shape(
+    "{verdict}  score {score}  {detected_patterns} places  {bytes}",
+    (
+        Field("score"),
+        Field("verdict"),
+        SIZE,
+        Field("line_count", "count", full_only=True),
+        Field("max_line_len", "count", full_only=True),
+        Field(
+            "detected_patterns",
+            "table",
+            columns=(
+                Field("kind"),
+                Field("pattern"),
+                Field("match"),
+                Field("line", "count"),
+                Field("column", "count"),
+            ),
+        ),
+        Field("suggested_actions", "json"),
+        Field("language_hint", full_only=True),
+        Field("target_path", full_only=True),
+        Field("redacted", "block"),
+    ),
+)
+VALIDATED = Shape(
+    "{summary}",
+    (
+        Field("valid"),
+        Field("format"),
+        Field("summary"),
+        Field(
+            "errors",
+            "table",
+            columns=(Field("line", "count"), Field("col", "count"), Field("severity"), Field("message")),
+        ),
+    ),
+)
+
 Run = Callable[..., dict[str, Any]]
 LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
+        reads(
+            "risk_score",
+            "Secrets and other things that would get a content rejected, with their places.",
+            scoring.RiskScore,
+        ),
+        SCORED,
+        scoring.risk_score,
+    ),
+    (
+        reads(
+            "validate",
+            "Syntax errors of a content, with line and column, in 18 formats. An unknown format is neither valid nor not.",
+            validating.ValidateParams,
+        ),
+        VALIDATED,
+        validating.validate,
+    ),
+    (
         writes(
             "chunk_write",
-            "Write a chunk",
             "Keep one piece of a file that is too large for one call. Nothing is in the tree until chunk_compose.",
             chunking.ChunkWrite,
             conflict=("/session",),
@@ -188,8 +245,7 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "chunk_append",
-            "Append a chunk",
-            "Keep the next piece.",
+            "Keep the next piece, as chunk_write does.",
             chunking.ChunkAppend,
             conflict=("/session",),
         ),
@@ -199,7 +255,6 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "chunk_compose",
-            "Compose the chunks",
             "Write the file made of all chunks in one step. Missing chunks are named.",
             chunking.ChunkCompose,
             conflict=("/session", "/output_path"),
@@ -210,7 +265,6 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "chunk_reset",
-            "Drop the chunks",
             "Drop a session and all its chunks.",
             chunking.ChunkReset,
             conflict=("/session",),
@@ -222,7 +276,6 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         reads(
             "chunk_status",
-            "Chunks so far",
             "Which chunks are there and which are missing.",
             chunking.ChunkStatus,
         ),
@@ -230,14 +283,13 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         chunking.chunk_status,
     ),
     (
-        reads("chunk_preview", "Preview", "The file as chunk_compose would write it.", chunking.ChunkPreview),
+        reads("chunk_preview", "The file as chunk_compose would write it.", chunking.ChunkPreview),
         PREVIEW,
         chunking.chunk_preview,
     ),
     (
         writes(
             "scratch_put",
-            "Keep out of the tree",
             "Keep material that must not be in the tree (raw evidence, secrets); its hash refers to it.",
             scratching.ScratchPut,
             conflict=(),
@@ -248,23 +300,21 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         reads(
             "scratch_ref",
-            "Look up scratch",
-            "About one entry, or all; never their content.",
+            "About one scratch entry, or all; never their content.",
             scratching.ScratchRef,
         ),
         REFERENCE,
         scratching.scratch_ref,
     ),
     (
-        reads("scratch_get", "Read scratch", "The content of an entry.", scratching.ScratchGet),
+        reads("scratch_get", "The content of a scratch entry.", scratching.ScratchGet),
         GOT,
         scratching.scratch_get,
     ),
     (
         writes(
             "scratch_drop",
-            "Drop scratch",
-            "Forget an entry and its labels.",
+            "Forget a scratch entry.",
             scratching.ScratchRef,
             conflict=("/sha256", "/label"),
             destructive=True,
@@ -275,7 +325,6 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "handoff_write",
-            "Hand a task over",
             "Leave a task so that another agent can go on: an envelope and free text. Listed files that differ are named.",
             handing.HandoffWrite,
             conflict=("/path",),
@@ -284,16 +333,13 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         handing.handoff_write,
     ),
     (
-        reads(
-            "handoff_read", "Take a task over", "A handoff, and what has changed since.", handing.HandoffRead
-        ),
+        reads("handoff_read", "A handoff, and what has changed since.", handing.HandoffRead),
         HANDOFF,
         handing.handoff_read,
     ),
     (
         writes(
             "checkpoint",
-            "Save a checkpoint",
             "Keep data of the task under a name, to go on from after an interruption.",
             checkpoints.Checkpoint,
             conflict=("/name",),
@@ -302,19 +348,18 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         checkpoints.checkpoint,
     ),
     (
-        reads("checkpoint_read", "Read a checkpoint", "Its data.", checkpoints.CheckpointRead),
+        reads("checkpoint_read", "The data of a checkpoint.", checkpoints.CheckpointRead),
         CHECKPOINT_READ,
         checkpoints.checkpoint_read,
     ),
     (
-        reads("checkpoint_list", "List checkpoints", "All that have not ended.", checkpoints.CheckpointList),
+        reads("checkpoint_list", "Checkpoints that have not ended.", checkpoints.CheckpointList),
         CHECKPOINTS,
         checkpoints.checkpoint_list,
     ),
     (
         writes(
             "checkpoint_cleanup",
-            "Clean checkpoints up",
             "Drop what was only for this session, and what has ended.",
             checkpoints.CheckpointCleanup,
             conflict=(),

@@ -24,12 +24,13 @@ from perdure.surfaces.write.names import is_ignorable, shown
 
 OURS: Final = ".perdure/"
 NEVER: Final = (OURS, ".git/")
+# What says what may be written. Only its owner changes it, by other means.
+POLICY_FILES: Final = ("/perdure.toml", "/policy.yaml", ".resilient_write/policy.yaml")
 GUARDED: Final = (
     # what starts MCP servers
     ".mcp.json",
     "/mcp.md",
     "/mcp.json",
-    "/perdure.toml",
     ".cursor/mcp.json",
     ".vscode/mcp.json",
     ".claude/settings.json",
@@ -47,8 +48,9 @@ GUARDED: Final = (
 
 
 class Protection(msgspec.Struct, frozen=True):
-    """What is protected, and what the policy frees again. A freed path needs no force."""
+    """What is protected, and what the policy frees again. A freed path needs no force; `own` cannot be freed."""
 
+    own: tuple[str, ...] = POLICY_FILES
     never: tuple[str, ...] = NEVER
     guarded: tuple[str, ...] = GUARDED
     allowed: tuple[str, ...] = ()
@@ -59,16 +61,18 @@ class Protection(msgspec.Struct, frozen=True):
         Reading is refused only in `.perdure/`: what is kept there was often kept from being read.
         """
         keys = [key for part in parts for key in _keys(part)]
+        if not reading and (rule := _matching(self.own, keys)) is not None:
+            raise _protected(parts, rule, "no tool writes it")
         for rules, can_force in ((self.never, False), (self.guarded, True)):
             rule = _matching(rules, keys)
             if rule is None or (can_force and force) or (reading and rule != OURS):
                 continue
             if _matching(self.allowed, keys) is None:
-                raise _protected(parts, rule, can_force)
+                way = "give force, or allow it in the policy" if can_force else "only the policy can allow it"
+                raise _protected(parts, rule, way, can_force)
 
 
-def _protected(parts: Sequence[str], rule: str, can_force: bool) -> ToolError:
-    way = "give force, or allow it in the policy" if can_force else "only the policy can allow it"
+def _protected(parts: Sequence[str], rule: str, way: str, can_force: bool = False) -> ToolError:
     return refuse(
         "policy_violation",
         "protected_path",

@@ -25,41 +25,36 @@ MOST_ROWS = 1000
 
 class Read(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    start_line: Annotated[int, arg("First line, from 1.", ge=1)] | None = None
-    end_line: Annotated[int, arg("Last line.", ge=1)] | None = None
-    max_bytes: Annotated[int, arg("At most so much content.", ge=1, le=16 * 1024 * 1024)] = 262_144
-    encoding: (
-        Annotated[
-            Literal["utf-8", "utf-16", "latin-1", "base64"], arg("base64 for binary; else the file's own.")
-        ]
-        | None
-    ) = None
+    start_line: Annotated[int, arg("From 1.", ge=1)] | None = None
+    end_line: Annotated[int, arg(ge=1)] | None = None
+    max_bytes: Annotated[int, arg(ge=1, le=16 * 1024 * 1024)] = 262_144
+    encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg("base64 for binary.")] | None = (
+        None
+    )
 
 
 class JournalTail(msgspec.Struct, frozen=True):
-    n: Annotated[int, arg("How many, newest last.", ge=1, le=MOST_ROWS)] = 20
-    filter_path: Annotated[str, arg("Only this file.", path="relative")] | None = None
-    filter_mode: (
-        Annotated[str, arg("Only this mode: create, overwrite, append, replace, delete, move.")] | None
-    ) = None
-    filter_client: Annotated[str, arg("Only what this client wrote.")] | None = None
-    cursor: Annotated[str, arg("next_cursor of an earlier answer, for older entries.")] | None = None
+    n: Annotated[int, arg(ge=1, le=MOST_ROWS)] = 20
+    filter_path: Annotated[str, arg(path="relative")] | None = None
+    filter_mode: Annotated[str, arg("create, overwrite, append, replace, delete or move.")] | None = None
+    filter_client: Annotated[str, arg()] | None = None
+    cursor: Annotated[str, arg("next_cursor, for older ones.")] | None = None
 
 
 class History(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    n: Annotated[int, arg("How many versions, newest first.", ge=1, le=MOST_ROWS)] = 20
+    n: Annotated[int, arg(ge=1, le=MOST_ROWS)] = 20
 
 
 class DiffParams(msgspec.Struct, frozen=True, rename={"from_": "from"}):
     path: Annotated[str, PATH]
-    from_: Annotated[str, arg("A journal_id; default: the version before.")] | None = None
-    to: Annotated[str, arg("A journal_id, or disk.")] = "disk"
+    from_: Annotated[str, arg("journal_id; default: the version before.")] | None = None
+    to: Annotated[str, arg("journal_id, or disk.")] = "disk"
 
 
 class Analytics(msgspec.Struct, frozen=True):
-    since: Annotated[str, arg("Only from this time on, ISO 8601.")] | None = None
-    session_filter: Annotated[str, arg("Only this session.")] | None = None
+    since: Annotated[str, arg("ISO 8601.")] | None = None
+    session_filter: Annotated[str, arg()] | None = None
 
 
 def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:

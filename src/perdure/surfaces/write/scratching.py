@@ -1,12 +1,14 @@
 """Material that must not be in the tree: kept out of band under its hash, for its owner alone.
 
 A label is another name for a hash. Contents are in the journal's store below `.perdure`, which git ignores and which
-no tool can read; a listing tells about them and never shows them.
+no tool can read; a listing tells about them and never shows them. An entry's name is the hash of what was sent; what is
+stored under it is that, or where the policy says so the same sealed (`sealing.py`).
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 import time
 from typing import Annotated, Any, Final, Literal
@@ -18,6 +20,7 @@ from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
 from perdure.surfaces.port import Call
+from perdure.surfaces.write import sealing
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.text import content_bytes
 from perdure.surfaces.write.tree import Tree
@@ -28,17 +31,17 @@ MOST_LABEL: Final = 200
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Encoding = Literal["utf-8", "base64"]
-SHA = arg("The hash that scratch_put answered with.")
-BY_LABEL = arg("Or its label.")
+SHA = arg()
+BY_LABEL = arg()
 
 
 class ScratchPut(msgspec.Struct, frozen=True):
-    content: Annotated[str, arg("What is to be kept.")]
-    label: Annotated[str, arg("A name for it; given again, it moves.", max_length=MOST_LABEL)] | None = None
-    content_type: Annotated[str, arg("What it is, such as text/plain.", max_length=100)] | None = None
-    notes: Annotated[str, arg("For whoever finds it.", max_length=2000)] | None = None
-    encoding: Annotated[Encoding, arg("How the content is written; base64 for binary.")] = "utf-8"
-    ttl_s: Annotated[int, arg("Forget it after so many seconds.", ge=1, le=10**9)] | None = None
+    content: Annotated[str, arg()]
+    label: Annotated[str, arg("A name for it.", max_length=MOST_LABEL)] | None = None
+    content_type: Annotated[str, arg(max_length=100)] | None = None
+    notes: Annotated[str, arg(max_length=2000)] | None = None
+    encoding: Annotated[Encoding, arg()] = "utf-8"
+    ttl_s: Annotated[int, arg("Seconds until it is forgotten.", ge=1, le=10**9)] | None = None
 
 
 class ScratchRef(msgspec.Struct, frozen=True):
@@ -49,28 +52,33 @@ class ScratchRef(msgspec.Struct, frozen=True):
 class ScratchGet(msgspec.Struct, frozen=True):
     sha256: Annotated[str, SHA] | None = None
     label: Annotated[str, BY_LABEL] | None = None
-    encoding: Annotated[Encoding, arg("How to answer; base64 for binary.")] = "utf-8"
+    encoding: Annotated[Encoding, arg()] = "utf-8"
 
 
 def scratch_put(service: WriteService, given: ScratchPut, call: Call) -> dict[str, Any]:
-    sent = service.store.take(content_bytes(given.content, given.encoding))
+    data = content_bytes(given.content, given.encoding)
+    name = hashlib.sha256(data).hexdigest()
+    is_sealed = service.policy.scratch.encrypt
+    kept_content = service.store.take(sealing.seal(data, name) if is_sealed else data)
 
     def plan(tree: Tree) -> dict[str, Any]:
         journal = service.journal
-        before = journal.item(KIND, sent.sha256)
+        before = journal.item(KIND, name)
         now = int(time.time() * 1_000_000)
         ends = now + given.ttl_s * 1_000_000 if given.ttl_s is not None else None
         told = {"content_type": given.content_type, "notes": given.notes}
         known = before.meta if before is not None else {}
-        service.store.record(sent, by_row=False)
+        service.store.record(kept_content, by_row=False)
         kept = Item(
             kind=KIND,
-            name=sent.sha256,
-            sha=sent.digest,
-            size=sent.size,
+            name=name,
+            sha=kept_content.digest,
+            size=len(data),
             meta={
+                "entry": name,
+                "sealed": is_sealed,
                 "encoding": given.encoding,
-                **{name: value if value is not None else known.get(name) for name, value in told.items()},
+                **{key: value if value is not None else known.get(key) for key, value in told.items()},
             },
             client=call.client,
             session=call.session,
@@ -81,17 +89,21 @@ def scratch_put(service: WriteService, given: ScratchPut, call: Call) -> dict[st
         journal.shelve(kept)
         if given.label is not None:
             journal.shelve(msgspec.structs.replace(kept, kind=LABEL, name=given.label))
+        for label in journal.shelf(LABEL):
+            if _named(label) == name and label.sha != kept.sha:
+                journal.shelve(msgspec.structs.replace(label, sha=kept.sha))
         return {
-            "sha256": sent.sha256,
-            "scratch_path": _place(sent.sha256),
-            "bytes": sent.size,
+            "sha256": name,
+            "scratch_path": _place(name),
+            "bytes": len(data),
+            "sealed": is_sealed,
             "deduped": before is not None,
             "journal_id": None,
             "expires_at": iso(ends) if ends is not None else None,
             "warnings": [],
         }
 
-    return service.change(call, frozenset({_place(sent.sha256)}), plan)
+    return service.change(call, frozenset({_place(name)}), plan)
 
 
 def scratch_ref(service: WriteService, given: ScratchRef, call: Call) -> dict[str, Any]:
@@ -103,8 +115,8 @@ def scratch_ref(service: WriteService, given: ScratchRef, call: Call) -> dict[st
     return {
         "entry": {**_entry(item, labels), **({"label": given.label} if given.label else {})},
         "scratch_path": _place(item.name),
-        "bin_exists": service.store.has(item.name),
-        "alias_count": sum(label.sha == item.sha for label in labels),
+        "bin_exists": service.store.has(item.sha.hex()),
+        "alias_count": sum(_named(label) == item.name for label in labels),
     }
 
 
@@ -118,7 +130,9 @@ def scratch_get(service: WriteService, given: ScratchGet, call: Call) -> dict[st
             suggested_action="ask_user",
         )
     item = _found(service, given.sha256, given.label)
-    data = service.store.load(item.name)
+    data = service.store.load(item.sha.hex())
+    if item.meta.get("sealed"):
+        data = sealing.unseal(data, item.name)
     try:
         content = data.decode() if given.encoding == "utf-8" else base64.b64encode(data).decode()
     except UnicodeDecodeError:
@@ -148,7 +162,7 @@ def scratch_drop(service: WriteService, given: ScratchRef, call: Call) -> dict[s
 
     def plan(tree: Tree) -> dict[str, Any]:
         for label in service.journal.shelf(LABEL):
-            if label.sha == item.sha:
+            if _named(label) == item.name:
                 service.journal.unshelve(LABEL, label.name)
         dropped = service.journal.unshelve(KIND, item.name).rows
         return {"sha256": item.name, "dropped": bool(dropped)}
@@ -163,7 +177,7 @@ def _found(service: WriteService, sha256: str | None, label: str | None) -> Item
         raise refuse("invalid_input", "not_a_lowercase_sha256_hex", "a sha256 is 64 small hex digits")
     if sha256 is None and label is not None:
         alias = service.journal.item(LABEL, label)
-        sha256 = alias.sha.hex() if alias is not None else ""
+        sha256 = _named(alias) if alias is not None else ""
     item = service.journal.item(KIND, sha256 or "")
     if item is None:
         raise refuse("not_found", "not_found", "nothing is kept under this name")
@@ -171,7 +185,7 @@ def _found(service: WriteService, sha256: str | None, label: str | None) -> Item
 
 
 def _entry(item: Item, labels: list[Item]) -> dict[str, Any]:
-    named = [label for label in labels if label.sha == item.sha]
+    named = [label for label in labels if _named(label) == item.name]
     last = max(named, key=lambda label: label.updated, default=None)
     return {
         "sha256": item.name,
@@ -183,6 +197,11 @@ def _entry(item: Item, labels: list[Item]) -> dict[str, Any]:
         "created_at": iso(item.created),
         "expires_at": iso(item.expires) if item.expires is not None else None,
     }
+
+
+def _named(label: Item) -> str:
+    """The entry that a label stands for; older ones say it by their content alone."""
+    return str(label.meta.get("entry") or label.sha.hex())
 
 
 def _place(sha256: str) -> str:

@@ -9,7 +9,7 @@ import time
 from binascii import hexlify
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -26,12 +26,15 @@ from perdure.surfaces.write.committer import Committer, Landing
 from perdure.surfaces.write.confine import Workspace
 from perdure.surfaces.write.exchange import Conflict
 from perdure.surfaces.write.landing import CallLanding
+from perdure.surfaces.write.policy import DEFAULT, Policy
 from perdure.surfaces.write.store import Content, Store
 from perdure.surfaces.write.tending import Tending
 from perdure.surfaces.write.tree import Sighting, Tree
 
+if TYPE_CHECKING:
+    from perdure.validate.isolated import Checker
+
 FOLDER: Final = ".perdure"
-RETRIES: Final = 3
 
 Plan = Callable[[Tree], dict[str, Any]]
 """Under the lock: look, check, put; the payload. Raises ToolError to change nothing."""
@@ -47,17 +50,21 @@ class WriteService:
         *,
         strict: bool = False,
         keep: Keep | None = None,
+        policy: Policy = DEFAULT,
+        policy_rules: tuple[str, ...] = (),
         scratch_get: bool = True,
     ) -> None:
         self.strict = strict
+        self.policy = policy
         self.scratch_get = scratch_get
         self.folder = os.path.join(roots[0], FOLDER)
         self._seen: dict[tuple[str, str], str | None] = {}
         self._unsaved: dict[tuple[str, str], str | None] = {}
         self._guard = threading.Lock()
+        self._checker: Checker | None = None
         with ExitStack() as opened:
             _make_folder(self.folder)
-            self.workspace = Workspace(roots)
+            self.workspace = Workspace(roots, policy.protection(policy_rules))
             opened.callback(self.workspace.close)
             self.journal = open_journal(self.folder)
             opened.callback(self.journal.close)
@@ -81,6 +88,17 @@ class WriteService:
 
     def close(self) -> None:
         self._opened.close()
+
+    @property
+    def checker(self) -> Checker:
+        """Parsers in child processes, from the first check on: most sessions never ask for one."""
+        from perdure.validate.isolated import Checker
+
+        with self._guard:
+            if self._checker is None:
+                self._checker = Checker()
+                self._opened.callback(self._checker.close)
+            return self._checker
 
     # --- changing files -----------------------------------------------------------------------------------
 
@@ -198,17 +216,25 @@ class WriteService:
 
     # --- drafts ---------------------------------------------------------------------------------------------------
 
-    def rejected(self, call: Call, error: ToolError, path: str, content: Content) -> ToolError:
-        """Keep a payload that was not written, count the try, and say both in the error."""
+    def rejected(
+        self, call: Call, error: ToolError, path: str, content: Content, *, redacted: Content | None = None
+    ) -> ToolError:
+        """Keep a payload that was not written, count the try, and say both in the error.
+
+        With `redacted`, what could be written in its place is kept as well.
+        """
         identity = _draft_id(content)
 
         def keep() -> Landing:
-            self.store.record(content, by_row=False)
             reason = str(error.envelope.context.get("reason", error.envelope.error))
-            self.journal.save_draft(
-                Draft(identity, content.digest, content.size, path, reason), call.client, call.session
+            for one in (content, redacted):
+                if one is not None:
+                    self.store.record(one, by_row=False)
+                    kept = Draft(_draft_id(one), one.digest, one.size, path, reason)
+                    self.journal.save_draft(kept, call.client, call.session)
+            return _Nothing(
+                {"left": self.journal.spend(path, content.digest, self.policy.retry_budget.default)}
             )
-            return _Nothing({"left": self.journal.spend(path, content.digest, RETRIES)})
 
         try:
             left: int = self.committer.submit(frozenset(), keep)["left"]
@@ -225,7 +251,11 @@ class WriteService:
                 last_error=error.envelope.error,
             )
             return ToolError(msgspec.structs.replace(spent.envelope, reason_hint=error.envelope.reason_hint))
-        return ToolError(msgspec.structs.replace(error.envelope, draft=identity, retry_budget=left))
+        context = error.envelope.context
+        if redacted is not None:
+            context = {**context, "redacted_draft": _draft_id(redacted)}
+        envelope = msgspec.structs.replace(error.envelope, draft=identity, retry_budget=left, context=context)
+        return ToolError(envelope)
 
     def draft(self, identity: str) -> Content:
         known = self.journal.draft(identity)

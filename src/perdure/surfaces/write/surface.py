@@ -62,7 +62,12 @@ _FILE = (
 )
 TRANSACTED = Shape(
     "transaction {transaction_id}  {files} changes",
-    (Field("transaction_id"), Field("files", "table", columns=_FILE), Field("deduplicated")),
+    (
+        Field("transaction_id"),
+        Field("files", "table", columns=_FILE),
+        Field("warnings", "items"),
+        Field("deduplicated"),
+    ),
 )
 _ROW = (
     Field("journal_id"),
@@ -157,7 +162,6 @@ class WriteSurface:
             self._tool(
                 writes(
                     "safe_write",
-                    "Write a file",
                     "Write a file whole: create, overwrite or append. Durable when it returns, journaled, undoable. "
                     "A refused payload is kept as a draft.",
                     writing.SafeWrite,
@@ -167,16 +171,13 @@ class WriteSurface:
                 writing.safe_write,
             ),
             self._tool(
-                reads(
-                    "read", "Read a file", "Read a file or some of its lines, with its sha256.", reading.Read
-                ),
+                reads("read", "Read a file or some of its lines, with its sha256.", reading.Read),
                 READ,
                 reading.read,
             ),
             self._tool(
                 writes(
                     "edit",
-                    "Edit a file",
                     "Replace passages of a text file, all or none. Exact first, then tolerant of whitespace.",
                     writing.EditFile,
                     conflict=("/path",),
@@ -187,7 +188,6 @@ class WriteSurface:
             self._tool(
                 writes(
                     "safe_replace",
-                    "Replace in a file",
                     "Replace one passage of a text file.",
                     writing.SafeReplace,
                     conflict=("/path",),
@@ -198,7 +198,6 @@ class WriteSurface:
             self._tool(
                 writes(
                     "transaction",
-                    "Change many files",
                     "Write, edit, patch, move and delete files: all of it or none, through crashes too.",
                     transacting.Transaction,
                     conflict=("/ops/*/path", "/ops/*/to"),
@@ -208,28 +207,23 @@ class WriteSurface:
                 transacting.transaction,
             ),
             self._tool(
-                reads(
-                    "journal_tail", "Latest changes", "The latest changes, newest last.", reading.JournalTail
-                ),
+                reads("journal_tail", "The latest changes, newest last.", reading.JournalTail),
                 TAIL,
                 reading.journal_tail,
             ),
             self._tool(
-                reads("history", "Versions of a file", "Every kept version of a file.", reading.History),
+                reads("history", "Every kept version of a file.", reading.History),
                 VERSIONS,
                 reading.history,
             ),
             self._tool(
-                reads(
-                    "diff", "Difference", "What changed between two versions of a file.", reading.DiffParams
-                ),
+                reads("diff", "What changed between two versions of a file.", reading.DiffParams),
                 DIFF,
                 reading.diff,
             ),
             self._tool(
                 writes(
                     "undo",
-                    "Undo",
                     "Take back the latest changes, or those of a file, a session, a client, a time. "
                     "Later edits are kept; a collision changes nothing.",
                     undoing.Undo,
@@ -242,7 +236,6 @@ class WriteSurface:
             self._tool(
                 writes(
                     "restore",
-                    "Restore a version",
                     "Bring back a version of a file.",
                     writing.Restore,
                     conflict=("/path",),
@@ -251,7 +244,7 @@ class WriteSurface:
                 writing.restore,
             ),
             self._tool(
-                reads("analytics", "Analytics", "Sums over the journal.", reading.Analytics),
+                reads("analytics", "Sums over the journal.", reading.Analytics),
                 ANALYTICS,
                 reading.analytics,
             ),

@@ -10,41 +10,39 @@ from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import edits, guards, patches, text
+from perdure.surfaces.write.checks import Checks
 from perdure.surfaces.write.service import WriteService, new_transaction_id
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Known, Tree
-from perdure.surfaces.write.writing import put, sent_content
+from perdure.surfaces.write.validating import Validate
+from perdure.surfaces.write.writing import CLASSIFY, VALIDATE, put, sent_content
 
 MOST_OPS = 1000
 
 
 class Operation(msgspec.Struct, frozen=True):
-    op: Annotated[Literal["write", "edit", "patch", "move", "delete"], arg("What to do.")]
-    path: Annotated[str, arg("To which file.", path="relative")]
-    content: Annotated[str, arg("write: what it shall hold.")] | None = None
-    draft: Annotated[str, arg("write: the id of a kept payload, instead of the content.")] | None = None
-    encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg("write: as in safe_write.")] = (
-        "utf-8"
-    )
-    edits: Annotated[list[edits.Edit], arg("edit: as in edit.")] | None = None
-    patch: (
-        Annotated[str, arg("patch: a unified diff or a patch envelope; it may name further files.")] | None
-    ) = None
-    to: Annotated[str, arg("move: the new path.", path="relative")] | None = None
-    mode: Annotated[Literal["create", "overwrite"], arg("write: create refuses an existing file.")] = "create"
+    op: Annotated[Literal["write", "edit", "patch", "move", "delete"], arg()]
+    path: Annotated[str, arg(path="relative")]
+    content: Annotated[str, arg("write")] | None = None
+    draft: Annotated[str, arg("write")] | None = None
+    encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg("write")] = "utf-8"
+    edits: Annotated[list[edits.Edit], arg("edit")] | None = None
+    patch: Annotated[str, arg("patch: a unified diff; it may name further files.")] | None = None
+    to: Annotated[str, arg("move", path="relative")] | None = None
+    mode: Annotated[Literal["create", "overwrite"], arg("write")] = "create"
 
 
 class Transaction(msgspec.Struct, frozen=True):
     ops: Annotated[
         list[Operation],
-        arg("In order; each sees what those before it did.", min_length=1, max_length=MOST_OPS),
+        arg("In order.", min_length=1, max_length=MOST_OPS),
     ]
-    expected: Annotated[
-        dict[str, str], arg("The sha256 each of these files must have now; empty: no file.")
-    ] = {}
+    expected: Annotated[dict[str, str], arg("path: the sha256 it must have now.")] = {}
     message: Annotated[str, arg("Why, for the journal.", max_length=2000)] = ""
-    force: Annotated[bool, arg("In spite of a guard.")] = False
-    idempotency_key: Annotated[str, arg("The same key with the same arguments is done once.")] | None = None
+    classify: Annotated[bool, CLASSIFY] = True
+    validate: Annotated[Validate, VALIDATE] = "off"
+    force: Annotated[bool, arg()] = False
+    idempotency_key: Annotated[str, arg()] | None = None
 
 
 def transaction(service: WriteService, given: Transaction, call: Call) -> dict[str, Any]:
@@ -53,6 +51,17 @@ def transaction(service: WriteService, given: Transaction, call: Call) -> dict[s
         for one in given.ops
     ]
     identity = new_transaction_id()
+    checks = Checks(
+        service,
+        call,
+        _paths(given),
+        classify=given.classify,
+        validate=given.validate,
+        told=given.message,
+    )
+    for one, content in zip(given.ops, sent, strict=True):
+        if content is not None:
+            checks.sent(one.path, content)
 
     def plan(tree: Tree) -> dict[str, Any]:
         for path, sha256 in given.expected.items():
@@ -67,18 +76,21 @@ def transaction(service: WriteService, given: Transaction, call: Call) -> dict[s
                 raise ToolError(msgspec.structs.replace(error.envelope, context=context)) from None
         return {"transaction_id": identity, "files": files}
 
+    return checks.change(
+        plan,
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+    )
+
+
+def _paths(given: Transaction) -> frozenset[str]:
+    """Every path that the operations name."""
     paths = {one.path for one in given.ops} | {one.to for one in given.ops if one.to is not None}
     for one in given.ops:
         if one.patch is not None:
             for file in patches.parse(one.patch, one.path):
                 paths |= {file.path, file.to or file.path}
-    return service.change(
-        call,
-        frozenset(paths),
-        plan,
-        idempotency_key=given.idempotency_key,
-        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
-    )
+    return frozenset(paths)
 
 
 class _Step:

@@ -148,6 +148,10 @@ class Tree:
         known.changed = True
         return row
 
+    def changed(self) -> list[Known]:
+        """The files that a step was planned for."""
+        return [known for known in self._known.values() if known.changed]
+
     def changes(self) -> list[FileChange]:
         """What must happen on disk. Files that end as they were are left alone."""
         found = []

@@ -28,14 +28,14 @@ _TAKES_BACK = ("undo", "redo")
 
 
 class Undo(msgspec.Struct, frozen=True):
-    n: Annotated[int, arg("How many changes; a transaction is one.", ge=1, le=MOST)] = 1
-    path: Annotated[str, arg("Only changes of this file.", path="relative")] | None = None
-    session: Annotated[str, arg("Only changes of this session.")] | None = None
-    client: Annotated[str, arg("Only changes of this client, by its name.")] | None = None
-    since: Annotated[str, arg("Every such change from this time on, ISO 8601.")] | None = None
-    journal_id: Annotated[str, arg("This change, and no other.")] | None = None
-    redo: Annotated[bool, arg("Take back undos instead.")] = False
-    dry_run: Annotated[bool, arg("Say what would happen, and change nothing.")] = False
+    n: Annotated[int, arg("A transaction is one.", ge=1, le=MOST)] = 1
+    path: Annotated[str, arg(path="relative")] | None = None
+    session: Annotated[str, arg()] | None = None
+    client: Annotated[str, arg("By its name.")] | None = None
+    since: Annotated[str, arg("All from this time on, ISO 8601.")] | None = None
+    journal_id: Annotated[str, arg("Only this one.")] | None = None
+    redo: Annotated[bool, arg("Take back undos.")] = False
+    dry_run: Annotated[bool, arg("Only say what would happen.")] = False
 
 
 def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:

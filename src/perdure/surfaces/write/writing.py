@@ -13,43 +13,38 @@ from perdure.model.when import iso
 from perdure.storage.journal import Row
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import edits, guards, text
+from perdure.surfaces.write.checks import Checks, Verdict
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import INLINE, Content
 from perdure.surfaces.write.tree import Known, Tree
+from perdure.surfaces.write.validating import Validate
 
 ENCODINGS = Literal["utf-8", "utf-16", "latin-1", "base64"]
-Validate = Literal["off", "warn", "refuse"]
-Verdict = Literal["low", "medium", "high"]
 
-PATH = arg(
-    "The file, relative to the workspace or absolute inside it.", aliases=("file_path",), path="relative"
-)
-EXPECTED = arg("The sha256 the file must have now; empty: it must not exist. Refused otherwise.")
-FORCE = arg("Write in spite of a guard: elided content, guarded paths.")
-KEY = arg("The same key with the same arguments is done once.")
-CLASSIFY = arg("Accepted for later: this version has no risk check, and checks nothing.")
-VALIDATE = arg("Only off: this version has no validation, and refuses what asks for it.")
+# What these mean is said in the server's instructions, and once more where a file is written whole.
+PATH = arg(aliases=("file_path",), path="relative")
+EXPECTED = FORCE = KEY = CLASSIFY = VALIDATE = arg()
 
 
 class SafeWrite(msgspec.Struct, frozen=True):
-    path: Annotated[str, PATH]
-    content: Annotated[str, arg("What the file shall hold, or what is appended.")] | None = None
-    draft: Annotated[str, arg("The id of a kept payload, instead of the content.")] | None = None
-    encoding: Annotated[ENCODINGS, arg("How the content is written; base64 for binary.")] = "utf-8"
+    path: Annotated[str, arg("Relative to the workspace.", aliases=("file_path",), path="relative")]
+    content: Annotated[str, arg()] | None = None
+    draft: Annotated[str, arg("Id of a kept payload, instead of content.")] | None = None
+    encoding: Annotated[ENCODINGS, arg()] = "utf-8"
     mode: Annotated[Literal["create", "overwrite", "append"], arg("create refuses an existing file.")] = (
         "create"
     )
-    expected_prev_sha256: Annotated[str, EXPECTED] | None = None
-    classify: Annotated[bool, CLASSIFY] = True
-    classify_reject_at: Annotated[Verdict, arg("Accepted for later, as classify.")] = "high"
-    validate: Annotated[Validate, VALIDATE] = "off"
-    force: Annotated[bool, FORCE] = False
-    idempotency_key: Annotated[str, KEY] | None = None
+    expected_prev_sha256: Annotated[str, arg("Hash the file must have; empty: no file.")] | None = None
+    classify: Annotated[bool, arg("Refuse secrets.")] = True
+    classify_reject_at: Annotated[Verdict, arg()] = "high"
+    validate: Annotated[Validate, arg("refuse: what breaks the syntax.")] = "off"
+    force: Annotated[bool, arg("In spite of guards.")] = False
+    idempotency_key: Annotated[str, arg("Done once for each key.")] | None = None
 
 
 class EditFile(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    edits: Annotated[list[edits.Edit], arg("Applied in order, all or none.", min_length=1)]
+    edits: Annotated[list[edits.Edit], arg("Applied in order.", min_length=1)]
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
     validate: Annotated[Validate, VALIDATE] = "off"
@@ -59,12 +54,12 @@ class EditFile(msgspec.Struct, frozen=True):
 
 class SafeReplace(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    old_string: Annotated[str, arg("The text to replace.")]
-    new_string: Annotated[str, arg("What takes its place.")]
-    count: Annotated[int, arg("In exactly how many places; -1 for all there are.")] = 1
+    old_string: Annotated[str, arg()]
+    new_string: Annotated[str, arg()]
+    count: Annotated[int, arg("How many there must be; -1: all.")] = 1
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
-    classify_reject_at: Annotated[Verdict, arg("Accepted for later, as classify.")] = "high"
+    classify_reject_at: Annotated[Verdict, arg()] = "high"
     validate: Annotated[Validate, VALIDATE] = "off"
     force: Annotated[bool, FORCE] = False
     idempotency_key: Annotated[str, KEY] | None = None
@@ -72,13 +67,21 @@ class SafeReplace(msgspec.Struct, frozen=True):
 
 class Restore(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    journal_id: Annotated[str, arg("The version to go back to, from history or journal_tail.")]
+    journal_id: Annotated[str, arg("The version, from history.")]
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
 
 
 def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str, Any]:
-    check_validate(given.validate)
     sent = sent_content(service, given.content, given.draft, given.encoding)
+    checks = Checks(
+        service,
+        call,
+        frozenset({given.path}),
+        classify=given.classify,
+        reject_at=given.classify_reject_at,
+        validate=given.validate,
+    )
+    checks.sent(given.path, sent)
 
     def plan(tree: Tree) -> dict[str, Any]:
         known = tree.look(given.path, force=given.force)
@@ -104,22 +107,12 @@ def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str,
             guards.check_elision(sent.data, tree.data(known) if _is_small(known) else b"", known.path)
         return put(tree, known, after, call, op="write", mode=mode)
 
-    return service.change(
-        call,
-        frozenset({given.path}),
+    return checks.change(
         plan,
         idempotency_key=given.idempotency_key,
         arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
         payload_of=(given.path, sent),
     )
-
-
-def check_validate(wanted: Validate) -> None:
-    """Whoever relies on a check must not be told that it was made."""
-    if wanted != "off":
-        raise refuse(
-            "invalid_input", "validation_unavailable", "this version cannot validate; give validate=off"
-        )
 
 
 def sent_content(service: WriteService, content: str | None, draft: str | None, encoding: str) -> Content:
@@ -155,7 +148,14 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
 
 
 def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> dict[str, Any]:
-    check_validate(given.validate)
+    checks = Checks(
+        service,
+        call,
+        frozenset({given.path}),
+        classify=given.classify,
+        reject_at=given.classify_reject_at if isinstance(given, SafeReplace) else "high",
+        validate=given.validate,
+    )
     wanted = (
         given.edits
         if isinstance(given, EditFile)
@@ -178,9 +178,7 @@ def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> di
         payload = put(tree, known, service.store.take(after), call, op="edit", mode="replace")
         return {**payload, "replacements": edited.replacements, "match": edited.match}
 
-    return service.change(
-        call,
-        frozenset({given.path}),
+    return checks.change(
         plan,
         idempotency_key=given.idempotency_key,
         arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,

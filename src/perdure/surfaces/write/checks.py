@@ -1,0 +1,248 @@
+"""What the contents of one call must pass: size, risk, form. Made for one call, used by everything that writes.
+
+    checks.sent(path, content)     before the lock: a content as it was sent
+    checks.change(plan, …)         plan and land, with every changed file checked
+
+A file that is changed in place can be judged only under the lock, where it is planned, and nothing slow may happen
+there: the plan is then given up, the check is made outside, and the call is planned again. What was checked is known by
+its hashes, so a file that changed meanwhile is checked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from perdure import risk
+from perdure.model.envelope import Envelope, ToolError, refuse
+from perdure.risk import Report
+from perdure.surfaces.port import Call
+from perdure.surfaces.write import screening
+from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.write.store import Content
+from perdure.surfaces.write.tree import Known, Tree
+from perdure.surfaces.write.validating import Validate, broken
+
+Verdict = Literal["low", "medium", "high"]
+SMALL: Final = 64 * 1024
+ROUNDS: Final = 8
+
+
+class _Change(NamedTuple):
+    """One file before and after. Its hashes say whether it was checked."""
+
+    path: str
+    before: Content | None
+    after: Content
+
+    @property
+    def key(self) -> tuple[str, str | None, str]:
+        return self.path, self.before.sha256 if self.before is not None else None, self.after.sha256
+
+
+class _Unchecked(ToolError):
+    """Not a refusal: the plan waits for these checks."""
+
+    def __init__(self, changes: list[_Change]) -> None:
+        super().__init__(Envelope(error="invalid_input"))
+        self.changes = changes
+
+
+class _Refused(ToolError):
+    """A refusal of one file's content, which is to be kept."""
+
+    def __init__(self, envelope: Envelope, change: _Change) -> None:
+        super().__init__(envelope)
+        self.change = change
+
+
+class Checks:
+    def __init__(
+        self,
+        service: WriteService,
+        call: Call,
+        paths: frozenset[str],
+        *,
+        classify: bool = True,
+        reject_at: Verdict = "high",
+        validate: Validate = "off",
+        told: str = "",
+        always: bool = False,
+    ) -> None:
+        """`told` is what else of the call is written down; `always` has the risk check made whatever the policy says."""
+        self._service = service
+        self._call = call
+        self._paths = paths
+        self._told = told
+        wanted = service.policy.classify
+        self._classify = always or wanted == "always" or (wanted and classify)
+        self._reject_at = reject_at
+        self._validate = validate
+        self._screened: set[str] = set()
+        self._passed: dict[tuple[str, str | None, str], list[str]] = {}
+        self.warnings: list[str] = []
+
+    def sent(self, path: str, content: Content) -> None:
+        """Refuse a content, and keep it; or remember what is to be said about it."""
+        try:
+            self._check_names()
+        except ToolError as error:
+            raise self._service.rejected(self._call, error, "", content) from None
+        report: Report | None = None
+        try:
+            self._check_size(path, content)
+            if self._classify:
+                pieces = self._service.store.pieces(content)
+                report = screening.whole(pieces, self._service.policy)
+                self._check_risk(report, path)
+                self.warnings += screening.warnings(report)
+        except ToolError as error:
+            redacted = self._redacted(content, report) if report is not None else None
+            raise self._service.rejected(self._call, error, path, content, redacted=redacted) from None
+        self._screened.add(content.sha256)
+
+    def _redacted(self, content: Content, report: Report) -> Content | None:
+        """The content with its secrets replaced, so that it need not be sent again for that; None for a large one."""
+        if content.size > screening.WINDOW:
+            return None
+        try:
+            text = b"".join(self._service.store.pieces(content)).decode()
+        except UnicodeDecodeError:
+            return None
+        return self._service.store.take(risk.redact(text, report).encode())
+
+    def change(self, plan: Callable[[Tree], dict[str, Any]], **more: Any) -> dict[str, Any]:
+        self._check_names()
+
+        def checked(tree: Tree) -> dict[str, Any]:
+            payload = plan(tree)
+            found = [*self.warnings, *self._of(tree)]
+            return {**payload, "warnings": [*payload.get("warnings", ()), *found]}
+
+        try:
+            return self._rounds(checked, more)
+        except _Refused as error:
+            change = error.change
+            raise self._service.rejected(self._call, error, change.path, change.after) from None
+
+    def _rounds(self, plan: Callable[[Tree], dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
+        for _ in range(ROUNDS):
+            try:
+                return self._service.change(self._call, self._paths, plan, **more)
+            except _Unchecked as waiting:
+                for change in waiting.changes:
+                    self._make(change)
+        raise refuse(
+            "conflict",
+            "file_changing",
+            "the file changed each time while it was being checked",
+            suggested_action="retry_later",
+        )
+
+    # --- in the plan ---------------------------------------------------------------------------------------
+
+    def _of(self, tree: Tree) -> list[str]:
+        """What is said about the files as they will be. Raises where one is refused or not yet checked."""
+        found: list[str] = []
+        missing: list[_Change] = []
+        changed = tree.changed()
+        moved = {known.old.sha256 for known in changed if known.old is not None}
+        for known in changed:
+            if known.now is None or known.now.sha256 in moved:
+                continue
+            change = _Change(known.path, known.old, known.now)
+            if change.key not in self._passed:
+                if not self._is_quick(known):
+                    missing.append(change)
+                    continue
+                self._make(change)
+            found += self._passed[change.key]
+        if missing:
+            raise _Unchecked(missing)
+        return found
+
+    def _is_quick(self, known: Known) -> bool:
+        sizes = [content.size for content in (known.old, known.now) if content is not None]
+        return self._validate == "off" and max(sizes) <= SMALL
+
+    # --- the checks ----------------------------------------------------------------------------------------
+
+    def _make(self, change: _Change) -> None:
+        said: list[str] = []
+        try:
+            self._check_size(change.path, change.after)
+            if self._classify and change.after.sha256 not in self._screened:
+                report = self._added(change)
+                self._check_risk(report, change.path)
+                said += screening.warnings(report)
+            if self._validate != "off":
+                said += broken(
+                    self._service,
+                    change.path,
+                    change.before,
+                    change.after,
+                    refuses=self._validate == "refuse",
+                )
+        except ToolError as error:
+            raise _Refused(error.envelope, change) from None
+        self._passed[change.key] = said
+
+    def _added(self, change: _Change) -> Report:
+        store, settings = self._service.store, self._service.policy
+        before, after = change.before, change.after
+        if before is None:
+            return screening.whole(store.pieces(after), settings)
+        if max(before.size, after.size) > screening.MOST_COMPARED:
+            rest = screening.after_difference(store.pieces(before), store.pieces(after))
+            return screening.whole(rest, settings)
+        old, new = (screening.readable(b"".join(store.pieces(content))) for content in (before, after))
+        return screening.added(old, new, settings)
+
+    def _check_names(self) -> None:
+        """Names stand in the journal: no secret may be one."""
+        if not self._classify:
+            return
+        names = "\n".join((*sorted(self._paths), self._told))
+        report = risk.scan(names, self._service.policy)
+        if report.verdict == "high":
+            raise _blocked(report, "high", "secret_in_name", "a path or message has a secret in it")
+
+    def _check_size(self, path: str, content: Content) -> None:
+        most = self._service.policy.max_bytes
+        if most is not None and content.size > most:
+            raise refuse(
+                "quota_exceeded",
+                "too_large",
+                f"the policy allows files of at most {most} bytes",
+                reason_hint="size_limit",
+                suggested_action="split",
+                path=path,
+                bytes=content.size,
+                max_bytes=most,
+            )
+
+    def _check_risk(self, report: Report, path: str) -> None:
+        if screening.VERDICTS.index(report.verdict) >= screening.VERDICTS.index(self._reject_at):
+            raise _blocked(
+                report, self._reject_at, "risk", "the content would not be safe to write", path=path
+            )
+
+
+def _blocked(report: Report, reject_at: Verdict, reason: str, message: str, **context: Any) -> ToolError:
+    places = screening.told(report)
+    return refuse(
+        "blocked",
+        reason,
+        message,
+        reason_hint="content_filter",
+        suggested_action="redact",
+        detected_patterns=tuple(sorted({one.kind for one in report.findings})),
+        score=report.score,
+        verdict=report.verdict,
+        classify_reject_at=reject_at,
+        detected=places[: screening.MOST_TOLD],
+        suggested_actions=msgspec.to_builtins(report.suggested_actions),
+        **context,
+    )

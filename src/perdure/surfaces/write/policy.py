@@ -1,0 +1,145 @@
+"""What the owner of a workspace allows: one struct, in which every key is known and every value is checked.
+
+| key | what it settles |
+|---|---|
+| `thresholds`, `weights`, `disable_families`, `extend_patterns`, `limits` | the risk check (`perdure.risk`) |
+| `classify` | `true`: calls decide, and it is on unless they say no; `false`: never; `always`: no call can say no |
+| `max_bytes` | a larger file is refused |
+| `protect` | `never`, `guarded` and `allow`: rules as in `protected.py`, besides the built-in ones |
+| `retry_budget` | how often the same content may be refused at the same path |
+| `scratch` | `get: false`: nothing is read back; `encrypt: true`: contents are sealed on disk |
+| `version` | 1 |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from perdure import risk
+from perdure.risk.settings import FAMILIES, ExtraPattern, RiskSettings, Share
+from perdure.surfaces.write.protected import GUARDED, NEVER, Protection
+
+KEY_PATH = tuple[str, ...]
+_STEP: Final = re.compile(r"\.([^.\[\]`]+)|\[(\d+)\]")
+_UNKNOWN: Final = re.compile(r"unknown field `([^`]*)`")
+_RULE: Final = re.compile(r"/?[^/*?\[\]\\]+(?:/[^/*?\[\]\\]+)*/?")
+
+Rule = Annotated[str, Meta(min_length=1, max_length=400)]
+
+
+class BadPolicy(ValueError):
+    """Something in a policy that cannot be meant, and the path of keys that leads to it."""
+
+    def __init__(self, message: str, path: KEY_PATH = ()) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class Protect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    never: tuple[Rule, ...] = ()
+    guarded: tuple[Rule, ...] = ()
+    allow: tuple[Rule, ...] = ()
+
+
+class RetryBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    default: Annotated[int, Meta(ge=0, le=1000)] = 3
+
+
+class Scratch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    get: bool = True
+    encrypt: bool = False
+
+
+class Policy(RiskSettings, frozen=True, forbid_unknown_fields=True):
+    """The whole of it; every part has a default."""
+
+    version: Literal[1] = 1
+    classify: bool | Literal["always"] = True
+    max_bytes: Annotated[int, Meta(ge=1)] | None = None
+    protect: Protect = Protect()
+    retry_budget: RetryBudget = RetryBudget()
+    scratch: Scratch = Scratch()
+
+    def protection(self, files: tuple[str, ...] = ()) -> Protection:
+        """`files` are the policy's own, as rules: no policy frees them."""
+        return Protection(
+            never=(*NEVER, *self.protect.never),
+            guarded=(*GUARDED, *self.protect.guarded),
+            allowed=self.protect.allow,
+            own=(*Protection().own, *files),
+        )
+
+
+DEFAULT: Final = Policy()
+KEYS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(Policy))
+
+
+def parse(table: Mapping[str, Any]) -> Policy:
+    """A policy from what a file says. A part that is null is a part that is not there."""
+    given = {key: value for key, value in table.items() if value is not None}
+    _check_entries(given)
+    try:
+        policy = msgspec.convert(given, type=Policy)
+    except msgspec.ValidationError as error:
+        raise _bad(error) from None
+    _check_rules(policy.protect)
+    try:
+        risk.check(policy)
+    except ValueError as error:
+        raise BadPolicy(str(error), _pattern_path(policy, str(error))) from None
+    return policy
+
+
+def _check_entries(given: Mapping[str, Any]) -> None:
+    """One by one what stands under names of the owner's choice: a conversion of the whole would not say which."""
+    extra = given.get("extend_patterns", {})
+    known = FAMILIES | (set(extra) if isinstance(extra, dict) else set())
+    for key, kind in (("weights", Share), ("extend_patterns", tuple[ExtraPattern, ...])):
+        entries = given.get(key, {})
+        for name, value in entries.items() if isinstance(entries, dict) else ():
+            if name not in known:
+                raise BadPolicy(_no_family(str(name), known), (key, str(name)))
+            try:
+                msgspec.convert(value, type=kind)
+            except msgspec.ValidationError as error:
+                raise _bad(error, (key, str(name))) from None
+    disabled = given.get("disable_families", [])
+    for number, name in enumerate(disabled if isinstance(disabled, list) else ()):
+        if name not in known:
+            raise BadPolicy(_no_family(str(name), known), ("disable_families", str(number)))
+
+
+def _no_family(name: str, known: frozenset[str] | set[str]) -> str:
+    return f"there is no family {name!r}; there are {', '.join(sorted(known))}"
+
+
+def _check_rules(protect: Protect) -> None:
+    for key in ("never", "guarded", "allow"):
+        for number, rule in enumerate(getattr(protect, key)):
+            if not _RULE.fullmatch(rule) or ".." in rule.split("/"):
+                raise BadPolicy(
+                    f"{rule!r} is not a path rule: names parted by /, without wildcards",
+                    ("protect", key, str(number)),
+                )
+
+
+def _bad(error: msgspec.ValidationError, base: KEY_PATH = ()) -> BadPolicy:
+    message, _, place = str(error).partition(" - at ")
+    path = base + tuple(key or number for key, number in _STEP.findall(place))
+    if (unknown := _UNKNOWN.search(message)) is not None:
+        path += (unknown[1],)
+        message = f"unknown key {unknown[1]!r}"
+    return BadPolicy(message, path)
+
+
+def _pattern_path(policy: Policy, message: str) -> KEY_PATH:
+    for family, patterns in policy.extend_patterns.items():
+        for number, pattern in enumerate(patterns):
+            if message.startswith(f"extend_patterns.{family}, pattern {pattern.name}:"):
+                return ("extend_patterns", family, str(number))
+    return ("extend_patterns",)

@@ -1,0 +1,54 @@
+"""`risk_score`: what would get a content rejected, told before it is written."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from perdure import risk
+from perdure.model.envelope import refuse
+from perdure.model.tools import arg
+from perdure.surfaces.port import Call
+from perdure.surfaces.write import screening
+from perdure.surfaces.write.service import WriteService
+
+MOST_REDACTED: Final = 16 * 1024 * 1024
+
+
+class RiskScore(msgspec.Struct, frozen=True):
+    content: Annotated[str, arg()] | None = None
+    draft: Annotated[str, arg()] | None = None
+    target_path: Annotated[str, arg(path="relative")] | None = None
+    language_hint: Annotated[str, arg()] | None = None
+    redact: Annotated[bool, arg("Also give it with the secrets replaced.")] = False
+
+
+def risk_score(service: WriteService, given: RiskScore, call: Call) -> dict[str, Any]:
+    if (given.content is None) == (given.draft is None):
+        raise refuse("invalid_input", "content_or_draft", "give content, or the id of a draft, and not both")
+    draft = service.draft(given.draft) if given.draft is not None else None
+    if draft is not None and draft.size > MOST_REDACTED:
+        if given.redact:
+            raise refuse(
+                "invalid_input", "too_large", "at most 16 MiB are redacted", reason_hint="size_limit"
+            )
+        content, report = "", screening.whole(service.store.pieces(draft), service.policy)
+    else:
+        content = given.content or ""
+        if draft is not None:
+            content = screening.readable(b"".join(service.store.pieces(draft)))
+        report = risk.scan(content, service.policy)
+    found: dict[str, Any] = {
+        "score": report.score,
+        "verdict": report.verdict,
+        "bytes": report.bytes,
+        "line_count": report.line_count,
+        "max_line_len": report.max_line_len,
+        "detected_patterns": screening.told(report),
+        "detected_total": report.total,
+        "suggested_actions": msgspec.to_builtins(report.suggested_actions),
+        "language_hint": given.language_hint,
+        "target_path": given.target_path,
+    }
+    return {**found, "redacted": risk.redact(content, report)} if given.redact else found
