@@ -92,11 +92,12 @@ def _text(envelope: dict[str, Any], body: str) -> bytes:
 
 
 def handoff_read(service: WriteService, given: HandoffRead, call: Call) -> dict[str, Any]:
+    since = service.looking()
     content, sha256 = _content(service, given.path)
     front, body = front_matter.split(content)
     envelope = front_matter.read(front)
     handoff = _checked(envelope)
-    service.saw(call.session, given.path, sha256)
+    service.saw(call.session, given.path, sha256, since)
     return {
         "handoff_path": given.path,
         "sha256": sha256,

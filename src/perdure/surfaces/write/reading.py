@@ -58,6 +58,7 @@ class Analytics(msgspec.Struct, frozen=True):
 
 
 def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
+    since = service.looking()
     tree = Tree(service.workspace, service.store, service.journal, client="", session="")
     with service.workspace.locate(tree.anchored(given.path), purpose="read") as place:
         fd = place.open()
@@ -90,7 +91,7 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
                 payload |= {"total_lines": part.total_lines, "truncated": part.truncated}
         finally:
             os.close(fd)
-        service.saw(call.session, journal_path(place), expected.sha256)
+        service.saw(call.session, journal_path(place), expected.sha256, since)
     return payload
 
 

@@ -60,6 +60,8 @@ class WriteService:
         self.folder = os.path.join(roots[0], FOLDER)
         self._seen: dict[tuple[str, str], str | None] = {}
         self._unsaved: dict[tuple[str, str], str | None] = {}
+        self._wrote: dict[tuple[str, str], int] = {}
+        self._changes = 0
         self._guard = threading.Lock()
         self._checker: Checker | None = None
         with ExitStack() as opened:
@@ -196,12 +198,22 @@ class WriteService:
     def landed(self, session: str, sightings: list[Sighting]) -> None:
         """Before the next call is planned: what the session wrote, it has seen."""
         with self._guard:
+            self._changes += 1
             for one in sightings:
+                self._wrote[session, one.path] = self._changes
                 self._seen[session, one.path] = one.after.hex() if one.after is not None else None
 
-    def saw(self, session: str, path: str, sha256: str | None) -> None:
-        """A read. It is written down with the next change: losing it only makes the guard less strict."""
+    def looking(self) -> int:
+        """Where a read begins, among the changes."""
+        return self._changes
+
+    def saw(self, session: str, path: str, sha256: str | None, since: int) -> None:
+        """A read that began at `since`; what the session wrote meanwhile is newer.
+
+        It is written down with the next change: losing it only makes the guard less strict."""
         with self._guard:
+            if self._wrote.get((session, path), 0) > since:
+                return
             self._seen[session, path] = sha256
             self._unsaved[session, path] = sha256
 
