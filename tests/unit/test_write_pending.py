@@ -26,8 +26,8 @@ from perdure.surfaces.write import exchange, fidelity, pending
 from perdure.surfaces.write.exchange import Conflict
 from perdure.surfaces.write.fidelity import Facts, apply, capture
 from perdure.surfaces.write.identity import Expected, Identity, seen, sha256_of
-from perdure.surfaces.write.moves import move, remove
 from perdure.surfaces.write.pending import Landed, PendingFile
+from perdure.surfaces.write.removal import remove
 from perdure.surfaces.write.sweep import sweep
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -520,7 +520,7 @@ def test_a_file_that_cannot_come_back_is_handed_over(folder: Folder, monkeypatch
         if passed == "remove.renamed":
             (folder.path / "f").write_bytes(b"second")
 
-    monkeypatch.setattr("perdure.surfaces.write.moves.point", act)
+    monkeypatch.setattr("perdure.surfaces.write.removal.point", act)
     with pytest.raises(Conflict) as met:
         remove(folder.fd, "f", expected)
 
@@ -528,33 +528,6 @@ def test_a_file_that_cannot_come_back_is_handed_over(folder: Folder, monkeypatch
         assert conflict.found is not None
         assert conflict.found.read() == folder.read() == b"second"
         assert [file.read() for file in conflict.displaced] == [b"first"]
-
-
-@pytest.mark.parametrize("sync", [False, True])
-def test_a_file_is_moved_to_a_free_name_only(folder: Folder, sync: bool) -> None:
-    folder.create("taken", b"theirs")
-    with pytest.raises(ToolError) as refused:
-        move(folder.fd, "f", folder.fd, "taken", folder.seen(), sync=sync)
-    assert reason(refused.value) == "file_already_exists"
-    (folder.path / "sub").mkdir()
-    sub = os.open(folder.path / "sub", os.O_RDONLY)
-
-    move(folder.fd, "f", sub, "g", folder.seen(), sync=sync)
-
-    os.close(sub)
-    assert (folder.path / "sub" / "g").read_bytes() == b"old"
-    assert folder.names == ["sub", "taken"]
-
-
-def test_a_file_that_changed_is_not_moved(folder: Folder) -> None:
-    expected = folder.seen()
-    (folder.path / "f").write_bytes(b"theirs")
-
-    with pytest.raises(Conflict) as met:
-        move(folder.fd, "f", folder.fd, "g", expected)
-
-    met.value.close()
-    assert folder.names == ["f"]
 
 
 # --- fidelity ---------------------------------------------------------------------------------------------

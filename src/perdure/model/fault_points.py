@@ -34,9 +34,6 @@
 | `remove.renamed` | it was; it is not verified yet |
 | `remove.before_unlink` | it is the expected one; before it is unlinked |
 | `remove.landed` | it is gone |
-| `move.before_rename` | before a file is moved |
-| `move.renamed` | it was; it is not verified yet |
-| `move.landed` | the move is complete |
 | `commit.planning` | before a round of calls is planned |
 | `commit.decided` | the journal holds their intents; nothing is on disk yet |
 | `commit.file_landed` | one file of a call landed; others may be missing |

@@ -15,7 +15,7 @@ from perdure.model.fault_points import point
 from perdure.storage.durable import close_quietly, start_writing, sync_directory, sync_file
 from perdure.storage.journal import Journal
 from perdure.storage.os_errors import os_refusal
-from perdure.surfaces.write import fidelity, moves
+from perdure.surfaces.write import fidelity, removal
 from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.exchange import Conflict
 from perdure.surfaces.write.fidelity import Facts
@@ -87,7 +87,7 @@ class FileChange:
             with pending:
                 return pending.create() if before is None else pending.replace_if(before)
         if before is not None:
-            moves.remove(self.place.dir_fd, self.place.name, before, sync=sync)
+            removal.remove(self.place.dir_fd, self.place.name, before, sync=sync)
         return None
 
 

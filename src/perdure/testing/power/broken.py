@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.storage import blobs
 from perdure.storage.sqlite import database
-from perdure.surfaces.write import landing, moves, pending
+from perdure.surfaces.write import landing, pending, removal
 from perdure.worker.compose import Durability
 
 
@@ -55,7 +55,7 @@ def _blobs_not_synced() -> None:
 
 
 def _files_not_synced() -> None:
-    for module in (pending, moves):
+    for module in (pending, removal):
         patch.object(module, "sync_directory", _nothing).start()
     patch.object(pending, "sync_file", _nothing).start()
 

@@ -1,4 +1,4 @@
-"""Removing and moving the file that is meant, and no other."""
+"""Removing the file that is meant, and no other."""
 
 from __future__ import annotations
 
@@ -26,38 +26,6 @@ def remove(
     with alone(dir_fd):
         _remove(dir_fd, name, expected, sync, must_be_idle)
     passed("remove.landed")
-
-
-def move(src_dir: int, src: str, dst_dir: int, dst: str, expected: Expected, *, sync: bool = False) -> None:
-    """Move a file if it is the expected one and the new name is free. Other file systems are refused (`mount_crossing`):
-    there a move is a write and a removal, and the caller's to order."""
-    try:
-        certain = expected.is_certain(os.stat(src, dir_fd=src_dir, follow_symlinks=False))
-        point("move.before_rename")
-        rename_noreplace(src_dir, src, dst_dir, dst)
-    except FileNotFoundError:
-        raise Conflict("file_vanished") from None
-    except OSError as error:
-        raise os_refusal(error, path=shown(dst)) from None
-    file = None
-    try:
-        point("move.renamed")
-        file = open_aside(dst_dir, dst)
-        # Whoever has it open goes on writing to the same file under its new name.
-        reason = unexpected(file, expected, was_certain=certain, must_be_idle=False)
-        if reason is not None:
-            raise Conflict(reason, file)
-        if sync:
-            _sync(dst, dst_dir, src_dir)
-    except BaseException as error:
-        try:
-            rename_noreplace(dst_dir, dst, src_dir, src)
-        except OSError:
-            pass  # its old name was taken again: it stays whole under the new one
-        raise _typed(error, file, src) from None
-    if file is not None:
-        close_quietly(file)
-    passed("move.landed")
 
 
 def _remove(dir_fd: int, name: str, expected: Expected, sync: bool, must_be_idle: bool) -> None:
@@ -99,10 +67,9 @@ def _typed(error: BaseException, file: FileIO | None, name: str) -> BaseExceptio
     return os_refusal(error, path=shown(name)) if isinstance(error, OSError) else error
 
 
-def _sync(name: str, *dir_fds: int) -> None:
+def _sync(name: str, dir_fd: int) -> None:
     try:
         point("write.before_dir_fsync")
-        for dir_fd in dir_fds:
-            sync_directory(dir_fd)
+        sync_directory(dir_fd)
     except OSError as error:
         raise sync_refusal(error, "directory", path=shown(name)) from None
