@@ -192,7 +192,9 @@ def test_a_recovery_that_may_not_write_leaves_the_change_to_the_next_one(
     """As when the directory is read-only for a while: nothing is given up, and the other files are served."""
     (workspace / "f").write_text("old\n")
     write(tools, "f", "new\n")
+    # As if it had been killed before anything landed.
     (workspace / "f").write_text("old\n")
+    (workspace / ".perdure" / "landed").write_text("")
     fault_points.arm("write.open_temp=erofs")
     blocked = Tools(workspace)
     assert [intent.row.path for intent in blocked.service.journal.intents()] == ["f"]
