@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= auto
 
-.PHONY: demo test lint bench explore mutants storm crash power fuzz docs clean
+.PHONY: demo test lint bench stories explore mutants storm crash power fuzz docs clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -48,6 +48,9 @@ bench: $(VENV)/.ready         ## side by side with peers, each in its own enviro
 	$(BIN)/python bench/host.py
 	$(BIN)/python bench/isolation.py
 	$(BIN)/python bench/write.py
+
+stories: $(VENV)/.ready       ## eight failures, with Perdure and with a plain file server, side by side
+	$(BIN)/python -m perdure.testing.stories
 
 docs: $(VENV)/.ready          ## write the generated reference
 	$(BIN)/python docs/generate.py
