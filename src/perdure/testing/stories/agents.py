@@ -113,12 +113,17 @@ class WithPerdure(Agent):
 
 
 class Plain(Agent):
-    """Over a plain file server. When it dies, the session is lost, and the agent opens another."""
+    """Over a plain file server. When it dies, the session is lost, and the agent opens another.
 
-    def __init__(self, folder: Path, command: Sequence[str] = PLAIN, die_after: int | None = None) -> None:
+    Ours dies after so many bytes; one of others cannot be told to, and is killed with this call in flight.
+    """
+
+    def __init__(
+        self, folder: Path, command: Sequence[str] = PLAIN, die_after: int | None = None, die_in_call: int = 1
+    ) -> None:
         self._command = [*command, str(folder)]
         self._die_after = die_after if tuple(command) == PLAIN else None
-        self._kills = die_after is not None and self._die_after is None
+        self._die_in_call = die_in_call if die_after is not None and self._die_after is None else 0
         super().__init__(folder)
 
     def start(self) -> RawClient:
@@ -134,8 +139,7 @@ class Plain(Agent):
         arguments["path"] = str(self.folder / arguments["path"])
         identity = self.client.start_call(tool, arguments)
         try:
-            if self._kills:  # a server of others cannot be told to die: it is killed with the call in flight
-                self._kills = False
+            if self.calls == self._die_in_call:
                 self.client.process.kill()
             response = self.client.wait(identity, CALL_S)
         except (Ended, OSError):

@@ -86,7 +86,7 @@ def large_plain(folder: Path, command: Sequence[str]) -> Outcome:
     """There is no append: each piece replaces a mark at the end. Whoever loses the server must look what is there."""
     mark = "<<more>>"
     pieces = _pieces()
-    with closing(Plain(folder, command, die_after=len(LARGE) * 3)) as agent:
+    with closing(Plain(folder, command, die_after=len(LARGE) * 3, die_in_call=9)) as agent:
         written = 0
         agent.use("write_file", path="report.tex", content=mark)
         while written < len(pieces):
@@ -253,7 +253,7 @@ def killed_with_perdure(folder: Path) -> Outcome:
 
 def killed_plain(folder: Path, command: Sequence[str]) -> Outcome:
     _prepared(folder)
-    with closing(Plain(folder, command, die_after=len(_module(MODULES[0])) * 5 // 2)) as agent:
+    with closing(Plain(folder, command, die_after=len(_module(MODULES[0])) * 5 // 2, die_in_call=3)) as agent:
         left = list(MODULES)
         while left:
             answer = agent.use("edit_file", path=left[0], edits=[{"oldText": _OLD, "newText": _NEW}])
