@@ -36,6 +36,7 @@ storm: $(VENV)/.ready         ## 1,000 rounds of kill -9 with 8 calls in flight
 crash: $(VENV)/.ready         ## writes under kill -9: 10,000 kills at fault points and at random, then the seeded bugs
 	$(BIN)/python -m perdure.testing.write_storm --kills 10000
 	$(BIN)/python -m perdure.testing.crash.hunt
+	$(BIN)/python -m perdure.testing.chunk_storm
 
 power: $(VENV)/.ready         ## power cuts under writes, 3,000 states; then commits broken on purpose (needs root)
 	$(BIN)/python -m perdure.testing.power --states 1500
