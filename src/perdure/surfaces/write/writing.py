@@ -211,6 +211,7 @@ def put(
     row = tree.put(known, after, op=op, mode=mode, key=call.invocation_key, **more)
     return {
         "path": known.path,
+        "abs_path": tree.absolute(known),
         "sha256": after.sha256 if after is not None else None,
         "prev_sha256": before,
         "bytes": row.bytes,
