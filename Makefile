@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= auto
 
-.PHONY: demo test lint bench explore mutants storm crash power fuzz docs clean
+.PHONY: demo test lint bench stories explore mutants storm crash power fuzz docs clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -36,6 +36,7 @@ storm: $(VENV)/.ready         ## 1,000 rounds of kill -9 with 8 calls in flight
 crash: $(VENV)/.ready         ## writes under kill -9: 10,000 kills at fault points and at random, then the seeded bugs
 	$(BIN)/python -m perdure.testing.write_storm --kills 10000
 	$(BIN)/python -m perdure.testing.crash.hunt
+	$(BIN)/python -m perdure.testing.chunk_storm
 
 power: $(VENV)/.ready         ## power cuts under writes, 3,000 states; then commits broken on purpose (needs root)
 	$(BIN)/python -m perdure.testing.power --states 1500
@@ -48,6 +49,9 @@ bench: $(VENV)/.ready         ## side by side with peers, each in its own enviro
 	$(BIN)/python bench/host.py
 	$(BIN)/python bench/isolation.py
 	$(BIN)/python bench/write.py
+
+stories: $(VENV)/.ready       ## eight failures, with Perdure and with a plain file server, side by side
+	$(BIN)/python -m perdure.testing.stories
 
 docs: $(VENV)/.ready          ## write the generated reference
 	$(BIN)/python docs/generate.py

@@ -1,6 +1,6 @@
 """The write surface's benchmark: perdure beside resilient-write and the bare system calls, in one run.
 
-    python bench/write.py [--quick] [--only small,in-flight,large,memory,journal] [--perdure PATH]
+    python bench/write.py [--quick] [--only small,in-flight,large,memory,chunks,journal] [--perdure PATH]
 
 Every write of ours goes through the whole host and is durable when it is acknowledged. Each line says PASS or
 SHORT against its requirement and shows the medians that the ratio was made of. SHORT is a finding, not a failure:
@@ -17,13 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import chunks
 import journal_length
 import peers
 import writes
 from client import Broken
 from report import Report, machine
 
-SECTIONS = ("small", "in-flight", "large", "memory", "journal")
+SECTIONS = ("small", "in-flight", "large", "memory", "chunks", "journal")
 RUN_SECONDS = 1500
 
 
@@ -33,10 +34,11 @@ class Size:
     rated: int
     large: int
     rows: int
+    rounds: int
 
 
-FULL = Size(small=600, rated=800, large=40, rows=1_000_000)
-QUICK = Size(small=150, rated=200, large=8, rows=50_000)
+FULL = Size(small=600, rated=800, large=40, rows=1_000_000, rounds=7)
+QUICK = Size(small=150, rated=200, large=8, rows=50_000, rounds=3)
 
 
 def main() -> int:
@@ -55,6 +57,7 @@ def main() -> int:
         "in-flight": lambda scratch: writes.measure_in_flight(scratch, perdure, report, calls=size.rated),
         "large": lambda scratch: writes.measure_large(scratch, perdure, report, calls=size.large),
         "memory": lambda scratch: writes.measure_memory(scratch, perdure, report),
+        "chunks": lambda scratch: chunks.measure(scratch, perdure, report, rounds=size.rounds),
         "journal": lambda scratch: journal_length.measure(scratch, perdure, report, rows=size.rows),
     }
     for name in options.only:

@@ -89,6 +89,8 @@ def test_an_unknown_format_is_not_called_valid() -> None:
         ),
         ("go", 'package a\n\nvar x = new("a")\n'),
         ("typescript", "const A = styled.div<{a: boolean}>`x`;\nlet b: typeof import('c');\n"),
+        ("cpp", "void f(A* a, B* b) {\n  (a->bm->*(a->method))(b);\n}\n"),
+        ("typescript", "export type * as A from 'a';\nexport type * from 'b';\n"),
         ("tsx", "const a = <p title='x'>it's {b}</p>;\n"),
     ],
 )

@@ -40,6 +40,7 @@ _NEWER: Final = (
     re.compile(r"(?<=\benum)\s*:\s*[\w:]+(?=\s*\{)"),
     re.compile(r"(?<=\w)\s*\*+(?=\s*\[[^\]\n]*\]\s*[;,)])"),
     re.compile(r"(?<=\()[\w:]+::(?=\*)"),
+    re.compile(r"(?:->|\.)\*\([^()\n]*\)"),
 )
 _HARD: Final = frozenset(
     ("operator", "template", "typename", "decltype", "requires", "concept", "asm", "__asm__")

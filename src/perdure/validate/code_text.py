@@ -24,6 +24,7 @@ _NEWER: dict[str, tuple[tuple[re.Pattern[str], str], ...]] = {
     "go": ((re.compile(r"(?<![\w.])new(?=\((?!\[|(?:map|struct|func|chan|interface)\b))"), "n"),),
     "javascript": ((re.compile(r"^import\b[^;\n]*[\"'](?=\s*\n\s*[(\[])", re.M), " "),),
     "typescript": (
+        (re.compile(r"(?<=\bexport )type(?= ?\*)"), " "),
         (re.compile(r"\btypeof\s+import\([\"'][^\"'\n]*[\"']\)"), "T"),
         (re.compile(r"(?<=[\w)])<(?:[^<>;()`]|=>|<[^<>;()`]*>)*>(?=`)"), " "),
     ),

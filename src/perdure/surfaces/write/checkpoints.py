@@ -68,7 +68,11 @@ def checkpoint(service: WriteService, given: Checkpoint, call: Call) -> dict[str
             name=given.name,
             sha=sent.digest,
             size=sent.size,
-            meta={"format": given.format, "ttl": given.ttl},
+            meta={
+                "format": given.format,
+                "ttl": given.ttl,
+                "saves": 1 + (_saves(before) if before is not None else 0),
+            },
             client=call.client,
             session=call.session,
             created=before.created if before is not None else now,
@@ -110,6 +114,17 @@ def checkpoint_cleanup(service: WriteService, given: CheckpointCleanup, call: Ca
         return {"removed": removed, "kept": kept}
 
     return service.change(call, frozenset({_place("*")}), plan)
+
+
+def counted(service: WriteService) -> dict[str, Any]:
+    """How often each of those that have not ended was saved."""
+    by_name = {item.name: _saves(item) for item in service.journal.shelf(KIND)}
+    total = sum(by_name.values())
+    return {"total_saves": total, "overwrites": total - len(by_name), "by_name": by_name}
+
+
+def _saves(item: Item) -> int:
+    return int(item.meta.get("saves", 1))
 
 
 def _check_name(name: str) -> None:

@@ -22,7 +22,7 @@ from perdure.surfaces.port import Call
 from perdure.surfaces.write import screening
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import Content
-from perdure.surfaces.write.tree import Known, Tree
+from perdure.surfaces.write.tree import Tree
 from perdure.surfaces.write.validating import Validate, broken
 
 Verdict = Literal["low", "medium", "high"]
@@ -84,8 +84,8 @@ class Checks:
         self._passed: dict[tuple[str, str | None, str], list[str]] = {}
         self.warnings: list[str] = []
 
-    def sent(self, path: str, content: Content) -> None:
-        """Refuse a content, and keep it; or remember what is to be said about it."""
+    def sent(self, path: str, content: Content, text: str | None = None) -> None:
+        """Refuse a content, and keep it; or remember what is to be said about it. `text` where it is at hand."""
         try:
             self._check_names()
         except ToolError as error:
@@ -94,14 +94,18 @@ class Checks:
         try:
             self._check_size(path, content)
             if self._classify:
-                pieces = self._service.store.pieces(content)
-                report = screening.whole(pieces, self._service.policy)
+                report = self._whole(content, text)
                 self._check_risk(report, path)
                 self.warnings += screening.warnings(report)
         except ToolError as error:
             redacted = self._redacted(content, report) if report is not None else None
             raise self._service.rejected(self._call, error, path, content, redacted=redacted) from None
         self._screened.add(content.sha256)
+
+    def _whole(self, content: Content, text: str | None) -> Report:
+        if text is not None and content.size <= screening.MOST_COMPARED:
+            return risk.scan(text, self._service.policy)
+        return screening.whole(self._service.store.pieces(content), self._service.policy)
 
     def _redacted(self, content: Content, report: Report) -> Content | None:
         """The content with its secrets replaced, so that it need not be sent again for that; None for a large one."""
@@ -154,7 +158,7 @@ class Checks:
                 continue
             change = _Change(known.path, known.old, known.now)
             if change.key not in self._passed:
-                if not self._is_quick(known):
+                if not self._is_quick(change):
                     missing.append(change)
                     continue
                 self._make(change)
@@ -163,9 +167,12 @@ class Checks:
             raise _Unchecked(missing)
         return found
 
-    def _is_quick(self, known: Known) -> bool:
-        sizes = [content.size for content in (known.old, known.now) if content is not None]
-        return self._validate == "off" and max(sizes) <= SMALL
+    def _is_quick(self, change: _Change) -> bool:
+        """Whether what is left to check may be checked under the lock."""
+        if self._validate != "off":
+            return False
+        is_known = not self._classify or change.after.sha256 in self._screened
+        return is_known or max(change.after.size, change.before.size if change.before else 0) <= SMALL
 
     # --- the checks ----------------------------------------------------------------------------------------
 

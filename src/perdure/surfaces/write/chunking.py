@@ -99,7 +99,8 @@ def chunk_write(service: WriteService, given: ChunkWrite | ChunkAppend, call: Ca
         index = given.index if isinstance(given, ChunkWrite) else last + 1
         before = journal.item(KIND, given.session, index) if known is not None else None
         total = given.total_expected or (known.meta["total_expected"] if known is not None else None)
-        _shelve(service, call, given.session, 0, service.store.take(b""), known, {"total_expected": total})
+        meta = {"total_expected": total, **_counts(known, writes=1)}
+        _shelve(service, call, given.session, 0, service.store.take(b""), known, meta)
         _shelve(service, call, given.session, index, sent, before, {})
         return {
             "session": given.session,
@@ -175,8 +176,12 @@ def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dic
             guards.check_seen(service, tree, known, call.session)
         mode = "overwrite" if known.now is not None else "create"
         payload = put(tree, known, composed, call, op="compose", mode=mode, detail={"chunks": given.session})
+        session = service.journal.item(KIND, given.session)
         if given.cleanup:
             service.journal.unshelve(KIND, given.session)
+        elif session is not None:
+            meta = {**session.meta, **_counts(session, composes=1)}
+            service.journal.shelve(msgspec.structs.replace(session, meta=meta))
         return {
             **payload,
             "session": given.session,
@@ -248,6 +253,26 @@ def chunk_preview(service: WriteService, given: ChunkPreview, call: Call) -> dic
         "truncated": total > len(shown),
         "preview": True,
     }
+
+
+def counted(service: WriteService, only: str | None = None) -> dict[str, Any]:
+    """What was done in each session that is still there; one that was cleaned up or has expired is forgotten."""
+    return {
+        item.name: {
+            "chunk_writes": item.meta.get("writes", 0),
+            "composes": item.meta.get("composes", 0),
+            "first_write": iso(item.created),
+            "last_write": iso(item.updated),
+            "duration_seconds": (item.updated - item.created) / 1_000_000,
+        }
+        for item in service.journal.shelf(KIND)
+        if item.at == 0 and only in (None, item.name)
+    }
+
+
+def _counts(session: Item | None, *, writes: int = 0, composes: int = 0) -> dict[str, int]:
+    before = session.meta if session is not None else {}
+    return {"writes": before.get("writes", 0) + writes, "composes": before.get("composes", 0) + composes}
 
 
 # --- inside ------------------------------------------------------------------------------------------------

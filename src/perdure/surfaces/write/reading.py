@@ -13,7 +13,7 @@ from perdure.model.tools import arg
 from perdure.model.when import iso, microseconds
 from perdure.storage.journal import Filter, Row
 from perdure.surfaces.port import Call
-from perdure.surfaces.write import diffs, text
+from perdure.surfaces.write import checkpoints, chunking, diffs, text
 from perdure.surfaces.write.identity import seen
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.tree import Tree, journal_path
@@ -198,4 +198,9 @@ def _canonical(service: WriteService, path: str) -> str:
 
 
 def analytics(service: WriteService, given: Analytics, call: Call) -> dict[str, Any]:
-    return service.journal.analytics(microseconds(given.since), given.session_filter)
+    sums = service.journal.analytics(microseconds(given.since), given.session_filter)
+    return {
+        **sums,
+        "sessions": chunking.counted(service, given.session_filter),
+        "checkpoints": checkpoints.counted(service),
+    }

@@ -23,6 +23,7 @@ P = TypeVar("P", bound=msgspec.Struct)
 
 _WROTE = (
     Field("path"),
+    Field("abs_path", full_only=True),
     Field("sha256", "digest"),
     Field("prev_sha256", "digest", full_only=True),
     Field("bytes", "bytes"),
@@ -131,6 +132,8 @@ ANALYTICS = Shape(
         Field("hot_paths", "table", columns=(Field("path"), Field("writes", "count"))),
         Field("write_velocity", "json"),
         Field("period", "json"),
+        Field("sessions", "json", full_only=True),
+        Field("checkpoints", "json", full_only=True),
         Field("timeline", "json", full_only=True),
     ),
 )

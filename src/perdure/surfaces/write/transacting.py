@@ -61,7 +61,7 @@ def transaction(service: WriteService, given: Transaction, call: Call) -> dict[s
     )
     for one, content in zip(given.ops, sent, strict=True):
         if content is not None:
-            checks.sent(one.path, content)
+            checks.sent(one.path, content, one.content if one.encoding != "base64" else None)
 
     def plan(tree: Tree) -> dict[str, Any]:
         for path, sha256 in given.expected.items():

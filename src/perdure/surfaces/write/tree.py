@@ -103,6 +103,9 @@ class Tree:
         known.now = known.old
         return known
 
+    def absolute(self, known: Known) -> str:
+        return self._workspace.absolute(known.place)
+
     def data(self, known: Known) -> bytes:
         return b"".join(self._store.pieces(known.now)) if known.now is not None else b""
 

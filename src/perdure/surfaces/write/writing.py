@@ -81,7 +81,7 @@ def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str,
         reject_at=given.classify_reject_at,
         validate=given.validate,
     )
-    checks.sent(given.path, sent)
+    checks.sent(given.path, sent, given.content if given.encoding != "base64" else None)
 
     def plan(tree: Tree) -> dict[str, Any]:
         known = tree.look(given.path, force=given.force)
@@ -211,6 +211,7 @@ def put(
     row = tree.put(known, after, op=op, mode=mode, key=call.invocation_key, **more)
     return {
         "path": known.path,
+        "abs_path": tree.absolute(known),
         "sha256": after.sha256 if after is not None else None,
         "prev_sha256": before,
         "bytes": row.bytes,

@@ -1,0 +1,19 @@
+"""The short form of `python -m perdure.testing.chunk_storm`."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from perdure.testing.chunk_storm import storm
+
+MOST_MB = 100
+
+
+def test_a_file_in_pieces_survives_its_workers(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    result = storm(tmp_path, megabytes=6, kills=6, seed=seed)
+    assert result.is_exact, f"seed {seed}"
+    assert (result.chunks, result.bytes > 6_000_000) == (24, True)
+    assert result.kills > 0
+    assert 0 < result.peak_mb < MOST_MB
