@@ -12,13 +12,6 @@ from perdure.storage.memory import MemoryState
 from perdure.storage.postgres.state import PostgresState
 from perdure.storage.sqlite.state import SqliteState
 from perdure.storage.state import StateBackend
-from perdure.testing.postgres import Postgres, running_postgres
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    with running_postgres() as server:
-        yield server
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from perdure.model.state_limits import StateLimits
 from perdure.model.tools import View
 from perdure.storage.state import StateBackend
-from perdure.surfaces.state.limits import StateLimits
 from perdure.surfaces.state.service import StateService
 from perdure.surfaces.state.surface import StateSurface
 from perdure.worker import call

@@ -103,7 +103,7 @@ def test_another_programs_file_is_refused_and_left_as_it_is(tmp_path: Path, kind
     with pytest.raises(StateError) as refused:
         SqliteState(str(path))
 
-    assert "state store" in refused.value.envelope.context["message"]
+    assert "not a state store" in refused.value.envelope.context["message"]
     assert str(tmp_path) not in str(refused.value.envelope)
     assert path.read_bytes() == before
 

@@ -93,6 +93,9 @@ class MemoryState:
             found = [c for c in self._changes if c.entry.revision > after and _is_in(span, c.entry)]
             return log_of(found[: MOST_CHANGES + 1], self._revision)
 
+    def namespaces(self) -> list[str]:
+        return sorted(self._usage)
+
     def next_expiry(self, span: Span) -> int | None:
         with self._lock:
             live = [

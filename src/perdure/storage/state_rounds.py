@@ -65,11 +65,12 @@ class Step:
     def used(self, namespace: str) -> Usage:
         return _sum(self._working.used(namespace), self.usage.get(namespace, Usage()))
 
-    def put(self, name: Name, value: str | None, expires: int | None = None) -> Entry:
+    def put(self, name: Name, value: str | None, expires: int | None = None, *, version: int = 1) -> Entry:
+        """The next version of a name, or a later one where one is given: what is imported keeps its own."""
         before = self.entry(name)
         made = Entry(
             *name,
-            version=before.version + 1 if before is not None else 1,
+            version=max(version, before.version + 1 if before is not None else 1),
             revision=self.next_revision,
             updated=self.now,
             expires=expires,

@@ -6,8 +6,9 @@ import json
 import re
 from typing import Any, Final
 
+from perdure.model.state_limits import VALUE_BYTES
+
 KEY_BYTES: Final = 512
-VALUE_BYTES: Final = 1024 * 1024
 DEPTH: Final = 64
 
 _BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from perdure.model.keep import Keep
+from perdure.model.state_limits import StateLimits
 from perdure.model.tools import DEFAULT_VIEW, View
 from perdure.surfaces.port import Surface
 
 if TYPE_CHECKING:
     from perdure.storage.state import StateBackend
-    from perdure.surfaces.state.limits import StateLimits
     from perdure.surfaces.state.service import StateService
     from perdure.surfaces.write.service import WriteService
 
@@ -31,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     registry: str | None = None
     durability: Durability = "journal"
     keep: Keep = Keep()
-    state_limits: StateLimits | None = None
+    state_limits: StateLimits = StateLimits()
     view: View = DEFAULT_VIEW
     log_level: str = "warning"
 

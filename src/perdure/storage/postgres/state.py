@@ -196,6 +196,9 @@ class PostgresState:
         found = [_change(row) for row in self._rows(text, (after, *given, MOST_CHANGES + 1))]
         return log_of(found, revision)
 
+    def namespaces(self) -> list[str]:
+        return [row[0] for row in self._rows(sql.NAMESPACES, ())]
+
     def next_expiry(self, span: Span) -> int | None:
         where, given = _within(span)
         text = (

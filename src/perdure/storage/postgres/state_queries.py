@@ -64,6 +64,7 @@ FIND_AT: Final = (
     f"SELECT {CHANGE} FROM perdure.changes WHERE {NAMED} AND revision <= %s ORDER BY revision DESC LIMIT 1"
 )
 HISTORY: Final = f"SELECT {CHANGE} FROM perdure.changes WHERE {NAMED} ORDER BY revision DESC LIMIT %s"
+NAMESPACES: Final = "SELECT namespace FROM perdure.namespaces ORDER BY namespace"
 OLD_ANSWERS: Final = (
     "DELETE FROM perdure.answers WHERE key IN "
     "(SELECT key FROM perdure.answers WHERE at < %s ORDER BY at LIMIT %s)"

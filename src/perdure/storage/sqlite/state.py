@@ -16,7 +16,7 @@ from perdure.storage.durable import sync_directory
 from perdure.storage.os_errors import os_refusal
 from perdure.storage.sqlite import state_queries as sql
 from perdure.storage.sqlite.state_failures import typed
-from perdure.storage.sqlite.state_opening import connect, open_state
+from perdure.storage.sqlite.state_opening import open_reader, open_state
 from perdure.storage.sqlite.turns import Turns
 from perdure.storage.state import (
     DUE_PER_ROUND,
@@ -183,6 +183,9 @@ class SqliteState:
         found = [_change(row) for row in self._rows(text, (after, *given, MOST_CHANGES + 1))]
         return log_of(found, revision)
 
+    def namespaces(self) -> list[str]:
+        return [row[0] for row in self._rows(sql.NAMESPACES, ())]
+
     def next_expiry(self, span: Span) -> int | None:
         where, given = _within(span)
         text = f"SELECT min(expires) FROM entries WHERE expires IS NOT NULL AND value IS NOT NULL AND {where}"
@@ -239,7 +242,7 @@ class SqliteState:
     def _read(self) -> apsw.Connection:
         found: apsw.Connection | None = getattr(self._local, "connection", None)
         if found is None:
-            found = self._local.connection = connect(self._path, read_only=True)
+            found = self._local.connection = open_reader(self._path)
             self._readers.append(found)
         return found
 

@@ -20,8 +20,9 @@ def open_state(path: str) -> apsw.Connection:
     """A connection for writing. The caller holds the store's lock: of several that come first, one makes it."""
     check_library()
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    connection = connect(path)
+    connection = apsw.Connection(path)
     try:
+        _configure(connection)
         is_ours = connection.pragma("application_id") == APPLICATION_ID
         adopts = False if is_ours else _adopts(connection, path)
         connection.pragma("journal_mode", "wal")
@@ -37,15 +38,19 @@ def open_state(path: str) -> apsw.Connection:
     return connection
 
 
-def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
+def open_reader(path: str) -> apsw.Connection:
+    """A connection for reading."""
     connection = apsw.Connection(path)
+    _configure(connection)
+    connection.pragma("query_only", True)
+    return connection
+
+
+def _configure(connection: apsw.Connection) -> None:
     connection.set_busy_timeout(BUSY_MS)
     connection.pragma("synchronous", "full")
     connection.pragma("temp_store", "memory")
     connection.pragma("case_sensitive_like", True)
-    if read_only:
-        connection.pragma("query_only", True)
-    return connection
 
 
 def _adopts(connection: apsw.Connection, path: str) -> bool:

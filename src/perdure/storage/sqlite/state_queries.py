@@ -48,6 +48,7 @@ FIND_AT: Final = (
     f"SELECT {CHANGE} FROM changes WHERE {NAMED} AND revision <= ? ORDER BY revision DESC LIMIT 1"
 )
 HISTORY: Final = f"SELECT {CHANGE} FROM changes WHERE {NAMED} ORDER BY revision DESC LIMIT ?"
+NAMESPACES: Final = "SELECT namespace FROM namespaces ORDER BY namespace"
 OLD_ANSWERS: Final = (
     "DELETE FROM answers WHERE key IN (SELECT key FROM answers WHERE at < ? ORDER BY at LIMIT ?)"
 )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.state_limits import StateLimits
 from perdure.storage.state import Name, Space
-from perdure.storage.state_values import VALUE_BYTES, BadValue, key_problem, parsed
+from perdure.storage.state_values import BadValue, key_problem, parsed
 
 MOST_OPS: Final = 128
 MOST_LISTED: Final = 1000
@@ -17,16 +16,6 @@ MOST_WAITS: Final = 24
 LONGEST_WAIT_S: Final = 600.0
 LONGEST_TTL_S: Final = 10 * 366 * 86400.0
 PATTERN_BYTES: Final = 1024
-
-
-class StateLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """`[state]` of `perdure.toml`. Quotas are per namespace."""
-
-    value_bytes: int = VALUE_BYTES
-    namespace_keys: int = 5_000_000
-    namespace_bytes: int = 8 * 1024**3
-    history_days: float = 90
-    answers_days: float = 7
 
 
 def named(space: Space, namespace: str, key: str, *, what: str = "key") -> Name:

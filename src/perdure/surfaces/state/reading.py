@@ -38,7 +38,7 @@ class List(msgspec.Struct, frozen=True):
 class History(msgspec.Struct, frozen=True):
     key: str
     limit: int = 20
-    diff: Annotated[bool, arg("Add the merge patch from the version before")] = False
+    diff: Annotated[bool, arg("With merge patches")] = False
     namespace: str = "default"
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perdure.model.state_limits import StateLimits
 from perdure.model.tools import arg
 from perdure.storage.state import Name
 from perdure.storage.state_rounds import Payload, Step
@@ -14,7 +15,6 @@ from perdure.surfaces.state.keys import delete_key
 from perdure.surfaces.state.leases import holds
 from perdure.surfaces.state.limits import (
     MOST_OPS,
-    StateLimits,
     bad_argument,
     checked_ttl,
     expiry,
@@ -23,9 +23,8 @@ from perdure.surfaces.state.limits import (
 )
 
 
+# Its one condition besides the key; for `lease_token`, the key names the lease.
 class Compare(msgspec.Struct, frozen=True):
-    """One of `version`, `exists`, `value`, `lease_token`; for the last, `key` names the lease."""
-
     key: str
     version: int | None = None
     exists: bool | None = None
@@ -41,8 +40,8 @@ class Op(msgspec.Struct, frozen=True):
 
 
 class Txn(msgspec.Struct, frozen=True):
-    compare: Annotated[list[Compare], arg("One of version (0: absent), exists, value, lease_token each")] = []
-    then: Annotated[list[Op], arg("If all hold")] = []
+    compare: Annotated[list[Compare], arg("Key and one condition each")] = []
+    then: list[Op] = []
     otherwise: list[Op] = msgspec.field(name="else", default_factory=list)
     namespace: str = "default"
 

@@ -30,17 +30,17 @@ from perdure.surfaces.state.transacting import Plan, Txn
 
 class Set(msgspec.Struct, frozen=True):
     key: str
-    value: Annotated[str, arg("JSON text")]
-    expected_version: Annotated[int, arg("-1 any, 0 create only, N match")] = ANY
+    value: Annotated[str, arg("JSON")]
+    expected_version: Annotated[int, arg("0: create only")] = ANY
     ttl_s: float | None = None
-    lease: Annotated[str | None, arg("Write only while lease_token holds this lease")] = None
+    lease: Annotated[str | None, arg("Only while lease_token holds it")] = None
     lease_token: int | None = None
     namespace: str = "default"
 
 
 class ForceSet(msgspec.Struct, frozen=True):
     key: str
-    value: Annotated[str, arg("JSON text")]
+    value: Annotated[str, arg("JSON")]
     ttl_s: float | None = None
     namespace: str = "default"
 
@@ -54,7 +54,7 @@ class Delete(msgspec.Struct, frozen=True):
 class Patch(msgspec.Struct, frozen=True):
     key: str
     op: Literal["merge", "increment", "append", "revert"]
-    value: Annotated[str, arg("JSON text; for revert, a version")]
+    value: Annotated[str, arg("JSON; for revert, a version")]
     expected_version: int = ANY
     namespace: str = "default"
 
@@ -72,7 +72,7 @@ class Once(msgspec.Struct, frozen=True):
     action: Literal["begin", "finish", "status"]
     key: str
     token: int | None = None
-    outcome: Annotated[str | None, arg("JSON text")] = None
+    outcome: Annotated[str | None, arg("JSON")] = None
     ttl_s: float = 3600
     namespace: str = "default"
 
