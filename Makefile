@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= auto
 
-.PHONY: demo test lint bench explore mutants storm crash power fuzz docs clean
+.PHONY: demo test lint bench explore mutants storm crash power fuzz state docs clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -40,6 +40,9 @@ crash: $(VENV)/.ready         ## writes under kill -9: 10,000 kills at fault poi
 power: $(VENV)/.ready         ## power cuts under writes, 3,000 states; then commits broken on purpose (needs root)
 	$(BIN)/python -m perdure.testing.power --states 1500
 	$(BIN)/python -m perdure.testing.power --states 150 --broken all
+
+state: $(VENV)/.ready         ## shared state on both backends: increments, mixed clients, kills, late holders, restarts
+	$(BIN)/python -m perdure.testing.state
 
 fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
 	$(BIN)/python -m perdure.testing.fuzz --frames 100000
