@@ -51,6 +51,7 @@ bench: $(VENV)/.ready         ## side by side with peers, each in its own enviro
 	$(BIN)/python bench/host.py
 	$(BIN)/python bench/isolation.py
 	$(BIN)/python bench/write.py
+	$(BIN)/python bench/state.py
 
 docs: $(VENV)/.ready          ## write the generated reference
 	$(BIN)/python docs/generate.py
