@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import psycopg
 import pytest
 from state_tools import Store
 
+from perdure.storage.postgres import connections
 from perdure.storage.postgres import opening as postgres_opening
 from perdure.storage.postgres.state import PostgresState
 from perdure.storage.sqlite import turns
@@ -273,6 +276,32 @@ def test_a_restarted_server_is_found_again_and_meanwhile_faults_are_typed(postgr
     assert found["context"]["fault"]["class"] == read["context"]["fault"]["class"] == "transport"
     assert found["reason_hint"] == "network"
     assert store.use("set_state", key="a", value="3", expected_version=1)["version"] == 2
+    store.service.close()
+
+
+def test_a_server_that_hangs_without_dying_is_cut(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not postgres.is_ours:
+        pytest.skip("the server is not ours to stop")
+    monkeypatch.setattr(connections, "OVERDUE_S", 1.0)
+    dsn = postgres.new_database()
+    store = Store(PostgresState(dsn))
+    store.use("set_state", key="a", value="1")
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        rows = admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'perdure'").fetchall()
+    calls: list[tuple[str, dict[str, str]]] = [("get_state", {}), ("set_state", {"value": "2"})]
+    for (pid,) in rows:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        found = [store.raw(tool, key="a", **more)["structuredContent"] for tool, more in calls]
+    finally:
+        for (pid,) in rows:
+            os.kill(pid, signal.SIGCONT)
+
+    for one in found:
+        assert one.get("status") == "ok" or one["context"]["fault"]["class"] == "transport"
+    assert store.use("get_state", key="a")["status"] == "ok"
     store.service.close()
 
 

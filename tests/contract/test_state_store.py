@@ -348,6 +348,8 @@ def test_a_transaction_compares_values_by_their_meaning(store: Store) -> None:
         {"then": [{"op": "set", "key": "a", "value": "1"}, {"op": "delete", "key": "a"}]},
         {"then": [{"op": "set", "key": f"k{i}", "value": "1"} for i in range(129)]},
         {"then": [{"op": "put", "key": "a", "value": "1"}]},
+        {"else": [{"op": "put", "key": "a", "value": "1"}]},
+        {"else": [{"op": "set", "key": "a", "value": "1", "ttl": 5}]},
     ],
 )
 def test_a_transaction_that_cannot_be_meant_is_refused_whole(store: Store, arguments: dict[str, Any]) -> None:

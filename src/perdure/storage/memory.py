@@ -96,14 +96,14 @@ class MemoryState:
     def namespaces(self) -> list[str]:
         return sorted(self._usage)
 
-    def next_expiry(self, span: Span) -> int | None:
+    def next_expiry(self, span: Span) -> float | None:
         with self._lock:
             live = [
                 e.expires
                 for e in self._entries.values()
                 if _is_in(span, e) and e.value is not None and e.expires is not None
             ]
-            return min(live, default=None)
+            return (min(live) - self._now()) / 1_000_000 if live else None
 
     def revision(self) -> int:
         return self._revision

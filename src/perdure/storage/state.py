@@ -157,7 +157,8 @@ class StateBackend(Protocol):
 
     def namespaces(self) -> list[str]: ...
 
-    def next_expiry(self, span: Span) -> int | None: ...
+    def next_expiry(self, span: Span) -> float | None:
+        """In how many seconds, by the store's clock, something there expires; negative where it has."""
 
     def revision(self) -> int: ...
 

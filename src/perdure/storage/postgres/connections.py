@@ -6,16 +6,21 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from perdure.storage.postgres.failures import is_lost
 
 MOST: Final = 10
 CONNECT_S: Final = 5
 OVERDUE_S: Final = 12.0
+RETRY_S: Final = 6.0
+
+T = TypeVar("T")
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -39,7 +44,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 class Connections:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
-        self._watchdog = Watchdog()
+        self._watchdog = Watchdog(OVERDUE_S)
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             dsn,
             kwargs=_OPTIONS,
@@ -58,6 +63,18 @@ class Connections:
     def borrowed(self) -> Iterator[Connection]:
         with self._pool.connection() as connection, self._watchdog.guarding(connection):
             yield connection
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Do what may be done again. After a restart every pooled connection is dead: each is tried, quickly."""
+        until = time.monotonic() + RETRY_S
+        while True:
+            try:
+                with self.borrowed() as connection:
+                    return work(connection)
+            except psycopg.Error as error:
+                is_worth_it = is_lost(error) and not isinstance(error, PoolTimeout)
+                if not is_worth_it or time.monotonic() >= until:
+                    raise
 
     def alone(self) -> Connection:
         """A connection outside of the pool, for listening."""
@@ -80,7 +97,7 @@ def _configure(connection: Connection) -> None:
 class Watchdog:
     """Cuts a connection whose answer is overdue. libpq waits for ever where a server hangs without dying."""
 
-    def __init__(self, overdue_s: float = OVERDUE_S) -> None:
+    def __init__(self, overdue_s: float) -> None:
         self._overdue_s = overdue_s
         self._due: dict[Connection, float] = {}
         self._changed = threading.Condition()

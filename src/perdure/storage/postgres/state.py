@@ -81,17 +81,13 @@ class PostgresState:
             self._notifier.poke()
 
     def _tried(self, wanted: Wanted, decide: Decide) -> int | None:
-        """Once more where a connection turns out to be dead: until COMMIT is sent nothing has happened."""
-        for attempt in (1, 2):
-            try:
-                with self._connections.borrowed() as connection:
-                    return self._transact(connection, wanted, decide)
-            except _Unsure as unsure:
-                return self._settled(unsure.written)
-            except psycopg.Error as error:
-                if attempt == 2 or not is_lost(error):
-                    raise meaning(error) from None
-        raise AssertionError("unreachable")
+        """Until COMMIT is sent nothing has happened, so it may be tried again."""
+        try:
+            return self._connections.run(lambda connection: self._transact(connection, wanted, decide))
+        except _Unsure as unsure:
+            return self._settled(unsure.written)
+        except psycopg.Error as error:
+            raise meaning(error) from None
 
     def _transact(self, connection: Connection, wanted: Wanted, decide: Decide) -> int | None:
         try:
@@ -199,14 +195,14 @@ class PostgresState:
     def namespaces(self) -> list[str]:
         return [row[0] for row in self._rows(sql.NAMESPACES, ())]
 
-    def next_expiry(self, span: Span) -> int | None:
+    def next_expiry(self, span: Span) -> float | None:
         where, given = _within(span)
         text = (
-            "SELECT min(expires) FROM perdure.entries "
+            f"SELECT min(expires) - {sql.CLOCK} FROM perdure.entries "
             f"WHERE expires IS NOT NULL AND value IS NOT NULL AND {where}"
         )
         found: int | None = self._rows(text, given)[0][0]
-        return found
+        return found / 1_000_000 if found is not None else None
 
     def revision(self) -> int:
         return int(self._rows(sql.REVISION, ())[0][0])
@@ -233,15 +229,10 @@ class PostgresState:
         return self.revision()
 
     def _rows(self, text: str, given: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """A read may be asked again, so one dead connection is no reason to fail."""
-        for attempt in (1, 2):
-            try:
-                with self._connections.borrowed() as connection:
-                    return connection.execute(text.encode(), given).fetchall()
-            except psycopg.Error as error:
-                if attempt == 2 or not is_lost(error):
-                    raise meaning(error) from None
-        raise AssertionError("unreachable")
+        with typed():
+            return self._connections.run(
+                lambda connection: connection.execute(text.encode(), given).fetchall()
+            )
 
 
 def _store(connection: Connection, written: Written, now: int) -> None:

@@ -53,6 +53,7 @@ class SqliteState:
         self._writing = threading.Lock()
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
+        self._looking: apsw.Connection | None = None
         self._watch = Watch(self._look)
         self._is_suspect = False
         try:
@@ -186,11 +187,11 @@ class SqliteState:
     def namespaces(self) -> list[str]:
         return [row[0] for row in self._rows(sql.NAMESPACES, ())]
 
-    def next_expiry(self, span: Span) -> int | None:
+    def next_expiry(self, span: Span) -> float | None:
         where, given = _within(span)
         text = f"SELECT min(expires) FROM entries WHERE expires IS NOT NULL AND value IS NOT NULL AND {where}"
         found: int | None = self._one(text, tuple(given))[0]
-        return found
+        return (found - self._now()) / 1_000_000 if found is not None else None
 
     def revision(self) -> int:
         return int(self._one(sql.REVISION, ())[0])
@@ -228,8 +229,13 @@ class SqliteState:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _look(self, known: int) -> int:
+        """By one thread at a time, over a connection that outlives it."""
         time.sleep(LOOK_EVERY_S)
-        return self.revision()
+        with typed():
+            if self._looking is None:
+                self._looking = open_reader(self._path)
+                self._readers.append(self._looking)
+            return self._revision_on(self._looking)
 
     def _one(self, text: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
         return self._rows(text, given)[0]

@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.model.state_limits import StateLimits
 from perdure.model.tools import arg
+from perdure.present.normalize import arguments
 from perdure.storage.state import Name
 from perdure.storage.state_rounds import Payload, Step
 from perdure.storage.state_values import canonical, parsed
@@ -42,7 +43,9 @@ class Op(msgspec.Struct, frozen=True):
 class Txn(msgspec.Struct, frozen=True):
     compare: Annotated[list[Compare], arg("Key and one condition each")] = []
     then: list[Op] = []
-    otherwise: list[Op] = msgspec.field(name="else", default_factory=list)
+    otherwise: Annotated[list[dict[str, Any]], arg("As then")] = msgspec.field(
+        name="else", default_factory=list
+    )
     namespace: str = "default"
 
 
@@ -54,7 +57,8 @@ class Plan:
         self._namespace = params.namespace
         if not (params.compare or params.then or params.otherwise):
             raise bad_argument("then", "a transaction compares or writes something")
-        for shown, many in (("compare", params.compare), ("then", params.then), ("else", params.otherwise)):
+        otherwise = [arguments(Op, one) for one in params.otherwise]
+        for shown, many in (("compare", params.compare), ("then", params.then), ("else", otherwise)):
             if len(many) > MOST_OPS:
                 raise bad_argument(shown, f"{shown} has more than {MOST_OPS} members")
         self._checks = [(self._subject(one), one) for one in params.compare]
@@ -64,7 +68,7 @@ class Plan:
             if one.value is not None
         }
         self._then = self._ops("then", params.then, limits)
-        self._else = self._ops("else", params.otherwise, limits)
+        self._else = self._ops("else", otherwise, limits)
         self.names = frozenset(name for name, _ in (*self._checks, *self._then, *self._else))
 
     def decide(self, step: Step) -> Payload:

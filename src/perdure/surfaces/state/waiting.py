@@ -51,23 +51,22 @@ def _waited(service: StateService, span: Span, params: Wait, call: Call) -> Payl
         if log.changes:
             shown = [_shown(change) for change in log.changes]
             return {"status": "changed", "revision": log.revision, "changes": shown}
-        over = backend.next_expiry(span)
+        left = backend.next_expiry(span)
+        over = time.monotonic() + left if left is not None else None
         while not backend.wait_beyond(log.revision, _pause(until, over)):
             if call.cancelled.is_set():
                 raise refuse("blocked", "cancelled", "cancelled while it waited")
-            if over is not None and over <= time.time() * 1_000_000:
+            if over is not None and over <= time.monotonic():
                 service.expire_due()
                 break
             if time.monotonic() >= until:
                 return {"status": "timeout", "revision": log.revision, "changes": []}
 
 
-def _pause(until: float, over: int | None) -> float:
+def _pause(until: float, over: float | None) -> float:
     """Until the time is up, a key expires, or the call may have been cancelled."""
-    pause = min(CANCEL_S, until - time.monotonic())
-    if over is not None:
-        pause = min(pause, over / 1_000_000 - time.time())
-    return max(0.01, pause)
+    soonest = until if over is None else min(until, over)
+    return max(0.01, min(CANCEL_S, soonest - time.monotonic()))
 
 
 def _span(params: Wait) -> Span:
