@@ -63,6 +63,15 @@ def test_a_wait_sees_what_another_process_writes(state: Shell) -> None:
     assert state("wait", "a", "--timeout-s", "0").returncode == 1
 
 
+def test_options_stand_before_or_after_the_command(state: Shell) -> None:
+    state("--state", "here.db", "--namespace", "n", "set", "a", "1")
+
+    found = state("--json", "get", "a", "--state", "here.db", "--namespace", "n")
+
+    assert json.loads(found.stdout)["value"] == "1"
+    assert state("get", "a", "--state", "here.db").returncode == 1
+
+
 def test_an_export_can_be_imported_elsewhere(state: Shell) -> None:
     state("set", "a", '{"x": "é\\n"}')
     state("set", "a", '{"x": "é"}')

@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     run: Callable[[StateSurface, argparse.Namespace], int] = options.run
     try:
         return run(surface, options)
-    except BrokenPipeError:
+    except (BrokenPipeError, KeyboardInterrupt):
         return 1
     finally:
         surface.close()
@@ -46,13 +46,11 @@ def _settings(options: argparse.Namespace) -> Any:
 
 
 def _parser() -> argparse.ArgumentParser:
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "--state", metavar="URL|PATH", help="the state store (PERDURE_STATE, CHECKPOINT_DB_PATH)"
-    )
-    shared.add_argument("--namespace", metavar="NAME", help="default")
-    shared.add_argument("--json", action="store_true", help="print the whole result as JSON")
     parser = argparse.ArgumentParser(prog="perdure state", description="The shared state from the terminal.")
+    _add_shared(parser)
+    # After the command as well: one that is left out there must not undo one that was given before it.
+    shared = argparse.ArgumentParser(add_help=False)
+    _add_shared(shared, default=argparse.SUPPRESS)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, text: str, run: Callable[..., int]) -> argparse.ArgumentParser:
@@ -93,6 +91,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_shared(parser: argparse.ArgumentParser, **default: Any) -> None:
+    parser.add_argument(
+        "--state",
+        metavar="URL|PATH",
+        help="the state store (PERDURE_STATE, CHECKPOINT_DB_PATH)",
+        **default,
+    )
+    parser.add_argument("--namespace", metavar="NAME", help="default", **default)
+    shown = "print the whole result as JSON"
+    parser.add_argument("--json", action="store_true", help=shown, **default)
+
+
 def _tool(name: str, *given: str) -> Callable[[StateSurface, argparse.Namespace], int]:
     return lambda surface, options: _use(surface, name, options, {n: getattr(options, n) for n in given})
 
@@ -126,7 +136,8 @@ def _use(surface: StateSurface, name: str, options: argparse.Namespace, argument
     found = result["structuredContent"]
     if result["isError"]:
         shown = failure(msgspec.convert(found, type=Envelope), View("porcelain", "full"))
-        print((result if options.json else shown)["content"][0]["text"], file=sys.stderr)
+        where = sys.stdout if options.json else sys.stderr
+        print((result if options.json else shown)["content"][0]["text"], file=where)
         return _refused(found)
     shown = success(found, tool.shape, View("porcelain", "full"))
     print((result if options.json else shown)["content"][0]["text"])
