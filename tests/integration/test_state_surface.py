@@ -167,6 +167,16 @@ def test_a_cancelled_wait_frees_its_place(bed: Bed, tmp_path: Path) -> None:
     client.is_checked = False
 
 
+def test_limits_are_settings(bed: Bed, tmp_path: Path) -> None:
+    bed.settings("[state-limits]\nvalue-bytes = 8\n")
+    client = run(bed, str(tmp_path / "state.db"))
+
+    refused = client.use("set_state", {"key": "a", "value": '"12345678"', **FULL})["result"]
+
+    assert refused["structuredContent"]["context"]["limit"] == 8
+    assert use(client, "set_state", key="a", value='"123456"')["status"] == "ok"
+
+
 def test_the_password_of_a_store_is_on_no_command_line(bed: Bed) -> None:
     client = run(bed, "postgresql://nobody:hunter2@127.0.0.1:9/none?connect_timeout=1")
     pid = client.wait_row("perdure", state="ready")["pid"]

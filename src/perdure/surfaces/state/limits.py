@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.state_limits import StateLimits
 from perdure.storage.state import Name, Space
@@ -16,6 +18,11 @@ MOST_WAITS: Final = 24
 LONGEST_WAIT_S: Final = 600.0
 LONGEST_TTL_S: Final = 10 * 366 * 86400.0
 PATTERN_BYTES: Final = 1024
+
+
+def unlisted(default: str) -> Any:
+    """A default that the tool list does not repeat for every tool: it is read at every start."""
+    return msgspec.field(default_factory=lambda: default)
 
 
 def named(space: Space, namespace: str, key: str, *, what: str = "key") -> Name:

@@ -15,7 +15,14 @@ from perdure.storage.state_rounds import Payload
 from perdure.storage.state_values import BadValue, canonical, parsed, written
 from perdure.surfaces.port import Call
 from perdure.surfaces.state.keys import shown, times
-from perdure.surfaces.state.limits import MOST_LISTED, PAGE_BYTES, PATTERN_BYTES, bad_argument, named
+from perdure.surfaces.state.limits import (
+    MOST_LISTED,
+    PAGE_BYTES,
+    PATTERN_BYTES,
+    bad_argument,
+    named,
+    unlisted,
+)
 from perdure.surfaces.state.patching import difference
 from perdure.surfaces.state.service import StateService
 
@@ -23,7 +30,7 @@ from perdure.surfaces.state.service import StateService
 class Get(msgspec.Struct, frozen=True):
     key: str
     at_revision: int | None = None
-    namespace: str = "default"
+    namespace: str = unlisted("default")
 
 
 class List(msgspec.Struct, frozen=True):
@@ -32,14 +39,14 @@ class List(msgspec.Struct, frozen=True):
     limit: int = 100
     cursor: str | None = None
     values: bool = False
-    namespace: str = "default"
+    namespace: str = unlisted("default")
 
 
 class History(msgspec.Struct, frozen=True):
     key: str
     limit: int = 20
     diff: Annotated[bool, arg("With merge patches")] = False
-    namespace: str = "default"
+    namespace: str = unlisted("default")
 
 
 def get_state(service: StateService, params: Get, call: Call) -> Payload:

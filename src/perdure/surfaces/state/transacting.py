@@ -21,6 +21,7 @@ from perdure.surfaces.state.limits import (
     expiry,
     json_value,
     named,
+    unlisted,
 )
 
 
@@ -46,14 +47,13 @@ class Txn(msgspec.Struct, frozen=True):
     otherwise: Annotated[list[dict[str, Any]], arg("As then")] = msgspec.field(
         name="else", default_factory=list
     )
-    namespace: str = "default"
+    namespace: str = unlisted("default")
 
 
 class Plan:
     """A transaction whose arguments are sound; `decide` runs in a round."""
 
     def __init__(self, params: Txn, limits: StateLimits) -> None:
-        self._params = params
         self._namespace = params.namespace
         if not (params.compare or params.then or params.otherwise):
             raise bad_argument("then", "a transaction compares or writes something")

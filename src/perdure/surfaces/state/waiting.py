@@ -12,7 +12,7 @@ from perdure.model.tools import arg
 from perdure.storage.state import Change, Span, prefix_end
 from perdure.storage.state_rounds import Payload
 from perdure.surfaces.port import Call
-from perdure.surfaces.state.limits import LONGEST_WAIT_S, bad_argument, named
+from perdure.surfaces.state.limits import LONGEST_WAIT_S, bad_argument, named, unlisted
 from perdure.surfaces.state.service import StateService
 
 CANCEL_S = 0.25
@@ -23,7 +23,7 @@ class Wait(msgspec.Struct, frozen=True):
     prefix: str | None = None
     after: Annotated[int | None, arg("A revision; default: now")] = None
     timeout_s: float = 30
-    namespace: str = "default"
+    namespace: str = unlisted("default")
 
 
 def state_wait(service: StateService, params: Wait, call: Call) -> Payload:

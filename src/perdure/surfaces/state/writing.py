@@ -22,6 +22,7 @@ from perdure.surfaces.state.limits import (
     json_value,
     named,
     sized,
+    unlisted,
 )
 from perdure.surfaces.state.patching import appended, incremented, merged
 from perdure.surfaces.state.service import StateService
@@ -35,20 +36,20 @@ class Set(msgspec.Struct, frozen=True):
     ttl_s: float | None = None
     lease: Annotated[str | None, arg("Only while lease_token holds it")] = None
     lease_token: int | None = None
-    namespace: str = "default"
+    namespace: str = unlisted("default")
 
 
 class ForceSet(msgspec.Struct, frozen=True):
     key: str
     value: Annotated[str, arg("JSON")]
     ttl_s: float | None = None
-    namespace: str = "default"
+    namespace: str = unlisted("default")
 
 
 class Delete(msgspec.Struct, frozen=True):
     key: str
     expected_version: int = ANY
-    namespace: str = "default"
+    namespace: str = unlisted("default")
 
 
 class Patch(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ class Patch(msgspec.Struct, frozen=True):
     op: Literal["merge", "increment", "append", "revert"]
     value: Annotated[str, arg("JSON; for revert, a version")]
     expected_version: int = ANY
-    namespace: str = "default"
+    namespace: str = unlisted("default")
 
 
 class LeaseCall(msgspec.Struct, frozen=True):
@@ -65,7 +66,7 @@ class LeaseCall(msgspec.Struct, frozen=True):
     owner: str | None = None
     ttl_s: float = 60
     token: int | None = None
-    namespace: str = "default"
+    namespace: str = unlisted("default")
 
 
 class Once(msgspec.Struct, frozen=True):
@@ -74,7 +75,7 @@ class Once(msgspec.Struct, frozen=True):
     token: int | None = None
     outcome: Annotated[str | None, arg("JSON")] = None
     ttl_s: float = 3600
-    namespace: str = "default"
+    namespace: str = unlisted("default")
 
 
 def set_state(service: StateService, params: Set, call: Call) -> Payload:
