@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from perdure.testing.state import linear, serial
-from perdure.testing.state.events import FOREVER, Event, Outcome
+from perdure.storage.memory import MemoryState
+from perdure.storage.state import Decide, Found, Name, Wanted
+from perdure.surfaces.state import keys
+from perdure.surfaces.state.service import StateService
+from perdure.testing.state import linear, serial, trials
+from perdure.testing.state.events import FOREVER, Event, Outcome, Recorder
+from perdure.testing.state.subjects import InProcess
 
 KEY = "r0"
 
@@ -106,3 +111,50 @@ def test_a_transaction_whose_guard_did_not_hold_is_noticed() -> None:
     log = [*LOG, row(3, 1, "t", "t0"), row(3, 1, "t", "t1")]
 
     assert serial.anomalies([*GOOD, done], log) == ["t: expected r0 at version 1, it was at 2"]
+
+
+# --- bugs planted in a running store ------------------------------------------------------------------------------
+
+
+class Forgetful(MemoryState):
+    """Acknowledges every tenth round without writing it."""
+
+    rounds = 0
+
+    def round(self, wanted: Wanted, decide: Decide) -> None:
+        self.rounds += 1
+        super().round(wanted, (lambda loaded: (decide(loaded), None)[1]) if self.rounds % 10 == 0 else decide)
+
+
+class Stale(MemoryState):
+    """Answers some reads with what it read before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._old: dict[Name, Found] = {}
+
+    def find(self, name: Name) -> Found:
+        found = super().find(name)
+        return self._old.setdefault(name, found) if found.revision % 3 == 0 else found
+
+
+def judged(backend: MemoryState) -> list[str]:
+    service = StateService(backend)
+    recorder = Recorder()
+    trials.recorded([InProcess(service) for _ in range(3)], recorder, 0.4, 1)
+    return trials.judged(recorder.events, lambda: backend).wrong
+
+
+def test_a_store_without_bugs_is_found_right() -> None:
+    assert judged(MemoryState()) == []
+
+
+@pytest.mark.parametrize("broken", [Forgetful, Stale])
+def test_a_store_that_forgets_or_reads_late_is_noticed(broken: type[MemoryState]) -> None:
+    assert judged(broken()) != []
+
+
+def test_a_store_that_does_not_compare_versions_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "mismatch", lambda step, name, expected: None)
+
+    assert judged(MemoryState()) != []

@@ -5,16 +5,27 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+import threading
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+import msgspec
+
+from perdure.model.envelope import ToolError
+from perdure.model.tools import View
+from perdure.present.normalize import arguments as normalized
+from perdure.surfaces.state.service import StateService
+from perdure.surfaces.state.surface import StateSurface
 from perdure.testing.raw_client import Ended, RawClient
 from perdure.testing.state.events import Outcome
 
 Kind = Literal["worker", "run"]
 FULL = {"render": "json", "detail": "full"}
 PATIENCE_S = 90.0
+
+
+class Usable(Protocol):
+    def use(self, tool: str, arguments: dict[str, Any]) -> tuple[Outcome, dict[str, Any]]: ...
 
 
 class Subject:
@@ -70,6 +81,33 @@ class Subject:
             self.client.kill()
 
 
+class InProcess:
+    """The tools on a service of this very process: where a bug is planted, to see that it is noticed."""
+
+    client = session = "in-process"
+    invocation_key = None
+    view = View("json", "full")
+
+    def __init__(self, service: StateService) -> None:
+        self._tools = {tool.spec.name: tool for tool in StateSurface(lambda: service).tools()}
+        self.cancelled = threading.Event()
+        self.tool = ""
+
+    def use(self, tool: str, arguments: dict[str, Any]) -> tuple[Outcome, dict[str, Any]]:
+        found = self._tools[tool]
+        try:
+            payload = found.handler(normalized(found.spec.params, arguments), self)
+        except ToolError:
+            return "refused", {}
+        return "done", msgspec.to_builtins(payload)
+
+    def progress(self, value: float, total: float | None = None, message: str | None = None) -> None:
+        pass
+
+    def log(self, level: str, message: str) -> None:
+        pass
+
+
 def opened(kind: Kind, state: str, folder: str, count: int) -> list[Subject]:
     """Several at once; where one does not start, none is left behind."""
     found: list[Subject] = []
@@ -81,6 +119,3 @@ def opened(kind: Kind, state: str, folder: str, count: int) -> list[Subject]:
             one.close()
         raise
     return found
-
-
-Use = Callable[[str, dict[str, Any]], tuple[Outcome, dict[str, Any]]]

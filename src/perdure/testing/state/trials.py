@@ -9,14 +9,14 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from perdure.storage.state import StateBackend
 from perdure.testing.state import linear, serial
 from perdure.testing.state.events import Event, Recorder
-from perdure.testing.state.subjects import Subject, opened
+from perdure.testing.state.subjects import Subject, Usable, opened
 
 SINGLE = tuple(f"r{i}" for i in range(4))
 SHARED = tuple(f"t{i}" for i in range(4))
@@ -76,24 +76,29 @@ def mixed(
     try:
         disturbing = threading.Thread(target=disturber, args=(over,))
         disturbing.start()
-        with ThreadPoolExecutor(clients) as pool:
-            until = time.monotonic() + seconds
-            runs = [
-                pool.submit(_client, subject, recorder, random.Random(f"{seed}:{i}"), f"c{i}", until)
-                for i, subject in enumerate(subjects)
-            ]
-            for run in runs:
-                run.result()
+        recorded(subjects, recorder, seconds, seed)
         over.set()
         disturbing.join()
     finally:
         over.set()
         for subject in subjects:
             subject.close()
-    return _judged(recorder.events, look, killed[0])
+    return judged(recorder.events, look, killed[0])
 
 
-def _judged(events: list[Event], look: Callable[[], StateBackend], killed: int) -> Verdict:
+def recorded(subjects: Sequence[Usable], recorder: Recorder, seconds: float, seed: int) -> None:
+    """Each subject with a client of its own, for so long."""
+    until = time.monotonic() + seconds
+    with ThreadPoolExecutor(len(subjects)) as pool:
+        runs = [
+            pool.submit(_client, subject, recorder, random.Random(f"{seed}:{i}"), f"c{i}", until)
+            for i, subject in enumerate(subjects)
+        ]
+        for run in runs:
+            run.result()
+
+
+def judged(events: list[Event], look: Callable[[], StateBackend], killed: int = 0) -> Verdict:
     backend = look()
     try:
         rows = log_rows(backend)
@@ -118,7 +123,7 @@ def log_rows(backend: StateBackend) -> list[serial.Row]:
     return found
 
 
-def _client(subject: Subject, recorder: Recorder, draw: random.Random, name: str, until: float) -> None:
+def _client(subject: Usable, recorder: Recorder, draw: random.Random, name: str, until: float) -> None:
     number = 0
     versions: dict[str, int] = {}
     token: int | None = None
@@ -135,7 +140,7 @@ def _client(subject: Subject, recorder: Recorder, draw: random.Random, name: str
             versions[arguments["key"]] = event.answer["actual_version"]
 
 
-def _leased(subject: Subject, draw: random.Random) -> int | None:
+def _leased(subject: Usable, draw: random.Random) -> int | None:
     name = draw.choice(("l0", "l1"))
     outcome, answer = subject.use("lease", {"action": "acquire", "name": name, "ttl_s": 0.5})
     return answer.get("token") if outcome == "done" else None
