@@ -58,8 +58,11 @@ def test_of_many_that_open_a_new_file_at_once_none_fails(tmp_path: Path) -> None
         assert backend.revision() == 6
 
 
+@pytest.mark.parametrize("is_marked", [True, False])
 @pytest.mark.parametrize("version", [number for number, _ in migrations("state")])
-def test_a_file_of_every_earlier_version_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
+def test_a_file_of_every_earlier_version_is_brought_up_to_date(
+    tmp_path: Path, version: int, is_marked: bool
+) -> None:
     path = str(tmp_path / "state.db")
     with closing(apsw.Connection(path)) as connection:
         for number, text in migrations("state"):
@@ -68,7 +71,8 @@ def test_a_file_of_every_earlier_version_is_brought_up_to_date(tmp_path: Path, v
         connection.execute("INSERT INTO entries VALUES ('key','default','a',3,7,0,NULL,'1')")
         connection.execute("UPDATE store SET revision = 7")
         connection.execute(f"PRAGMA user_version = {version}")
-        connection.execute(f"PRAGMA application_id = {0x50645374}")
+        if is_marked:
+            connection.execute(f"PRAGMA application_id = {0x50645374}")
 
     store = Store(SqliteState(path))
 

@@ -286,6 +286,15 @@ def test_a_patch_that_does_not_fit_is_refused(store: Store, op: str, value: str)
     assert store.use("get_state", key="a")["version"] == 1
 
 
+def test_a_patch_that_nests_too_deep_is_refused(store: Store) -> None:
+    store.use("set_state", key="a", value="[]")
+
+    found = store.refused("state_patch", key="a", op="append", value="[" * 64 + "]" * 64)
+
+    assert "nested" in found["context"]["message"]
+    assert store.use("get_state", key="a")["value"] == "[]"
+
+
 def test_a_patch_has_a_precondition(store: Store) -> None:
     store.use("set_state", key="a", value="1")
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.model.envelope import ToolError
 from perdure.storage.state import (
     Answer,
     Author,
@@ -194,7 +193,7 @@ class Job:
         step = Step(working, self.author)
         try:
             self.payload = self.decide(step)
-        except ToolError as error:
+        except Exception as error:  # its own caller's, and nobody else's in this round
             self.error = error
             return
         working.take(step)

@@ -14,6 +14,7 @@ from perdure.storage.state_values import value_problem
 APPLICATION_ID: Final = 0x50645374  # "PdSt"
 BUSY_MS: Final = 3_000
 FOREIGN: Final = "checkpoints"
+OURS: Final = frozenset({"store", "entries", "changes", "namespaces", "answers"})
 
 
 def open_state(path: str) -> apsw.Connection:
@@ -58,7 +59,8 @@ def _adopts(connection: apsw.Connection, path: str) -> bool:
     tables = {
         str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     }
-    if tables - {FOREIGN, "sqlite_sequence"}:
+    # Ours without its mark: whoever made them was stopped before it could set it.
+    if (tables - {FOREIGN, "sqlite_sequence"}) not in (set(), OURS):
         raise StoreError(f"{os.path.basename(path)} is another program's database, not a state store")
     return FOREIGN in tables
 

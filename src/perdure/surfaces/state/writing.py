@@ -128,9 +128,10 @@ def state_patch(service: StateService, params: Patch, call: Call) -> Payload:
         if refused is not None:
             return refused
         entry = step.live(name)
-        before = parsed(entry.value) if entry is not None else None
         try:
+            before = parsed(entry.value) if entry is not None else None
             value = given if params.op == "revert" else written(_PATCHES[params.op](before, given))
+            parsed(value)  # what was appended may be nested too deep where it stands now
         except BadValue as error:
             raise bad_json(str(error)) from None
         expires = entry.expires if entry is not None else None
