@@ -21,7 +21,7 @@ PAGE: Final = 500
 BATCH: Final = 128
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+class Line(msgspec.Struct, frozen=True):
     """One key. The value is JSON text, exactly as it was written."""
 
     key: str
@@ -128,4 +128,5 @@ def _written(step: Step, fit: dict[Name, tuple[int, Line]], overwrite: bool) -> 
 
 
 def as_json(line: Line) -> str:
-    return json.dumps(msgspec.to_builtins(line), ensure_ascii=False, separators=(",", ":"))
+    said = {name: value for name, value in msgspec.to_builtins(line).items() if value is not None}
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
