@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
 
@@ -44,6 +43,8 @@ def value_problem(key: Any, value: Any, most: int = VALUE_BYTES) -> str | None:
 
 def parsed(text: Any) -> Any:
     """The value of a JSON text, or `BadValue` with where it goes wrong."""
+    import json  # at the first value: a worker starts without it
+
     if not isinstance(text, str):
         raise BadValue("not a text")
     if text.count("[") + text.count("{") >= DEPTH and _depth(text) > DEPTH:
@@ -65,6 +66,8 @@ def parsed(text: Any) -> Any:
 
 def written(value: Any) -> str:
     """A value as JSON text; the same value always gives the same text."""
+    import json
+
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -73,6 +76,8 @@ def written(value: Any) -> str:
 
 def canonical(value: Any) -> str:
     """For comparing: 1, 1.0 and true differ, the order of members does not matter."""
+    import json
+
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
