@@ -33,11 +33,13 @@ _VICTIMS: Final[tuple[Victim, ...]] = (
 )
 
 _NO_MOVE: Final = "nothing calls `moves.move`: a move is a write and a removal"
+_NO_STATE: Final = "no call is one of shared state: tests/integration/test_state_surface.py kills those"
 _NO_EDITS: Final = "no other program edits the files"
 UNREACHED: Final = {
     "move.before_rename": _NO_MOVE,
     "move.renamed": _NO_MOVE,
     "move.landed": _NO_MOVE,
+    **{name: _NO_STATE for name in fault_points.names() if name.startswith("state.")},
 }
 
 _STRICT: Final = frozenset({"write.before_fsync", "write.before_dir_fsync"})
