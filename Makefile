@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= auto
 
-.PHONY: demo test lint bench stories explore mutants storm crash power fuzz docs clean
+.PHONY: demo test lint bench stories explore mutants storm crash power fuzz state docs clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -42,6 +42,9 @@ power: $(VENV)/.ready         ## power cuts under writes, 3,000 states; then com
 	$(BIN)/python -m perdure.testing.power --states 1500
 	$(BIN)/python -m perdure.testing.power --states 150 --broken all
 
+state: $(VENV)/.ready         ## shared state on both backends: increments, mixed clients, kills, late holders, restarts
+	$(BIN)/python -m perdure.testing.state
+
 fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
 	$(BIN)/python -m perdure.testing.fuzz --frames 100000
 
@@ -49,6 +52,7 @@ bench: $(VENV)/.ready         ## side by side with peers, each in its own enviro
 	$(BIN)/python bench/host.py
 	$(BIN)/python bench/isolation.py
 	$(BIN)/python bench/write.py
+	$(BIN)/python bench/state.py
 
 stories: $(VENV)/.ready       ## eight failures, with Perdure and with a plain file server, side by side
 	$(BIN)/python -m perdure.testing.stories

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.testing.postgres import Postgres, running_postgres
 from testbed import Bed
 
 _FAILED = pytest.StashKey[bool]()
@@ -32,6 +33,13 @@ def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
             found.close()
     finally:
         found.abandon()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real server, started for the first test that asks for it."""
+    with running_postgres() as server:
+        yield server
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(("document", "count"), [("laws.md", 17), ("writes.md", 11)])
+@pytest.mark.parametrize(("document", "count"), [("laws.md", 17), ("writes.md", 11), ("state.md", 11)])
 def test_every_law_names_a_test_and_every_named_test_exists(document: str, count: int) -> None:
     text = (ROOT / "docs" / "explanation" / document).read_text()
     written = {

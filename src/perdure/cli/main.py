@@ -17,6 +17,7 @@ COMMANDS = {
     "diff": ("perdure.cli.diff", "what changed between two versions of a file"),
     "undo": ("perdure.cli.undo", "take changes back"),
     "restore": ("perdure.cli.restore", "bring a version of a file back"),
+    "state": ("perdure.cli.state", "shared state: get, set, list, delete, wait, history, export, import"),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
     "reload": ("perdure.cli.reload", "roll servers, and the host, over to what is installed now"),
 }

@@ -30,6 +30,7 @@ def main(argv: list[str]) -> int:
             registry=known.registry,
             durability=known.durability,
             keep=known.keep,
+            state_limits=known.state_limits,
             view=View(known.render, known.detail),
             log_level=known.log_level,
         )

@@ -46,7 +46,6 @@ def _builtin(settings: Settings) -> MountSpec:
     for path in settings.workspaces:
         words += ["--workspace", path]
     for option, value in (
-        ("--state", settings.state),
         ("--policy", settings.policy),
         ("--render", settings.render),
         ("--detail", settings.detail),
@@ -57,7 +56,9 @@ def _builtin(settings: Settings) -> MountSpec:
     ):
         if value is not None:
             words += [option, value]
-    return MountSpec(BUILTIN, own_command(*words), cwd=settings.workspaces[0], builtin=True)
+    # By the environment: a command line is for everyone to read, and a URL may hold a password.
+    env = {"PERDURE_STATE": settings.state} if settings.state is not None else {}
+    return MountSpec(BUILTIN, own_command(*words), env=env, cwd=settings.workspaces[0], builtin=True)
 
 
 def wrapped_spec(name: str, argv: tuple[str, ...], settings: Settings) -> dict[str, MountSpec]:

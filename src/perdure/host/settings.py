@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.model.keep import Keep
 from perdure.model.mounts import Limits
+from perdure.model.state_limits import StateLimits
 
 FILE_NAME = "perdure.toml"
 
@@ -42,6 +43,7 @@ class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     mounts: dict[str, str | list[str]] = {}
     timeouts: Timeouts | None = None
     keep: Keep | None = None
+    state_limits: StateLimits | None = None
     limits: dict[str, float] = {}
 
 
@@ -61,6 +63,7 @@ class Settings(msgspec.Struct, frozen=True):
     mounts: dict[str, tuple[str, ...]] = {}
     timeouts: Timeouts = Timeouts()
     keep: Keep = Keep()
+    state_limits: StateLimits = StateLimits()
     limits: Limits = Limits()
 
 
@@ -80,14 +83,18 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
         value = given.get(name)
         if value is None:
             value = next((environ[v] for v in variables if environ.get(v)), None)
+        base = os.getcwd() if value is not None else workspaces[0]
         if value is None:
             value = next((v for f in files if (v := getattr(f, name)) is not None), None)
+        if value is not None and name == "state":
+            value = _state_place(value, base)
         if value is not None:
             found[name] = _names(value) if name in ("surfaces", "tools") else value
     found["policy"] = _policy(given.get("policy"), environ, workspaces[0], zip(paths, files, strict=True))
     found["mounts"] = _mounts(given.get("mount") or [], files)
     found["timeouts"] = next((f.timeouts for f in files if f.timeouts is not None), Timeouts())
     found["keep"] = next((f.keep for f in files if f.keep is not None), Keep())
+    found["state_limits"] = next((f.state_limits for f in files if f.state_limits is not None), StateLimits())
     found["limits"] = _limits(files)
     try:
         return msgspec.convert(found, type=Settings)
@@ -105,6 +112,13 @@ _VARIABLES = {
     "durability": ("PERDURE_DURABILITY",),
     "log_level": ("PERDURE_LOG_LEVEL",),
 }
+
+
+def _state_place(value: str, base: str) -> str | None:
+    """A URL as it is, a path made absolute; an empty one is none at all."""
+    if "://" in value or value in ("", "memory:"):
+        return value or None
+    return os.path.join(base, os.path.expanduser(value))
 
 
 def user_file(environ: Mapping[str, str]) -> str:

@@ -39,6 +39,10 @@
 | `commit.file_landed` | one file of a call landed; others may be missing |
 | `commit.landed` | all files of the round landed; nothing is acknowledged yet |
 | `recover.one` | recovery settled one intent |
+| `state.locked` | a round of state calls holds the store's lock; nothing is decided |
+| `state.decided` | it is decided; nothing is written |
+| `state.written` | its rows are written and not committed |
+| `state.committed` | they are committed; nobody has been told |
 | `blob.open_temp` | before a blob's temporary file is opened |
 | `blob.temp_created` | it is open |
 | `blob.clone` | before a reflink is tried |

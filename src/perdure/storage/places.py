@@ -14,6 +14,15 @@ def state_dir() -> str:
     return home
 
 
+def data_dir() -> str:
+    """Where what must not be lost is kept. `PERDURE_HOME` moves it, too."""
+    home = os.environ.get("PERDURE_HOME")
+    if not home:
+        base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+        home = os.path.join(base, "perdure")
+    return home
+
+
 def private_dir(*parts: str) -> str:
     """A directory below the state directory, made if need be, readable by its owner alone."""
     path = os.path.join(state_dir(), *parts)

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from perdure.model.keep import Keep
+from perdure.model.state_limits import StateLimits
 from perdure.model.tools import DEFAULT_VIEW, View
 from perdure.surfaces.port import Surface
 
 if TYPE_CHECKING:
+    from perdure.storage.state import StateBackend
+    from perdure.surfaces.state.service import StateService
     from perdure.surfaces.write.service import WriteService
 
 Durability = Literal["journal", "strict"]
@@ -29,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     registry: str | None = None
     durability: Durability = "journal"
     keep: Keep = Keep()
+    state_limits: StateLimits = StateLimits()
     view: View = DEFAULT_VIEW
     log_level: str = "warning"
 
@@ -68,8 +72,49 @@ def _write(settings: Settings) -> Surface:
     return WriteSurface(lambda: open_write(settings))
 
 
+def open_state(settings: Settings) -> StateService:
+    """The shared state that `--state` names."""
+    from perdure.surfaces.state.service import StateService
+
+    return StateService(open_backend(settings.state), settings.state_limits)
+
+
+def open_backend(state: str | None) -> StateBackend:
+    """A PostgreSQL URL, `memory:`, or the path of a SQLite file; by default one in the user's data directory."""
+    from perdure.storage.places import data_dir
+
+    if state is not None and state.startswith(("postgresql://", "postgres://")):
+        return _open_postgres(state)
+    if state == "memory:":
+        from perdure.storage.memory import MemoryState
+
+        return MemoryState()
+    from perdure.storage.sqlite.state import SqliteState
+
+    path = (state or os.path.join(data_dir(), "state.db")).removeprefix("sqlite://")
+    return SqliteState(os.path.abspath(os.path.expanduser(path)))
+
+
+def _open_postgres(dsn: str) -> StateBackend:
+    from perdure.storage.state import state_error
+
+    try:
+        from perdure.storage.postgres.state import PostgresState
+    except ImportError:
+        raise state_error(
+            "resource", "postgres_missing", "PostgreSQL needs the extra perdure[postgres]", "never"
+        ) from None
+    return PostgresState(dsn)
+
+
+def _state(settings: Settings) -> Surface:
+    from perdure.surfaces.state.surface import StateSurface
+
+    return StateSurface(lambda: open_state(settings))
+
+
 # Each builder imports its surface itself: one that is not asked for costs nothing at startup.
-_BUILDERS: Final[dict[str, Callable[[Settings], Surface]]] = {"write": _write}
+_BUILDERS: Final[dict[str, Callable[[Settings], Surface]]] = {"write": _write, "state": _state}
 
 
 def surfaces(settings: Settings) -> tuple[Surface, ...]:

@@ -1,0 +1,1 @@
+"""Stores on PostgreSQL. Needs the extra `perdure[postgres]`; nothing else imports this."""

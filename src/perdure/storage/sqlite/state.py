@@ -1,0 +1,295 @@
+"""The state store on SQLite: one writer connection under a fair lock, one reader connection per thread."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import apsw
+
+from perdure.model.fault_points import passed, point
+from perdure.storage.durable import sync_directory
+from perdure.storage.os_errors import os_refusal
+from perdure.storage.sqlite import state_queries as sql
+from perdure.storage.sqlite.state_failures import typed
+from perdure.storage.sqlite.state_opening import open_reader, open_state
+from perdure.storage.sqlite.turns import Turns
+from perdure.storage.state import (
+    DUE_PER_ROUND,
+    MOST_CHANGES,
+    Answer,
+    Author,
+    Change,
+    Decide,
+    Entry,
+    Found,
+    Loaded,
+    Log,
+    Name,
+    Page,
+    Span,
+    Usage,
+    Wanted,
+    Written,
+    log_of,
+    state_error,
+)
+from perdure.storage.state_watch import Watch
+
+LOOK_EVERY_S: Final = 0.005
+PATIENCE_S: Final = 10.0
+
+
+class SqliteState:
+    """`path` is made with its folders. Its lock file stands beside it."""
+
+    def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._clock = clock
+        self._writing = threading.Lock()
+        self._local = threading.local()
+        self._readers: list[apsw.Connection] = []
+        self._looking: apsw.Connection | None = None
+        self._watch = Watch(self._look)
+        self._is_suspect = False
+        try:
+            _make_folder(os.path.dirname(path))
+            self._turns = Turns(f"{path}-lock")
+        except OSError as error:
+            raise os_refusal(error, of="state store") from None
+        with typed():
+            self._turns.take()
+            try:
+                self._write = open_state(path)
+            finally:
+                self._turns.give()
+
+    # --- rounds ---------------------------------------------------------------------------------------------------
+
+    def round(self, wanted: Wanted, decide: Decide) -> None:
+        if not self._writing.acquire(timeout=PATIENCE_S):
+            raise state_error("resource", "state_busy", "the state store has not come to this call in time")
+        try:
+            self._turns.take()
+            try:
+                with typed():
+                    revision = self._transact(wanted, decide)
+            finally:
+                self._turns.give()
+        finally:
+            self._writing.release()
+        if revision is not None:
+            passed("state.committed")
+            self._watch.advance(revision)
+
+    def _transact(self, wanted: Wanted, decide: Decide) -> int | None:
+        if self._is_suspect:
+            self._replace_connection()
+        write = self._write
+        write.execute("BEGIN IMMEDIATE")
+        try:
+            point("state.locked")
+            written = decide(self._load(wanted))
+            point("state.decided")
+            if written is None:
+                write.execute("ROLLBACK")
+                return None
+            self._store(written)
+            point("state.written")
+            write.execute("COMMIT")
+        except BaseException as error:
+            self._is_suspect = isinstance(error, (apsw.Error, OSError))
+            with suppress(apsw.Error):
+                if write.in_transaction:
+                    write.execute("ROLLBACK")
+            if self._is_suspect:
+                with suppress(apsw.Error):
+                    self._replace_connection()
+            if isinstance(error, OSError):
+                raise state_error("resource", "state_failed", "the state store failed") from None
+            raise
+        return written.revision
+
+    def _replace_connection(self) -> None:
+        """After a commit that failed: another, of nothing, goes where it may stand in the log, whole but refused."""
+        fresh = open_state(self._path)
+        self._write.close()
+        self._write = fresh
+        fresh.pragma("user_version", fresh.pragma("user_version"))
+        self._is_suspect = False
+
+    def _load(self, wanted: Wanted) -> Loaded:
+        run, now = self._write.execute, self._now()
+        entries = [Entry(*row) for name in wanted.names for row in run(sql.LOAD, name)]
+        usage = {name: Usage(*row) for name in wanted.namespaces for row in run(sql.LOAD_USAGE, (name,))}
+        answers = [Answer(*row) for key in wanted.answers for row in run(sql.LOAD_ANSWER, (key,))]
+        return Loaded(
+            now,
+            self._revision_on(self._write),
+            {entry.name: entry for entry in entries},
+            usage,
+            {answer.key: answer for answer in answers},
+            [Entry(*row) for row in run(sql.DUE, (now, DUE_PER_ROUND))],
+        )
+
+    def _store(self, written: Written) -> None:
+        run = self._write.execute
+        run(sql.SET_REVISION, (written.revision,))
+        for entry in written.entries:
+            run(sql.PUT_ENTRY, _entry_row(entry))
+        for change in written.changes:
+            run(sql.PUT_CHANGE, _change_row(change))
+        for namespace, more in written.usage.items():
+            run(sql.GROW, (namespace, more.keys, more.bytes))
+        now = self._now()
+        for one in written.answers:
+            run(sql.PUT_ANSWER, (one.key, one.tool, one.render, one.detail, one.result, now))
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def find(self, name: Name) -> Found:
+        row = self._one(sql.FIND, name)
+        return Found(Entry(*row[1:]) if row[1] is not None else None, row[0], self._now())
+
+    def find_at(self, name: Name, revision: int) -> Change | None:
+        rows = self._rows(sql.FIND_AT, (*name, revision))
+        return _change(rows[0]) if rows else None
+
+    def page(self, span: Span, after: str | None, limit: int, values: bool) -> Page:
+        where, given = _within(span)
+        where += " AND value IS NOT NULL AND (expires IS NULL OR expires > ?)"
+        given.append(self._now())
+        if after is not None:
+            where += " AND key > ?"
+            given.append(after)
+        columns = sql.ENTRY if values else sql.BARE_ENTRY
+        text = f"SELECT {columns} FROM entries WHERE {where} ORDER BY key LIMIT ?"
+        revision = self.revision()
+        return Page([Entry(*row) for row in self._rows(text, (*given, limit))], revision)
+
+    def history(self, name: Name, limit: int) -> list[Change]:
+        return [_change(row) for row in self._rows(sql.HISTORY, (*name, limit))]
+
+    def changes(self, span: Span, after: int) -> Log:
+        # The revision is read first: what is committed in between is found now or at the next look, never missed.
+        revision = self.revision()
+        where, given = _within(span)
+        text = (
+            f"SELECT {sql.BARE_CHANGE} FROM changes WHERE revision > ? AND {where} ORDER BY revision LIMIT ?"
+        )
+        found = [_change(row) for row in self._rows(text, (after, *given, MOST_CHANGES + 1))]
+        return log_of(found, revision)
+
+    def namespaces(self) -> list[str]:
+        return [row[0] for row in self._rows(sql.NAMESPACES, ())]
+
+    def next_expiry(self, span: Span) -> float | None:
+        where, given = _within(span)
+        text = f"SELECT min(expires) FROM entries WHERE expires IS NOT NULL AND value IS NOT NULL AND {where}"
+        found: int | None = self._one(text, tuple(given))[0]
+        return (found - self._now()) / 1_000_000 if found is not None else None
+
+    def revision(self) -> int:
+        return int(self._one(sql.REVISION, ())[0])
+
+    def wait_beyond(self, revision: int, seconds: float) -> bool:
+        return self._watch.wait_beyond(revision, seconds)
+
+    def forget(self, *, answers_before: int, history_before: int, limit: int) -> int:
+        dropped = 0
+        if not self._writing.acquire(timeout=PATIENCE_S):
+            return 0
+        try:
+            self._turns.take()
+            try:
+                with typed():
+                    for text, before in (
+                        (sql.OLD_ANSWERS, answers_before),
+                        (sql.OLD_CHANGES, history_before),
+                    ):
+                        self._write.execute(text, (before, limit))
+                        dropped += self._write.changes()
+            finally:
+                self._turns.give()
+        finally:
+            self._writing.release()
+        return dropped
+
+    def close(self) -> None:
+        self._watch.close()
+        with suppress(apsw.Error):
+            for connection in (*self._readers, self._write):
+                connection.close()
+        self._turns.close()
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _look(self, known: int) -> int:
+        """By one thread at a time, over a connection that outlives it."""
+        time.sleep(LOOK_EVERY_S)
+        with typed():
+            if self._looking is None:
+                self._looking = open_reader(self._path)
+                self._readers.append(self._looking)
+            return self._revision_on(self._looking)
+
+    def _one(self, text: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self._rows(text, given)[0]
+
+    def _rows(self, text: str, given: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        with typed():
+            return list(self._read.execute(text, given))
+
+    @property
+    def _read(self) -> apsw.Connection:
+        found: apsw.Connection | None = getattr(self._local, "connection", None)
+        if found is None:
+            found = self._local.connection = open_reader(self._path)
+            self._readers.append(found)
+        return found
+
+    def _revision_on(self, connection: apsw.Connection) -> int:
+        found: int = connection.execute(sql.REVISION).fetchall()[0][0]  # type: ignore[assignment]
+        return found
+
+    def _now(self) -> int:
+        return int(self._clock() * 1_000_000)
+
+
+def _within(span: Span) -> tuple[str, list[Any]]:
+    where, given = "space = ? AND namespace = ? AND key >= ?", [span.space, span.namespace, span.low]
+    if span.high is not None:
+        where += " AND key < ?"
+        given.append(span.high)
+    if span.pattern is not None:
+        where += " AND key LIKE ? ESCAPE '\\'"
+        given.append(span.pattern)
+    return where, given
+
+
+def _entry_row(e: Entry) -> tuple[Any, ...]:
+    return (e.space, e.namespace, e.key, e.version, e.revision, e.updated, e.expires, e.value)
+
+
+def _change_row(change: Change) -> tuple[Any, ...]:
+    e, by = change.entry, change.author
+    audit = (by.client, by.session, by.tool)
+    return (e.space, e.namespace, e.key, e.version, e.revision, e.updated, e.value, *audit)
+
+
+def _change(row: tuple[Any, ...]) -> Change:
+    return Change(Entry(*row[:8]), Author(*row[8:]))
+
+
+def _make_folder(folder: str) -> None:
+    if folder and not os.path.isdir(folder):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        fd = os.open(os.path.dirname(folder) or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            sync_directory(fd)
+        finally:
+            os.close(fd)

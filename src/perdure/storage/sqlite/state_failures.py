@@ -1,0 +1,47 @@
+"""What a failure of SQLite means to whoever asked the state store: a typed fault, with advice.
+
+| SQLite | class | code | retry |
+|---|---|---|---|
+| BUSY, LOCKED, PROTOCOL | resource | state_locked | later |
+| FULL | resource | state_full | later |
+| READONLY, PERM, CANTOPEN | resource | state_unwritable | never |
+| CORRUPT, NOTADB | resource | state_damaged | never |
+| the rest | resource | state_failed | later |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import apsw
+
+from perdure.storage.sqlite.database import StoreError
+from perdure.storage.state import StateError, state_error
+
+_BUSY: Final = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
+_DENIED: Final = (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError)
+_DAMAGED: Final = (apsw.CorruptError, apsw.NotADBError)
+
+
+@contextmanager
+def typed() -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        raise meaning(error) from None
+    except StoreError as error:
+        raise state_error("resource", "state_refused", str(error), "never") from None
+
+
+def meaning(error: apsw.Error) -> StateError:
+    if isinstance(error, _BUSY):
+        return state_error("resource", "state_locked", "another process keeps the state store locked")
+    if isinstance(error, apsw.FullError):
+        return state_error("resource", "state_full", "there is no space for the state store")
+    if isinstance(error, _DENIED):
+        return state_error("resource", "state_unwritable", "the state store cannot be written", "never")
+    if isinstance(error, _DAMAGED):
+        return state_error("resource", "state_damaged", "the state store cannot be read", "never")
+    return state_error("resource", "state_failed", "the state store failed")

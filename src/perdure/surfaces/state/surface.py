@@ -1,0 +1,190 @@
+"""The state surface as tools and documents, declared; the store behind them, opened at the first call."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from perdure.model.envelope import ToolError
+from perdure.model.replay import CONVERGENT, JOURNAL, STILL_UNKNOWN
+from perdure.model.tools import ToolSpec
+from perdure.present.shape import Shape
+from perdure.storage.state import StateError
+from perdure.surfaces.port import Call, KeyStatus, Resource, Tool
+from perdure.surfaces.state import reading, shapes, waiting, writing
+from perdure.surfaces.state.guides import GUIDES
+from perdure.surfaces.state.limits import LONGEST_WAIT_S
+from perdure.surfaces.state.service import StateService
+from perdure.surfaces.state.transacting import Txn
+
+P = TypeVar("P", bound=msgspec.Struct)
+Run = Callable[[StateService, Any, Call], dict[str, Any]]
+
+SAME_FAILURE_S: Final = 1.0
+
+
+def _writes(
+    name: str, title: str, description: str, params: type[msgspec.Struct], *conflict: str, **more: Any
+) -> ToolSpec:
+    return ToolSpec(
+        name=name,
+        title=title,
+        description=description,
+        params=params,
+        replay=JOURNAL,
+        conflict=conflict,
+        **more,
+    )
+
+
+def _reads(
+    name: str, title: str, description: str, params: type[msgspec.Struct], *conflict: str, **more: Any
+) -> ToolSpec:
+    return ToolSpec(
+        name=name,
+        title=title,
+        description=description,
+        params=params,
+        replay=CONVERGENT,
+        conflict=conflict,
+        read_only=True,
+        **more,
+    )
+
+
+TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
+    (
+        _reads("get_state", "Get", "Read a shared key, now or at a revision.", reading.Get, "/key"),
+        shapes.GOT,
+        reading.get_state,
+    ),
+    (
+        _writes("set_state", "Set", "Write a shared key if its version is as expected.", writing.Set, "/key"),
+        shapes.SET,
+        writing.set_state,
+    ),
+    (
+        _writes(
+            "force_set_state", "Force set", "Write a shared key, whatever it holds.", writing.ForceSet, "/key"
+        ),
+        shapes.SET,
+        writing.force_set_state,
+    ),
+    (
+        _reads("list_state", "List", "Shared keys by prefix or pattern, in pages.", reading.List),
+        shapes.LISTED,
+        reading.list_state,
+    ),
+    (
+        _writes("delete_state", "Delete", "Remove a shared key.", writing.Delete, "/key", destructive=True),
+        shapes.DELETED,
+        writing.delete_state,
+    ),
+    (
+        _reads(
+            "state_wait",
+            "Wait",
+            "Wait until a key, or one with a prefix, changes after a revision.",
+            waiting.Wait,
+            deadline_s=LONGEST_WAIT_S + 30,
+        ),
+        shapes.WAITED,
+        waiting.state_wait,
+    ),
+    (
+        _writes(
+            "state_txn",
+            "Transaction",
+            "Compare keys, then write many at once or none.",
+            Txn,
+            "/then/*/key",
+            "/else/*/key",
+            destructive=True,
+        ),
+        shapes.TRANSACTED,
+        writing.state_txn,
+    ),
+    (
+        _writes("state_patch", "Patch", "Merge (RFC 7396), add, append or revert.", writing.Patch, "/key"),
+        shapes.PATCHED,
+        writing.state_patch,
+    ),
+    (
+        _reads("state_history", "History", "Versions of a key, newest first.", reading.History, "/key"),
+        shapes.HISTORY,
+        reading.state_history,
+    ),
+    (
+        _writes(
+            "lease",
+            "Lease",
+            "A lock with an end; its token fences late writers out.",
+            writing.LeaseCall,
+            "/name",
+        ),
+        shapes.LEASE,
+        writing.lease,
+    ),
+    (
+        _writes("once", "Once", "Run an occurrence once, and keep its outcome.", writing.Once, "/key"),
+        shapes.ONCE,
+        writing.once,
+    ),
+)
+
+
+class StateSurface:
+    """`open_service` opens the store. Where it fails, the next call tries again."""
+
+    name = "state"
+
+    def __init__(self, open_service: Callable[[], StateService]) -> None:
+        self._open = open_service
+        self._service: StateService | None = None
+        self._failure: tuple[float, StateError] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def service(self) -> StateService:
+        found = self._service
+        if found is not None:
+            return found
+        with self._lock:
+            if self._service is None:
+                self._service = self._opened()
+            return self._service
+
+    def _opened(self) -> StateService:
+        """Whoever waited behind an attempt that failed does not make another one."""
+        if self._failure is not None and time.monotonic() - self._failure[0] < SAME_FAILURE_S:
+            raise self._failure[1]
+        try:
+            return self._open()
+        except StateError as error:
+            self._failure = (time.monotonic(), error)
+            raise
+
+    def tools(self) -> Sequence[Tool]:
+        return tuple(self._tool(spec, shape, run) for spec, shape, run in TOOLS)
+
+    def _tool(self, spec: ToolSpec, shape: Shape, run: Run) -> Tool:
+        return Tool(spec, shape, lambda params, call: run(self.service, params, call))
+
+    def resources(self) -> Sequence[Resource]:
+        return GUIDES
+
+    def probe(self, key: str) -> KeyStatus:
+        try:
+            return self.service.probe(key)
+        except ToolError:
+            return STILL_UNKNOWN
+
+    def close(self) -> None:
+        with self._lock:
+            if self._service is not None:
+                self._service.close()
+                self._service = None

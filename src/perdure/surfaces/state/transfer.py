@@ -1,0 +1,132 @@
+"""Whole stores in and out: one JSON object per line, or the file of an agentcheckpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from perdure.model.envelope import ToolError
+from perdure.model.when import iso, microseconds
+from perdure.storage.state import Name, Span
+from perdure.storage.state_rounds import Payload, Step
+from perdure.storage.state_values import value_problem
+from perdure.surfaces.port import Call
+from perdure.surfaces.state.service import StateService
+
+PAGE: Final = 500
+BATCH: Final = 128
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One key. The value is JSON text, exactly as it was written."""
+
+    key: str
+    value: str
+    namespace: str = "default"
+    version: int = 1
+    updated_at: str | None = None
+    expires_at: str | None = None
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    row: int
+    reason: str
+    key: str | None = None
+
+
+Row = Line | Skipped
+
+
+def exported(service: StateService) -> Iterator[Line]:
+    """Every live key of every namespace, a page at a time."""
+    for namespace in service.backend.namespaces():
+        after: str | None = None
+        while page := service.backend.page(Span("key", namespace), after, PAGE, True).entries:
+            after = page[-1].key
+            for e in page:
+                expires = iso(e.expires) if e.expires is not None else None
+                yield Line(e.key, e.value or "", namespace, e.version, iso(e.updated), expires)
+
+
+def json_lines(lines: Iterable[bytes]) -> Iterator[Row]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found = msgspec.json.decode(line, type=Line)
+            microseconds(found.expires_at)
+        except (ValueError, msgspec.MsgspecError):
+            yield Skipped(number, "not a line of an export")
+            continue
+        except ToolError:
+            yield Skipped(number, "expires_at is not a time", found.key)
+            continue
+        yield found
+
+
+def checkpoint_rows(path: str) -> Iterator[Row]:
+    """The rows of an agentcheckpoint's file, which is only read."""
+    import sqlite3
+    from contextlib import closing
+    from urllib.parse import quote
+
+    with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as connection:
+        rows = connection.execute("SELECT key, value, version FROM checkpoints ORDER BY key")
+        for number, (key, value, version) in enumerate(rows, 1):
+            if isinstance(key, str) and isinstance(value, str) and isinstance(version, int):
+                yield Line(key, value, version=version)
+            else:
+                yield Skipped(number, "not a key with a text and a version")
+
+
+def imported(service: StateService, rows: Iterable[Row], call: Call, *, overwrite: bool) -> Payload:
+    """Write what can be kept, many rows to a round; name the rest. Without `overwrite` what is there stays."""
+    count, skipped = 0, []
+    numbered = enumerate(rows, 1)
+    while batch := list(islice(numbered, BATCH)):
+        fit: dict[Name, tuple[int, Line]] = {}
+        for number, row in batch:
+            problem = _problem(service, row)
+            if isinstance(row, Skipped) or problem is not None:
+                skipped.append(row if isinstance(row, Skipped) else Skipped(number, problem or "", row.key))
+            else:
+                fit["key", row.namespace, row.key] = (number, row)
+        done = service.change(call, frozenset(fit), lambda step: _written(step, fit, overwrite))  # noqa: B023
+        count += done["imported"]
+        skipped += [Skipped(**one) for one in done["skipped"]]
+    shown = [msgspec.to_builtins(one) for one in sorted(skipped, key=lambda one: one.row)]
+    return {"imported": count, "skipped": shown}
+
+
+def _problem(service: StateService, row: Row) -> str | None:
+    if isinstance(row, Skipped):
+        return row.reason
+    if row.version < 1:
+        return "the version is less than 1"
+    if value_problem(row.namespace, "0") is not None:
+        return "the namespace cannot be kept"
+    return value_problem(row.key, row.value, service.limits.value_bytes)
+
+
+def _written(step: Step, fit: dict[Name, tuple[int, Line]], overwrite: bool) -> Payload:
+    skipped: list[dict[str, Any]] = []
+    count = 0
+    for name, (number, line) in fit.items():
+        expires = microseconds(line.expires_at)
+        if not overwrite and step.live(name) is not None:
+            skipped.append({"row": number, "reason": "the key is there already", "key": line.key})
+        elif expires is not None and expires <= step.now:
+            skipped.append({"row": number, "reason": "its time is over", "key": line.key})
+        else:
+            step.put(name, line.value, expires, version=line.version)
+            count += 1
+    return {"imported": count, "skipped": skipped}
+
+
+def as_json(line: Line) -> str:
+    said = {name: value for name, value in msgspec.to_builtins(line).items() if value is not None}
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))

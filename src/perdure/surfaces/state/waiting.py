@@ -1,0 +1,90 @@
+"""Waiting for a change: nothing is polled by the client, nothing that changed in between is missed."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import msgspec
+
+from perdure.model.envelope import refuse
+from perdure.model.tools import arg
+from perdure.storage.state import Change, Span, prefix_end
+from perdure.storage.state_rounds import Payload
+from perdure.surfaces.port import Call
+from perdure.surfaces.state.limits import LONGEST_WAIT_S, bad_argument, named, unlisted
+from perdure.surfaces.state.service import StateService
+
+CANCEL_S = 0.25
+
+
+class Wait(msgspec.Struct, frozen=True):
+    key: str | None = None
+    prefix: str | None = None
+    after: Annotated[int | None, arg("A revision; default: now")] = None
+    timeout_s: float = 30
+    namespace: str = unlisted("default")
+
+
+def state_wait(service: StateService, params: Wait, call: Call) -> Payload:
+    span = _span(params)
+    if not 0 <= params.timeout_s <= LONGEST_WAIT_S:
+        raise bad_argument("timeout_s", f"timeout_s is from 0 to {LONGEST_WAIT_S:.0f}")
+    if params.after is not None and params.after < 0:
+        raise bad_argument("after", "after is a revision")
+    if not service.waits.acquire(blocking=False):
+        raise refuse(
+            "quota_exceeded", "too_many_waits", "too many calls wait already", suggested_action="retry_later"
+        )
+    try:
+        return _waited(service, span, params, call)
+    finally:
+        service.waits.release()
+
+
+def _waited(service: StateService, span: Span, params: Wait, call: Call) -> Payload:
+    backend = service.backend
+    until = time.monotonic() + params.timeout_s
+    after = params.after if params.after is not None else backend.revision()
+    while True:
+        log = backend.changes(span, after)
+        if log.changes:
+            shown = [_shown(change) for change in log.changes]
+            return {"status": "changed", "revision": log.revision, "changes": shown}
+        left = backend.next_expiry(span)
+        over = time.monotonic() + left if left is not None else None
+        while not backend.wait_beyond(log.revision, _pause(until, over)):
+            if call.cancelled.is_set():
+                raise refuse("blocked", "cancelled", "cancelled while it waited")
+            if over is not None and over <= time.monotonic():
+                service.expire_due()
+                break
+            if time.monotonic() >= until:
+                return {"status": "timeout", "revision": log.revision, "changes": []}
+
+
+def _pause(until: float, over: float | None) -> float:
+    """Until the time is up, a key expires, or the call may have been cancelled."""
+    soonest = until if over is None else min(until, over)
+    return max(0.01, min(CANCEL_S, soonest - time.monotonic()))
+
+
+def _span(params: Wait) -> Span:
+    if (params.key is None) == (params.prefix is None):
+        raise bad_argument("key", "one of key and prefix is given")
+    if params.key is not None:
+        named("key", params.namespace, params.key)
+        return Span("key", params.namespace, params.key, params.key + "\x01")  # no key holds NUL
+    prefix = params.prefix or ""
+    named("key", params.namespace, prefix or "-", what="prefix")
+    return Span("key", params.namespace, prefix, prefix_end(prefix))
+
+
+def _shown(change: Change) -> dict[str, Any]:
+    entry = change.entry
+    return {
+        "key": entry.key,
+        "version": entry.version,
+        "revision": entry.revision,
+        "deleted": entry.value is None,
+    }
