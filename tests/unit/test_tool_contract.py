@@ -70,7 +70,6 @@ def test_the_definition_is_self_contained_and_closed() -> None:
     }
     assert schema["properties"]["limit"] == {
         "type": "integer",
-        "minimum": 1,
         "description": "At most.",
     }
     edit = schema["properties"]["edits"]["items"]

@@ -43,11 +43,9 @@ class NoParams(msgspec.Struct, frozen=True):
 class MountsParams(msgspec.Struct, frozen=True):
     action: Annotated[
         Literal["list", "restart", "enable", "disable"],
-        arg(
-            "list shows every server; restart replaces its process now; disable stops it and hides its tools"
-        ),
+        arg("restart replaces its process now; disable stops it and hides its tools"),
     ] = "list"
-    name: Annotated[str, arg("which server; required for every action but list")] = ""
+    name: Annotated[str, arg("Which; not for list.")] = ""
 
 
 _SPECS = {
@@ -55,7 +53,6 @@ _SPECS = {
     for spec in (
         ToolSpec(
             name="health",
-            title="Health",
             description="The state of this session and of every server behind it. Answers in every phase.",
             params=NoParams,
             replay=CONVERGENT,
@@ -63,7 +60,6 @@ _SPECS = {
         ),
         ToolSpec(
             name="telemetry",
-            title="Telemetry",
             description="Requests, errors, replays and latencies of this session, per method.",
             params=NoParams,
             replay=CONVERGENT,
@@ -71,7 +67,6 @@ _SPECS = {
         ),
         ToolSpec(
             name="mounts",
-            title="Mounted servers",
             description="List the servers behind this session, or restart, enable or disable one of them.",
             params=MountsParams,
             replay=CONVERGENT,

@@ -164,6 +164,8 @@ def input_schema(params: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 _VALUES: Final = frozenset({"default", "enum", "const", "examples"})
+# A refusal names the bound that was met, which is seldom; the list is read at every start.
+_BOUNDS: Final = frozenset({"minimum", "maximum", "maxLength", "minItems", "maxItems"})
 
 
 def _inlined(node: Any, components: dict[str, Any], open_refs: tuple[str, ...]) -> Any:
@@ -180,7 +182,7 @@ def _inlined(node: Any, components: dict[str, Any], open_refs: tuple[str, ...]) 
         key: value if key in _VALUES else _inlined(value, components, open_refs)
         for key, value in node.items()
         # A struct's class name means nothing to a caller; an argument may be called "title".
-        if key != "title" or not isinstance(value, str)
+        if (key != "title" or not isinstance(value, str)) and not (key in _BOUNDS and isinstance(value, int))
     }
     if "properties" in schema and schema.get("type") == "object":
         schema["additionalProperties"] = False

@@ -28,11 +28,10 @@ SAME_FAILURE_S: Final = 1.0
 
 
 def _writes(
-    name: str, title: str, description: str, params: type[msgspec.Struct], *conflict: str, **more: Any
+    name: str, description: str, params: type[msgspec.Struct], *conflict: str, **more: Any
 ) -> ToolSpec:
     return ToolSpec(
         name=name,
-        title=title,
         description=description,
         params=params,
         replay=JOURNAL,
@@ -42,11 +41,10 @@ def _writes(
 
 
 def _reads(
-    name: str, title: str, description: str, params: type[msgspec.Struct], *conflict: str, **more: Any
+    name: str, description: str, params: type[msgspec.Struct], *conflict: str, **more: Any
 ) -> ToolSpec:
     return ToolSpec(
         name=name,
-        title=title,
         description=description,
         params=params,
         replay=CONVERGENT,
@@ -58,36 +56,35 @@ def _reads(
 
 TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
-        _reads("get_state", "Get", "Read a shared key, now or at a revision.", reading.Get, "/key"),
+        _reads("get_state", "Read a shared key, now or at a revision.", reading.Get, "/key"),
         shapes.GOT,
         reading.get_state,
     ),
     (
-        _writes("set_state", "Set", "Write a shared key if its version is as expected.", writing.Set, "/key"),
+        _writes("set_state", "Write a shared key if its version is as expected.", writing.Set, "/key"),
         shapes.SET,
         writing.set_state,
     ),
     (
-        _writes(
-            "force_set_state", "Force set", "Write a shared key, whatever it holds.", writing.ForceSet, "/key"
-        ),
+        _writes("force_set_state", "Write a shared key, whatever it holds.", writing.ForceSet, "/key"),
         shapes.SET,
         writing.force_set_state,
     ),
     (
-        _reads("list_state", "List", "Shared keys by prefix or pattern, in pages.", reading.List),
+        _reads("list_state", "Shared keys by prefix or pattern, in pages.", reading.List),
         shapes.LISTED,
         reading.list_state,
     ),
     (
-        _writes("delete_state", "Delete", "Remove a shared key.", writing.Delete, "/key", destructive=True),
+        _writes(
+            "delete_state", "Remove a shared key, at a version.", writing.Delete, "/key", destructive=True
+        ),
         shapes.DELETED,
         writing.delete_state,
     ),
     (
         _reads(
             "state_wait",
-            "Wait",
             "Wait until a key, or one with a prefix, changes after a revision.",
             waiting.Wait,
             deadline_s=LONGEST_WAIT_S + 30,
@@ -98,7 +95,6 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         _writes(
             "state_txn",
-            "Transaction",
             "Compare keys, then write many at once or none.",
             Txn,
             "/then/*/key",
@@ -109,19 +105,18 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         writing.state_txn,
     ),
     (
-        _writes("state_patch", "Patch", "Merge (RFC 7396), add, append or revert.", writing.Patch, "/key"),
+        _writes("state_patch", "Merge (RFC 7396), add, append or revert.", writing.Patch, "/key"),
         shapes.PATCHED,
         writing.state_patch,
     ),
     (
-        _reads("state_history", "History", "Versions of a key, newest first.", reading.History, "/key"),
+        _reads("state_history", "Versions of a key, newest first.", reading.History, "/key"),
         shapes.HISTORY,
         reading.state_history,
     ),
     (
         _writes(
             "lease",
-            "Lease",
             "A lock with an end; its token fences late writers out.",
             writing.LeaseCall,
             "/name",
@@ -130,7 +125,7 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         writing.lease,
     ),
     (
-        _writes("once", "Once", "Run an occurrence once, and keep its outcome.", writing.Once, "/key"),
+        _writes("once", "Run an occurrence once, and keep its outcome.", writing.Once, "/key"),
         shapes.ONCE,
         writing.once,
     ),

@@ -35,7 +35,7 @@ class Operation(msgspec.Struct, frozen=True):
 class Transaction(msgspec.Struct, frozen=True):
     ops: Annotated[
         list[Operation],
-        arg("In order.", min_length=1, max_length=MOST_OPS),
+        arg(min_length=1, max_length=MOST_OPS),
     ]
     expected: Annotated[dict[str, str], arg("path: the sha256 it must have now.")] = {}
     message: Annotated[str, arg("Why, for the journal.", max_length=2000)] = ""

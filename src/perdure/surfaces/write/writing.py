@@ -44,7 +44,7 @@ class SafeWrite(msgspec.Struct, frozen=True):
 
 class EditFile(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    edits: Annotated[list[edits.Edit], arg("Applied in order.", min_length=1)]
+    edits: Annotated[list[edits.Edit], arg("In order.", min_length=1)]
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
     validate: Annotated[Validate, VALIDATE] = "off"
