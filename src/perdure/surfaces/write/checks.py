@@ -10,6 +10,7 @@ its hashes, so a file that changed meanwhile is checked again.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
@@ -17,7 +18,7 @@ import msgspec
 
 from perdure import risk
 from perdure.model.envelope import Envelope, ToolError, refuse
-from perdure.risk import Report
+from perdure.risk import Report, RiskSettings
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import screening
 from perdure.surfaces.write.service import WriteService
@@ -28,6 +29,7 @@ from perdure.surfaces.write.validating import Validate, broken
 Verdict = Literal["low", "medium", "high"]
 SMALL: Final = 64 * 1024
 ROUNDS: Final = 8
+LARGE: Final = 256 * 1024
 
 
 class _Change(NamedTuple):
@@ -58,6 +60,30 @@ class _Refused(ToolError):
         self.change = change
 
 
+class _Scan:
+    """A look at a text in a thread of its own."""
+
+    def __init__(self, text: str, settings: RiskSettings) -> None:
+        self.text = text
+        self._settings = settings
+        self._found: Report | BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="scan", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._found = risk.scan(self.text, self._settings)
+        except BaseException as error:
+            self._found = error
+
+    def report(self) -> Report:
+        self._thread.join()
+        if isinstance(self._found, Report):
+            return self._found
+        assert self._found is not None
+        raise self._found
+
+
 class Checks:
     def __init__(
         self,
@@ -83,6 +109,12 @@ class Checks:
         self._screened: set[str] = set()
         self._passed: dict[tuple[str, str | None, str], list[str]] = {}
         self.warnings: list[str] = []
+        self._ahead: _Scan | None = None
+
+    def ahead(self, text: str | None) -> None:
+        """Look at a large text while it is being stored: neither holds the other up."""
+        if self._classify and text is not None and LARGE < len(text) <= screening.MOST_COMPARED:
+            self._ahead = _Scan(text, self._service.policy)
 
     def sent(self, path: str, content: Content, text: str | None = None) -> None:
         """Refuse a content, and keep it; or remember what is to be said about it. `text` where it is at hand."""
@@ -103,6 +135,8 @@ class Checks:
         self._screened.add(content.sha256)
 
     def _whole(self, content: Content, text: str | None) -> Report:
+        if self._ahead is not None and text is self._ahead.text:
+            return self._ahead.report()
         if text is not None and content.size <= screening.MOST_COMPARED:
             return risk.scan(text, self._service.policy)
         return screening.whole(self._service.store.pieces(content), self._service.policy)

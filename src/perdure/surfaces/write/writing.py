@@ -72,7 +72,6 @@ class Restore(msgspec.Struct, frozen=True):
 
 
 def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str, Any]:
-    sent = sent_content(service, given.content, given.draft, given.encoding)
     checks = Checks(
         service,
         call,
@@ -81,7 +80,10 @@ def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str,
         reject_at=given.classify_reject_at,
         validate=given.validate,
     )
-    checks.sent(given.path, sent, given.content if given.encoding != "base64" else None)
+    plain = given.content if given.encoding != "base64" else None
+    checks.ahead(plain)
+    sent = sent_content(service, given.content, given.draft, given.encoding)
+    checks.sent(given.path, sent, plain)
 
     def plan(tree: Tree) -> dict[str, Any]:
         known = tree.look(given.path, force=given.force)
