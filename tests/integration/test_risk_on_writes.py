@@ -123,6 +123,17 @@ def test_a_blocked_content_is_kept_and_its_tries_are_counted(tools: Tools) -> No
     assert (tools.workspace / "b").read_text() == TEXT
 
 
+@pytest.mark.parametrize("lines", [1, 30_000, 900_000])
+def test_a_secret_is_found_however_much_stands_around_it(tools: Tools, lines: int) -> None:
+    """Small, looked at while it is stored, and in windows."""
+    padding = "a line of text\n" * lines
+    found = blocked(tools.use("safe_write", {"path": "a", "content": padding + TEXT + padding}))
+    assert found["draft"]
+    assert not (tools.workspace / "a").exists()
+    is_done, written = tools.use("safe_write", {"path": "a", "content": padding})
+    assert is_done, written
+
+
 def test_a_redacted_version_is_kept_too_and_written_without_being_sent(tools: Tools) -> None:
     found = blocked(tools.use("safe_write", {"path": "a", "content": TEXT}))
     is_done, written = tools.use("safe_write", {"path": "a", "draft": found["context"]["redacted_draft"]})
