@@ -99,6 +99,18 @@ def test_what_is_right_is_left_alone(form: str, text: str) -> None:
     assert said(text, form) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "void f(void) {\n  g(cast(Value *, h));\n}\n",
+        "void f(void) {\n  g(cast(unsigned char, *h));\n}\n",
+        '#include "gen.h"\n\nmake_things(1)\nph_gen(, a, b)\n',
+    ],
+)
+def test_what_only_a_macro_in_small_letters_can_be_is_no_error(text: str) -> None:
+    assert check(text, format_hint="c").valid is True, said(text, "c")
+
+
 def test_json_names_the_place_of_a_repeated_key_and_of_what_json_does_not_have() -> None:
     assert said('{"a": 1,\n "a": 2}', "json") == [(2, "warning", "the key 'a' was given already at line 1")]
     assert check('{"a": 1, "a": 2}', format_hint="json").valid is True

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from perdure.validate.balance import unbalanced
@@ -43,9 +44,10 @@ _NEWER: Final = (
     re.compile(r"(?:->|\.)\*\([^()\n]*\)"),
 )
 _HARD: Final = frozenset(
-    ("operator", "template", "typename", "decltype", "requires", "concept", "asm", "__asm__")
+    ("operator", "template", "typename", "decltype", "requires", "concept", "asm", "__asm__", "module")
 )
 _ENDS: Final = (";", "{", "}")
+_TYPES: Final = frozenset(("int", "char", "long", "short", "double", "float", "unsigned", "signed", "void"))
 _VALUE: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+[-+(\"'\w]", re.M)
 _STANDARD: Final = frozenset(
     (
@@ -106,6 +108,16 @@ def _grammar(names: tuple[str, ...], text: str) -> str | None:
 def _values(text: str) -> frozenset[str]:
     """Names in capitals that stand for a value or a type: the library's, and those defined here without arguments."""
     return _STANDARD | frozenset(_VALUE.findall(text))
+
+
+def _is_taken_apart(texts: list[str]) -> bool:
+    """Arguments that no function takes: a type, or nothing."""
+    if {("*", ","), ("(", ",")} & set(pairwise(texts)):
+        return True
+    triples = zip(texts, texts[1:], texts[2:], strict=False)
+    return any(
+        last == "," and one in _TYPES and (first == "(" or first in _TYPES) for first, one, last in triples
+    )
 
 
 class _Guesser:
@@ -169,7 +181,19 @@ class _Guesser:
         words = {token.text for token in self.tokens[start : end + 1] if token.kind == "word"}
         words |= {self.tokens[index].text for index in self._headers(here)}
         hard = words & _HARD or any(word.endswith("_cast") for word in words)
-        return not hard and not any(self._is_macro(word) for word in words)
+        texts = [token.text for token in self.tokens[start : end + 1]]
+        odd = _is_taken_apart(texts) or self._is_generator(start)
+        return not (hard or odd or any(self._is_macro(word) for word in words))
+
+    def _is_generator(self, index: int) -> bool:
+        """A name with arguments at the left margin, where a declaration should be, and nothing after it."""
+        tokens = self.tokens[index : index + 2]
+        if len(tokens) < 2 or tokens[0].kind != "word" or tokens[1].text != "(":
+            return False
+        at = tokens[0].at
+        is_margin = at == 0 or self.text[at - 1] == "\n"
+        after = self.partner.get(index + 1, -2) + 1
+        return is_margin and (after >= len(self.tokens) or self.tokens[after].text not in (";", "{"))
 
     def _stop(self, end: int) -> Stop | None:
         return first_stop(self.name, self.text[:end].encode())

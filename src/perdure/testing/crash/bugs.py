@@ -158,8 +158,8 @@ BUGS: Final = (
         (
             Patch(
                 "surfaces.write.service",
-                "            self.store.record(content, by_row=False)\n            reason",
-                "            reason",
+                "                    self.store.record(one, by_row=False)\n                    kept",
+                "                    kept",
             ),
         ),
     ),
