@@ -7,7 +7,9 @@ the same more slowly over one prefix tree of all literals.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import platform
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,19 +53,58 @@ def build(entries: Sequence[Entry], engine: str | None = None) -> Gate:
     raise RuntimeError(f"there is no pattern engine {engine}")
 
 
+class Shelf(Protocol):
+    """Where a compiled database is kept from one process to the next. Neither raises."""
+
+    def load(self, key: str) -> bytes | None: ...
+    def save(self, key: str, data: bytes) -> None: ...
+
+
+class _Nowhere:
+    def load(self, key: str) -> bytes | None:
+        return None
+
+    def save(self, key: str, data: bytes) -> None:
+        pass
+
+
+shelf: Shelf = _Nowhere()
+"""Set before the first scan."""
+
+
+def _kept(hyperscan: Any, entries: Sequence[Entry]) -> Any:
+    """Compiling takes many times longer than loading what was compiled; the engine itself knows a foreign one."""
+    told = repr((hyperscan.__version__, platform.machine(), [tuple(entry) for entry in entries]))
+    key = hashlib.sha256(told.encode()).hexdigest()[:32]
+    data = shelf.load(key)
+    if data is not None:
+        try:
+            return hyperscan.loadb(data, hyperscan.HS_MODE_BLOCK)
+        except hyperscan.error:
+            pass
+    made = _compiled(hyperscan, entries)
+    shelf.save(key, hyperscan.dumpb(made))
+    return made
+
+
+def _compiled(hyperscan: Any, entries: Sequence[Entry]) -> Any:
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(
+        expressions=[entry.pattern for entry in entries],
+        ids=list(range(len(entries))),
+        elements=len(entries),
+        flags=[hyperscan.HS_FLAG_CASELESS if entry.caseless else 0 for entry in entries],
+    )
+    return database
+
+
 class Vectorscan:
     """All entries in one database. Scratch space belongs to a thread, since scans run beside each other."""
 
     def __init__(self, hyperscan: Any, entries: Sequence[Entry]) -> None:
         self._hyperscan = hyperscan
         self._back = [entry.width - entry.lead if entry.trigger else len(entry.literal) for entry in entries]
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        self._database.compile(
-            expressions=[entry.pattern for entry in entries],
-            ids=list(range(len(entries))),
-            elements=len(entries),
-            flags=[hyperscan.HS_FLAG_CASELESS if entry.caseless else 0 for entry in entries],
-        )
+        self._database = _kept(hyperscan, entries)
         self._threads = threading.local()
 
     def hits(self, data: bytes) -> list[tuple[int, int]]:
