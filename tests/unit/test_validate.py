@@ -111,6 +111,10 @@ def test_what_only_a_macro_in_small_letters_can_be_is_no_error(text: str) -> Non
     assert check(text, format_hint="c").valid is True, said(text, "c")
 
 
+def test_a_long_name_of_a_tag_is_read_once() -> None:
+    assert said("<s" + "$(" * 50_000 + "\n", "html")[0][:2] == (1, "error")
+
+
 def test_json_names_the_place_of_a_repeated_key_and_of_what_json_does_not_have() -> None:
     assert said('{"a": 1,\n "a": 2}', "json") == [(2, "warning", "the key 'a' was given already at line 1")]
     assert check('{"a": 1, "a": 2}', format_hint="json").valid is True
