@@ -111,6 +111,14 @@ def test_what_only_a_macro_in_small_letters_can_be_is_no_error(text: str) -> Non
     assert check(text, format_hint="c").valid is True, said(text, "c")
 
 
+def test_a_long_name_of_a_tag_is_read_once() -> None:
+    assert said("<s" + "$(" * 50_000 + "\n", "html")[0][:2] == (1, "error")
+
+
+def test_a_do_with_nothing_beneath_it_ends_the_search_for_its_end() -> None:
+    assert errors("while read -r a; do\n  f\ndo. < input.txt\n\ncat <<EOF\nx\nEOF\n", "shell")
+
+
 def test_json_names_the_place_of_a_repeated_key_and_of_what_json_does_not_have() -> None:
     assert said('{"a": 1,\n "a": 2}', "json") == [(2, "warning", "the key 'a' was given already at line 1")]
     assert check('{"a": 1, "a": 2}', format_hint="json").valid is True

@@ -26,7 +26,7 @@ _OPTIONAL: Final = frozenset((
 ))  # fmt: skip
 _TOKEN: Final = re.compile(
     r"<!--(?P<comment>.*?)--!?>|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<%.*?%>|<![^>]*>"
-    r"|<(?P<slash>/?)(?P<name>[A-Za-z][^\s/>\"'=<]*)(?P<rest>(?:[^\"'<>]|\"[^\"]*\"|(?<==)\s*'[^']*'|')*?)(?P<end>/?>)"
+    r"|<(?P<slash>/?)(?P<name>[A-Za-z][^\s/>\"'=<]*+)(?P<rest>(?:[^\"'<>]|\"[^\"]*\"|(?<==)\s*'[^']*'|')*?)(?P<end>/?>)"
     r"|(?P<loose><!--|<(?=/?[A-Za-z]))",
     re.S,
 )

@@ -130,7 +130,10 @@ def unclosed(block: Block, found: Place, lines: Lines) -> list[Problem]:
         ends = [number for number in range(line, found.line) if ";;" in lines.row(number)]
         place = lines.end_of(ends[-1]) if ends else place
     while place.line < found.line - 1 and re.match(r"\s*(?:else|elif|then|do)\b", lines.row(place.line)):
-        place = lines.end_of_block(place.line, found.line - 1)
+        further = lines.end_of_block(place.line, found.line - 1)
+        if further.line <= place.line:
+            break
+        place = further
     problems = [Problem(*place, f"'{_CLOSERS[block.kind]}' is missing: '{block.word}' is at line {line}")]
     if place.line - line > 1:
         problems.append(Problem(*block.place, f"'{block.word}' opened here is never closed"))
