@@ -13,6 +13,8 @@ sha256. Every change is journaled: history, diff, undo, restore.
 Too large for one call: chunk_append pieces, then chunk_compose; chunk_status says what is missing. Must not be in the \
 tree (secrets, raw evidence): scratch_put. Unsure whether a content is safe or well-formed: risk_score, validate. \
 Interrupted work: checkpoint for data, handoff_write for the next agent, handoff_read to take over.
+Shared between agents: get_state, and set_state with the version that was read; state_txn for several keys at once, \
+state_wait instead of asking again, lease for exclusive work (its token guards writes), once for a job that runs once.
 Common arguments: expected_prev_sha256, the hash the file must have now (empty: no file), else the write is refused; \
 draft, the id of a kept payload instead of content; validate, warn or refuse what breaks the syntax; classify, false \
 writes in spite of secrets; force, in spite of guards; idempotency_key, done once however often it is sent; \

@@ -269,6 +269,8 @@ class Committer:
                 job.error = error
             except OSError as error:
                 job.error = os_refusal(error)
+            except Exception as error:  # one that nobody foresaw is its own caller's alone
+                job.error = error
         return settled
 
     def _settle_accounts(self) -> int:
