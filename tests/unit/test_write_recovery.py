@@ -16,17 +16,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.model import fault_points
 from perdure.storage.journal import Filter
 from perdure.storage.sqlite import journal as sqlite_journal
 from perdure.surfaces.write.surface import WriteSurface
-from perdure.testing.power.driver import named, run, write_surface
+from perdure.testing.power.driver import Refused, named, run, write_surface
 
 # Nothing is settled before it ends, and it ends as a killed process does.
 _CALLS = """
 import os, sys
 import msgspec
 from perdure.surfaces.write import committer
-from perdure.testing.power.driver import named, run, write_surface
+from perdure.testing.power.driver import Refused, named, run, write_surface
 
 committer.SETTLE_AFTER_S = 3600
 tools = named(write_surface(sys.argv[1], "journal"))
@@ -255,3 +256,26 @@ def test_the_names_that_lead_to_the_journal_are_synced_before_its_first_row(
     monkeypatch.setattr(os, "fsync", noted)
     reopened(workspace)
     assert {str(workspace), str(workspace / ".perdure")} <= set(synced)
+
+
+def test_what_is_taken_back_is_as_it_was_to_the_mode(workspace: Path) -> None:
+    """A move brings its file's mode along; where the transaction is taken back, the mode it replaced comes back."""
+    for name, mode in (("b", 0o644), ("c", 0o600)):
+        (workspace / name).write_text(name)
+        (workspace / name).chmod(mode)
+    ops = [
+        {"op": "delete", "path": "b"},
+        {"op": "move", "path": "c", "to": "b"},
+        {"op": "write", "path": "d", "content": "d\n"},
+    ]
+    fault_points.arm("write.before_create=enospc")
+    try:
+        surface = write_surface(str(workspace), "journal")
+        with pytest.raises(Refused, match="quota_exceeded"):
+            run(named(surface), "transaction", {"ops": ops}, "here", None)
+        surface.close()
+    finally:
+        fault_points.arm("")
+    assert [(name, (workspace / name).read_text()) for name in ("b", "c")] == [("b", "b"), ("c", "c")]
+    assert [(workspace / name).stat().st_mode & 0o777 for name in ("b", "c")] == [0o644, 0o600]
+    assert not (workspace / "d").exists()

@@ -38,13 +38,15 @@ class FileChange:
         before: Expected | None,
         facts: Facts | None,
         after: Content | None,
-        old: Content | None,
+        old: Content | None = None,
+        old_facts: Facts | None = None,
     ) -> None:
         self.place = place
         self.before = before
         self.facts = facts
         self.after = after
         self.old = old
+        self.old_facts = old_facts
         self.made: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
         self.left: str | None = None
@@ -56,7 +58,7 @@ class FileChange:
             return
         if self.place.missing:
             self.made = self.place.make_parents(sync=sync)
-        self._pending = self._filled(self.after, store, sync=sync)
+        self._pending = self._filled(self.after, self.facts, store, sync=sync)
 
     def apply(self, store: Store, *, sync: bool) -> None:
         self.prepare(store, sync=sync)
@@ -65,15 +67,16 @@ class FileChange:
 
     def revert(self, store: Store, *, sync: bool) -> None:
         now = Expected(self.after.sha256) if self.after is not None else None
-        self._put(self._filled(self.old, store, sync=sync) if self.old is not None else None, now, sync=sync)
+        back = self._filled(self.old, self.old_facts, store, sync=sync) if self.old is not None else None
+        self._put(back, now, sync=sync)
 
     def close(self) -> None:
         if self._pending is not None:
             self._pending.discard()
         self.place.close()
 
-    def _filled(self, content: Content, store: Store, *, sync: bool) -> PendingFile:
-        pending = PendingFile(self.place.dir_fd, self.place.name, like=self.facts, sync=sync)
+    def _filled(self, content: Content, facts: Facts | None, store: Store, *, sync: bool) -> PendingFile:
+        pending = PendingFile(self.place.dir_fd, self.place.name, like=facts, sync=sync)
         try:
             store.fill(pending, content)
             pending.seal()

@@ -111,7 +111,7 @@ def _take_back(workspace: Workspace, tree: Tree, store: Store, row: Row) -> None
             before, facts = _look(place)
             if (before.sha256 if before is not None else None) == _hex(row.new_sha):
                 after = store.find(row.old_sha.hex()) if row.old_sha is not None else None
-                FileChange(place, before, facts, after, None).apply(store, sync=True)
+                FileChange(place, before, facts, after).apply(store, sync=True)
     except JournalError:
         raise
     except ToolError as error:
@@ -136,7 +136,7 @@ def _settle(
                 return "lost"
             after = store.find(row.new_sha.hex()) if row.new_sha is not None else None
             facts = fidelity.recalled(row.detail) or facts
-            change = FileChange(place, before, facts, after, None)
+            change = FileChange(place, before, facts, after)
             change.apply(store, sync=True)
             return "settled" if change.left is None or _is_unlinked(place, change.left) else "open"
     except JournalError:

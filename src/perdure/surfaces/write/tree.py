@@ -161,7 +161,11 @@ class Tree:
         for known in self._known.values():
             same = (known.old.sha256 if known.old else None) == known.sha256
             if known.changed and not same:
-                found.append(FileChange(known.place, known.before, known.facts, known.now, known.old))
+                found.append(
+                    FileChange(
+                        known.place, known.before, known.facts, known.now, known.old, known.facts_on_disk
+                    )
+                )
             else:
                 known.place.close()
         # Removals last: until everything new is there, nothing old is gone.
