@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 
+import pytest
+
+from perdure.model.envelope import ToolError, refuse
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.surfaces.write.committer import Committer, Landing
 from perdure.surfaces.write.service import _Nothing
@@ -54,3 +59,30 @@ def test_an_error_that_nobody_foresaw_fails_its_own_call_only(tmp_path: Path) ->
 
     assert isinstance(answers["bad"], Unforeseen)
     assert (answers["first"], answers["good"]) == ({"name": "first"}, {"name": "good"})
+
+
+def test_a_refused_call_is_forgotten_at_once(tmp_path: Path) -> None:
+    """Not when the collector comes by: a call may hold a file's whole content."""
+
+    class Held:
+        pass
+
+    (tmp_path / ".perdure").mkdir()
+    journal = SqliteJournal(str(tmp_path / ".perdure"), str(tmp_path / "anchor"))
+    committer = Committer(journal, str(tmp_path / "lock"), lambda: None)
+    held = Held()
+    known = weakref.ref(held)
+
+    def plan(held: Held = held) -> Landing:
+        raise refuse("conflict", "no", "not this time")
+
+    gc.disable()
+    try:
+        with pytest.raises(ToolError):
+            committer.submit(frozenset(), plan)
+        del plan, held
+        assert known() is None
+    finally:
+        gc.enable()
+        committer.close()
+        journal.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -119,3 +121,17 @@ def test_who_reads_the_arguments_refuses_bad_text(bad: bytes) -> None:
     with pytest.raises(ToolError) as refused:
         strict_object({"content": Raw(bad)})
     assert refused.value.envelope.context["reason"] == "bad_text"
+
+
+def test_a_frame_is_forgotten_at_once() -> None:
+    """Not when the collector comes by: many large ones would be held until then."""
+    gc.disable()
+    try:
+        tracemalloc.start()
+        for _ in range(20):
+            assert isinstance(frames.decode(frame_of("x" * 1_000_000)), Request)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert held < 3_000_000

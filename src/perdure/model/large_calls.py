@@ -73,36 +73,37 @@ def _placed(frame: bytes, tree: _Tree) -> tuple[_Places, _Places]:
     # must be. Else every value is compared with what stands there.
     is_compact = _length(tree) == len(frame)
     found: list[_Places] = []
-
-    def walk(at: int, level: _Tree) -> int:
-        places: _Places = {}
-        found.append(places)
-        start = _START.match(frame, at)
-        if start is None:
-            raise _Unclear
-        at, follows = start.end(), b"," if level else b""
-        while follows == b",":
-            key = _KEY.match(frame, at)
-            if key is None or key[1] not in level or (name := key[1].decode()) in places:
-                raise _Unclear
-            value = level[key[1]]
-            end = (
-                walk(key.end(), value)
-                if isinstance(value, dict)
-                else _passed(frame, key.end(), value, is_compact)
-            )
-            places[name] = (key.end(), end)
-            after = _NEXT.match(frame, end)
-            if after is None:
-                raise _Unclear
-            at, follows = after.end(), after[1]
-        if len(places) != len(level):
-            raise _Unclear
-        return at
-
-    if frame[walk(0, tree) :].strip(b" \t\r\n"):
+    end = _walk(frame, 0, tree, is_compact, found)
+    if frame[end:].strip(b" \t\r\n"):
         raise _Unclear
     return found[0], found[1]
+
+
+def _walk(frame: bytes, at: int, level: _Tree, is_compact: bool, found: list[_Places]) -> int:
+    """Past an object that begins here. What is in it is added to what was found."""
+    places: _Places = {}
+    found.append(places)
+    start = _START.match(frame, at)
+    if start is None or not level:
+        raise _Unclear
+    at, follows = start.end(), b","
+    while follows == b",":
+        key = _KEY.match(frame, at)
+        if key is None or key[1] not in level or (name := key[1].decode()) in places:
+            raise _Unclear
+        value = level[key[1]]
+        if isinstance(value, dict):
+            end = _walk(frame, key.end(), value, is_compact, found)
+        else:
+            end = _passed(frame, key.end(), value, is_compact)
+        places[name] = (key.end(), end)
+        after = _NEXT.match(frame, end)
+        if after is None:
+            raise _Unclear
+        at, follows = after.end(), after[1]
+    if len(places) != len(level):
+        raise _Unclear
+    return at
 
 
 def _passed(frame: bytes, at: int, value: Raw, is_compact: bool) -> int:

@@ -85,8 +85,13 @@ class Job:
         self._woken.acquire()
 
     def result(self) -> Any:
-        if self.error is not None:
-            raise self.error
+        """Once. What went wrong knows from where it was raised, and there this job is known: neither would ever go."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error
         return self.landing.payload if self.landing is not None else None
 
 
