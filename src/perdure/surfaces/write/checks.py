@@ -110,6 +110,7 @@ class Checks:
         self._passed: dict[tuple[str, str | None, str], list[str]] = {}
         self.warnings: list[str] = []
         self._ahead: _Scan | None = None
+        self._are_names_known = False
 
     def ahead(self, text: str | None) -> None:
         """Look at a large text while it is being stored: neither holds the other up."""
@@ -243,12 +244,13 @@ class Checks:
 
     def _check_names(self) -> None:
         """Names stand in the journal: no secret may be one."""
-        if not self._classify:
+        if not self._classify or self._are_names_known:
             return
         names = "\n".join((*sorted(self._paths), self._told))
         report = risk.scan(names, self._service.policy)
         if report.verdict == "high":
             raise _blocked(report, "high", "secret_in_name", "a path or message has a secret in it")
+        self._are_names_known = True
 
     def _check_size(self, path: str, content: Content) -> None:
         most = self._service.policy.max_bytes
