@@ -52,6 +52,7 @@ bench: $(VENV)/.ready         ## side by side with peers, each in its own enviro
 	$(BIN)/python bench/host.py
 	$(BIN)/python bench/isolation.py
 	$(BIN)/python bench/write.py
+	$(BIN)/python bench/risk.py
 	$(BIN)/python bench/state.py
 
 stories: $(VENV)/.ready       ## eight failures, with Perdure and with a plain file server, side by side
