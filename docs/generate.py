@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -115,22 +116,39 @@ def limits() -> str:
     return "\n".join([*head, "| limit | default |", "|---|---|", *rows]) + "\n"
 
 
+def _schema(of: Any) -> dict[str, Any]:
+    """Descriptions come from docstrings, which keep their indentation in some versions of Python and not in others."""
+    found: dict[str, Any] = _unindented(msgspec.json.schema(of))
+    return found
+
+
+def _unindented(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_unindented(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: cleandoc(value) if key == "description" and isinstance(value, str) else _unindented(value)
+        for key, value in node.items()
+    }
+
+
 def handoff_schema() -> str:
     from perdure.model.handoff import Handoff
 
-    return pretty({"$id": "perdure://schema/handoff", **msgspec.json.schema(Handoff)})
+    return pretty({"$id": "perdure://schema/handoff", **_schema(Handoff)})
 
 
 def settings_schema() -> str:
     from perdure.host.settings import FileSettings
 
-    return pretty({"$id": "perdure://schema/settings", **msgspec.json.schema(FileSettings)})
+    return pretty({"$id": "perdure://schema/settings", **_schema(FileSettings)})
 
 
 def policy_schema() -> str:
     from perdure.surfaces.write.policy import Policy
 
-    return pretty({"$id": "perdure://schema/policy", **msgspec.json.schema(Policy)})
+    return pretty({"$id": "perdure://schema/policy", **_schema(Policy)})
 
 
 def error_schema() -> str:
