@@ -9,22 +9,18 @@ code is 0 unless something broke.
 
 from __future__ import annotations
 
-import argparse
-import signal
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import peers
+import sections
 import state_postgres
 import states
-from client import Broken
 from report import Report, machine
 
 SECTIONS = ("one", "in-flight", "list", "wait", "postgres")
-RUN_SECONDS = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +35,9 @@ QUICK = Size(calls=240, keys=100_000, wakes=25)
 
 
 def main() -> int:
-    options = _options()
+    options = sections.options(__doc__, SECTIONS, "fewer calls and a smaller store")
     peers.ensure(peers.AGENTCHECKPOINT)
-    signal.signal(signal.SIGALRM, _overdue)
-    signal.alarm(RUN_SECONDS)
+    sections.limit_time()
     report = Report()
     print(f"perdure state benchmark{' (quick)' if options.quick else ''}")
     print(f"  machine  {machine()}")
@@ -58,34 +53,7 @@ def main() -> int:
             scratch, perdure, report, calls=size.calls * 2, wakes=size.wakes
         ),
     }
-    for name in options.only:
-        with tempfile.TemporaryDirectory(prefix="perdure-bench-", ignore_cleanup_errors=True) as scratch:
-            try:
-                measures[name](Path(scratch))
-            except (Broken, OSError, ValueError, LookupError) as error:
-                report.failed(name, error)  # one section that cannot be measured must not hide the others
-    report.close()
-    return 1 if report.broken else 0
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer calls and a smaller store")
-    parser.add_argument("--only", default=SECTIONS, type=_sections, metavar="SECTION[,…]")
-    beside = Path(sys.executable).parent / "perdure"
-    parser.add_argument("--perdure", type=Path, default=beside, help="the command to measure")
-    return parser.parse_args()
-
-
-def _sections(text: str) -> tuple[str, ...]:
-    wanted = tuple(text.split(","))
-    if unknown := set(wanted) - set(SECTIONS):
-        raise argparse.ArgumentTypeError(f"no such section: {', '.join(sorted(unknown))}")
-    return wanted
-
-
-def _overdue(*_: object) -> None:
-    raise SystemExit(f"the benchmark took more than {RUN_SECONDS} s")
+    return sections.run(measures, options.only, report)
 
 
 if __name__ == "__main__":

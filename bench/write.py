@@ -9,10 +9,7 @@ the exit code is 0 unless something broke.
 
 from __future__ import annotations
 
-import argparse
-import signal
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +17,11 @@ from pathlib import Path
 import chunks
 import journal_length
 import peers
+import sections
 import writes
-from client import Broken
 from report import Report, machine
 
 SECTIONS = ("small", "in-flight", "large", "memory", "chunks", "journal")
-RUN_SECONDS = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +38,9 @@ QUICK = Size(small=150, rated=200, large=8, rows=50_000, rounds=3)
 
 
 def main() -> int:
-    options = _options()
+    options = sections.options(__doc__, SECTIONS, "fewer calls and a shorter journal")
     peers.ensure(peers.RESILIENT_WRITE)
-    signal.signal(signal.SIGALRM, _overdue)
-    signal.alarm(RUN_SECONDS)
+    sections.limit_time()
     report = Report()
     print(f"perdure write benchmark{' (quick)' if options.quick else ''}")
     print(f"  machine  {machine()}")
@@ -60,34 +55,7 @@ def main() -> int:
         "chunks": lambda scratch: chunks.measure(scratch, perdure, report, rounds=size.rounds),
         "journal": lambda scratch: journal_length.measure(scratch, perdure, report, rows=size.rows),
     }
-    for name in options.only:
-        with tempfile.TemporaryDirectory(prefix="perdure-bench-", ignore_cleanup_errors=True) as scratch:
-            try:
-                measures[name](Path(scratch))
-            except (Broken, OSError, ValueError, LookupError) as error:
-                report.failed(name, error)  # one section that cannot be measured must not hide the others
-    report.close()
-    return 1 if report.broken else 0
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer calls and a shorter journal")
-    parser.add_argument("--only", default=SECTIONS, type=_sections, metavar="SECTION[,…]")
-    beside = Path(sys.executable).parent / "perdure"
-    parser.add_argument("--perdure", type=Path, default=beside, help="the command to measure")
-    return parser.parse_args()
-
-
-def _sections(text: str) -> tuple[str, ...]:
-    wanted = tuple(text.split(","))
-    if unknown := set(wanted) - set(SECTIONS):
-        raise argparse.ArgumentTypeError(f"no such section: {', '.join(sorted(unknown))}")
-    return wanted
-
-
-def _overdue(*_: object) -> None:
-    raise SystemExit(f"the benchmark took more than {RUN_SECONDS} s")
+    return sections.run(measures, options.only, report)
 
 
 if __name__ == "__main__":
