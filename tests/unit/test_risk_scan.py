@@ -195,11 +195,29 @@ def test_a_lone_surrogate_is_text_like_any_other() -> None:
 
 def test_measures_are_those_of_the_text() -> None:
     report = risk.scan("é\nabc\n\nlast")
-    assert (report.bytes, report.line_count, report.max_line_len) == (12, 4, 4)
+    assert (report.bytes, report.line_count) == (12, 4)
     assert (risk.scan("").line_count, risk.scan("a\n").line_count) == (0, 1)
     large = risk.scan("y" * 3_000 + "\n" * 6_000 + "z " * 300_000)
-    assert [excess.rule for excess in large.excesses] == ["big_100kb", "big_500kb", "long_line", "many_lines"]
+    assert [(excess.rule, excess.value) for excess in large.excesses] == [
+        ("big_100kb", 609_000),
+        ("big_500kb", 609_000),
+        ("long_line", 600_000),
+        ("many_lines", 6_001),
+    ]
     assert {action.action for action in large.suggested_actions} == {"split", "escape"}
+
+
+@pytest.mark.parametrize("mark", ["x", "é", "𝄞"])
+def test_the_longest_line_is_told_in_characters_wherever_it_stands(mark: str) -> None:
+    chance = random.Random(7)
+    for _ in range(50):
+        lengths = [
+            chance.choice((0, 1, 40, 1_999, 2_000, 2_001, 2_500)) for _ in range(chance.randrange(1, 9))
+        ]
+        text = "\n".join(mark * length for length in lengths)
+        assert risk.longest_line(text) == max(lengths)
+        told = [excess.value for excess in risk.scan(text).excesses if excess.rule == "long_line"]
+        assert told == ([max(lengths)] if max(lengths) > 2_000 else []), lengths
 
 
 def test_findings_are_bounded_and_counted_and_all_redacted() -> None:

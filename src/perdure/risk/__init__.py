@@ -2,6 +2,7 @@
 
     report = scan(text)          score, verdict, places, measures, what to do
     redact(text, report)         the text with every secret replaced
+    longest_line(text)           in characters
 
 The rules are tables (`formats/`), compiled at the first scan.
 """
@@ -22,6 +23,7 @@ __all__ = [
     "RiskSettings",
     "Thresholds",
     "check",
+    "longest_line",
     "redact",
     "scan",
 ]
@@ -42,6 +44,13 @@ def redact(text: str, report: Report) -> str:
     from perdure.risk.redaction import redacted
 
     return redacted(text, report)
+
+
+def longest_line(text: str) -> int:
+    """How many characters the longest line has. A scan only tells lines that are too long, which takes less time."""
+    from perdure.risk.shape import longest_line
+
+    return longest_line(text)
 
 
 def check(settings: RiskSettings) -> None:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Final
 
-from perdure.risk import score, shape
+from perdure.risk import score, shape, walls
 from perdure.risk.extra import finder
 from perdure.risk.mask import masked
 from perdure.risk.report import FINDINGS_LISTED, Finding, Report
@@ -24,7 +24,6 @@ from perdure.risk.tokens import Candidate
 
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 LOST: Final = "\ufffd"
-WALL_LINE: Final = 200
 # Not secrets but remarks on a place: nothing in them is hidden or replaced.
 REMARKS: Final = frozenset({"binary_hint", "encoding"})
 EXTRA_RANK: Final = 2
@@ -39,7 +38,7 @@ def examine(text: str, settings: RiskSettings = DEFAULT) -> Report:
     except UnicodeEncodeError:
         text = SURROGATE.sub(LOST, text)
         data = text.encode()
-    measured = shape.measure(text, data)
+    measured = shape.measure(text, data, settings.limits.line_length)
     found = default_scanner().scan(data)
     weights: Weights = {}
     if settings.extend_patterns:
@@ -47,7 +46,7 @@ def examine(text: str, settings: RiskSettings = DEFAULT) -> Report:
     if settings.disable_families:
         found = [each for each in found if each.kind not in settings.disable_families]
     remarks = score.excesses(measured, settings)
-    placed = found + _hints(text, data, measured, settings)
+    placed = found + _hints(text, data, settings)
     counts: dict[tuple[str, bool], tuple[float, int]] = {}
     for (kind, rule, tier), number in Counter((each.kind, each.rule, each.tier) for each in placed).items():
         heaviest, count = counts.get((kind, tier == "precise"), (0.0, 0))
@@ -60,7 +59,6 @@ def examine(text: str, settings: RiskSettings = DEFAULT) -> Report:
         verdict=score.verdict(total, settings.thresholds),
         bytes=measured.bytes,
         line_count=measured.line_count,
-        max_line_len=measured.max_line_len,
         findings=findings,
         total=len(placed),
         excesses=remarks,
@@ -93,12 +91,12 @@ def _family_weight(family: str) -> float:
     return WEIGHTS.get(family, SECRET_WEIGHT)
 
 
-def _hints(text: str, data: bytes, measured: shape.Shape, settings: RiskSettings) -> list[Candidate]:
+def _hints(text: str, data: bytes, settings: RiskSettings) -> list[Candidate]:
     found = []
     if "binary_hint" not in settings.disable_families:
         if shape.binary(data):
             found.append(Candidate(0, 0, "control_characters", "binary_hint", "hint", 0, 0))
-        if measured.max_line_len >= WALL_LINE and (at := shape.base64_wall(data)) >= 0:
+        if (at := walls.first(data)) >= 0:
             found.append(Candidate(at, at, "long_base64_blob", "binary_hint", "hint", 0, 0))
     if (
         len(data) != len(text)
