@@ -6,11 +6,14 @@ import re
 from collections import Counter
 from typing import Final
 
+import msgspec
+
 from perdure.risk import score, shape, walls
+from perdure.risk.candidates import Candidate, apart
 from perdure.risk.extra import finder
 from perdure.risk.mask import masked
 from perdure.risk.report import FINDINGS_LISTED, Finding, Report
-from perdure.risk.scanner import apart, default_scanner
+from perdure.risk.scanner import default_scanner
 from perdure.risk.settings import (
     DEFAULT,
     EXTRA_WEIGHT,
@@ -20,7 +23,6 @@ from perdure.risk.settings import (
     ExtraPattern,
     RiskSettings,
 )
-from perdure.risk.tokens import Candidate
 
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 LOST: Final = "\ufffd"
@@ -112,10 +114,10 @@ def _located(
     text: str, data: bytes, placed: list[Candidate], settings: RiskSettings, weights: Weights
 ) -> tuple[tuple[Finding, ...], tuple[tuple[int, int, str], ...]]:
     """Bytes to characters, and for those that are listed to lines and columns, in one walk over the text."""
-    placed.sort()
+    placed.sort(key=lambda each: (each.start, each.end))
     if len(data) != len(text):
         placed = _in_characters(data, placed)
-    spans = tuple((start, end, rule) for start, end, rule, kind, *_ in placed if kind not in REMARKS)
+    spans = tuple((each.start, each.end, each.rule) for each in placed if each.kind not in REMARKS)
     findings: list[Finding] = []
     line, at = 1, 0
     for each in placed[:FINDINGS_LISTED]:
@@ -135,7 +137,8 @@ def _in_characters(data: bytes, placed: list[Candidate]) -> list[Candidate]:
     for each in placed:
         place += len(data[at : each.start].decode(errors="ignore"))
         at = each.start
-        moved.append(each._replace(start=place, end=place + len(data[at : each.end].decode(errors="ignore"))))
+        end = place + len(data[at : each.end].decode(errors="ignore"))
+        moved.append(msgspec.structs.replace(each, start=place, end=end))
     return moved
 
 
