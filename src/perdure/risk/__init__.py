@@ -9,6 +9,9 @@ The rules are tables (`formats/`), compiled at the first scan.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 from perdure.risk.report import Action, Excess, Finding, Report
 from perdure.risk.settings import DEFAULT, ExtraPattern, Limits, RiskSettings, Thresholds
 
@@ -34,9 +37,14 @@ __all__ = [
 
 def scan(text: str, settings: RiskSettings = DEFAULT) -> Report:
     """What would get this text rejected, and where."""
+    return _examine()(text, settings)
+
+
+@functools.cache
+def _examine() -> Callable[[str, RiskSettings], Report]:
     from perdure.risk.examine import examine
 
-    return examine(text, settings)
+    return examine
 
 
 def redact(text: str, report: Report) -> str:

@@ -142,6 +142,8 @@ def _named_in(context: bytes) -> tuple[bytes, ...]:
 class Assignments:
     """One text's assignments, each looked at once however many words are in its name."""
 
+    __slots__ = ("_data", "_found", "_named", "_read", "_seen")
+
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._seen = 0

@@ -49,12 +49,9 @@ def examine(text: str, settings: RiskSettings = DEFAULT) -> Report:
         found = [each for each in found if each.kind not in settings.disable_families]
     remarks = score.excesses(measured, settings)
     placed = found + _hints(text, data, settings)
-    counts: dict[tuple[str, bool], tuple[float, int]] = {}
-    for (kind, rule, tier), number in Counter((each.kind, each.rule, each.tier) for each in placed).items():
-        heaviest, count = counts.get((kind, tier == "precise"), (0.0, 0))
-        weight = _weight(kind, rule, tier, settings, weights)
-        counts[kind, tier == "precise"] = max(heaviest, weight), count + number
-    total = score.total(counts, remarks, settings.thresholds.high) if counts or remarks else 0.0
+    if not placed and not remarks:
+        return Report(0.0, "safe", measured.bytes, measured.line_count, (), 0, (), ())
+    total = score.total(_counts(placed, settings, weights), remarks, settings.thresholds.high)
     findings, spans = _located(text, data, placed, settings, weights) if placed else ((), ())
     return Report(
         score=total,
@@ -64,9 +61,21 @@ def examine(text: str, settings: RiskSettings = DEFAULT) -> Report:
         findings=findings,
         total=len(placed),
         excesses=remarks,
-        suggested_actions=score.actions({each.kind for each in placed}, remarks) if placed or remarks else (),
+        suggested_actions=score.actions({each.kind for each in placed}, remarks),
         spans=spans,
     )
+
+
+def _counts(
+    placed: list[Candidate], settings: RiskSettings, weights: Weights
+) -> dict[tuple[str, bool], tuple[float, int]]:
+    """For each family, sure or not, its heaviest weight and how many places it has."""
+    counts: dict[tuple[str, bool], tuple[float, int]] = {}
+    for (kind, rule, tier), number in Counter((each.kind, each.rule, each.tier) for each in placed).items():
+        heaviest, count = counts.get((kind, tier == "precise"), (0.0, 0))
+        weight = _weight(kind, rule, tier, settings, weights)
+        counts[kind, tier == "precise"] = max(heaviest, weight), count + number
+    return counts
 
 
 def _extras(data: bytes, settings: RiskSettings, weights: Weights) -> list[Candidate]:

@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
 
 class Gate(Protocol):
-    """Yields the number of an entry and where its literal is, in the order of the text."""
+    """Yields the number of an entry and where its literal is, in the order of the text; () where there is none."""
 
     def hits(self, data: bytes) -> Iterable[tuple[int, int]]: ...
 
@@ -119,7 +119,9 @@ class Vectorscan:
             numbers.append(number)
             ends.append(end)
 
-        self._database.scan(data, match_event_handler=seen, scratch=scratch)
+        self._database.scan(data, seen, 0, None, scratch)
+        if not numbers:
+            return ()
         return zip(numbers, map(operator.sub, ends, map(self._back.__getitem__, numbers)), strict=True)
 
 

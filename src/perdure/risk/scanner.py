@@ -57,10 +57,13 @@ class Scanner:
 
     def scan(self, data: bytes) -> list[Candidate]:
         """Every secret, none inside another, in the order of the text."""
+        hits = self._gate.hits(data)
         found: list[Candidate] = []
+        if not hits:
+            return found
         rules = self._rules
         assigned, wrapped = Assignments(data).at, Wrapped(data).at
-        for number, at in self._gate.hits(data):
+        for number, at in hits:
             looks, words, wrappings = rules[number]
             for look in looks:
                 if (candidate := look(data, at)) is not None:

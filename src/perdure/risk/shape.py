@@ -6,7 +6,10 @@ from typing import AnyStr, Final
 
 import msgspec
 
-CONTROLS: Final = bytes(set(range(32)) - set(b"\t\n\r\f\x1b") | {127})
+CONTROL: Final = b"\x01"
+CONTROLS: Final = bytes(
+    1 if byte == 127 or (byte < 32 and byte not in b"\t\n\r\f\x1b") else 32 for byte in range(256)
+)
 BLOCK: Final = 131_072
 SAMPLE: Final = 2_048
 CONTROL_SHARE: Final = 0.01
@@ -59,4 +62,4 @@ def binary(data: bytes) -> bool:
     if b"\0" in data:
         return True
     sample = data[:SAMPLE]
-    return len(sample) - len(sample.translate(None, CONTROLS)) > len(sample) * CONTROL_SHARE
+    return sample.translate(CONTROLS).count(CONTROL) > len(sample) * CONTROL_SHARE

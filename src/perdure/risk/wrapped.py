@@ -63,6 +63,8 @@ NO_PIECE: Final = _Piece(0, 0, b"")
 class Wrapped:
     """One text's base64, decoded once at each alignment however many marks are in it."""
 
+    __slots__ = ("_data", "_pieces")
+
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._pieces = [NO_PIECE] * GROUP
