@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 from tree_sitter import Language, LogType, Node, Parser, Tree
 
 FIRST_BYTES: Final = 8_192
-NEXT_TIMES: Final = 4
+NEXT_TIMES: Final = 8
 # A stop so close to where a text was cut may come from the cut.
 CUT_BYTES: Final = 1_024
-LOGGED_BYTES: Final = 300_000
+LOGGED_BYTES: Final = 200_000
 _GRAMMARS: Final = {
     "c": ("tree_sitter_c", "language"),
     "cpp": ("tree_sitter_cpp", "language"),
