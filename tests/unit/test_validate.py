@@ -242,6 +242,7 @@ def test_tags_with_many_quotes_are_read() -> None:
             "cpp",
             "class U_API Amount : public Measure {\n public:\n  Amount(const Format& amount, Ptr code);\n};\n",
         ),
+        ("cpp", "struct A {\n  static B A::*list(C *) {\n    return &A::b;\n  }\n};\n"),
         ("cpp", "#define OPENS(n) struct n {\nOPENS(a)\n  int b;\n};\n"),
     ],
 )

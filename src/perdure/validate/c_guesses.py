@@ -35,6 +35,7 @@ _NEWER: Final = (
     re.compile(r"(?<=\w)\s*\*+(?=\s*\[[^\]\n]*\]\s*[;,)])"),
     re.compile(r"(?<=\()[\w:]+::(?=\*)"),
     re.compile(r"(?:->|\.)\*\([^()\n]*\)"),
+    re.compile(r"(?<=[\w>] )[\w:]+::\*+(?=\s*\w)"),
     re.compile(r"=\s*\{\s*\}(?=\s*[,)])"),
 )
 _HARD: Final = frozenset(
