@@ -88,6 +88,7 @@ def test_an_unknown_format_is_not_called_valid() -> None:
             '#ifdef __cplusplus\nextern "C" {\n#endif\nAPI int f(void) NOTHROW;\n#ifdef __cplusplus\n}\n#endif\n',
         ),
         ("latex", "\\begin{sourcecode}\n\\begin{document}\n{\n\\end{sourcecode}\n"),
+        ("sql", "CREATE TABLE a (\n    id bigserial PRIMARY KEY,\n    values text[] NOT NULL\n);\n"),
         ("go", 'package a\n\nvar x = new("a")\n'),
         ("typescript", "const A = styled.div<{a: boolean}>`x`;\nlet b: typeof import('c');\n"),
         ("cpp", "void f(A* a, B* b) {\n  (a->bm->*(a->method))(b);\n}\n"),
