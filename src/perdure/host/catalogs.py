@@ -12,8 +12,9 @@ from perdure.storage.places import private_dir, write_private
 
 
 def _identity(spec: MountSpec) -> bytes:
-    """What is started and where: another command or directory may offer something else."""
-    return "\0".join((spec.name, *spec.argv, "", spec.cwd)).encode("utf-8", "surrogateescape") + b"\n"
+    """What is started, where and in which era: another command or directory may offer something else."""
+    era = ("", "2026") if spec.modern_first else ()
+    return "\0".join((spec.name, *spec.argv, "", spec.cwd, *era)).encode("utf-8", "surrogateescape") + b"\n"
 
 
 def _path(identity: bytes) -> str:

@@ -187,8 +187,8 @@ def on_response(k: Kernel, link: Link, response: Response) -> None:
             recovery.on_probe_answer(k, link, k.state.calls[seq], response)
         case ForInitialize():
             opening.on_initialize(k, link, response)
-        case ForDiscover():
-            opening.on_discover(k, link, response)
+        case ForDiscover(first):
+            opening.on_discover(k, link, response, first=first)
         case ForList(method, pages):
             opening.on_page(k, link, method, pages, response)
         case ForPing():

@@ -1,7 +1,8 @@
 """The private handshake with a new generation: find its era, open it, learn its whole catalog.
 
 Nothing of it reaches the client. `initialize` comes first because every handshake server answers it;
-a 2026-only server refuses it with a code that says so, and is then asked with `server/discover`.
+a 2026-only server refuses it with a code that says so, and is then asked with `server/discover`. Where the
+client and the server are to speak the same era without translation, it is the other way round.
 """
 
 from __future__ import annotations
@@ -93,6 +94,16 @@ def envelope(k: Kernel) -> Members:
 
 def begin(k: Kernel, link: Link) -> None:
     link.stage = Opening()
+    # One that was lost twice before it served may be of those that break on a request they do not know.
+    if k.specs[link.mount].modern_first and k.state.mounts[link.mount].unproductive < 2:
+        link.era = "modern"
+        ask(k, link, "server/discover", {}, ForDiscover(first=True))
+    else:
+        _initialize(k, link)
+
+
+def _initialize(k: Kernel, link: Link) -> None:
+    link.era = "handshake"
     session = k.state.session
     params: Members = {
         "protocolVersion": Raw(_encode(session.version or eras.LATEST_HANDSHAKE)),
@@ -120,7 +131,10 @@ def on_initialize(k: Kernel, link: Link, response: Response) -> None:
     list_all(k, link)
 
 
-def on_discover(k: Kernel, link: Link, response: Response) -> None:
+def on_discover(k: Kernel, link: Link, response: Response, *, first: bool) -> None:
+    if first and response.result is None:
+        _initialize(k, link)
+        return
     try:
         found = msgspec.json.decode(response.result or b"", type=_Discovered)
         _capabilities(found.capabilities)
@@ -132,7 +146,8 @@ def on_discover(k: Kernel, link: Link, response: Response) -> None:
         return
     link.version = eras.LATEST_MODERN
     info = info if info is not None else Raw(_encode({"name": link.mount, "version": "0"}))
-    link.draft = ChildCatalog(bytes(found.capabilities), bytes(info), found.instructions or "")
+    said = found.instructions or ""
+    link.draft = ChildCatalog(bytes(found.capabilities), bytes(info), said, era="modern")
     list_all(k, link)
 
 
@@ -156,7 +171,8 @@ def list_all(k: Kernel, link: Link) -> None:
     if not isinstance(link.stage, Live | Draining):
         link.stage = Cataloguing()
     capabilities = members(link.draft.capabilities)
-    link.draft = ChildCatalog(link.draft.capabilities, link.draft.server_info, link.draft.instructions)
+    known = link.draft
+    link.draft = ChildCatalog(known.capabilities, known.server_info, known.instructions, era=known.era)
     link.listing = [method for method, (needs, _) in _FIELD.items() if needs in capabilities]
     for method in link.listing:
         ask(k, link, method, {}, ForList(method, 1))

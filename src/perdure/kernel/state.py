@@ -33,6 +33,7 @@ class ChildCatalog(msgspec.Struct):
     prompts: list[bytes] = []
     resources: list[bytes] = []
     templates: list[bytes] = []
+    era: Era = "handshake"
 
 
 # --- a mount and its generations ----------------------------------------------------------------
@@ -241,7 +242,9 @@ class ForInitialize(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForDiscover(msgspec.Struct, frozen=True, tag=True):
-    pass
+    """`first` before any handshake: a server that refuses it is asked in the other era."""
+
+    first: bool = False
 
 
 class ForList(msgspec.Struct, frozen=True, tag=True):

@@ -33,6 +33,8 @@ class MountSpec(msgspec.Struct, frozen=True):
     replay: dict[str, ReplayClass] = {}
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    modern_first: bool = False
+    """Whether a server that speaks both eras is opened in that of 2026."""
 
     def offers(self, tool: str) -> bool:
         return tool not in self.deny and (not self.allow or tool in self.allow)

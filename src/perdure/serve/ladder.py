@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from perdure.model import eras
-from perdure.model.frames import INVALID_PARAMS, Members, Request, members
+from perdure.model.frames import INVALID_PARAMS, METHOD_NOT_FOUND, Members, Request, members
 
 HEADER_MISMATCH: Final = -32020
 STATUS: Final = {
@@ -20,9 +20,12 @@ STATUS: Final = {
     HEADER_MISMATCH: 400,
     eras.MISSING_CAPABILITY: 400,
     eras.UNSUPPORTED_VERSION: 400,
-    -32601: 404,
+    METHOD_NOT_FOUND: 404,
 }
 NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+REMOVED: Final = frozenset(
+    {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+)
 ROUTING: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 _WRAPPED: Final = re.compile(r"=\?base64\?(.*)\?=")
 
@@ -52,10 +55,12 @@ def check(request: Request, headers: list[tuple[bytes, bytes]]) -> Rejection | N
     if given.get(b"mcp-method") != request.method:
         return Rejection(HEADER_MISMATCH, "mcp-method and the request name different methods")
     wanted = _text(params.get(NAMED.get(request.method, "")))
-    if wanted is not None and _unwrapped(given.get(b"mcp-name")) != wanted:
+    if wanted is not None and unwrapped(given.get(b"mcp-name")) != wanted:
         return Rejection(HEADER_MISMATCH, f"mcp-name and params.{NAMED[request.method]} differ")
     if version not in eras.MODERN_VERSIONS:
         return unsupported(version)
+    if request.method in REMOVED:
+        return Rejection(METHOD_NOT_FOUND, "method not found", {"method": request.method})
     return None
 
 
@@ -64,7 +69,7 @@ def unsupported(version: str) -> Rejection:
     return Rejection(eras.UNSUPPORTED_VERSION, "unsupported protocol version", data)
 
 
-def _unwrapped(value: str | None) -> str | None:
+def unwrapped(value: str | None) -> str | None:
     """A header's value; what does not fit into one comes in base64."""
     if value is None or (found := _WRAPPED.fullmatch(value)) is None:
         return value

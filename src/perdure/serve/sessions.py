@@ -160,6 +160,8 @@ class Sessions:
 
     def _made(self, name: str, identity: str, workspace: str) -> HttpSession:
         specs = self._specs_of(workspace)
+        if identity and self._wrapped:
+            specs = {one: self._of_its_era(spec) for one, spec in specs.items()}
         self._workspaces[name] = workspace
         kernel = Kernel(
             specs,
@@ -188,6 +190,12 @@ class Sessions:
             said=self._said,
             save_catalog=save_catalog,
         )
+
+    def _of_its_era(self, spec: MountSpec) -> MountSpec:
+        """A wrapped server serves a 2026 client in that era, so that nothing is lost in translation, if it can."""
+        chosen = msgspec.structs.replace(spec, modern_first=True)
+        known = self._known({spec.name: chosen}).get(spec.name)
+        return chosen if known is None or known.era == "modern" else spec
 
     def _known(self, specs: Mapping[str, MountSpec]) -> dict[str, ChildCatalog]:
         """Read once; every kernel points at the same."""

@@ -23,6 +23,7 @@ from perdure.model.frames import (
     INVALID_REQUEST,
     PARSE_ERROR,
     Malformed,
+    Members,
     Notification,
     Request,
     Response,
@@ -32,7 +33,7 @@ from perdure.model.frames import (
     encode_notification,
     members,
 )
-from perdure.serve import ladder
+from perdure.serve import ladder, param_headers
 from perdure.serve.exchange import Exchange
 from perdure.serve.session import HttpSession, asked
 from perdure.serve.sessions import Sessions, TooManySessions
@@ -202,6 +203,11 @@ class Streamable:
         session = self._sessions.for_request(
             identity, workspace, message.id, question, ticket if isinstance(ticket, str) else None
         )
+        if (
+            message.method == "tools/call"
+            and (wrong := _param_check(session, params, scope["headers"])) is not None
+        ):
+            _reject(message, wrong)
         exchange = Exchange(message.id, _token(message), can_stream=takes_stream)
         session.post(frame, exchange, question)
         is_gone = await self._serve(session, exchange, receive, send, [], is_modern=True)
@@ -338,6 +344,15 @@ async def _gone(receive: Receive) -> None:
 def _reject(request: Request | None, wrong: ladder.Rejection) -> None:
     body = encode_error(request.id if request is not None else None, wrong.code, wrong.message, wrong.data)
     raise Refused(ladder.STATUS.get(wrong.code, 400), body)
+
+
+def _param_check(session: HttpSession, params: Members, headers: Headers) -> ladder.Rejection | None:
+    name = decode_id(params["name"]) if "name" in params else None
+    tool = session.kernel.public.tool(name) if isinstance(name, str) else None
+    try:
+        return param_headers.check(tool.definition, params, headers) if tool is not None else None
+    except (msgspec.MsgspecError, RecursionError):
+        return None  # what cannot be read is refused by whoever takes it
 
 
 def _status(frame: bytes) -> int:

@@ -296,6 +296,6 @@ class Switchboard:
 
 
 def _key(spec: MountSpec) -> Key:
-    """The same command in the same place with the same environment is the same server."""
+    """The same command in the same place with the same environment is the same server, in each era."""
     env = (f"{name}={value}" for name, value in sorted(spec.env.items()))
-    return (spec.name, *spec.argv, "", spec.cwd, *env)
+    return (spec.name, *spec.argv, "", spec.cwd, "2026" if spec.modern_first else "", *env)
