@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= auto
 
-.PHONY: demo test lint bench stories explore mutants storm crash power fuzz state docs clean
+.PHONY: demo test lint conformance bench stories explore mutants storm crash power fuzz state docs clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -24,6 +24,9 @@ lint: $(VENV)/.ready          ## ruff and mypy --strict
 	$(BIN)/ruff check src tests bench
 	$(BIN)/ruff format --check src tests bench
 	$(BIN)/mypy
+
+conformance: $(VENV)/.ready   ## the official conformance suite: a server alone, and the same through Perdure
+	$(BIN)/python tests/conformance/suite.py
 
 explore: $(VENV)/.ready       ## 1,000,000 histories of the kernel, the seeded bugs, 2,000 runs of the tree model
 	$(BIN)/python -m perdure.testing.explore --histories 1000000

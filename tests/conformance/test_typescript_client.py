@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import node
 import pytest
 
 from testbed import MODERN, Bed
 
-ROOT = Path(__file__).parents[2]
-CACHE = ROOT / ".bench" / "node"  # kept between runs, never committed
 PACKAGES = {"@modelcontextprotocol/sdk": "1", "@modelcontextprotocol/client": "2"}
 
 pytestmark = pytest.mark.node
@@ -23,36 +21,15 @@ pytestmark = pytest.mark.node
 @pytest.fixture(scope="session")
 def packages() -> Path:
     """Where the clients are installed. Skips where there is no Node.js, or no way to get them."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("Node.js and npm are not installed")
-    major = int(
-        subprocess.run([node, "--version"], capture_output=True, text=True, check=True)
-        .stdout[1:]
-        .split(".")[0]
-    )
-    if major < 20:
+    try:
+        found = node.installed(node.CACHE / "node", PACKAGES)
+    except node.Unavailable as missing:
+        pytest.skip(str(missing))
+    if (major := node.major_version()) < 20:
         pytest.skip(f"the clients need Node.js 20 or later, this is {major}")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one of the parallel sessions installs, the others wait
-        if not all((CACHE / "node_modules" / name / "package.json").exists() for name in PACKAGES):
-            (CACHE / "package.json").write_text('{"private": true, "type": "module"}\n')
-            wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
-            quiet = ["--no-package-lock", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts"]
-            done = subprocess.run(
-                [npm, "install", *quiet, *wanted],
-                cwd=CACHE,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=200,
-            )
-            if done.returncode:
-                pytest.skip(f"npm could not install the official clients: {done.stderr[-300:]}")
-        # A module looks for its packages beside itself.
-        shutil.copy(Path(__file__).with_name("drive.mjs"), CACHE / "drive.mjs")
-    return CACHE
+    # A module looks for its packages beside itself.
+    shutil.copy(Path(__file__).with_name("drive.mjs"), found / "drive.mjs")
+    return found
 
 
 def drive(bed: Bed, packages: Path, line: str, mode: str, server: str) -> dict[str, Any]:

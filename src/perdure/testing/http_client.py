@@ -35,7 +35,7 @@ class ServeProcess:
         self.root = root
         self.workspace = root / "workspace"
         self.workspace.mkdir(exist_ok=True)
-        self.port = _free_port()
+        self.port = free_port()
         self._options = options
         self._env = {**os.environ, "PERDURE_HOME": str(root / "home"), **(env or {})}
         self.process = self._started()
@@ -181,7 +181,7 @@ def wait_for(path: Path, seconds: float = 30) -> None:
         time.sleep(0.01)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]

@@ -1,0 +1,38 @@
+"""The official conformance suite passes through Perdure wherever it passes without it."""
+
+from __future__ import annotations
+
+import node
+import pytest
+import suite
+from suite import Comparison, Verdict
+
+pytestmark = pytest.mark.node
+
+
+def test_nothing_that_the_server_does_alone_is_lost_through_perdure() -> None:
+    try:
+        found = suite.compare()
+    except node.Unavailable as missing:
+        pytest.skip(str(missing))
+    by_revision = {comparison.revision: comparison for comparison in found}
+    assert [bad for one in found for bad in one.lost] == []
+    assert {revision: len(one.through) for revision, one in by_revision.items()} == {
+        "2025-11-25": 33,
+        "2026-07-28": 40,
+    }
+    assert [name for one in found for name, verdict in one.alone.items() if not verdict.is_good] == []
+
+
+@pytest.mark.parametrize(
+    ("through", "lost"),
+    [
+        ({"ping": Verdict(frozenset({"a", "b"}), frozenset())}, []),
+        ({"ping": Verdict(frozenset({"a"}), frozenset({"b"}))}, ["ping: b"]),
+        ({"ping": Verdict(frozenset({"a", "b"}), frozenset({"c"}))}, []),
+        ({}, ["ping: all of it"]),
+    ],
+)
+def test_what_fails_only_through_perdure_is_lost(through: dict[str, Verdict], lost: list[str]) -> None:
+    alone = {"ping": Verdict(frozenset({"a", "b"}), frozenset({"c"}))}
+    assert Comparison("2025-11-25", alone, through).lost == lost
