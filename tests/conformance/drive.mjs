@@ -1,6 +1,8 @@
 // Drive a host with the official TypeScript client and print what was seen as one JSON object.
 //
 //   node drive.mjs '{"line": "v1" | "v2", "mode": "legacy" | "auto" | "2026-07-28", "argv": [...], ...}'
+//
+// With "url" instead of "argv" over HTTP.
 
 const wanted = JSON.parse(process.argv[2]);
 const seen = { notifications: [] };
@@ -9,23 +11,27 @@ async function load() {
   if (wanted.line === "v1") {
     const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
     const { StdioClientTransport } = await import("@modelcontextprotocol/sdk/client/stdio.js");
+    const { StreamableHTTPClientTransport } = await import("@modelcontextprotocol/sdk/client/streamableHttp.js");
     const { ElicitRequestSchema } = await import("@modelcontextprotocol/sdk/types.js");
-    return { Client, StdioClientTransport, elicitation: ElicitRequestSchema };
+    return { Client, StdioClientTransport, StreamableHTTPClientTransport, elicitation: ElicitRequestSchema };
   }
-  const { Client } = await import("@modelcontextprotocol/client");
+  const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
   const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
-  return { Client, StdioClientTransport, elicitation: "elicitation/create" };
+  return { Client, StdioClientTransport, StreamableHTTPClientTransport, elicitation: "elicitation/create" };
 }
 
-const { Client, StdioClientTransport, elicitation } = await load();
+const { Client, StdioClientTransport, StreamableHTTPClientTransport, elicitation } = await load();
 const mode = wanted.mode === "legacy" || wanted.mode === "auto" ? wanted.mode : { pin: wanted.mode };
 const client = new Client(
   { name: "typescript-client", version: "1.0.0" },
   { capabilities: { elicitation: {} }, versionNegotiation: { mode } },
 );
 client.setRequestHandler(elicitation, async () => ({ action: "accept", content: { name: "Ada" } }));
-const [command, ...args] = wanted.argv;
-const transport = new StdioClientTransport({ command, args, env: wanted.env, cwd: wanted.cwd });
+const transport = wanted.url ? new StreamableHTTPClientTransport(new URL(wanted.url)) : piped(wanted.argv);
+
+function piped([command, ...args]) {
+  return new StdioClientTransport({ command, args, env: wanted.env, cwd: wanted.cwd });
+}
 
 let announce;
 const changed = new Promise((resolve) => (announce = resolve));

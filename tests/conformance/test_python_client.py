@@ -14,13 +14,13 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
+from sdk_client import Heard, expect_fake, mount_row, text_of
 
 from testbed import FULL, MODERN, Bed, Server
 
 SERVERS = Path(__file__).parents[1] / "integration" / "servers"
 MODES = ("legacy", "auto", MODERN)
 KINDS = ("fake-handshake", "fake-modern", "high-level", "low-level", "low-level-modern")
-PERSON = {"name": "Ada"}
 
 pytestmark = [
     pytest.mark.anyio,
@@ -45,44 +45,6 @@ def server_of(bed: Bed, kind: str, name: str = "s") -> Server:
             return Server(name, (sys.executable, str(SERVERS / "low_level.py"), *options), bed.root)
 
 
-class Heard:
-    """The callbacks of a client that can be asked anything, and what it was told."""
-
-    def __init__(self) -> None:
-        self.notifications: list[str] = []
-        self.logged: list[Any] = []
-        self.progress: list[float] = []
-        self._came = anyio.Event()
-
-    async def on_message(self, message: Any) -> None:
-        method = getattr(message, "method", None)
-        if method is not None:
-            self.notifications.append(method)
-            self._came.set()
-
-    async def on_log(self, params: types.LoggingMessageNotificationParams) -> None:
-        self.logged.append((params.level, params.data))
-
-    async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        self.progress.append(progress)
-
-    async def wait(self, method: str) -> None:
-        with anyio.fail_after(60):
-            while method not in self.notifications:
-                await self._came.wait()
-                self._came = anyio.Event()
-
-    async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
-        return types.ElicitResult(action="accept", content=PERSON)
-
-    async def sample(self, context: Any, params: Any) -> types.CreateMessageResult:
-        content = types.TextContent(type="text", text="sampled")
-        return types.CreateMessageResult(role="assistant", content=content, model="m")
-
-    async def roots(self, context: Any) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri="file:///work")])
-
-
 def connect(
     bed: Bed, mode: str, heard: Heard, *servers: Server, command: list[str] | None = None
 ) -> AbstractAsyncContextManager[Client]:
@@ -104,18 +66,6 @@ def connect(
     )
 
 
-def text_of(result: types.CallToolResult) -> str:
-    assert isinstance(result.content[0], types.TextContent)
-    return result.content[0].text
-
-
-async def mount_row(client: Client, name: str = "s") -> dict[str, Any]:
-    result = await client.call_tool("health", dict(FULL))
-    assert result.structured_content is not None
-    found: dict[str, Any] = next(r for r in result.structured_content["mounts"] if r["name"] == name)
-    return found
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_everything_a_server_offers_is_there_and_works(bed: Bed, kind: str, mode: str) -> None:
@@ -133,23 +83,6 @@ async def test_everything_a_server_offers_is_there_and_works(bed: Bed, kind: str
             await expect_sdk(client, heard, resources)
         if kind == "high-level":
             await expect_high_level(client)
-
-
-async def expect_fake(client: Client, heard: Heard, resources: list[str]) -> None:
-    result = await client.call_tool("s__echo", {"text": "hi"})
-    assert (text_of(result), result.structured_content) == ("hi", {"text": "hi"})
-    await client.call_tool("s__progress", {"n": 3}, progress_callback=heard.on_progress)
-    assert heard.progress == [1, 2, 3]
-    assert {"fake://a", "fake://b"} <= set(resources)
-    (read,) = (await client.read_resource("fake://item/7")).contents
-    assert isinstance(read, types.TextResourceContents)
-    assert read.text == "fake://item/7 revision 0"
-    assert [p.name for p in (await client.list_prompts()).prompts] == ["s__greet"]
-    prompt = await client.get_prompt("s__greet", {"who": "bob"})
-    assert getattr(prompt.messages[0].content, "text", "") == "greet bob"
-    reference = types.PromptReference(type="ref/prompt", name="s__greet")
-    completed = await client.complete(reference, {"name": "who", "value": "b"})
-    assert completed.completion.values == ["bob"]
 
 
 async def expect_sdk(client: Client, heard: Heard, resources: list[str]) -> None:

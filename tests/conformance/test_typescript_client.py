@@ -11,6 +11,7 @@ from typing import Any
 import node
 import pytest
 
+from perdure.testing.http_client import ServeProcess
 from testbed import MODERN, Bed
 
 PACKAGES = {"@modelcontextprotocol/sdk": "1", "@modelcontextprotocol/client": "2"}
@@ -32,17 +33,10 @@ def packages() -> Path:
     return found
 
 
-def drive(bed: Bed, packages: Path, line: str, mode: str, server: str) -> dict[str, Any]:
-    fake = bed.fake(f"--era={server}")
-    wanted = {
-        "line": line,
-        "mode": mode,
-        "argv": bed.command(fake),
-        "env": bed.environ,
-        "cwd": str(bed.workspace),
-    }
+def drive(packages: Path, line: str, mode: str, **reach: Any) -> dict[str, Any]:
+    """What the client saw; `reach` says how it gets at its host."""
     done = subprocess.run(
-        ["node", "drive.mjs", json.dumps(wanted)],
+        ["node", "drive.mjs", json.dumps({"line": line, "mode": mode, **reach})],
         cwd=packages,
         capture_output=True,
         text=True,
@@ -50,19 +44,11 @@ def drive(bed: Bed, packages: Path, line: str, mode: str, server: str) -> dict[s
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert fake.dispatches.count("slow lost") == 1
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return seen
 
 
-@pytest.mark.parametrize("server", ["handshake", "modern"], ids=lambda era: f"{era}-server")
-@pytest.mark.parametrize(
-    ("line", "mode"), [("v1", "legacy"), ("v2", "legacy"), ("v2", "auto"), ("v2", MODERN)]
-)
-def test_the_official_client_works_through_the_death_of_its_server(
-    bed: Bed, packages: Path, line: str, mode: str, server: str
-) -> None:
-    seen = drive(bed, packages, line, mode, server)
+def expect(seen: dict[str, Any], line: str, mode: str) -> None:
     assert seen["server"]["name"] == "perdure"
     if line == "v2":
         assert seen["version"] == ("2025-11-25" if mode == "legacy" else MODERN)
@@ -78,3 +64,34 @@ def test_the_official_client_works_through_the_death_of_its_server(
     assert seen["after"] == {"text": "and on"}
     assert seen["replaced"]
     assert seen["fresh"]
+
+
+every_client = pytest.mark.parametrize(
+    ("line", "mode"), [("v1", "legacy"), ("v2", "legacy"), ("v2", "auto"), ("v2", MODERN)]
+)
+every_server = pytest.mark.parametrize("server", ["handshake", "modern"], ids=lambda era: f"{era}-server")
+
+
+@every_server
+@every_client
+def test_the_official_client_works_through_the_death_of_its_server(
+    bed: Bed, packages: Path, line: str, mode: str, server: str
+) -> None:
+    fake = bed.fake(f"--era={server}")
+    reach = {"argv": bed.command(fake), "env": bed.environ, "cwd": str(bed.workspace)}
+    expect(drive(packages, line, mode, **reach), line, mode)
+    assert fake.dispatches.count("slow lost") == 1
+
+
+@every_server
+@every_client
+def test_the_official_client_over_http_works_through_the_death_of_its_server(
+    bed: Bed, packages: Path, line: str, mode: str, server: str
+) -> None:
+    fake = bed.fake(f"--era={server}")
+    served = ServeProcess(bed.root, "--mount", fake.mount)
+    try:
+        expect(drive(packages, line, mode, url=f"http://127.0.0.1:{served.port}/mcp"), line, mode)
+    finally:
+        served.stop()
+    assert fake.dispatches.count("slow lost") == 1
