@@ -24,11 +24,12 @@ from perdure.host.settings import Settings
 from perdure.model.mounts import MountSpec
 from perdure.serve import attached as attached_clients
 from perdure.serve import prometheus
+from perdure.serve.answering import Headers, Receive, Scope, Send, respond
 from perdure.serve.guard import LOOPBACK, Guard
 from perdure.serve.places import attach_path
 from perdure.serve.sessions import Sessions
 from perdure.serve.store import Store
-from perdure.serve.streamable import Headers, Receive, Scope, Send, Streamable, refused, respond
+from perdure.serve.streamable import Streamable, refused
 from perdure.serve.switchboard import Switchboard
 from perdure.storage.places import private_dir
 

@@ -8,25 +8,40 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import TYPE_CHECKING
 
 from perdure.model.frames import RequestId
 
+if TYPE_CHECKING:
+    from perdure.serve.resumption import Stream
+
 
 class Exchange:
-    """Frames in the order they came; the last one is the answer."""
+    """Frames in the order they came; the last one is the answer. Where it is resumable, its `stream` can be left."""
 
-    def __init__(self, identity: RequestId | None, token: RequestId | None, *, can_stream: bool) -> None:
+    def __init__(
+        self,
+        identity: RequestId | None,
+        token: RequestId | None,
+        *,
+        can_stream: bool,
+        is_resumable: bool = False,
+        stream: Stream | None = None,
+    ) -> None:
         self.id = identity
         self.token = token
         self.can_stream = can_stream
+        self.is_resumable = is_resumable
+        self.stream = stream
         self.frames: deque[bytes] = deque()
         self.is_answered = False
         self.is_closed = False
+        self.readers = 0
         self._woken: asyncio.Future[None] | None = None
 
     def put(self, frame: bytes) -> None:
         self.frames.append(frame)
-        self._wake()
+        self.wake()
 
     def answer(self, frame: bytes) -> None:
         self.is_answered = True
@@ -35,21 +50,28 @@ class Exchange:
     def close(self) -> None:
         """Nothing more will come."""
         self.is_closed = True
-        self._wake()
+        self.wake()
+
+    def read(self) -> int:
+        """Whoever reads from now on; who read before sees by the number that it is no longer his."""
+        self.readers += 1
+        self.wake()
+        return self.readers
 
     async def wait(self, seconds: float) -> None:
         """Until there is a frame, or the end, or the time is up."""
-        if self.frames or self.is_closed:
+        if self.frames or self.is_answered or self.is_closed:
             return
         loop = asyncio.get_running_loop()
-        self._woken = loop.create_future()
-        timer = loop.call_later(seconds, self._wake)
+        self._woken = own = loop.create_future()
+        timer = loop.call_later(seconds, self.wake)
         try:
-            await self._woken
+            await own
         finally:
             timer.cancel()
-            self._woken = None
+            if self._woken is own:
+                self._woken = None
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)

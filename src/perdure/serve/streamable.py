@@ -4,7 +4,7 @@
 |---|---|---|
 | told by | no version header, or an older version | `MCP-Protocol-Version: 2026-07-28` |
 | a session | by `Mcp-Session-Id`, which outlives a restart of ours | none |
-| the client goes away | the call goes on; its answer waits for the next try | the call is cancelled |
+| the client goes away | the call goes on; its answer waits for `Last-Event-ID` or the next try | the call is cancelled |
 
 Frames go on as they came: nothing here makes objects of them beyond what routing needs.
 """
@@ -12,8 +12,8 @@ Frames go on as they came: nothing here makes objects of them beyond what routin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
@@ -33,26 +33,13 @@ from perdure.model.frames import (
     encode_notification,
     members,
 )
-from perdure.serve import ladder, param_headers
+from perdure.serve import answering, ladder, param_headers
+from perdure.serve.answering import Headers, Receive, Scope, Send, respond
 from perdure.serve.exchange import Exchange
 from perdure.serve.session import HttpSession, asked
 from perdure.serve.sessions import Sessions, TooManySessions
 
-DEFER_S: Final = 0.2
-PING_S: Final = 15.0
 BODY_S: Final = 60.0
-JSON: Final = (b"content-type", b"application/json")
-STREAM: Final = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-]
-
-Scope = dict[str, Any]
-Message = dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
 
 
 class Refused(Exception):
@@ -151,9 +138,9 @@ class Streamable:
             session.post(frame, None)
             await respond(send, 202, b"", own)
             return
-        exchange = Exchange(message.id, _token(message), can_stream=True)
+        exchange = Exchange(message.id, _token(message), can_stream=True, is_resumable=True)
         session.post(frame, exchange, asked(message.method, message.params))
-        await self._serve(session, exchange, receive, send, own)
+        await answering.answer(session, exchange, receive, send, own)
         if opens and not session.kernel.state.session.initialized:
             self._sessions.end(session)
 
@@ -210,83 +197,9 @@ class Streamable:
             _reject(message, wrong)
         exchange = Exchange(message.id, _token(message), can_stream=takes_stream)
         session.post(frame, exchange, question)
-        is_gone = await self._serve(session, exchange, receive, send, [], is_modern=True)
-        if is_gone:
+        if await answering.answer(session, exchange, receive, send, []):
             params_of = msgspec.json.encode({"requestId": message.id})
             session.post(encode_notification("notifications/cancelled", params_of), None)
-
-    # --- answering -------------------------------------------------------------------------------------------
-
-    async def _serve(
-        self,
-        session: HttpSession,
-        exchange: Exchange,
-        receive: Receive,
-        send: Send,
-        headers: Headers,
-        *,
-        is_modern: bool = False,
-    ) -> bool:
-        """Send what comes for an exchange until its answer. True where the client went away before."""
-        await exchange.wait(DEFER_S)
-        if exchange.is_answered and len(exchange.frames) == 1:
-            frame = exchange.frames.popleft()
-            status = _status(frame) if is_modern else 200
-            try:
-                await respond(send, status, frame, headers)
-            except OSError:
-                session.give_up(exchange)
-                return True
-            self._delivered(session, exchange)
-            return False
-        watcher = asyncio.ensure_future(_gone(receive))
-        watcher.add_done_callback(lambda _: exchange.close())
-        try:
-            return await self._stream(session, exchange, send, headers, watcher, is_modern=is_modern)
-        finally:
-            watcher.cancel()
-
-    async def _stream(
-        self,
-        session: HttpSession,
-        exchange: Exchange,
-        send: Send,
-        headers: Headers,
-        watcher: asyncio.Future[None],
-        *,
-        is_modern: bool,
-    ) -> bool:
-        """The response is still undecided: it becomes a stream with the first frame that is not its answer."""
-        has_begun = False
-        while True:
-            await exchange.wait(PING_S)
-            if watcher.done():
-                session.give_up(exchange)
-                return True
-            if exchange.is_answered and len(exchange.frames) == 1 and not has_begun:
-                frame = exchange.frames.popleft()
-                await respond(send, _status(frame) if is_modern else 200, frame, headers)
-                self._delivered(session, exchange)
-                return False
-            if not has_begun:
-                has_begun = True
-                await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *headers]})
-            if not exchange.frames:
-                if exchange.is_closed:  # the session ended
-                    await send({"type": "http.response.body", "body": b""})
-                    return False
-                await _event(send, b": still there\n\n")
-            while exchange.frames:
-                frame = exchange.frames.popleft()
-                is_last = exchange.is_answered and not exchange.frames
-                await _event(send, b"event: message\ndata: " + frame + b"\n\n", more=not is_last)
-                if is_last:
-                    self._delivered(session, exchange)
-                    return False
-
-    def _delivered(self, session: HttpSession, exchange: Exchange) -> None:
-        if exchange.id is not None:
-            session.delivered(exchange.id)
 
     # --- GET and DELETE --------------------------------------------------------------------------------------
 
@@ -299,46 +212,19 @@ class Streamable:
             raise refused(406, "text/event-stream must be accepted")
         session = self._known(_header(headers, b"mcp-session-id"))
         own = [(b"mcp-session-id", session.kernel.state.session.session_id.encode())]
-        exchange = Exchange(None, None, can_stream=True)
-        session.listen(exchange)
-        watcher = asyncio.ensure_future(_gone(receive))
-        watcher.add_done_callback(lambda _: exchange.close())
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *own]})
-            await _event(send, b": open\n\n")
-            while not exchange.is_closed:
-                await exchange.wait(PING_S)
-                if not exchange.frames and not exchange.is_closed:
-                    await _event(send, b": still there\n\n")
-                while exchange.frames and not watcher.done():
-                    await _event(send, b"event: message\ndata: " + exchange.frames.popleft() + b"\n\n")
-            if not watcher.done():
-                await send({"type": "http.response.body", "body": b""})
-        finally:
-            watcher.cancel()
-            session.stop_listening(exchange)
+        last = _header(headers, b"last-event-id")
+        missed = session.missed(last) if last else []
+        if missed is not None:
+            await answering.stand(session, missed, receive, send, own)
+        elif (found := session.resume(last)) is not None:
+            await answering.resume(session, *found, receive, send, own)
+        else:
+            raise refused(400, "nothing is known of the stream that this event belongs to")
 
     async def _delete(self, scope: Scope, send: Send) -> None:
         session = self._known(_header(scope["headers"], b"mcp-session-id"))
         self._sessions.end(session)
         await respond(send, 204, b"")
-
-
-async def respond(send: Send, status: int, body: bytes, headers: Headers | None = None) -> None:
-    found = [*(headers or ()), (b"content-length", str(len(body)).encode())]
-    if body:
-        found.append(JSON)
-    await send({"type": "http.response.start", "status": status, "headers": found})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def _event(send: Send, data: bytes, *, more: bool = True) -> None:
-    await send({"type": "http.response.body", "body": data, "more_body": more})
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _reject(request: Request | None, wrong: ladder.Rejection) -> None:
@@ -353,17 +239,6 @@ def _param_check(session: HttpSession, params: Members, headers: Headers) -> lad
         return param_headers.check(tool.definition, params, headers) if tool is not None else None
     except (msgspec.MsgspecError, RecursionError):
         return None  # what cannot be read is refused by whoever takes it
-
-
-def _status(frame: bytes) -> int:
-    """What the era's table says for an error; a result is 200."""
-    if b'"error":' not in frame[:600]:
-        return 200
-    message = decode(frame)
-    if not isinstance(message, Response) or message.error is None:
-        return 200
-    code = members(message.error).get("code")
-    return ladder.STATUS.get(cast("int", decode_id(code)) if code is not None else 0, 200)
 
 
 def _one_line(body: bytes) -> bytes:

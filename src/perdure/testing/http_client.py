@@ -92,6 +92,35 @@ class Answer(msgspec.Struct, frozen=True):
         return self.frames[-1]
 
 
+class Events:
+    """A stream of events, read one by one, that can be left at any moment."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self._connection = connection
+        self._answer = connection.getresponse()
+        self.status = self._answer.status
+        self.last = ""
+
+    def __next__(self) -> dict[str, str]:
+        """The fields of the next event."""
+        fields: dict[str, str] = {}
+        for line in self._answer:
+            key, _, value = line.decode().rstrip("\n").partition(":")
+            if key:
+                fields[key] = value.removeprefix(" ")
+            elif line == b"\n" and fields:
+                self.last = fields.get("id", self.last)
+                return fields
+        raise StopIteration
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        return self
+
+    def leave(self) -> None:
+        self._answer.close()
+        self._connection.close()
+
+
 class HttpClient:
     """One client in either era. Each request has a connection of its own, as many clients have it."""
 
@@ -158,6 +187,22 @@ class HttpClient:
         for line in answer:
             if line.startswith(b"data: "):
                 yield msgspec.json.decode(line[6:])
+
+    def begin(
+        self, method: str, params: dict[str, Any] | None = None, identity: Any = None, last: str | None = None
+    ) -> Events:
+        """A stream as it comes: of a request, or with `last` of what came after that event."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        headers = {**self._headers, "Mcp-Session-Id": self.session or ""}
+        if last is not None:
+            connection.request("GET", "/mcp", headers={**headers, "Last-Event-ID": last})
+        elif method == "GET":
+            connection.request("GET", "/mcp", headers=headers)
+        else:
+            number = self.next_id() if identity is None else identity
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}}
+            connection.request("POST", "/mcp", msgspec.json.encode(message), headers)
+        return Events(connection)
 
     # --- 2026 ------------------------------------------------------------------------------------------------
 
