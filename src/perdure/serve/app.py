@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -164,8 +165,10 @@ class Server(uvicorn.Server):
         yield
 
 
-def serve(options: Options, settings: Settings, listening: socket.socket, guardian: Guardian) -> int:
-    """Until a signal ends it."""
+def serve(
+    options: Options, settings: Settings, listening: socket.socket, guardian: Guardian, address: str
+) -> int:
+    """Until a signal ends it. `address` is said once everybody is answered."""
     port: int = listening.getsockname()[1]
     store = Store(os.path.join(private_dir("serve"), f"sessions-{port}.db"))
     for mark in store.replace_mark(guardian.mark):
@@ -189,6 +192,7 @@ def serve(options: Options, settings: Settings, listening: socket.socket, guardi
         app.start(guardian)
         socket_path = attach_path()
         attached = await attached_clients.listen(socket_path, app.loaded, settings.limits.frame_bytes)
+        print(f"perdure serve: {address}", file=sys.stderr, flush=True)
         try:
             await server.serve(sockets=[listening])
         finally:
