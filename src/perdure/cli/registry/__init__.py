@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "uninstall": ("perdure.cli.registry.uninstall", "remove a server"),
     "enable": ("perdure.cli.registry.switch", "let the host mount a server"),
     "disable": ("perdure.cli.registry.switch", "keep a server, but do not mount it"),
+    "approve": ("perdure.cli.registry.approve", "accept the changed tools of a pinned server"),
 }
 USAGE_ERROR: Final = 2
 # Their values may begin with a dash: `--arg -y`.
