@@ -7,8 +7,9 @@ take turns; against programs that take no lock the content is compared while the
 plan is made anew on what they wrote. Kept: mode, owner, attributes, the target of a symbolic link. The old content is
 backed up first. A kill at any point leaves the old file or the new one.
 
-A program that had read the file before our change may write its stale copy afterwards. So where the file was last
-written by somebody else, we look again a moment later, and `holds` says whether our change is still in it.
+A program that had read the file before our change may write its stale copy afterwards. So where somebody else wrote
+it a short while ago we look again a moment later, and `holds` says whether our change is still in it. And a file that
+somebody is just writing is not taken for what it will be.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from perdure.storage.files import fidelity
 from perdure.storage.files.exchange import Conflict
 from perdure.storage.files.identity import Expected
 from perdure.storage.files.pending import PendingFile
+from perdure.storage.files.syscalls import is_open_for_writing
 
 SETTLE_S: Final = 0.03
 
@@ -37,8 +39,11 @@ Holds = Callable[[bytes | None], bool]
 
 
 class Found(NamedTuple):
+    """`is_busy`: another program has it open for writing."""
+
     data: bytes
     facts: fidelity.Facts
+    is_busy: bool = False
 
 
 def read_file(path: str) -> Found | None:
@@ -48,7 +53,7 @@ def read_file(path: str) -> Found | None:
         return None
     with os.fdopen(fd, "rb") as file:
         try:
-            return Found(file.read(MAX_BYTES + 1), fidelity.capture(fd))
+            return Found(file.read(MAX_BYTES + 1), fidelity.capture(fd), is_open_for_writing(fd))
         except OSError as error:
             raise refused(error, os.path.basename(path)) from None
 
@@ -70,7 +75,7 @@ def change_file(path: str, plan: Plan, holds: Holds, *, wait_s: float = WAIT_S, 
 def _change(target: str, turn: Turn, plan: Plan, holds: Holds, until: float, backup: bool) -> bool:
     changed = False
     while True:
-        found = read_file(target)
+        found = _settled(target, until)
         point("registry.read")
         old = found.data if found is not None else None
         if changed and holds(old):
@@ -78,20 +83,36 @@ def _change(target: str, turn: Turn, plan: Plan, holds: Holds, until: float, bac
         new = plan(old)
         if new is None or new == old:
             return changed
-        is_foreign = found is not None and _sha(found.data) != turn.record.landed
+        if old is not None:
+            turn.found(_sha(old))
         if backup and old is not None:
             backups.keep(target, old)
             point("registry.backed_up")
         if _put(target, turn, found, new):
             changed = True
             passed("registry.landed")
-            if not is_foreign:
+            if not turn.is_contended:
                 return True
             time.sleep(SETTLE_S)
         elif time.monotonic() > until:
             raise ChangedMeanwhile(
                 f"another program keeps changing {os.path.basename(target)}", hint="try again later"
             )
+
+
+def _settled(target: str, until: float) -> Found | None:
+    """The file when nobody is writing it: what a program has only half written is nobody's content."""
+    while True:
+        found = read_file(target)
+        if found is None or not found.is_busy:
+            again = read_file(target) if found is not None else None
+            if found is None or (again is not None and again.data == found.data):
+                return found
+        if time.monotonic() > until:
+            raise ChangedMeanwhile(
+                f"another program keeps writing {os.path.basename(target)}", hint="try again later"
+            )
+        time.sleep(0.001)
 
 
 def _put(target: str, turn: Turn, found: Found | None, new: bytes) -> bool:
