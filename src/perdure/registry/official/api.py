@@ -40,12 +40,11 @@ class OfficialApi:
     def page(
         self, cursor: str = "", *, since: str = "", search: str = "", etag: str = "", limit: int = PAGE
     ) -> Page:
-        query = {"limit": str(limit)}
+        """The newest version of each server, a page at a time."""
+        query = {"limit": str(limit), "version": "latest"}
         for name, value in (("cursor", cursor), ("updated_since", since), ("search", search)):
             if value:
                 query[name] = value
-        if search:
-            query["version"] = "latest"
         reply = self._get("servers", query=query, etag=etag)
         if reply.status == 304:
             return Page((), etag=etag, is_unchanged=True)

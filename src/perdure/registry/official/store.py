@@ -1,4 +1,4 @@
-"""A catalog's copy on disk: every version of every server, and an index for searching them.
+"""A catalog's copy on disk: the versions that were seen of every server, and an index for searching them.
 
 A page of records, the place to go on from, and what the index says of them are one transaction: a kill at any
 moment leaves the copy as it was before that page or after it. It is a cache: one that is damaged, or written by
@@ -152,9 +152,12 @@ class CatalogStore:
             _set(db, "synced_at", repr(time.time()))
 
     def keep(self, raw: dict[str, Any]) -> None:
-        """One record, outside of any run."""
-        with self._writing() as db:
+        """One record, outside of any run; one that names nothing is left out."""
+        try:
             record = read_record(raw)
+        except BadRecord:
+            return
+        with self._writing() as db:
             _put(db, record, msgspec.json.encode(raw), int(self._meta("run") or 0))
             _index(db, record.name)
 
@@ -168,11 +171,6 @@ class CatalogStore:
             "SELECT data FROM records JOIN servers ON servers.record = records.id WHERE servers.name = ?",
             (name,),
         )
-
-    def versions(self, name: str) -> list[bytes]:
-        rows = self._rows("SELECT version, published, data FROM records WHERE name = ?", (name,))
-        rows.sort(key=lambda row: order(row[0], row[1]), reverse=True)
-        return [row[2] for row in rows]
 
     def full_names(self, short: str) -> list[str]:
         """The servers that go by this short name, or whose last word it is."""

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from perdure.registry.addresses import InvalidAddress, check_address, read_address
 from perdure.registry.official.records import Argument, Package
 from perdure.registry.official.versions import is_exact
 from perdure.registry.runnable.inputs import Naming, argument_words
@@ -189,8 +190,10 @@ def nuget(package: Package, naming: Naming) -> tuple[str, str, list[Words]]:
 
 
 def bundle(package: Package) -> Bundle:
-    if not package.identifier.startswith("https://"):
-        raise NotRunnable("its bundle is not fetched over https")
+    try:
+        check_address(read_address(package.identifier), allow_http=False)
+    except InvalidAddress:
+        raise NotRunnable("its bundle cannot be fetched over https") from None
     if not _SHA256.fullmatch(package.file_sha256):
         raise NotRunnable("its bundle has no hash to check it by")
     return Bundle(package.identifier, package.file_sha256)
