@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from perdure.registry.addresses import Address, check_address, read_address
+from perdure.registry.catalog_replies import ago
 from perdure.registry.entry import Entry
 from perdure.registry.errors import NotInCatalog, NotInRegistry, RegistryError, RegistryUnavailable
 from perdure.registry.fetching import Fetcher, TornReply, allows_http
@@ -245,10 +246,3 @@ def _listing(record: Record) -> Listing:
         status=record.status,
         kinds=tuple(dict.fromkeys(kinds)),
     )
-
-
-def ago(seconds: float) -> str:
-    for size, name in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {name}"
-    return f"{seconds:.0f} s"

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.registry.addresses import DEFAULT_SCOPE, Address, check_address, read_address
+from perdure.registry.catalog_replies import SERVERS, ago, next_cursor, read_capabilities, texts
 from perdure.registry.entry import Entry, check_name
 from perdure.registry.errors import (
     AlreadyInstalled,
@@ -32,16 +33,18 @@ from perdure.registry.fetching import Fetcher, Reply, TornReply, allows_http, ex
 from perdure.registry.kept_replies import KeptReplies
 from perdure.registry.official.records import text
 from perdure.registry.port import Capabilities, ServerRef, ValidationResult
+from perdure.registry.portable import check_portable
 from perdure.registry.wire import WireError, as_wire, from_wire
 
 TOKEN: Final = "PERDURE_REGISTRY_TOKEN"
-SERVERS: Final = "mcp-servers"
 MAX_PAGES: Final = 1000
 READS: Final = Capabilities()
 
 
 def open_http(location: str, environ: Mapping[str, str]) -> HttpCatalog:
-    return HttpCatalog(location, token=environ.get(TOKEN, ""), allow_http=allows_http(environ))
+    return HttpCatalog(
+        location, token=environ.get(TOKEN, ""), allow_http=allows_http(environ), environ=environ
+    )
 
 
 class HttpCatalog:
@@ -53,8 +56,8 @@ class HttpCatalog:
         *,
         token: str = "",
         allow_http: bool = False,
+        environ: Mapping[str, str] | None = None,
         fetcher: Fetcher | None = None,
-        replies: KeptReplies | None = None,
     ) -> None:
         address = read_address(location)
         self._scope = address.asked("agent_scope") or DEFAULT_SCOPE
@@ -62,7 +65,8 @@ class HttpCatalog:
         self._allow_http = allow_http
         self._fetcher = fetcher or Fetcher(token=token, allow_http=allow_http, token_name=TOKEN)
         identity = hashlib.sha256(f"{token}\n{address.userinfo}".encode()).hexdigest()
-        self._replies = replies or KeptReplies(self._fetcher, identity)
+        self._replies = KeptReplies(self._fetcher, identity)
+        self._environ = environ or {}
         self._known: Capabilities | None = None
 
     @property
@@ -85,7 +89,7 @@ class HttpCatalog:
         age = self._replies.stale_s
         if age is None:
             return ""
-        return f"{self._base.origin} does not answer; this is from {_ago(age)} ago"
+        return f"{self._base.origin} does not answer; this is from {ago(age)} ago"
 
     def list_servers(self) -> list[ServerRef]:
         found: dict[str, ServerRef] = {}
@@ -126,13 +130,22 @@ class HttpCatalog:
             check_name(name)
         except InvalidName as error:
             return ValidationResult(False, (error.message,))
+        try:
+            entry = self.load(name)
+        except (NotInRegistry, Quarantined) as error:
+            return ValidationResult(False, (error.message,))
+        # What is not set here is only known here: references are resolved by whoever starts the server.
+        unset = dict.fromkeys(one for _, each in entry.templates() for one in each.unset(self._environ))
+        doubts = tuple(f"the variable {variable} is not set" for variable in unset)
         reply = self._get(SERVERS, name, "validate")
-        if reply.status in (404, 405, 501):
-            return self._checked(name)
+        if reply.status in (404, 405, 501):  # a catalog that does not validate
+            return ValidationResult(True, warnings=doubts)
         found = expected(reply, 200).json()
         if not isinstance(found, dict) or not isinstance(found.get("ok"), bool):
             raise TornReply(f"{reply.address.shown} did not answer with a result")
-        return ValidationResult(found["ok"], _texts(found.get("errors")), _texts(found.get("warnings")))
+        return ValidationResult(
+            found["ok"], texts(found.get("errors")), (*doubts, *texts(found.get("warnings")))
+        )
 
     def install(self, entry: Entry) -> ServerRef:
         check_portable(entry)
@@ -173,22 +186,32 @@ class HttpCatalog:
 
     def set_enabled(self, name: str, enabled: bool) -> ServerRef:
         before = self.load(name)
-        if before.enabled == enabled:
-            return self._ref(as_wire(before))
-        ref = self.replace(msgspec.structs.replace(before, enabled=enabled))
-        if self.load(name).enabled != enabled:
-            raise Unsupported(
-                f"{self._base.origin} does not keep whether a server is enabled",
-                entry=name,
-                hint="uninstall it, or use a registry file of your own",
-            )
-        return ref
+        if before.enabled != enabled:
+            self._switch(before, enabled)
+            if self.load(name).enabled != enabled:
+                raise Unsupported(
+                    f"{self._base.origin} does not keep whether a server is enabled",
+                    entry=name,
+                    hint="uninstall it, or use a registry file of your own",
+                )
+        return self._ref(as_wire(msgspec.structs.replace(before, enabled=enabled)))
+
+    def _switch(self, before: Entry, enabled: bool) -> None:
+        """By PATCH, which leaves everything else as it is there; else as a whole entry."""
+        if not self._negotiated().supports_install:
+            raise self._unsupported("change", before.name)
+        body = msgspec.json.encode({"enabled": enabled})
+        reply = self._fetcher.send("PATCH", self._place(SERVERS, before.name), body)
+        if reply.status in (404, 405, 501):
+            self.replace(msgspec.structs.replace(before, enabled=enabled))
+        else:
+            self._written(reply, before.name, "change", 200, 204)
 
     def refresh_capabilities(self) -> Capabilities:
         """Asks anew. 404 means a catalog without this endpoint; anything else that is no answer is raised."""
         reply = self._fetcher.get(self._place("capabilities"))
         if reply.status not in (404, 405, 501):
-            self._known = _capabilities(expected(reply, 200))
+            self._known = read_capabilities(expected(reply, 200))
             return self._known
         reply = self._fetcher.send("OPTIONS", self._place(SERVERS))
         if reply.status not in (404, 405, 501):
@@ -220,7 +243,7 @@ class HttpCatalog:
             if not isinstance(found, dict) or not isinstance(servers, list):
                 raise TornReply(f"{reply.address.shown} did not answer with a list of servers")
             yield from (one for one in servers if isinstance(one, dict))
-            cursor = _cursor(found)
+            cursor = next_cursor(found)
             if not cursor:
                 return
             if cursor in seen:
@@ -277,65 +300,3 @@ class HttpCatalog:
         if entry.name != name:
             raise Quarantined(f"{name} cannot be used: it answers to another name", entry=name)
         return entry
-
-    def _checked(self, name: str) -> ValidationResult:
-        """For catalogs that do not validate: what can be told from the entry."""
-        try:
-            self.load(name)
-        except NotInRegistry:
-            return ValidationResult(False, (f"{name} is not in the registry",))
-        except Quarantined as error:
-            return ValidationResult(False, (error.message,))
-        return ValidationResult(True)
-
-
-def check_portable(entry: Entry) -> None:
-    """What leaves this machine holds references only: no literal value of env, no credentials in a URL."""
-    for name, value in entry.env.items():
-        if value.text and value.is_literal:
-            raise InvalidEntry(
-                f"env {name} of {entry.name} is a literal value, and is not sent to a catalog",
-                entry=entry.name,
-                hint=f"refer to a variable: {name}=${name}",
-            )
-
-
-def _capabilities(reply: Reply) -> Capabilities:
-    found = reply.json()
-    if not isinstance(found, dict):
-        raise TornReply(f"{reply.address.shown} did not answer with its capabilities")
-    tier = found.get("tier")
-    writes = isinstance(tier, int) and not isinstance(tier, bool) and tier >= 2
-
-    def flag(name: str, usual: bool = False) -> bool:
-        return found[name] is True if name in found else usual
-
-    return Capabilities(
-        supports_install=flag("supports_install", writes),
-        supports_uninstall=flag("supports_uninstall", writes),
-        supports_capability_handshake=True,
-        supports_audit=flag("supports_audit"),
-        durable=flag("durable"),
-        supports_canonical_export=flag("supports_canonical_export"),
-    )
-
-
-def _cursor(found: Mapping[str, Any]) -> str:
-    metadata = found.get("metadata")
-    places = (found, metadata) if isinstance(metadata, dict) else (found,)
-    for place in places:
-        for key in ("nextCursor", "next_cursor"):
-            if isinstance(place.get(key), str) and place[key]:
-                return str(place[key])
-    return ""
-
-
-def _texts(found: object) -> tuple[str, ...]:
-    return tuple(text(one) for one in found if isinstance(one, str)) if isinstance(found, list) else ()
-
-
-def _ago(seconds: float) -> str:
-    for size, name in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {name}"
-    return f"{seconds:.0f} s"

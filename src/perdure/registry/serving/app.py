@@ -18,6 +18,8 @@ from urllib.parse import unquote
 import msgspec
 
 from perdure import __version__
+from perdure.registry.addresses import DEFAULT_SCOPE
+from perdure.registry.catalog_replies import SERVERS
 from perdure.registry.entry import Entry, check_name
 from perdure.registry.errors import (
     AlreadyInstalled,
@@ -28,11 +30,10 @@ from perdure.registry.errors import (
     RegistryError,
     Unsupported,
 )
-from perdure.registry.http_catalog import SERVERS, check_portable
 from perdure.registry.official.records import OFFICIAL
 from perdure.registry.port import Backend, EditableBackend
+from perdure.registry.portable import check_portable, merged, portable
 from perdure.registry.serving import server_json
-from perdure.registry.serving.portable import portable
 from perdure.registry.wire import WireError, as_wire, from_wire
 
 MAX_PAGE: Final = 100
@@ -121,8 +122,7 @@ class CatalogApp:
             case [one, name] if one == SERVERS:
                 return self._server(request, name)
             case [one, name, "validate"] if one == SERVERS:
-                self._check_scope(request)
-                return self._read(request, lambda: msgspec.to_builtins(self._backend().validate(name)))
+                return self._read(request, lambda: self._validated(request, name))
             case [prefix, "servers"] if prefix in PREFIXES:
                 return self._read(request, lambda: self._official_page(request))
             case [prefix, "servers", name, "versions"] if prefix in PREFIXES:
@@ -139,34 +139,56 @@ class CatalogApp:
         methods = ["GET", "HEAD", "OPTIONS", *(["POST", "DELETE", "PUT"] if self.writes else [])]
         if request.method == "OPTIONS":
             return Response(204, b"", {"allow": ", ".join(methods)})
-        self._check_scope(request)
         if request.method == "POST" and self.writes:
+            if not self._is_ours(request):
+                raise Refused(403, "there is no such scope here")
             entry = self._sent(request)
             ref = self._backend().install(entry)
             return _json({"name": ref.name, "transport": ref.transport}, 201)
         return self._read(request, lambda: self._list(request), methods)
 
     def _server(self, request: Request, name: str) -> Response:
-        methods = ["GET", "HEAD", "OPTIONS", *(["PUT", "DELETE"] if self.writes else [])]
+        methods = ["GET", "HEAD", "OPTIONS", *(["PUT", "PATCH", "DELETE"] if self.writes else [])]
         if request.method == "OPTIONS":
             return Response(204, b"", {"allow": ", ".join(methods)})
-        self._check_scope(request)
         check_name(name)
         backend = self._backend()
         if request.method == "DELETE" and self.writes:
-            backend.uninstall(name)
+            if self._is_ours(request):
+                backend.uninstall(name)
             return Response(204)
-        if request.method == "PUT" and self.writes:
-            entry = self._sent(request)
-            if entry.name != name:
-                raise Refused(422, "the entry goes by another name")
-            if not isinstance(backend, EditableBackend):
-                raise Unsupported("this registry cannot change an entry in place")
-            backend.replace(entry)
+        if not self._is_ours(request):
+            raise NotInRegistry(f"{name} is not in this scope")
+        if request.method in ("PUT", "PATCH") and self.writes:
+            self._change(request, backend, name)
             return Response(204)
         return self._read(request, lambda: as_wire(portable(backend.load(name))), methods)
 
+    def _change(self, request: Request, backend: Backend, name: str) -> None:
+        """PUT brings a whole entry, PATCH only the switch."""
+        if not isinstance(backend, EditableBackend):
+            raise Unsupported("this registry cannot change an entry in place")
+        if request.method == "PATCH":
+            match self._sent_json(request):
+                case {"enabled": bool(enabled)}:
+                    backend.set_enabled(name, enabled)
+                    return
+            raise Refused(422, "only enabled can be changed alone")
+        entry = self._sent(request)
+        if entry.name != name:
+            raise Refused(422, "the entry goes by another name")
+        backend.replace(merged(entry, backend.load(name)))
+
+    def _validated(self, request: Request, name: str) -> dict[str, Any]:
+        """Without the warnings, which are about this machine and not about the one that asks."""
+        if not self._is_ours(request):
+            return {"ok": False, "errors": [f"{name} is not in this scope"], "warnings": []}
+        result = self._backend().validate(name)
+        return {"ok": result.ok, "errors": list(result.errors), "warnings": []}
+
     def _list(self, request: Request) -> dict[str, Any]:
+        if not self._is_ours(request):
+            return {"servers": []}
         backend = self._backend()
         if request.query.get("expand") == "spec":
             found = [as_wire(portable(entry)) for entry in backend.load_all()]
@@ -196,15 +218,18 @@ class CatalogApp:
         }
 
     def _sent(self, request: Request) -> Entry:
+        entry = from_wire(self._sent_json(request))
+        check_portable(entry)
+        return entry
+
+    def _sent_json(self, request: Request) -> object:
         if not request.headers.get("content-type", "").lower().startswith("application/json"):
             raise Refused(415, "send application/json")
         try:
-            found = msgspec.json.decode(request.body)
+            found: object = msgspec.json.decode(request.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise Refused(400, "the body is not JSON") from None
-        entry = from_wire(found)
-        check_portable(entry)
-        return entry
+        return found
 
     # The official read API
 
@@ -261,9 +286,9 @@ class CatalogApp:
         if not hmac.compare_digest(given.strip().encode(), self._token.encode()):
             raise Refused(401, "this token is not the right one", www_authenticate="Bearer")
 
-    def _check_scope(self, request: Request) -> None:
-        if self._scopes and request.query.get("agent_scope", "default") not in self._scopes:
-            raise Refused(404, "there is no such scope here")
+    def _is_ours(self, request: Request) -> bool:
+        """Another scope than ours is empty."""
+        return not self._scopes or request.query.get("agent_scope", DEFAULT_SCOPE) in self._scopes
 
 
 def _shown_ref(ref: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from perdure.registry.entry import Entry
+from perdure.registry.errors import InvalidEntry
 from perdure.registry.redaction import REDACTED, is_secret_name, scrubbed, shown_args, shown_url
 from perdure.registry.runnable.inputs import variable_name
 from perdure.registry.templates import Literal, Part, Template
@@ -32,6 +33,37 @@ def portable(entry: Entry) -> Entry:
         if entry.url is not None
         else None,
         extra={},
+    )
+
+
+def check_portable(entry: Entry) -> None:
+    """Raises InvalidEntry that names what would have to stay at home, and never its value."""
+    fit = portable(entry)
+    kept = [f"env {name}" for name, value in entry.env.items() if fit.env[name] != value]
+    kept += [f"header {name}" for name, value in entry.headers.items() if fit.headers[name] != value]
+    kept += ["url"] if fit.url != entry.url else []
+    kept += ["an argument"] if fit.args != entry.args else []
+    if kept:
+        raise InvalidEntry(
+            f"{', '.join(kept)} of {entry.name} could be a secret and is not sent to a catalog",
+            entry=entry.name,
+            hint="refer to a variable instead: NAME=$NAME",
+        )
+
+
+def merged(sent: Entry, here: Entry) -> Entry:
+    """What was sent, with the values that were never sent out put back in where the sender left them as they were."""
+    shown = portable(here)
+    return msgspec.structs.replace(
+        sent,
+        env={n: here.env[n] if value == shown.env.get(n) else value for n, value in sent.env.items()},
+        headers={
+            n: here.headers[n] if value == shown.headers.get(n) else value
+            for n, value in sent.headers.items()
+        },
+        args=here.args if sent.args == shown.args else sent.args,
+        url=here.url if sent.url == shown.url else sent.url,
+        extra=sent.extra or here.extra,
     )
 
 
