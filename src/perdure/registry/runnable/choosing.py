@@ -126,10 +126,10 @@ def _remote(record: Record, remote: Endpoint) -> Plan:
         raise NotRunnable(f"its remote endpoint speaks {remote.type}, which nobody here does")
     naming = Naming(short_name(record.name))
     url = url_text(remote.url, remote.variables, naming)
-    first = url.parts[0] if url.parts else ""
-    if isinstance(first, str):
+    if not url.parts or isinstance(url.parts[0], str):
         try:
-            check_address(read_address(first), allow_http=False)
+            filled = "".join(part if isinstance(part, str) else "x" for part in url.parts)
+            check_address(read_address(filled), allow_http=False)
         except InvalidAddress as error:
             raise NotRunnable(f"its remote endpoint cannot be used: {error.message}") from None
     headers = {one.name: header_text(one, naming) for one in remote.headers if _HEADER.fullmatch(one.name)}
