@@ -18,6 +18,10 @@ COMMANDS = {
     "undo": ("perdure.cli.undo", "take changes back"),
     "restore": ("perdure.cli.restore", "bring a version of a file back"),
     "state": ("perdure.cli.state", "shared state: get, set, list, delete, wait, history, export, import"),
+    "registry": (
+        "perdure.cli.registry",
+        "the servers you use: list, show, validate, install, enable, disable …",
+    ),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
     "reload": ("perdure.cli.reload", "roll servers, and the host, over to what is installed now"),
 }
