@@ -26,7 +26,7 @@ def portable(entry: Entry) -> Entry:
         env={name: _named(name, value) for name, value in entry.env.items()},
         headers={name: _named(name, value, prefix) for name, value in entry.headers.items()},
         args=tuple(
-            _hidden(arg, shown, f"{prefix}_SECRET_{number}")
+            _hidden(arg, shown, f"{prefix}_{number}_SECRET")
             for number, (arg, shown) in enumerate(zip(entry.args, shown_args(entry.args), strict=True), 1)
         ),
         url=_hidden(entry.url, shown_url(entry.url), f"{prefix}_URL_SECRET")

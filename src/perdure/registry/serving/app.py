@@ -31,7 +31,7 @@ from perdure.registry.errors import (
     Unsupported,
 )
 from perdure.registry.official.records import OFFICIAL
-from perdure.registry.port import Backend, EditableBackend
+from perdure.registry.port import Backend, EditableBackend, ServerRef
 from perdure.registry.portable import check_portable, merged, portable
 from perdure.registry.serving import server_json
 from perdure.registry.wire import WireError, as_wire, from_wire
@@ -193,12 +193,7 @@ class CatalogApp:
         if request.query.get("expand") == "spec":
             found = [as_wire(portable(entry)) for entry in backend.load_all()]
         else:
-            found = [
-                {**msgspec.to_builtins(ref), "source": ""}
-                if ref.error
-                else _shown_ref(msgspec.to_builtins(ref))
-                for ref in backend.list_servers()
-            ]
+            found = [_shown_ref(ref) for ref in backend.list_servers()]
         limit = _limit(request, len(found) or 1, most=1000)
         after = request.query.get("cursor", "")
         rest = [one for one in found if one["name"] > after] if after else found
@@ -291,9 +286,16 @@ class CatalogApp:
         return not self._scopes or request.query.get("agent_scope", DEFAULT_SCOPE) in self._scopes
 
 
-def _shown_ref(ref: dict[str, Any]) -> dict[str, Any]:
-    """Where a file lies on this machine is nobody else's business."""
-    return {name: value for name, value in ref.items() if name != "source"}
+def _shown_ref(ref: ServerRef) -> dict[str, Any]:
+    """Without its source: where a file lies on this machine is nobody else's business."""
+    found: dict[str, Any] = {
+        "name": ref.name,
+        "description": ref.description,
+        "transport": ref.transport,
+        "version": ref.version,
+        "enabled": ref.enabled,
+    }
+    return {**found, "error": ref.error} if ref.error else found
 
 
 def _limit(request: Request, usual: int, most: int) -> int:
