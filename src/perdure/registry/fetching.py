@@ -129,7 +129,9 @@ class Fetcher:
             self._read(
                 response, address, sink if sink is not None and response.status == 200 else data.extend
             )
-        except RegistryError:
+        except RegistryError as error:
+            if watch.is_over:  # what was read is short because we ended it
+                _refuse(error, address, True, self._timeout_s)
             raise
         except (OSError, http.client.HTTPException, ValueError) as error:
             _refuse(error, address, watch.is_over, self._timeout_s)

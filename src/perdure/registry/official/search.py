@@ -2,7 +2,7 @@
 
 What the index ranks is put in order once more: a server that is called what was asked for comes first, one whose
 name has all the words next, one that is deprecated last. Where nothing has all the words, what has any of them is
-found, and at the end names that contain the text anywhere.
+found, and at the end names that contain the words anywhere.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ def search(store: CatalogStore, asked: str, limit: int) -> list[Row]:
     ranked = sorted(found, key=lambda row: _standing(row, words, asked.strip().lower()))
     if len(ranked) < limit:
         known = {row.name for row in ranked}
-        longest = max(words, key=len)
-        ranked += [row for row in store.containing(longest, pool) if row.name not in known]
+        ranked += [row for row in store.containing(words, pool) if row.name not in known]
     return ranked[:limit]
 
 

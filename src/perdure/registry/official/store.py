@@ -192,13 +192,14 @@ class CatalogStore:
         )
         return [Row(*row) for row in rows]
 
-    def containing(self, text: str, limit: int) -> list[Row]:
-        """Names with this text anywhere in them."""
+    def containing(self, words: list[str], limit: int) -> list[Row]:
+        """Names with all of these words anywhere in them."""
         rows = self._rows(
             "SELECT servers.name, short, status, 0.0 FROM servers"
-            " JOIN records ON records.id = servers.record"
-            " WHERE servers.name LIKE ? ESCAPE '\\' ORDER BY length(servers.name) LIMIT ?",
-            (f"%{_like(text)}%", limit),
+            " JOIN records ON records.id = servers.record WHERE"
+            + " AND".join([" servers.name LIKE ? ESCAPE '\\'"] * len(words))
+            + " ORDER BY length(servers.name), servers.name LIMIT ?",
+            (*(f"%{_like(word)}%" for word in words), limit),
         )
         return [Row(*row) for row in rows]
 
