@@ -16,7 +16,13 @@ import msgspec
 from perdure.registry.addresses import Address, check_address, read_address
 from perdure.registry.catalog_replies import ago
 from perdure.registry.entry import Entry
-from perdure.registry.errors import NotInCatalog, NotInRegistry, RegistryError, RegistryUnavailable
+from perdure.registry.errors import (
+    InvalidName,
+    NotInCatalog,
+    NotInRegistry,
+    RegistryError,
+    RegistryUnavailable,
+)
 from perdure.registry.fetching import Fetcher, TornReply, allows_http
 from perdure.registry.http_catalog import HttpCatalog
 from perdure.registry.official.api import OFFICIAL_URL, OfficialApi
@@ -81,8 +87,9 @@ def open_catalog(url: str, environ: Mapping[str, str]) -> Catalog:
     try:
         if address.asked("agent_scope") is not None or tiered.is_there():
             return tiered
-    except RegistryUnavailable:
-        return tiered  # which may have kept its last answer, or fails in its own words
+    except RegistryUnavailable as error:
+        tiered.failure = error  # it may have kept its last answer
+        return tiered
     return official if official.is_there() else tiered
 
 
@@ -182,6 +189,7 @@ class TieredCatalog:
 
     def __init__(self, location: str, token: str, allow_http: bool, fetcher: Fetcher) -> None:
         self._backend = HttpCatalog(location, token=token, allow_http=allow_http, fetcher=fetcher)
+        self.failure: RegistryUnavailable | None = None
 
     @property
     def location(self) -> str:
@@ -226,6 +234,8 @@ class TieredCatalog:
     def offer(self, name: str, version: str = "") -> Entry:
         try:
             entry = self._backend.load(name)
+        except InvalidName:  # the full name of an official catalog, which this one would be if it answered
+            raise self.failure or NotInCatalog(f"{self.location} has no such server", entry=name) from None
         except NotInRegistry as error:
             raise NotInCatalog(error.message, entry=name) from None
         if version and (entry.provenance is None or entry.provenance.version != version):
