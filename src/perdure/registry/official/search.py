@@ -12,22 +12,24 @@ from typing import Final
 
 from perdure.registry.official.store import CatalogStore, Row
 
-CANDIDATES: Final = 400
+CANDIDATES: Final = 200
 MAX_WORDS: Final = 16
 _WORD: Final = re.compile(r"[^\W_]+")
-_SAYS_NOTHING: Final = frozenset({"mcp", "server", "servers", "io", "github", "com"})
+# In most names; asked for beside other words, they only say which of several comes first.
+_SAYS_NOTHING: Final = frozenset({"mcp", "server", "servers", "io", "com"})
 
 
 def search(store: CatalogStore, asked: str, limit: int) -> list[Row]:
-    words = _WORD.findall(asked.lower())[:MAX_WORDS]
+    text = asked.strip().lower()
+    words = _WORD.findall(text.removeprefix("io.github."))[:MAX_WORDS]
     if not words:
         return []
-    pool = max(CANDIDATES, limit * 4)
-    found = store.matching(" ".join(f'"{word}"*' for word in words), pool)
-    if not found and len(words) > 1:
-        telling = [word for word in words if word not in _SAYS_NOTHING] or words
+    pool = max(CANDIDATES, limit * 2)
+    telling = [word for word in words if word not in _SAYS_NOTHING] or words
+    found = store.matching(" ".join(f'"{word}"*' for word in telling), pool)
+    if not found and len(telling) > 1:
         found = store.matching(" OR ".join(f'"{word}"*' for word in telling), pool)
-    ranked = sorted(found, key=lambda row: _standing(row, words, asked.strip().lower()))
+    ranked = sorted(found, key=lambda row: _standing(row, words, text))
     if len(ranked) < limit:
         known = {row.name for row in ranked}
         ranked += [row for row in store.containing(words, pool) if row.name not in known]
@@ -36,20 +38,20 @@ def search(store: CatalogStore, asked: str, limit: int) -> list[Row]:
 
 def _standing(row: Row, words: list[str], asked: str) -> tuple[float, int, str]:
     """Smaller is better, as it is with the index's own rank."""
-    name_words = _WORD.findall(row.name.lower())
-    last_words = _WORD.findall(row.name.lower().rpartition("/")[2])
-    telling = [word for word in last_words if word not in _SAYS_NOTHING] or last_words
+    name = row.name.lower()
+    owner, _, last = name.rpartition("/")
+    last_words = _WORD.findall(last)
     standing = row.rank
-    if asked in (row.name.lower(), row.short.lower()):
+    if asked in (name, row.short.lower()):
         standing -= 100
-    if telling == words or row.short.lower() == "-".join(words):
+    if words == [word for word in last_words if word not in _SAYS_NOTHING] or words == last_words:
         standing -= 40
     elif set(words) <= set(last_words):
         standing -= 20
-    elif set(words) <= set(name_words):
+    elif set(words) <= {*last_words, *_WORD.findall(owner)}:
         standing -= 12
-    elif all(any(one.startswith(word) for one in name_words) for word in words):
+    elif all(word in name for word in words):
         standing -= 6
     if row.status == "deprecated":
         standing += 60
-    return standing, len(row.name), row.name
+    return standing, len(name), name

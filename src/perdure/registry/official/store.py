@@ -22,7 +22,7 @@ from perdure.registry.official.versions import order
 from perdure.registry.runnable.aliases import short_name
 from perdure.storage.places import private_dir
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 BUSY_MS: Final = 10_000
 _SCHEMA: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -298,7 +298,8 @@ def _index(db: apsw.Connection, name: str) -> None:
     packages = " ".join(one.identifier for one in record.packages)
     db.execute(
         "INSERT INTO words (rowid, name, title, description, packages) VALUES (?, ?, ?, ?, ?)",
-        (db.last_insert_rowid(), name, record.title, record.description, packages),
+        # Where somebody's code is hosted is in most names and tells nothing.
+        (db.last_insert_rowid(), name.removeprefix("io.github."), record.title, record.description, packages),
     )
 
 
