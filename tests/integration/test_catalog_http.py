@@ -444,9 +444,17 @@ def test_while_a_server_fails_its_last_answer_will_do_and_its_age_is_said() -> N
         server.answer = lambda asked: reply(401, {})
         with pytest.raises(AuthRequired):
             at(server.url).list_servers()
-        server.answer = lambda asked: reply(200, b"torn")
+
+
+@pytest.mark.parametrize("torn", [reply(200, b"torn"), reply(200, {"servers": []})[:-4]])
+def test_a_torn_reply_is_told_and_does_not_take_the_place_of_a_good_one(torn: bytes) -> None:
+    with scripted(catalog(spec("a"))) as server:
+        at(server.url).list_servers()
+        server.answer = lambda asked: torn
         with pytest.raises(TornReply):
             at(server.url).list_servers()
+        server.answer = lambda asked: reply(503, {})
+        assert [ref.name for ref in at(server.url).list_servers()] == ["a"]
 
 
 @pytest.mark.parametrize("control", ["no-store", "must-revalidate", "max-age=0, stale-if-error=0"])

@@ -66,6 +66,7 @@ class KeptReplies:
             self._save(key, kept.etag, kept.stale_s, kept.body)
             return Reply(200, reply.headers, kept.body, address)
         if reply.status == 200:
+            reply.json()  # what is not even JSON is not kept
             self._keep(key, reply)
         return reply
 
