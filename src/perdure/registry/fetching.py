@@ -276,7 +276,12 @@ def _refuse(error: Exception, address: Address, is_over: bool, timeout_s: float)
         ) from None
     if isinstance(error, http.client.IncompleteRead | http.client.BadStatusLine | http.client.LineTooLong):
         raise TornReply(f"{shown} broke off its reply") from None
+    if type(error).__name__ == "SSLCertVerificationError":  # by its name: cleartext needs no ssl
+        hint = "SSL_CERT_FILE names a file of authorities to trust"
+        raise RegistryUnavailable(f"{shown} has a certificate that nobody here trusts", hint=hint) from None
     if isinstance(error, http.client.HTTPException | ValueError):
         raise TornReply(f"{shown} answered with something that is not HTTP") from None
     reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or type(error).__name__
-    raise RegistryUnavailable(f"{shown} cannot be reached: {reason}", hint="is it running?") from None
+    raise RegistryUnavailable(
+        f"{shown} cannot be reached: {reason}", hint="check the address and the network"
+    ) from None
