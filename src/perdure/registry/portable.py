@@ -23,6 +23,8 @@ def portable(entry: Entry) -> Entry:
     prefix = variable_name(entry.name) or "SERVER"
     return msgspec.structs.replace(
         entry,
+        title=scrubbed(entry.title),
+        description=scrubbed(entry.description),
         env={name: _named(name, value) for name, value in entry.env.items()},
         headers={name: _named(name, value, prefix) for name, value in entry.headers.items()},
         args=tuple(
@@ -56,6 +58,8 @@ def merged(sent: Entry, here: Entry) -> Entry:
     shown = portable(here)
     return msgspec.structs.replace(
         sent,
+        title=here.title if sent.title == shown.title else sent.title,
+        description=here.description if sent.description == shown.description else sent.description,
         env={n: here.env[n] if value == shown.env.get(n) else value for n, value in sent.env.items()},
         headers={
             n: here.headers[n] if value == shown.headers.get(n) else value

@@ -12,34 +12,14 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import apsw
 import msgspec
 
-from perdure.registry.official.records import BadRecord, Record, read_record
-from perdure.registry.official.versions import order
-from perdure.registry.runnable.aliases import short_name
+from perdure.registry.official.copy_file import index, opened, put, set_meta
+from perdure.registry.official.records import BadRecord, read_record
 from perdure.storage.places import private_dir
-
-FORMAT: Final = 2
-BUSY_MS: Final = 10_000
-_SCHEMA: Final = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE records (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL, version TEXT NOT NULL, status TEXT NOT NULL,
-    published TEXT NOT NULL, is_latest INTEGER NOT NULL, seen INTEGER NOT NULL, data BLOB NOT NULL,
-    UNIQUE (name, version)
-);
-CREATE TABLE servers (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, short TEXT NOT NULL, record INTEGER NOT NULL
-);
-CREATE INDEX servers_by_short ON servers (short);
-CREATE VIRTUAL TABLE words USING fts5 (
-    name, title, description, packages,
-    content='', contentless_delete=1, tokenize="unicode61 remove_diacritics 2", prefix='2 3'
-);
-"""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -105,8 +85,8 @@ class CatalogStore:
         with self._writing() as db:
             run = int(self._meta("run") or 0) + 1
             progress = Progress(run, since=since, newest=self._meta("newest") if since else "")
-            _set(db, "run", str(run))
-            _set(db, "progress", msgspec.json.encode(progress).decode())
+            set_meta(db, "run", str(run))
+            set_meta(db, "progress", msgspec.json.encode(progress).decode())
         return progress
 
     def take(self, progress: Progress, records: Iterable[dict[str, Any]], cursor: str) -> Progress:
@@ -121,11 +101,11 @@ class CatalogStore:
                     continue
                 names.add(record.name)
                 newest = max(newest, record.updated_at)
-                _put(db, record, msgspec.json.encode(raw), progress.run)
+                put(db, record, msgspec.json.encode(raw), progress.run)
             for name in names:
-                _index(db, name)
+                index(db, name)
             progress = msgspec.structs.replace(progress, cursor=cursor, newest=newest)
-            _set(db, "progress", msgspec.json.encode(progress).decode())
+            set_meta(db, "progress", msgspec.json.encode(progress).decode())
         return progress
 
     def finish(self, progress: Progress, etag: str = "") -> None:
@@ -140,16 +120,16 @@ class CatalogStore:
                 ]
                 db.execute("DELETE FROM records WHERE seen < ?", (progress.run,))
                 for name in gone:
-                    _index(db, name)
-            _set(db, "newest", progress.newest)
-            _set(db, "synced_at", repr(time.time()))
-            _set(db, "etag", etag)
-            _set(db, "progress", "")
+                    index(db, name)
+            set_meta(db, "newest", progress.newest)
+            set_meta(db, "synced_at", repr(time.time()))
+            set_meta(db, "etag", etag)
+            set_meta(db, "progress", "")
 
     def unchanged(self) -> None:
         """The catalog said that nothing is new."""
         with self._writing() as db:
-            _set(db, "synced_at", repr(time.time()))
+            set_meta(db, "synced_at", repr(time.time()))
 
     def keep(self, raw: dict[str, Any]) -> None:
         """One record, outside of any run; one that names nothing is left out."""
@@ -158,8 +138,8 @@ class CatalogStore:
         except BadRecord:
             return
         with self._writing() as db:
-            _put(db, record, msgspec.json.encode(raw), int(self._meta("run") or 0))
-            _index(db, record.name)
+            put(db, record, msgspec.json.encode(raw), int(self._meta("run") or 0))
+            index(db, record.name)
 
     # Reading
 
@@ -237,10 +217,10 @@ class CatalogStore:
     def _connection(self) -> apsw.Connection:
         if self._open is None:
             try:
-                self._open = _opened(self._path)
+                self._open = opened(self._path)
             except (apsw.CorruptError, apsw.NotADBError):
                 self._discard()
-                self._open = _opened(self._path)
+                self._open = opened(self._path)
         return self._open
 
     def _discard(self) -> None:
@@ -248,63 +228,6 @@ class CatalogStore:
         for ending in ("", "-wal", "-shm"):
             if os.path.exists(self._path + ending):
                 os.unlink(self._path + ending)
-
-
-def _opened(path: str) -> apsw.Connection:
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-    db = apsw.Connection(path)
-    db.set_busy_timeout(BUSY_MS)
-    db.pragma("journal_mode", "wal")
-    db.pragma("synchronous", "normal")  # a cache: after a power cut the last pages are fetched again
-    if db.pragma("user_version") != FORMAT:
-        db.execute("BEGIN IMMEDIATE")
-        if db.pragma("user_version") != FORMAT:
-            for table in ("meta", "records", "servers", "words"):
-                db.execute(f"DROP TABLE IF EXISTS {table}")
-            db.execute(_SCHEMA)
-            db.pragma("user_version", FORMAT)
-        db.execute("COMMIT")
-    return db
-
-
-def _put(db: apsw.Connection, record: Record, data: bytes, run: int) -> None:
-    db.execute(
-        "INSERT INTO records (name, version, status, published, is_latest, seen, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (name, version) DO UPDATE SET status = excluded.status, published = excluded.published,"
-        " is_latest = excluded.is_latest, seen = max(seen, excluded.seen), data = excluded.data",
-        (record.name, record.version, record.status, record.published_at, record.is_latest, run, data),
-    )
-
-
-def _index(db: apsw.Connection, name: str) -> None:
-    """Make the index speak of the newest version of a server that is not deleted, or of none."""
-    known = db.execute("SELECT id FROM servers WHERE name = ?", (name,)).fetchone()
-    if known is not None:
-        db.execute("DELETE FROM words WHERE rowid = ?", known)
-        db.execute("DELETE FROM servers WHERE id = ?", known)
-    rows = list(
-        db.execute(
-            "SELECT is_latest, version, published, id, data FROM records WHERE name = ? AND status != 'deleted'",
-            (name,),
-        )
-    )
-    if not rows:
-        return
-    best = max(rows, key=lambda row: (row[0], order(row[1], row[2])))
-    record = read_record(msgspec.json.decode(best[4]))
-    db.execute(
-        "INSERT INTO servers (name, short, record) VALUES (?, ?, ?)", (name, short_name(name), best[3])
-    )
-    packages = " ".join(one.identifier for one in record.packages)
-    db.execute(
-        "INSERT INTO words (rowid, name, title, description, packages) VALUES (?, ?, ?, ?, ?)",
-        # Where somebody's code is hosted is in most names and tells nothing.
-        (db.last_insert_rowid(), name.removeprefix("io.github."), record.title, record.description, packages),
-    )
-
-
-def _set(db: apsw.Connection, key: str, value: str) -> None:
-    db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
 
 
 def _like(text: str) -> str:

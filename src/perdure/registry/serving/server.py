@@ -18,7 +18,8 @@ from urllib.parse import parse_qsl
 
 from perdure import __version__
 from perdure.registry.addresses import is_loopback
-from perdure.registry.serving.app import CatalogApp, Request, Response
+from perdure.registry.serving.app import CatalogApp
+from perdure.registry.serving.exchange import Request, Response, problem
 
 MAX_HEAD: Final = 32 * 1024
 MAX_BODY: Final = 1024 * 1024
@@ -66,22 +67,22 @@ class CatalogServer:
         method = "GET"
         try:
             if self._open > CONNECTIONS:
-                response = _refusal(503, "too many connections")
+                response = problem(503, "too many connections")
             else:
                 async with asyncio.timeout(self._request_s):
                     request = await self._request(reader)
                 method = request.method
                 response = await asyncio.to_thread(self._app.handle, request)
         except _BadRequest as error:
-            response = _refusal(error.status, str(error))
+            response = problem(error.status, str(error))
         except TimeoutError:
-            response = _refusal(408, "the request took too long")
+            response = problem(408, "the request took too long")
         except (ConnectionError, asyncio.IncompleteReadError):
             writer.close()
             return
         except Exception as error:  # an error of ours ends one request and not the server
             print(f"perdure registry serve: {type(error).__name__}", file=sys.stderr, flush=True)
-            response = _refusal(500, "the catalog failed")
+            response = problem(500, "the catalog failed")
         finally:
             self._open -= 1
         await self._answer(reader, writer, response, has_body=method != "HEAD")
@@ -163,10 +164,3 @@ async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
     if int(length) > MAX_BODY:
         raise _BadRequest(413, f"the body is larger than {MAX_BODY} bytes")
     return await reader.readexactly(int(length))
-
-
-def _refusal(status: int, reason: str) -> Response:
-    import msgspec
-
-    body = msgspec.json.encode({"title": reason, "status": status, "detail": reason, "error": reason})
-    return Response(status, body, {"content-type": "application/problem+json"})
