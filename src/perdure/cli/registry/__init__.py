@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "outdated": ("perdure.cli.registry.outdated", "what a catalog has in a newer version"),
     "update": ("perdure.cli.registry.update", "take the newest version of a server from its catalog"),
     "serve": ("perdure.cli.registry.serve", "serve the registry to others as a catalog"),
+    "approve": ("perdure.cli.registry.approve", "accept the changed tools of a pinned server"),
 }
 USAGE_ERROR: Final = 2
 # Their values may begin with a dash: `--arg -y`.
