@@ -84,7 +84,9 @@ def from_wire(found: object) -> Entry:
             replay=_replay(found.get("replay")),
             pin=_flag(found, "pin", False),
             required=_flag(found, "required", False),
-            provenance=_struct(found, "provenance", Provenance) if found.get("provenance") else None,
+            provenance=_struct(found, "provenance", Provenance)
+            if found.get("provenance") is not None
+            else None,
             extra=found["extra"] if isinstance(found.get("extra"), dict) else {},
         )
     except RegistryError as error:
