@@ -267,6 +267,15 @@ def test_what_has_a_newer_version_is_told_and_taken(desk: Desk) -> None:
     assert desk.json("update", "weather")["updated"] is False
 
 
+def test_a_version_that_is_ahead_of_the_catalog_stays(desk: Desk) -> None:
+    newer(desk, "2.0.0-rc.1")
+    desk.run("install", "--from", "io.test.acme/weather")
+    desk.records.pop()
+    desk.records[0]["_meta"][OFFICIAL]["isLatest"] = True
+    assert desk.json("outdated")["outdated"] == []
+    assert desk.json("update", "weather")["updated"] is False
+
+
 def test_an_update_keeps_what_the_user_made_of_it(desk: Desk) -> None:
     desk.run(
         "install",

@@ -220,11 +220,12 @@ def test_a_name_is_one_part_of_the_path() -> None:
         assert isinstance(newest, Record)
         assert isinstance(older, Record)
         assert (newest.version, older.version) == ("1.0.0", "0.9.0")
-        with pytest.raises(NotInCatalog):
+        with pytest.raises(NotInCatalog) as caught:
             catalog.offer("io.test.a/b", "7")
+        assert caught.value.hint == "it has 1.0.0, 0.9.0"
         with pytest.raises(NotInCatalog):
             catalog.offer("io.test.a/c")
-        assert server.asked[-1].path == "/v0.1/servers/io.test.a%2Fc/versions/latest"
+        assert server.asked[-2].path == "/v0.1/servers/io.test.a%2Fc/versions/latest"
 
 
 def test_a_short_name_stands_for_a_server_if_it_is_the_only_one() -> None:
@@ -237,6 +238,16 @@ def test_a_short_name_stands_for_a_server_if_it_is_the_only_one() -> None:
         with pytest.raises(NotInCatalog, match="any of 2") as caught:
             catalog.offer("thing")
         assert "com.c/thing, io.d/thing" in caught.value.hint
+
+
+def test_a_server_that_does_not_know_latest_is_asked_for_all_versions() -> None:
+    usual = official(
+        [record("io.test.a/b", "1.9.0", is_latest=False), record("io.test.a/b", "1.10.0", is_latest=False)]
+    )
+    with scripted(usual) as server:
+        offered = open_catalog(server.url, {}).offer("io.test.a/b")
+        assert isinstance(offered, Record)
+        assert offered.version == "1.10.0"
 
 
 def test_an_answer_about_another_server_is_not_taken() -> None:

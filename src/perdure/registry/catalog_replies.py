@@ -14,7 +14,7 @@ SERVERS: Final = "mcp-servers"
 
 def read_capabilities(reply: Reply) -> Capabilities:
     found = reply.json()
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or not any(key == "tier" or key.startswith("supports_") for key in found):
         raise TornReply(f"{reply.address.shown} did not answer with its capabilities")
     tier = found.get("tier")
     writes = isinstance(tier, int) and not isinstance(tier, bool) and tier >= 2

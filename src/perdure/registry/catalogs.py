@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -30,6 +30,7 @@ from perdure.registry.official.records import BadRecord, Record, read_record
 from perdure.registry.official.search import search
 from perdure.registry.official.store import CatalogStore
 from perdure.registry.official.syncing import sync
+from perdure.registry.official.versions import order
 
 CATALOG: Final = "PERDURE_CATALOG"
 TOKEN: Final = "PERDURE_CATALOG_TOKEN"
@@ -141,7 +142,7 @@ class OfficialCatalog:
     def offer(self, name: str, version: str = "") -> Record:
         full = name if "/" in name else self._full_name(name)
         try:
-            raw = self._api.version(full, version or "latest")
+            raw = self._asked(full, version)
         except TornReply:
             raise
         except RegistryUnavailable as error:
@@ -160,6 +161,22 @@ class OfficialCatalog:
 
     def close(self) -> None:
         self._store.close()
+
+    def _asked(self, full: str, version: str) -> dict[str, Any]:
+        """One version; where it is not there, the list of all says which are."""
+        try:
+            return self._api.version(full, version or "latest")
+        except NotInCatalog:
+            known = {
+                str(one.get("server", one).get("version")): one for one in self._api.versions(full).records
+            }
+        newest = max(known, key=order, default="")
+        if version not in known and (version or not newest):
+            shown = ", ".join(sorted(known, key=order, reverse=True)[:AMBIGUOUS_SHOWN])
+            raise NotInCatalog(
+                f"{self.location} has no server {full} {version}".rstrip(), entry=full, hint=f"it has {shown}"
+            )
+        return known[version or newest]
 
     def _full_name(self, short: str) -> str:
         """The one server that goes by a short name."""
@@ -244,6 +261,14 @@ class TieredCatalog:
 
     def close(self) -> None:
         self._backend.close()
+
+
+def _version_of(raw: dict[str, Any]) -> str:
+    """Of a record as it came; empty where it names none."""
+    try:
+        return read_record(raw).version
+    except BadRecord:
+        return ""
 
 
 def _listing(record: Record) -> Listing:

@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.registry.entry import Entry, Provenance
 from perdure.registry.errors import Unsupported
+from perdure.registry.official import versions
 from perdure.registry.templates import Template
 
 _LAUNCH: Final = ("command", "args", "cwd", "url", "transport")
@@ -38,10 +39,10 @@ def updated(here: Entry, fresh: Entry, before: Entry | None) -> tuple[Entry, lis
 
 
 def is_newer(here: Entry, offered: Entry) -> bool:
-    """For catalogs without versions: whether what would be started differs."""
+    """Whether there is something to take: a newer version, or, without versions, another command line."""
     mine, theirs = here.provenance or Provenance(), offered.provenance or Provenance()
     if mine.version and theirs.version:
-        return mine.version != theirs.version
+        return versions.is_newer(theirs.version, mine.version)
     return _launch(here) != _launch(offered)
 
 

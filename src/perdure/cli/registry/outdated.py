@@ -11,6 +11,7 @@ from perdure.cli.registry.shared import add_catalog, backend_of, noticed, printe
 from perdure.registry.catalogs import Catalog, open_catalog
 from perdure.registry.entry import Entry, Provenance
 from perdure.registry.errors import AuthRequired, NotInCatalog, RegistryError, RegistryUnavailable
+from perdure.registry.official import versions
 from perdure.registry.updating import is_newer
 
 
@@ -76,6 +77,6 @@ def _finding(entry: Entry, came: Provenance, url: str, opened: dict[str, Catalog
         new = is_newer(entry, offered)
         return [Finding(entry.name, came.version, latest, "outdated", came.catalog)] if new else []
     status = offered.status if offered.status != "active" else "outdated"
-    if offered.version == came.version and offered.status == "active":
+    if not versions.is_newer(offered.version, came.version) and offered.status == "active":
         return []
     return [Finding(entry.name, came.version, offered.version, status, came.catalog, offered.status_message)]

@@ -39,3 +39,10 @@ def _identifier(text: str) -> tuple[int, int, str]:
 def is_exact(version: str) -> bool:
     """One version and no other: not a range, not a tag like `latest`."""
     return len(version) <= _LONGEST and bool(_EXACT.fullmatch(version)) and not _WILD.search(version)
+
+
+def is_newer(offered: str, current: str) -> bool:
+    """Whether a catalog's newest version is worth taking: not where the present one is ahead of it."""
+    if _SEMVER.fullmatch(offered) and _SEMVER.fullmatch(current):
+        return order(offered) > order(current)
+    return offered != current
