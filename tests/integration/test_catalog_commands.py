@@ -418,6 +418,13 @@ def test_a_link_in_a_bundle_is_refused(desk: Desk) -> None:
     assert desk.run("install", "--from", "io.test.acme/bundle").returncode == 1
 
 
+def test_a_bundle_is_not_started_through_a_shell(desk: Desk) -> None:
+    offer(desk, bundle({"server": {"mcp_config": {"command": "/bin/sh", "args": ["-c", "x"]}}}))
+    done = desk.run("install", "--from", "io.test.acme/bundle")
+    assert done.returncode == 1
+    assert "shell" in done.stderr
+
+
 @pytest.mark.parametrize("data", [b"not a zip", b"\x7fELF", b""])
 def test_a_file_that_is_no_bundle_is_refused(desk: Desk, data: bytes) -> None:
     offer(desk, data)

@@ -138,6 +138,32 @@ def test_what_cannot_be_run_says_why(name: str, reason: str) -> None:
         plan(name)
 
 
+@pytest.mark.parametrize("identifier", ["-c", "--call", "a b", "a;b", "$(x)", "../a", "", "@/x", "a@b"])
+def test_an_identifier_is_never_an_option_or_more_than_a_name(identifier: str) -> None:
+    for kind in ("npm", "pypi", "oci", "nuget"):
+        package = {
+            "registryType": kind,
+            "identifier": identifier,
+            "version": "1.0.0",
+            "transport": {"type": "stdio"},
+        }
+        record = read_record({"name": "a.test/x", "version": "1.0.0", "packages": [package]})
+        with pytest.raises(NotRunnable):
+            chosen(record, everywhere)
+
+
+def test_a_package_from_a_place_of_its_own_is_told() -> None:
+    package = {
+        "registryType": "npm",
+        "identifier": "x",
+        "version": "1.0.0",
+        "transport": {"type": "stdio"},
+        "runtimeArguments": [{"type": "named", "name": "--registry", "value": "https://packages.test"}],
+    }
+    record = read_record({"name": "a.test/x", "version": "1.0.0", "packages": [package]})
+    assert chosen(record, everywhere).notes == ("its packages come from a place of its own: --registry",)
+
+
 def test_a_deleted_version_is_not_run() -> None:
     deleted = {**SAMPLE[0], "_meta": {"io.modelcontextprotocol.registry/official": {"status": "deleted"}}}
     with pytest.raises(NotRunnable, match="deleted"):

@@ -28,6 +28,7 @@ from perdure.storage.places import data_dir
 MAX_BUNDLE: Final = 512 * 1024 * 1024
 MAX_UNPACKED: Final = 2 * 1024 * 1024 * 1024
 MAX_FILES: Final = 50_000
+SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "cmd", "powershell", "pwsh", "env"})
 DOWNLOAD_S: Final = 600.0
 _HOLE: Final = re.compile(r"\$\{([^}]+)\}")
 
@@ -122,6 +123,8 @@ def completed(plan: Plan, folder: str) -> Plan:
     literal = asked.text(command)
     if literal.asks:
         raise NotRunnable("its bundle asks the user which command to run")
+    if os.path.basename(command).lower().removesuffix(".exe") in SHELLS:
+        raise NotRunnable("its bundle is started through a shell")
     args = config.get("args")
     env = {
         name: asked.text(value)

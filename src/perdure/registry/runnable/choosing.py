@@ -17,7 +17,7 @@ from perdure.registry.official.records import Endpoint, Package, Record
 from perdure.registry.runnable import packages
 from perdure.registry.runnable.aliases import short_name
 from perdure.registry.runnable.inputs import Naming, environment_text, header_text, url_text
-from perdure.registry.runnable.plan import NotRunnable, Plan, Text
+from perdure.registry.runnable.plan import NotRunnable, Plan, Text, Words
 
 KINDS: Final = ("npm", "pypi", "oci", "nuget", "mcpb", "remote")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
@@ -90,6 +90,9 @@ def _package(record: Record, package: Package) -> Plan:
                 notes.append(f"its container asks for more than its own: {', '.join(powers)}")
         case _:
             command, spec, words = packages.nuget(package, naming)
+    at = next(number for number, one in enumerate(words) if spec in _plain(one))
+    if kind != "oci" and (places := packages.elsewhere(words[:at])):
+        notes.append(f"its packages come from a place of its own: {', '.join(places)}")
     return Plan(
         name=record.name,
         version=record.version,
@@ -103,6 +106,10 @@ def _package(record: Record, package: Package) -> Plan:
         env=env,
         notes=tuple(notes),
     )
+
+
+def _plain(words: Words) -> list[str]:
+    return [part for text in words.texts for part in text.parts if isinstance(part, str)]
 
 
 def _bundle(record: Record, package: Package, env: dict[str, Text]) -> Plan:

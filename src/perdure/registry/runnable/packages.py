@@ -22,7 +22,7 @@ from perdure.registry.official.versions import is_exact
 from perdure.registry.runnable.inputs import Naming, argument_words
 from perdure.registry.runnable.plan import Ask, Bundle, NotRunnable, Text, Words
 
-_NPM: Final = re.compile(r"(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-zA-Z0-9~-][a-zA-Z0-9._~-]*", re.ASCII)
+_NPM: Final = re.compile(r"(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-zA-Z0-9~][a-zA-Z0-9._~-]*", re.ASCII)
 _PYPI: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]+\])?", re.ASCII)
 _NUGET: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*", re.ASCII)
 _IMAGE: Final = re.compile(
@@ -59,6 +59,9 @@ _NPX_OPTIONS: Final = frozenset(
         "--no-fund",
         "--cache",
     ]
+)
+_ELSEWHERE: Final = frozenset(
+    ["--registry", "--index", "--default-index", "--extra-index-url", "--index-url"]
 )
 _UV_OPTIONS: Final = frozenset(
     [
@@ -201,8 +204,15 @@ def bundle(package: Package) -> Bundle:
 
 def docker_powers(words: Iterable[Words]) -> list[str]:
     """What of this machine a container is given, worth a look before it is started."""
-    found = (_head(one).partition("=")[0] for one in words)
+    heads = (_head(one).partition("=")[0] for one in words)
+    found = ("-v" if head.startswith("-v") else head for head in heads)
     return sorted({head for head in found if head in _DOCKER_POWERS})
+
+
+def elsewhere(words: Iterable[Words]) -> list[str]:
+    """The options by which a runner is sent to another place than the user's own for its packages."""
+    heads = (_head(one).partition("=")[0] for one in words)
+    return sorted({head for head in heads if head in _ELSEWHERE})
 
 
 def _pinned(package: Package, form: re.Pattern[str], mark: str) -> str:
