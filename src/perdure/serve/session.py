@@ -232,6 +232,12 @@ class HttpSession:
         if exchange.id is not None and self.exchanges.get(exchange.id) is exchange:
             del self.exchanges[exchange.id]
 
+    def hang_up(self, line: object) -> None:
+        """Whoever waited on this line is gone; what is found out for them waits until they ask again."""
+        for identity, exchange in list(self.exchanges.items()):
+            if getattr(exchange, "line", None) is line:
+                del self.exchanges[identity]
+
     def listen(self, exchange: Exchange) -> None:
         """The client's standing stream: what waited for it goes first."""
         if self.standing is not None:
