@@ -157,6 +157,16 @@ def test_a_kill_between_two_pages_loses_at_most_a_page(pages: int, tmp_path: Pat
     assert resumed[0] == str(pages * 100)
 
 
+def test_many_who_copy_at_once_end_up_with_one_whole_copy(tmp_path: Path) -> None:
+    with scripted(official(many(500))) as server:
+        words = ["registry", "search", "server-499", "--catalog", server.url, "--json"]
+        command = [sys.executable, "-m", "perdure", *words]
+        children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+        found = [json.loads(child.communicate(timeout=60)[0])["servers"][0]["name"] for child in children]
+    assert found == ["io.test.n499/server-499"] * 4
+    assert [child.returncode for child in children] == [0] * 4
+
+
 def test_a_damaged_copy_is_made_again(tmp_path: Path) -> None:
     with scripted(official(many(5))) as server:
         names(server.url, "server")
