@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -178,6 +179,93 @@ def test_the_official_read_api_is_served_in_both_versions(served: Served) -> Non
     assert served.get("v0.1/servers/local%2Fabsent/versions/latest").status == 404
 
 
+TEXT = {"type": "string", "minLength": 1}
+INPUT = {
+    "isRequired": {"type": "boolean"},
+    "isSecret": {"type": "boolean"},
+    "default": TEXT,
+    "value": TEXT,
+    "variables": {"type": "object"},
+}
+SERVER_JSON = {
+    "type": "object",
+    "required": ["name", "description", "version"],
+    "additionalProperties": False,
+    "properties": {
+        "$schema": TEXT,
+        "name": {"type": "string", "pattern": "^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$", "maxLength": 200},
+        "title": {"type": "string", "maxLength": 100},
+        "description": {"type": "string", "minLength": 1, "maxLength": 100},
+        "version": {"type": "string", "minLength": 1, "maxLength": 255, "not": {"const": "latest"}},
+        "_meta": {"type": "object"},
+        "packages": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["registryType", "identifier", "transport"],
+                "additionalProperties": False,
+                "properties": {
+                    "registryType": {"enum": ["npm", "pypi", "oci", "nuget", "mcpb"]},
+                    "identifier": TEXT,
+                    "version": {"type": "string", "pattern": "[0-9]"},
+                    "transport": {"const": {"type": "stdio"}},
+                    "runtimeArguments": {"$ref": "#/$defs/arguments"},
+                    "packageArguments": {"$ref": "#/$defs/arguments"},
+                    "environmentVariables": {"$ref": "#/$defs/named"},
+                },
+            },
+        },
+        "remotes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["type", "url"],
+                "additionalProperties": False,
+                "properties": {
+                    "type": {"enum": ["streamable-http", "sse"]},
+                    "url": {"type": "string", "pattern": "^https?://[^ ]+$"},
+                    "headers": {"$ref": "#/$defs/named"},
+                    "variables": {"type": "object"},
+                },
+            },
+        },
+    },
+    "$defs": {
+        "arguments": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["type", "value"],
+                "additionalProperties": False,
+                "properties": {"type": {"const": "positional"}, **INPUT},
+            },
+        },
+        "named": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "additionalProperties": False,
+                "properties": {"name": TEXT, **INPUT},
+            },
+        },
+    },
+}
+
+
+def test_what_is_served_officially_is_written_strictly(served: Served) -> None:
+    import jsonschema
+
+    found = served.json("v0.1/servers")["servers"]
+    for one in found:
+        jsonschema.validate(one["server"], SERVER_JSON)
+        assert one["_meta"]["io.modelcontextprotocol.registry/official"]["isLatest"] is True
+    assert {next(iter(one["server"].keys() & {"packages", "remotes", "_meta"})) for one in found} == {
+        *("packages", "remotes", "_meta")
+    }
+
+
 def test_what_is_served_officially_can_be_installed_again(served: Served) -> None:
     api = OfficialApi(Fetcher(), read_address(served.url))
     records = [read_record(one) for one in api.page().records]
@@ -272,6 +360,27 @@ def test_without_a_token_nobody_writes(tmp_path: Path) -> None:
         found.close()
 
 
+def test_the_lowest_tier_reads_as_the_others_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "reader"))
+    path = tmp_path / "mcp.md"
+    path.write_text(REGISTRY)
+    found = Served(path, "--tier", "1")
+    try:
+        assert found.get("capabilities").status == 404
+        backend = HttpCatalog(found.url, token=TOKEN)
+        assert not backend.refresh_capabilities().supports_install
+        refs = backend.list_servers()
+        assert [ref.name for ref in refs if not ref.error] == ["far", "local", "tables", "weather"]
+        assert backend.load_all() == [backend.load(ref.name) for ref in refs if not ref.error]
+        assert backend.validate("weather").ok
+        assert not backend.validate("broken").ok
+        with pytest.raises(Unsupported):
+            backend.uninstall("weather")
+    finally:
+        found.close()
+    assert path.read_text() == REGISTRY
+
+
 def test_beyond_this_machine_a_token_is_needed() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "perdure.cli.main", "registry", "serve", "--host", "0.0.0.0", "--port", "0"],
@@ -363,6 +472,24 @@ def test_those_who_send_slowly_hold_nobody_up(served: Served) -> None:
     finally:
         for one in slow:
             one.close()
+
+
+def test_no_bytes_bring_it_down(served: Served) -> None:
+    chance = random.Random(11)
+    head = f"POST /mcp-servers?agent_scope=x HTTP/1.1\r\nhost: localhost:{served.port}\r\n".encode()
+    head += f"authorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\ncontent-length: 30\r\n\r\n".encode()
+    whole = bytearray(head + b'{"name": "a", "command": "x"}  ')
+    for _ in range(150):
+        data = bytearray(whole)
+        for _ in range(chance.randrange(1, 6)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        with socket.create_connection(("127.0.0.1", served.port), timeout=15) as connection:
+            connection.sendall(bytes(data[: chance.randrange(1, len(data) + 1)]))
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(65536):
+                pass
+    assert served.json("mcp-servers")
+    assert served.process.poll() is None
 
 
 def test_a_port_that_is_taken_is_told(served: Served) -> None:
