@@ -305,6 +305,20 @@ def test_an_update_takes_new_arguments_where_the_old_ones_were_left_alone(desk: 
     assert desk.json("show", "weather")["args"] == ["-y", "@acme/weather@2.0.0", "serve"]
 
 
+def test_a_remote_server_that_was_changed_is_updated_around_the_change(desk: Desk) -> None:
+    desk.run("install", "--from", "com.acme/mcp", "--env", "REGION=us", "--header", "X-Mine=$MINE")
+    remote = json.loads(json.dumps(desk.records[4]))
+    desk.records[4]["_meta"][OFFICIAL]["isLatest"] = False
+    remote["server"]["version"] = "1.1.0"
+    remote["server"]["remotes"][0]["headers"].append({"name": "X-New", "isRequired": True})
+    desk.records.append(remote)
+    assert desk.json("update", "acme")["notes"] == ["new: X-New"]
+    shown = desk.json("show", "acme")
+    assert shown["url"] == "https://us.acme.test/mcp"
+    assert shown["headers"]["X-Mine"] == "$MINE"
+    assert shown["provenance"]["version"] == "1.1.0"
+
+
 def test_what_did_not_come_from_a_catalog_is_not_updated(desk: Desk) -> None:
     desk.run("install", "mine", "--", "python", "x.py")
     assert desk.run("update", "mine").returncode == 1

@@ -58,6 +58,8 @@ def _shape(entry: Entry) -> list[str]:
 
 def _exchanged(here: Entry, fresh: Entry) -> dict[str, object]:
     old, new = _pin(here), _pin(fresh)
+    if old == new:
+        return {}  # the record is new, and what is started is not
     words = [] if here.command is None else [here.command, *here.args]
     if here.url is not None:
         words = [here.url]
