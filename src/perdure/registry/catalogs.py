@@ -48,6 +48,8 @@ class Listing(msgspec.Struct, frozen=True, omit_defaults=True):
     description: str = ""
     status: str = "active"
     kinds: tuple[str, ...] = ()
+    repository: str = ""
+    website: str = ""
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -280,4 +282,6 @@ def _listing(record: Record) -> Listing:
         description=record.description,
         status=record.status,
         kinds=tuple(dict.fromkeys(kinds)),
+        repository=record.repository,
+        website=record.website,
     )

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, env: Mapping[str, Template], headers: Mappi
     try:
         offered = found_in(catalog, options.source)
         if isinstance(offered, Entry):
-            entry, plan = _taken_over(offered, catalog, options), None
+            entry, plan = _taken_over(offered, catalog), None
             entry = msgspec.structs.replace(
                 entry, env={**entry.env, **env}, headers={**entry.headers, **headers}
             )
@@ -121,7 +121,8 @@ def _inputs(plan: Plan) -> str:
 def _asked(ask: Ask) -> Template:
     """On a terminal. Ends with InputRequired when the input ends."""
     choices = f" ({', '.join(ask.choices)})" if ask.choices else ""
-    print(f"{ask.label}: {ask.description or ask.variable}{choices}", file=sys.stderr)
+    example = f", for example {ask.placeholder}" if ask.placeholder and not ask.secret else ""
+    print(f"{ask.label}: {ask.description or ask.variable}{choices}{example}", file=sys.stderr)
     while True:
         value = _secret(ask) if ask.secret else _plain(ask)
         try:
@@ -155,7 +156,7 @@ def _line(prompt: str, ask: Ask) -> str:
     return line.strip()
 
 
-def _taken_over(offered: Entry, catalog: Catalog, options: argparse.Namespace) -> Entry:
+def _taken_over(offered: Entry, catalog: Catalog) -> Entry:
     version = offered.provenance.version if offered.provenance is not None else ""
     package = offered.provenance.package if offered.provenance is not None else ""
     came = Provenance(

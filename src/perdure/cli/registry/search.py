@@ -52,6 +52,8 @@ def _shown(one: Listing) -> dict[str, object]:
         "description": one.description,
         "status": one.status,
         "kinds": one.kinds,
+        "repository": one.repository or None,
+        "website": one.website or None,
     }
 
 
