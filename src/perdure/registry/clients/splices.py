@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 
 class Uneditable(ValueError):
@@ -19,11 +19,28 @@ class Splice(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """Where a value stands in a text, and under which keys."""
+    """Where a value stands in a text, under which keys, and what it says if it is a string."""
 
     path: tuple[str | int, ...]
     start: int
     end: int
+    value: str
+
+
+class ConfigText(Protocol):
+    """One format of files that hold servers. Every method raises Uneditable; every change is one new text."""
+
+    def servers(self, text: str) -> dict[str, Any]: ...
+
+    def scalars(self, text: str) -> list[Scalar]: ...
+
+    def with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str: ...
+
+    def with_field(self, text: str, name: str, field: str, value: Any) -> str: ...
+
+    def without_field(self, text: str, name: str, field: str) -> str: ...
+
+    def without_entry(self, text: str, name: str) -> str: ...
 
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:

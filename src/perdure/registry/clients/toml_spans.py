@@ -52,21 +52,22 @@ def sections(text: str) -> list[Section]:
     return _Scan(text).all()
 
 
-def scalars(found: list[Section]) -> Iterator[Scalar]:
-    for section in found:
+def scalars(text: str) -> Iterator[Scalar]:
+    for section in sections(text):
         for pair in section.pairs:
-            yield from _scalars((*section.path, *pair.key), pair.value)
+            yield from _scalars(text, (*section.path, *pair.key), pair.value)
 
 
-def _scalars(path: tuple[str | int, ...], value: Value) -> Iterator[Scalar]:
+def _scalars(text: str, path: tuple[str | int, ...], value: Value) -> Iterator[Scalar]:
     if value.pairs is not None:
         for pair in value.pairs:
-            yield from _scalars((*path, *pair.key), pair.value)
+            yield from _scalars(text, (*path, *pair.key), pair.value)
     elif value.items is not None:
         for index, item in enumerate(value.items):
-            yield from _scalars((*path, index), item)
+            yield from _scalars(text, (*path, index), item)
     else:
-        yield Scalar(path, value.start, value.end)
+        written = text[value.start : value.end]
+        yield Scalar(path, value.start, value.end, _string(written) if written[0] in "\"'" else "")
 
 
 class _Scan:
@@ -167,9 +168,9 @@ class _Scan:
 
 
 def _name(written: str) -> str:
-    if written[0] == "'":
-        return written[1:-1]
-    if written[0] == '"':
-        name: str = tomllib.loads(f"k = {written}")["k"]
-        return name
-    return written
+    return _string(written) if written[0] in "\"'" else written
+
+
+def _string(written: str) -> str:
+    value: str = tomllib.loads(f"k = {written}")["k"]
+    return value

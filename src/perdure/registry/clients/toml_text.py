@@ -46,7 +46,8 @@ class TomlText:
         return dict(found)
 
     def scalars(self, text: str) -> list[Scalar]:
-        return list(toml_spans.scalars(toml_spans.sections(text)))
+        read(text)
+        return list(toml_spans.scalars(text))
 
     def with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str:
         """A new entry behind those that are there."""

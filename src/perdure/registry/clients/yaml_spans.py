@@ -73,7 +73,7 @@ def scalars(node: Node | None, path: tuple[str | int, ...] = ()) -> Iterator[Sca
         for index, item in enumerate(node.items):
             yield from scalars(item, (*path, index))
     elif node.end > node.start:
-        yield Scalar(path, node.start, node.end)
+        yield Scalar(path, node.start, node.end, node.text)
 
 
 def _node(text: str, event: Any, events: Iterator[Any]) -> Node:
