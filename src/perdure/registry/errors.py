@@ -15,6 +15,7 @@
     ├── AlreadyInstalled                 the name is taken                       3   no
     ├── ChangedMeanwhile                 somebody else kept changing the file    3   yes
     ├── RegistryUnavailable              unreachable, 5xx, a torn reply, a lock  4   yes
+    ├── Forbidden                        the system does not permit it           4   no
     └── AuthRequired                     no credentials, or not the right ones   4   no
 
 "Not there" and "not reachable" are never the same class, nor is what a second try may mend and what it cannot.
@@ -127,6 +128,11 @@ class RegistryUnavailable(RegistryError):
     exit_code = 4
     retryable = True
     code = "unavailable"
+
+
+class Forbidden(RegistryError):
+    exit_code = 4
+    code = "forbidden"
 
 
 class AuthRequired(RegistryError):
