@@ -6,6 +6,7 @@ Lines are compared as they are and shown masked: a value that changed shows as c
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Final
@@ -31,9 +32,9 @@ def unified(client: Client, before: str, after: str, file: str) -> str:
     """A unified diff; empty where nothing changes."""
     if before == after:
         return ""
-    old, new = before.split("\n"), after.split("\n")
-    lines = [f"--- {file}", f"+++ {file}"]
-    shown_old, shown_new = masked(client, before).split("\n"), masked(client, after).split("\n")
+    old, new = _lines(before), _lines(after)
+    lines = [f"--- {file}\n", f"+++ {file}\n"]
+    shown_old, shown_new = _lines(masked(client, before)), _lines(masked(client, after))
     assert (len(old), len(new)) == (len(shown_old), len(shown_new)), "masking keeps the lines"
     start = _shared(old, new)
     end = _shared(old[start:][::-1], new[start:][::-1])
@@ -44,14 +45,17 @@ def unified(client: Client, before: str, after: str, file: str) -> str:
     for group in matcher.get_grouped_opcodes(CONTEXT):
         a, b = first + group[0][1], first + group[0][3]
         a_end, b_end = first + group[-1][2], first + group[-1][4]
-        lines.append(f"@@ -{a + 1},{a_end - a} +{b + 1},{b_end - b} @@")
+        lines.append(f"@@ -{a + 1},{a_end - a} +{b + 1},{b_end - b} @@\n")
         for kind, i, i_end, j, j_end in group:
             if kind == "equal":
                 lines += [f" {one}" for one in shown_old[first + i : first + i_end]]
                 continue
             lines += [f"-{one}" for one in shown_old[first + i : first + i_end]]
             lines += [f"+{one}" for one in shown_new[first + j : first + j_end]]
-    return "".join(f"{line.rstrip(chr(13))}\n" for line in lines)
+    return "".join(
+        line.replace("\r\n", "\n") if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        for line in lines
+    )
 
 
 def masked(client: Client, text: str) -> str:
@@ -59,8 +63,12 @@ def masked(client: Client, text: str) -> str:
     try:
         found = client.text.scalars(text)
     except Uneditable:
-        return "\n".join(REDACTED for _ in text.split("\n"))
+        return re.sub(r"[^\n]+", REDACTED, text)
     return spliced(text, [*_masks(client, text, found), *_gaps(text, found)])
+
+
+def _lines(text: str) -> list[str]:
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def _masks(client: Client, text: str, found: list[Scalar]) -> Iterator[Splice]:

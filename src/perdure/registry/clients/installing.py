@@ -21,7 +21,14 @@ from perdure.registry.clients.removing import remove_file
 from perdure.registry.clients.saying import in_words_of
 from perdure.registry.clients.splices import Uneditable
 from perdure.registry.clients.table import Client
-from perdure.registry.clients.views import View, changed_bytes, newest_backup, text_of, understood
+from perdure.registry.clients.views import (
+    View,
+    changed_bytes,
+    newest_backup,
+    still_holds,
+    text_of,
+    understood,
+)
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InvalidEntry
 from perdure.registry.replacing import change_file
@@ -100,7 +107,7 @@ def _run(view: View, step: Any, apply: bool) -> Report:
             gone = remove_file(view.path, hashlib.sha256(before).hexdigest())
             if gone:
                 _remove_folders(start.undo.made if start.undo is not None else ())
-                ownership.save(found.sidecar)
+                ownership.settle(found.sidecar)
                 return _report(view, before, found, applied=True)
         seen = [(before, found)]
 
@@ -109,12 +116,12 @@ def _run(view: View, step: Any, apply: bool) -> Report:
             if made.data != data:
                 seen.append((data, made))
             if made.action in ("added", "updated"):
-                ownership.save(made.sidecar)
+                ownership.claim(made.sidecar)
             return made.data
 
-        change_file(view.path, plan, lambda data: plan(data) in (None, data))
+        change_file(view.path, plan, lambda data: still_holds(plan, data))
         before, found = seen[-1]
-        ownership.save(found.sidecar)
+        ownership.settle(found.sidecar)
         return _report(view, before, found, applied=True)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from perdure.model.fault_points import passed, point
 from perdure.registry.errors import Unreadable
 from perdure.storage.files.pending import PendingFile
 from perdure.storage.places import data_dir
@@ -93,8 +94,19 @@ class Ownership:
                 "the record of what Perdure wrote there cannot be read", hint=f"look at {path}"
             ) from None
 
-    def save(self, sidecar: Sidecar) -> None:
-        """Durable before it returns: the file it tells of is changed right after."""
+    def claim(self, sidecar: Sidecar) -> None:
+        """What is about to be written; durable before the file is touched."""
+        if sidecar != self.sidecar:
+            self._save(sidecar)
+            point("view.claimed")
+
+    def settle(self, sidecar: Sidecar) -> None:
+        """What is in the file now."""
+        if sidecar != self.sidecar:
+            self._save(sidecar)
+            passed("view.settled")
+
+    def _save(self, sidecar: Sidecar) -> None:
         self.sidecar = sidecar
         dir_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

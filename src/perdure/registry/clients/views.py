@@ -63,13 +63,12 @@ class View:
                 found = self._plan(data, want, start, sync, overwrite)
                 if not made or found.text != text_of(data, self.path):
                     made.append((data, found))
-                if found.claims != ownership.sidecar.entries:
-                    ownership.save(msgspec.structs.replace(start, entries=found.claims))
+                ownership.claim(msgspec.structs.replace(start, entries=found.claims))
                 return changed_bytes(data, found.text, self.path)
 
-            change_file(self.path, plan, lambda data: plan(data) in (None, data))
+            change_file(self.path, plan, lambda data: still_holds(plan, data))
             data, last = made[-1]
-            ownership.save(msgspec.structs.replace(start, entries=settled(last)))
+            ownership.settle(msgspec.structs.replace(start, entries=settled(last)))
         return self._report(data, last, applied=True)
 
     def data(self) -> bytes | None:
@@ -92,6 +91,14 @@ class View:
         backup = newest_backup(self.path) if applied and changed and data is not None else ""
         diff = diffs.unified(self.client, before, plan.text, self.path)
         return Report(self.client.name, self.path, applied, changed, plan.steps, plan.losses, diff, backup)
+
+
+def still_holds(plan: Callable[[bytes | None], bytes | None], data: bytes | None) -> bool:
+    """Whether nothing is left to do. A file that cannot be read is in another program's hands."""
+    try:
+        return plan(data) in (None, data)
+    except Unreadable:
+        return True
 
 
 def newest_backup(path: str) -> str:
