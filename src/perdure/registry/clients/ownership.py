@@ -24,10 +24,14 @@ VERSION: Final = 1
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """`landed` once the entry has been seen in the file: if it is missing later, somebody removed it."""
+    """`landed` once the entry has been in the file: if it is missing later, somebody removed it.
+
+    `source` is the registry it was written from; another one has no say in it.
+    """
 
     hashes: tuple[str, ...]
     landed: bool = False
+    source: str = ""
 
 
 class Undo(msgspec.Struct, frozen=True):

@@ -51,19 +51,20 @@ class Plan(msgspec.Struct, frozen=True):
 class Wanted(msgspec.Struct, frozen=True):
     """The registry as one client can be told it; `broken` are names whose entry cannot be read."""
 
+    source: str
     said: dict[str, Said]
     unsaid: dict[str, str]
     broken: dict[str, str]
 
 
-def wanted(client: Client, entries: Iterable[Entry], broken: Mapping[str, str]) -> Wanted:
+def wanted(client: Client, source: str, entries: Iterable[Entry], broken: Mapping[str, str]) -> Wanted:
     said, unsaid = {}, {}
     for entry in entries:
         try:
             said[entry.name] = in_words_of(client, entry)
         except Unsayable as error:
             unsaid[entry.name] = str(error)
-    return Wanted(said, unsaid, dict(broken))
+    return Wanted(source, said, unsaid, dict(broken))
 
 
 def planned(
@@ -76,26 +77,35 @@ def planned(
     overwrite: bool = False,
 ) -> Plan:
     """Raises Uneditable for a file that cannot be read."""
-    planning = _Planning(client, text, claims, sync, overwrite)
+    planning = _Planning(client, text, claims, want.source, sync, overwrite)
     for name, said in want.said.items():
         planning.put(name, said)
     for name, reason in {**want.unsaid, **want.broken}.items():
         planning.steps.append(Step(name, "skipped", reason))
     if sync:
-        for name in [one for one in claims if one not in want.said and one not in want.broken]:
-            planning.drop(name)
+        gone = [name for name, claim in claims.items() if claim.source == want.source]
+        for name in gone:
+            if name not in want.said and name not in want.broken:
+                planning.drop(name)
     losses = [loss for said in want.said.values() for loss in said.losses]
     return Plan(planning.text, tuple(planning.steps), tuple(losses), planning.claims)
 
 
 class _Planning:
     def __init__(
-        self, client: Client, text: str, claims: Mapping[str, Claim], sync: bool, overwrite: bool
+        self,
+        client: Client,
+        text: str,
+        claims: Mapping[str, Claim],
+        source: str,
+        sync: bool,
+        overwrite: bool,
     ) -> None:
         self.client = client
         self.text = text
         self.there = client.text.servers(text)
         self.claims = dict(claims)
+        self.source = source
         self.sync = sync
         self.overwrite = overwrite
         self.steps: list[Step] = []
@@ -109,10 +119,13 @@ class _Planning:
             self._write(name, said, "added")
         elif self._is_same(name, said):
             if claim is not None:
-                self.claims[name] = Claim((hash_of(said.fields, self.client.shape.keys),), True)
+                keys = self.client.shape.keys
+                self.claims[name] = Claim((hash_of(said.fields, keys),), True, claim.source)
             self.steps.append(Step(name, "unchanged"))
         elif self._is_ours(name) or self.overwrite:
             self._write(name, said, "updated")
+        elif claim is not None and claim.source != self.source:
+            self._conflict(name, "it was written from another registry")
         elif claim is not None:
             self._conflict(name, "it was edited there")
         else:
@@ -146,13 +159,14 @@ class _Planning:
         if self._is_ours(name):
             hashes.append(hash_of(self.there[name], keys))
         claim = self.claims.get(name)
-        self.claims[name] = Claim(tuple(hashes), claim is not None and claim.landed)
+        self.claims[name] = Claim(tuple(hashes), claim is not None and claim.landed, self.source)
         self.steps.append(Step(name, action))
 
     def _is_ours(self, name: str) -> bool:
         claim, value = self.claims.get(name), self.there.get(name)
         return (
             claim is not None
+            and claim.source == self.source
             and isinstance(value, dict)
             and hash_of(value, self.client.shape.keys) in claim.hashes
         )
@@ -180,4 +194,4 @@ def put_entry(client: Client, text: str, name: str, fields: Mapping[str, Any]) -
 
 def settled(plan: Plan) -> dict[str, Claim]:
     """The claims once the plan's text is in place."""
-    return {name: Claim(claim.hashes[:1], True) for name, claim in plan.claims.items()}
+    return {name: Claim(claim.hashes[:1], True, claim.source) for name, claim in plan.claims.items()}
