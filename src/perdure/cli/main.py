@@ -18,6 +18,10 @@ COMMANDS = {
     "undo": ("perdure.cli.undo", "take changes back"),
     "restore": ("perdure.cli.restore", "bring a version of a file back"),
     "state": ("perdure.cli.state", "shared state: get, set, list, delete, wait, history, export, import"),
+    "registry": (
+        "perdure.cli.registry",
+        "the servers you use: list, show, validate, install, enable, disable …",
+    ),
     "install": ("perdure.cli.install", "put Perdure into a client's config file"),
     "uninstall": ("perdure.cli.uninstall", "take it out again, byte for byte"),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),

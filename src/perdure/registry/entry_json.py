@@ -133,8 +133,8 @@ def to_object(entry: Entry) -> dict[str, Any]:
 
 def _without_empty(found: dict[str, Any]) -> dict[str, Any]:
     """Nested values that are all defaults are no values."""
-    for key, empty in (("timeouts", None), ("tools", [])):
-        found[key] = {name: value for name, value in found.get(key, {}).items() if value != empty}
+    for key in ("timeouts", "tools"):
+        found[key] = {name: value for name, value in found.get(key, {}).items() if value}
         if not found[key]:
             del found[key]
     if found.get("replay") == {}:

@@ -128,7 +128,7 @@ def _hidden_until(rows: list[_Row], at: int) -> int | None:
 
 def _heading(row: _Row) -> tuple[int, str] | None:
     found = _HEADING.fullmatch(row.text)
-    return (len(found[1]), (found[2] or "").strip()) if found is not None else None
+    return (len(found[1]), (found[2] or "").strip(" \t")) if found is not None else None
 
 
 def _line(row: _Row) -> Line | None:
@@ -140,7 +140,7 @@ def _line(row: _Row) -> Line | None:
         if found is None:
             return None
         key = found[1]
-    return Line(key, found[2].rstrip(), row.start, row.end, row.start + found.start(2))
+    return Line(key, found[2].rstrip(" \t"), row.start, row.end, row.start + found.start(2))
 
 
 def _commands(rows: list[_Row]) -> list[str]:
