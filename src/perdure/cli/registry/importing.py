@@ -51,7 +51,10 @@ def _text(report: Report) -> str:
         for step in report.steps
     ]
     rows += [["note", note.name, f"{note.field}: {note.reason}"] for note in report.notes]
-    rows += [["secret", one.name, f"{one.field}: set {one.variable}"] for one in report.secrets]
+    rows += [
+        ["secret", one.name, f"{one.field}: stays there; here it is ${one.variable}"]
+        for one in report.secrets
+    ]
     rows += [["secret", one.name, f"{one.field}: taken along as it is"] for one in report.kept]
     parts = [table(rows)] if rows else ["no servers there"]
     if not report.applied:

@@ -68,9 +68,10 @@ class _Moving:
         return changed, tuple(self.moved)
 
     def _moved(self, field: str, name: str, value: str, before: str = "") -> str:
-        wanted = (name, variable_name(self.entry.name, name))
-        numbered = (f"{wanted[1]}_{number}" for number in count(2))
-        variable = next(one for one in chain(wanted, numbered) if self.taken.get(one, value) == value)
+        own = variable_name(self.entry.name)
+        longer = name if name.startswith(own) else variable_name(own, name)
+        names = chain((name, longer), (f"{longer}_{number}" for number in count(2)))
+        variable = next(one for one in names if self.taken.get(one, value) == value)
         self.taken[variable] = value
         self.moved.append(Moved(self.entry.name, field, variable))
         return reference(variable, before=before)
