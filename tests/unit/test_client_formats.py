@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from client_cases import ALL, entries, golden
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from client_cases import ALL, entries, golden
 from perdure.cli.client_option import NAMES
 from perdure.registry.clients import places
 from perdure.registry.clients.hearing import Problem, in_our_words, usable_name
