@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.cli.client_option import add_client, chosen
-from perdure.cli.registry.shared import backend_of, printed, table
+from perdure.cli.registry.shared import backend_of, location_of, printed, table
+from perdure.cli.registry.views import shown_place
 
 if TYPE_CHECKING:
     from perdure.registry.clients.importing import Report
@@ -29,7 +30,8 @@ def run(options: argparse.Namespace) -> int:
     report = import_from(
         client, path, backend_of(options), keep_secrets=options.keep_secrets, apply=not options.dry_run
     )
-    printed(options, _plain(report), _text(report))
+    registry = shown_place(location_of(options))
+    printed(options, {**_plain(report), "registry": registry}, _text(report, registry))
     return CONFLICT if report.has_conflicts else 0
 
 
@@ -45,7 +47,7 @@ def _plain(report: Report) -> dict[str, Any]:
     }
 
 
-def _text(report: Report) -> str:
+def _text(report: Report, registry: str) -> str:
     rows = [
         [step.action, step.name, " ".join(filter(None, (step.entry and f"as {step.entry}", step.reason)))]
         for step in report.steps
@@ -56,7 +58,6 @@ def _text(report: Report) -> str:
         for one in report.secrets
     ]
     rows += [["secret", one.name, f"{one.field}: taken along as it is"] for one in report.kept]
-    parts = [table(rows)] if rows else ["no servers there"]
-    if not report.applied:
-        parts.append("nothing is written yet")
-    return "\n".join(parts)
+    if not rows:
+        return "no servers there"
+    return f"{table(rows)}\n{f'into {registry}' if report.applied else 'nothing is written yet'}"

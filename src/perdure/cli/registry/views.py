@@ -30,7 +30,7 @@ def run_view(options: argparse.Namespace, *, sync: bool) -> int:
 
     client, path = chosen(options)
     backend = backend_of(options)
-    source = _source(options)
+    source = shown_place(location_of(options))
     if sync and "://" not in source and not os.path.exists(source):
         raise Unreadable("there is no registry here", hint="nothing is removed; --registry names one")
     broken = {ref.name: ref.error for ref in backend.list_servers() if ref.error}
@@ -44,11 +44,10 @@ def run_view(options: argparse.Namespace, *, sync: bool) -> int:
     return CONFLICT if report.has_conflicts else 0
 
 
-def _source(options: argparse.Namespace) -> str:
-    """The registry by its place, without credentials: it goes on record."""
+def shown_place(location: str) -> str:
+    """A registry by its place, without credentials: it is shown, and goes on record."""
     from perdure.registry.redaction import shown_url
 
-    location = location_of(options)
     return shown_url(location) if "://" in location else os.path.realpath(location)
 
 
