@@ -17,7 +17,7 @@ from perdure.registry.clients import diffs
 from perdure.registry.clients.ownership import Claim, Ownership, Sidecar, hash_of, undo_of, undone
 from perdure.registry.clients.planning import put_entry
 from perdure.registry.clients.references import Unsayable
-from perdure.registry.clients.removing import remove_file
+from perdure.registry.clients.removing import remove_file, settle
 from perdure.registry.clients.saying import in_words_of
 from perdure.registry.clients.splices import Uneditable
 from perdure.registry.clients.table import Client
@@ -101,6 +101,7 @@ def _run(view: View, step: Any, apply: bool) -> Report:
         return _report(view, data, step(data, Ownership(view.client.name, view.path).read()), applied=False)
     with Ownership(view.client.name, view.path) as ownership:
         start = ownership.sidecar
+        settle(view.path)
         before = view.data()
         found: _Step = step(before, start)
         if found.data is None and before is not None:

@@ -21,7 +21,9 @@ def remove_file(path: str, sha256: str) -> bool:
     with Turn(target) as turn:
         dir_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            turn.begin(sha256, sha256)
+            turn.begin(
+                sha256, ""
+            )  # no content is planned: what is not ours goes back to its name, after a kill too
             aside = temp_names.fresh("x")
             point("view.before_remove")
             os.rename(name, aside, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
@@ -36,6 +38,12 @@ def remove_file(path: str, sha256: str) -> bool:
             return True
         finally:
             os.close(dir_fd)
+
+
+def settle(path: str) -> None:
+    """Finish what a killed process left beside a file, also where the file itself is gone."""
+    with Turn(os.path.realpath(path)):
+        pass
 
 
 def _is(dir_fd: int, name: str, sha256: str) -> bool:

@@ -63,7 +63,8 @@ class View:
                 found = self._plan(data, want, start, sync, overwrite)
                 if not made or found.text != text_of(data, self.path):
                     made.append((data, found))
-                ownership.claim(msgspec.structs.replace(start, entries=found.claims))
+                # What is to be removed is ours until it is gone.
+                ownership.claim(msgspec.structs.replace(start, entries={**start.entries, **found.claims}))
                 return changed_bytes(data, found.text, self.path)
 
             change_file(self.path, plan, lambda data: still_holds(plan, data))
