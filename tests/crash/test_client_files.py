@@ -106,7 +106,7 @@ def killed_everywhere(desk: Desk, prepare: Callable[[], None], *words: str) -> i
     raise AssertionError("the command never ended")
 
 
-@CLIENTS_OF_EACH_FORMAT
+@pytest.mark.parametrize("client", [CLIENTS["vscode"]], ids=["vscode"])
 def test_a_sync_killed_at_any_point_leaves_the_old_file_or_the_new_and_the_next_one_finishes(
     desk: Desk,
 ) -> None:
