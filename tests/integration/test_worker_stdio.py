@@ -20,7 +20,7 @@ from perdure.model import eras
 from perdure.model.envelope import error_schema
 from perdure.model.frames import salvage_id
 from perdure.worker.pipe import Oversize, read_frames
-from perdure.worker.pool import MAX_PENDING
+from perdure.worker.crew import MAX_PENDING
 
 SURFACE = str(Path(__file__).with_name("probing_surface.py"))
 ENVELOPE = {

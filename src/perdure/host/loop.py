@@ -100,6 +100,7 @@ class Shell:
         self._events: deque[Event] = deque()
         self._busy = False
         self._done = False
+        self._due: float | None = None
         self._gulp = READ_BYTES
         for fd in (client_in, client_out):
             os.set_blocking(fd, False)
@@ -215,9 +216,9 @@ class Shell:
 
     def _timeout(self) -> float | None:
         now = time.monotonic()
+        self._due = due = self.kernel.next_wake()
         if self._has_frames(now):
             return 0
-        due = self.kernel.next_wake()
         times = [] if due is None else [due]
         times += [at for at, _ in self.deadlines]
         for child in self.children.values():
@@ -257,8 +258,7 @@ class Shell:
 
     def _run_timers(self) -> None:
         now = time.monotonic()
-        due = self.kernel.next_wake()
-        if due is not None and due <= now:
+        if self._due is not None and self._due <= now:
             self.feed(Tick())
         for at, action in list(self.deadlines):
             if at <= now:

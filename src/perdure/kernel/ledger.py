@@ -84,12 +84,14 @@ def accept(k: Kernel, call: Invocation) -> None:
     k.state.calls[call.seq] = call
     k.state.ids[call.public_id] = call.seq
     mount.used_at = k.now
-    classify(k, call)
     insort(mount.queue, call.seq)
     if isinstance(mount.phase, Idle):
         mounts.start(k, mount)
     pump(k, mount)
-    if isinstance(call.state, Queued) and len(mount.queue) > k.limits.queue and call.seq in k.state.calls:
+    if not isinstance(call.state, Queued) or call.seq not in k.state.calls:
+        return
+    classify(k, call)
+    if len(mount.queue) > k.limits.queue:
         mount.queue.remove(call.seq)
         fault = Fault("resource", "queue_full", mount.generation, f"{k.limits.queue} requests wait already")
         answer_error(k, call, QUEUE_FULL, "queue full", fault, "not_started", "later", "host_error")

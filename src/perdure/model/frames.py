@@ -10,12 +10,16 @@ A frame that could be read in two ways (duplicate members, invalid UTF-8, lone s
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Raw
 
 from perdure.model import large_calls
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 RequestId = int | str
 
@@ -103,21 +107,26 @@ def members(raw: bytes | Raw) -> Members:
 
 
 def _refuse_duplicates(data: bytes) -> None:
-    import json
-
-    outermost: list[tuple[str, Any]] = []
-
-    def keep(pairs: list[tuple[str, Any]]) -> None:
-        nonlocal outermost
-        outermost = pairs
-
     try:
-        json.loads(data, object_pairs_hook=keep)
+        names = _names(data.decode())
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    names = [name for name, _ in outermost]
     if len(set(names)) != len(names):
         raise DuplicateMember(next(n for n in names if names.count(n) > 1))
+
+
+def _names(text: str) -> list[str]:
+    """The names of an object's members, each as often as it stands there."""
+    names: list[str] = _reader().decode(text)
+    return names
+
+
+@cache
+def _reader() -> JSONDecoder:
+    """Made when it is needed: most frames are written without spaces."""
+    from json import JSONDecoder
+
+    return JSONDecoder(object_pairs_hook=lambda pairs: [name for name, _ in pairs])
 
 
 def _is_text(frame: bytes) -> bool:

@@ -168,8 +168,7 @@ def _without_values(message: str) -> str:
 def _object(
     declared: shapes.StructType, given: Mapping[str, Any], where: str, roots: tuple[str, ...]
 ) -> dict[str, Any]:
-    fields = {field.encode_name: field for field in declared.fields}
-    aliases = {alias: name for name, field in fields.items() for alias in _extra(field.type, "aliases", ())}
+    fields, aliases = _names(declared)
     normal: dict[str, Any] = {}
     for name, value in given.items():
         canonical = name if name in fields else aliases.get(name)
@@ -189,6 +188,21 @@ def _object(
     if missing:
         raise _refuse("missing_argument", f"required: {', '.join(missing)}", missing=missing)
     return normal
+
+
+Names = tuple[dict[str, shapes.Field], dict[str, str]]
+_names_of: dict[int, tuple[shapes.StructType, Names]] = {}
+
+
+def _names(declared: shapes.StructType) -> Names:
+    """Its fields, and which other names they go by. Worked out once: what is declared stays as it is."""
+    known = _names_of.get(id(declared))
+    if known is not None and known[0] is declared:
+        return known[1]
+    fields = {field.encode_name: field for field in declared.fields}
+    aliases = {alias: name for name, field in fields.items() for alias in _extra(field.type, "aliases", ())}
+    _names_of[id(declared)] = (declared, (fields, aliases))
+    return fields, aliases
 
 
 def _same(one: Any, other: Any) -> bool:

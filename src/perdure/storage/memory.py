@@ -31,6 +31,8 @@ from perdure.storage.state_watch import Watch
 
 
 class MemoryState:
+    finds_at_once = True
+
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = threading.RLock()

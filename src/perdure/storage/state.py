@@ -138,6 +138,9 @@ class Log(msgspec.Struct, frozen=True):
 
 
 class StateBackend(Protocol):
+    finds_at_once: bool
+    """`find` waits for no lock and no network."""
+
     def round(self, wanted: Wanted, decide: Decide) -> None:
         """One transaction. Durable when it returns; where it raises, nothing of it was or will be written."""
 

@@ -54,6 +54,8 @@ class Tool(msgspec.Struct, frozen=True):
     spec: ToolSpec
     shape: Shape
     handler: Handler
+    is_brief: Callable[[], bool] = lambda: False
+    """At this moment a call takes less time than waking another thread to read on."""
 
 
 class Resource(msgspec.Struct, frozen=True):

@@ -167,8 +167,8 @@ MUTANTS = (
     Mutant(
         "the queue has no bound",
         "ledger",
-        "len(mount.queue) > k.limits.queue and",
-        "len(mount.queue) > 99 and",
+        "    if len(mount.queue) > k.limits.queue:",
+        "    if len(mount.queue) > 99:",
     ),
     Mutant(
         "replays have no queue bound",

@@ -1,7 +1,8 @@
-"""The worker's loop: one thread reads and answers what needs no work, a pool runs the rest.
+"""The worker's loop: who reads answers at once what needs no work; for the rest another thread reads on.
 
-    main thread    initialize, server/discover, ping, every list, logging, completion, subscriptions
-    pool           tools/call, resources/read, perdure/probe
+    while reading       initialize, server/discover, ping, every list, logging, completion, subscriptions,
+                        a tool that is done before anybody could be woken
+    after handing on    every other tools/call, resources/read, perdure/probe
 
 A slow tool therefore never delays a ping. A request is answered once, or not at all after its cancellation.
 """
@@ -9,7 +10,7 @@ A slow tool therefore never delays a ping. A request is answered once, or not at
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
 import msgspec
@@ -21,10 +22,10 @@ from perdure.model.frames import Malformed, Notification, Request, RequestId, Re
 from perdure.model.tools import DEFAULT_VIEW, View
 from perdure.surfaces.port import Surface
 from perdure.worker.context import Running
+from perdure.worker.crew import Crew, Job
 from perdure.worker.diagnostics import DEFAULT_LEVEL, Diagnostics
 from perdure.worker.methods import Answer, Methods, Work
 from perdure.worker.pipe import FrameWriter, Oversize, claim_stdio, read_frames
-from perdure.worker.pool import Pool
 from perdure.worker.registry import Registry
 from perdure.worker.session import Asked, Refusal, Session, shaped
 
@@ -40,6 +41,7 @@ class Server:
     def __init__(
         self,
         registry: Registry,
+        incoming: Iterator[bytes | Oversize],
         out: FrameWriter,
         *,
         view: View = DEFAULT_VIEW,
@@ -50,36 +52,43 @@ class Server:
         self._diagnostics = diagnostics or Diagnostics()
         self._session = Session()
         self._methods = Methods(registry, self._session, view, roots, self._diagnostics)
-        self._pool = Pool()
+        self._incoming = incoming
+        self._crew = Crew(self._next_job)
         self._ledger = threading.Lock()
         self._running: dict[RequestId, Running] = {}
         self._keys: dict[Running, str] = {}
         self._streams: dict[RequestId, Asked] = {}
 
-    def serve(self, incoming: Iterable[bytes | Oversize], drain_s: float = DRAIN_S) -> None:
+    def serve(self, drain_s: float = DRAIN_S) -> None:
         """Answer until the end of input, then give running calls a moment to finish."""
         try:
-            for frame in incoming:
-                self._frame(frame)
+            self._crew.serve()
         except KeyboardInterrupt:
             self._diagnostics.say("info", "interrupted")
         for identity, asked in self._streams.items():
             self._settle(identity, asked, _encode({"_meta": {eras.META_SUBSCRIPTION: identity}}))
-        if not self._pool.drain(drain_s):
+        if not self._crew.drain(drain_s):
             self._diagnostics.say("warning", "calls were still running at exit")
             with self._ledger:
                 left = tuple(self._running.values())
             for running in left:
                 running.cancel()
 
-    def _frame(self, frame: bytes | Oversize) -> None:
+    def _next_job(self) -> Job | None:
+        for frame in self._incoming:
+            if (job := self._frame(frame)) is not None:
+                return job
+        return None
+
+    def _frame(self, frame: bytes | Oversize) -> Job | None:
+        """Answered, or what is left to do."""
         if isinstance(frame, Oversize):
             identity = frames.salvage_id(frame.head, frame.tail)
             self._out.write(frames.encode_error(identity, frames.INVALID_REQUEST, "frame too large"))
-            return
+            return None
         match frames.decode(frame):
             case Request() as request:
-                self._request(request)
+                return self._request(request)
             case Notification("notifications/cancelled", params):
                 self._cancel(params)
             case Notification() | Response():
@@ -90,34 +99,40 @@ class Server:
                     self._out.write(frames.encode_error(bad.id, bad.code, bad.reason))
             case unreachable:
                 assert_never(unreachable)
+        return None
 
-    def _request(self, request: Request) -> None:
+    def _request(self, request: Request) -> Job | None:
         identity, methods = request.id, self._methods
         with self._ledger:
             is_taken = identity in self._running or identity in self._streams
         if is_taken:
             self._refuse(identity, Refusal(frames.INVALID_REQUEST, "this id is still in use"))
-            return
+            return None
         asked = self._session.asked(request.method, request.params, request.inside)
         if isinstance(asked, Refusal):
             self._refuse(identity, asked)
-            return
+            return None
         match request.method:
             case "tools/call":
                 if (tool := methods.tool(asked)) is None:
                     self._refuse(identity, Refusal(frames.INVALID_PARAMS, "unknown tool"))
-                    return
+                    return None
                 key = asked.invocation_key()
-                self._work(identity, asked, lambda running: methods.call(tool, key, asked, running), key)
+
+                def called(running: Running) -> Answer:
+                    return methods.call(tool, key, asked, running)
+
+                return self._work(identity, asked, called, key, is_brief=tool.is_brief())
             case "resources/read":
-                self._work(identity, asked, lambda _: methods.read(asked))
+                return self._work(identity, asked, lambda _: methods.read(asked))
             case eras.PROBE_METHOD:
-                self._work(identity, asked, lambda _: methods.probe(asked, self._is_running))
+                return self._work(identity, asked, lambda _: methods.probe(asked, self._is_running))
             case "subscriptions/listen":
                 self._listen(identity, asked)
             case _:
                 answer = methods.immediate(asked)
                 self._settle(identity, asked, answer or Refusal(frames.METHOD_NOT_FOUND, "method not found"))
+        return None
 
     def _settle(self, identity: RequestId, asked: Asked, answer: Answer) -> None:
         if isinstance(answer, Refusal):
@@ -128,9 +143,24 @@ class Server:
     def _refuse(self, identity: RequestId, refusal: Refusal) -> None:
         self._out.write(frames.encode_error(identity, refusal.code, refusal.message, refusal.data))
 
-    def _work(self, identity: RequestId, asked: Asked, work: Work, key: str | None = None) -> None:
-        """Run something in the pool and answer with what it gives."""
+    def _work(
+        self,
+        identity: RequestId,
+        asked: Asked,
+        work: Work,
+        key: str | None = None,
+        *,
+        is_brief: bool = False,
+    ) -> Job | None:
+        """Done, or what is left to do: the work, and its answer."""
+        if not is_brief and not self._crew.admits():
+            self._turn_away(identity)
+            return None
         running = Running(identity, self._out)
+        with self._ledger:
+            self._running[identity] = running
+            if key is not None:
+                self._keys[running] = key
 
         def job() -> None:
             if running.cancelled.is_set():
@@ -144,25 +174,25 @@ class Server:
             else:
                 running.answer(frames.encode_result(identity, shaped(asked, answer)))
 
-        with self._ledger:
-            self._running[identity] = running
-            if key is not None:
-                self._keys[running] = key
-        if not self._pool.submit(job):
-            self._forget(running)
-            fault = Fault("resource", "worker_queue_full", hint="retry when a call has finished")
-            self._out.write(
-                host_error(
-                    identity,
-                    QUEUE_FULL,
-                    "too many calls are waiting",
-                    fault,
-                    mount="perdure",
-                    attempts=0,
-                    outcome="not_started",
-                    retry="later",
-                )
+        if not is_brief:
+            return job
+        job()
+        return None
+
+    def _turn_away(self, identity: RequestId) -> None:
+        fault = Fault("resource", "worker_queue_full", hint="retry when a call has finished")
+        self._out.write(
+            host_error(
+                identity,
+                QUEUE_FULL,
+                "too many calls are waiting",
+                fault,
+                mount="perdure",
+                attempts=0,
+                outcome="not_started",
+                retry="later",
             )
+        )
 
     def _guarded(self, asked: Asked, work: Work, running: Running) -> Answer:
         try:
@@ -216,6 +246,6 @@ def serve_stdio(
     source, sink = claim_stdio()
     diagnostics = Diagnostics(log_level)
     registry = Registry(surfaces, tools)
-    server = Server(registry, FrameWriter(sink), view=view, roots=roots, diagnostics=diagnostics)
-    server.serve(read_frames(source))
+    out = FrameWriter(sink)
+    Server(registry, read_frames(source), out, view=view, roots=roots, diagnostics=diagnostics).serve()
     return 0

@@ -52,6 +52,8 @@ class _Unsure(Exception):
 class PostgresState:
     """`dsn` is a URL or a connection string. Its tables are in the schema `perdure`."""
 
+    finds_at_once = False
+
     def __init__(self, dsn: str) -> None:
         with typed():
             self._connections = Connections(dsn)

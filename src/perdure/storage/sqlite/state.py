@@ -47,6 +47,8 @@ PATIENCE_S: Final = 10.0
 class SqliteState:
     """`path` is made with its folders. Its lock file stands beside it."""
 
+    finds_at_once = True
+
     def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
         self._path = path
         self._clock = clock

@@ -167,7 +167,12 @@ class StateSurface:
         return tuple(self._tool(spec, shape, run) for spec, shape, run in TOOLS)
 
     def _tool(self, spec: ToolSpec, shape: Shape, run: Run) -> Tool:
-        return Tool(spec, shape, lambda params, call: run(self.service, params, call))
+        is_brief = self._finds_at_once if run is reading.get_state else lambda: False
+        return Tool(spec, shape, lambda params, call: run(self.service, params, call), is_brief)
+
+    def _finds_at_once(self) -> bool:
+        """Not while the store is still to be opened."""
+        return self._service is not None and self._service.backend.finds_at_once
 
     def resources(self) -> Sequence[Resource]:
         return GUIDES

@@ -26,8 +26,9 @@ from perdure.storage.journal import Journal, JournalError
 from perdure.storage.os_errors import os_refusal
 
 MOST_PER_ROUND: Final = 64
-SETTLE_AFTER_S: Final = 2.0
-SETTLE_AT: Final = 256
+# Systems write back by themselves what is some seconds old: what is synced after that costs commits little.
+SETTLE_AFTER_S: Final = 6.0
+SETTLE_AT: Final = 512
 
 
 class Landing(Protocol):

@@ -261,6 +261,19 @@ class Workload:
             number, "scratch", "scratch_put", {"content": content}, [Shelved(f"scratch/{sha.hex()}", sha)]
         )
 
+    def _handoff(self, number: int) -> Call:
+        envelope: dict[str, Any] = {
+            "task_id": f"t{number}",
+            "status": "partial",
+            "agent": "storm",
+            "summary": self._text(number),
+            "next_steps": ["go on"],
+            "last_good_state": [],
+        }
+        path, text = f"handoffs/h{number}.md", f"handed over {_token(number)}\n"
+        arguments = {"envelope": envelope, "body": text, "path": path}
+        return Call(number, "handoff", "handoff_write", arguments, [Line(path, text)])
+
     # --- inside -------------------------------------------------------------------------------------------------
 
     def _take(self, number: int, fits: Callable[[Owned], bool] = lambda _: True) -> Owned | None:
@@ -298,7 +311,7 @@ _KINDS: Final = (
     *("create", "create", "create", "rewrite", "rewrite", "patch", "delete", "move", "undo", "restore"),
     *("refused", "draft", "append", "append", "keyed", "edit", "replace", "overwrite", "overwrite"),
     *("transaction", "transaction", "large", "replace_found", "read"),
-    *("chunk", "chunk", "piece", "compose", "checkpoint", "scratch"),
+    *("chunk", "chunk", "piece", "compose", "checkpoint", "scratch", "handoff"),
 )
 
 
