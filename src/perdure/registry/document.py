@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -24,13 +25,20 @@ class Document(ABC):
     """A registry file as it was read. Every change gives a new text and leaves this one."""
 
     text: str
-    slots: tuple[Slot, ...]
     allowed: frozenset[str] | None
     """The commands that may be started; None where the file says nothing."""
 
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        """Every place, in order. Of those with one name the first is the entry, the rest are duplicates."""
+        return duplicates_marked(self._every_slot())
+
+    @abstractmethod
     def slot(self, name: str) -> Slot | None:
-        """The first of this name: it is the entry, the rest are duplicates."""
-        return next((one for one in self.slots if one.name == name), None)
+        """The first of this name; the others are not even looked at."""
+
+    @abstractmethod
+    def _every_slot(self) -> list[Slot]: ...
 
     @abstractmethod
     def installed(self, entry: Entry) -> str:

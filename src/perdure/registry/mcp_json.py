@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.registry.document import Document, Slot, duplicates_marked
+from perdure.registry.document import Document, Slot
 from perdure.registry.entry import Entry
 from perdure.registry.entry_json import OWN, from_object, to_object
 from perdure.registry.errors import RegistryError, Unreadable
@@ -33,8 +33,14 @@ class JsonDocument(Document):
             raise Unreadable(f"the file holds no object {SERVERS}")
         self._servers = servers
         self.allowed = _allowed(find(self._root, [OWN, "allowedCommands"]))
-        elements = servers.elements if servers is not None else ()
-        self.slots = duplicates_marked([_slot(one.key, plain(one.node)) for one in elements])
+
+    def slot(self, name: str) -> Slot | None:
+        elements = self._servers.elements if self._servers is not None else ()
+        return next((_slot(one.key, plain(one.node)) for one in elements if one.key == name), None)
+
+    def _every_slot(self) -> list[Slot]:
+        elements = self._servers.elements if self._servers is not None else ()
+        return [_slot(one.key, plain(one.node)) for one in elements]
 
     def installed(self, entry: Entry) -> str:
         if self._servers is None:

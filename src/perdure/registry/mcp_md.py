@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.registry.document import Document, Slot, duplicates_marked
+from perdure.registry.document import Document, Slot
 from perdure.registry.entry import Entry
 from perdure.registry.errors import RegistryError
 from perdure.registry.md_sections import Line, Section, newline_of, parsed
@@ -21,7 +21,12 @@ class MarkdownDocument(Document):
         found = parsed(text)
         self._sections = found.servers
         self.allowed = found.allowed
-        self.slots = duplicates_marked([_slot(text, one) for one in found.servers])
+
+    def slot(self, name: str) -> Slot | None:
+        return next((_slot(self.text, one) for one in self._sections if one.name == name), None)
+
+    def _every_slot(self) -> list[Slot]:
+        return [_slot(self.text, one) for one in self._sections]
 
     def installed(self, entry: Entry) -> str:
         newline = newline_of(self.text)
