@@ -202,3 +202,14 @@ def test_a_project_has_files_of_its_own(shell: Shell) -> None:
     assert (
         json.loads(Path(done["file"]).read_text())["servers"]["perdure"]["args"][-1] == "${workspaceFolder}"
     )
+
+
+def test_a_home_that_cannot_be_written_is_told_and_nothing_is_changed(shell: Shell) -> None:
+    path = shell.file_of(CLIENTS["cursor"])
+    shell.registry.write_text("## weather\ncommand: python\n")
+    (shell.root / "home").write_text("a file in the way")
+    for words in (("registry", "sync"), ("registry", "export"), ("install",), ("uninstall",)):
+        done = shell(*words, "cursor", "--file", str(path), "--apply")
+        assert (done.returncode, done.stdout) == (4, "")
+        assert shell(*words, "cursor", "--file", str(path)).returncode == 0
+    assert path.read_text() == golden(CLIENTS["cursor"])

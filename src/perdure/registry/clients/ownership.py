@@ -15,8 +15,9 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from perdure.model.envelope import ToolError
 from perdure.model.fault_points import passed, point
-from perdure.registry.errors import Unreadable
+from perdure.registry.errors import RegistryUnavailable, Unreadable
 from perdure.storage.files.pending import PendingFile
 from perdure.storage.places import data_dir
 
@@ -69,9 +70,12 @@ class Ownership:
         self.sidecar = Sidecar(client, self.target)
 
     def __enter__(self) -> Self:
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._lock_fd = os.open(os.path.join(self._folder, f".{self._name}.lock"), flags, 0o600)
+        try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            self._lock_fd = os.open(os.path.join(self._folder, f".{self._name}.lock"), flags, 0o600)
+        except OSError as error:
+            raise self._unwritable(error) from None
         try:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
             self.sidecar = self.read()
@@ -91,7 +95,7 @@ class Ownership:
         try:
             with open(path, "rb") as file:
                 return msgspec.json.decode(file.read(), type=Sidecar)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return self.sidecar
         except (msgspec.MsgspecError, OSError):
             raise Unreadable(
@@ -112,13 +116,22 @@ class Ownership:
 
     def _save(self, sidecar: Sidecar) -> None:
         self.sidecar = sidecar
-        dir_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with PendingFile(dir_fd, self._name, sync=True) as file:
-                file.write(msgspec.json.encode(sidecar))
-                file.replace()
-        finally:
-            os.close(dir_fd)
+            dir_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                with PendingFile(dir_fd, self._name, sync=True) as file:
+                    file.write(msgspec.json.encode(sidecar))
+                    file.replace()
+            finally:
+                os.close(dir_fd)
+        except (OSError, ToolError) as error:
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError | ToolError) -> RegistryUnavailable:
+        why = error.strerror if isinstance(error, OSError) else error.envelope.context.get("message")
+        return RegistryUnavailable(
+            f"what Perdure writes there cannot be put on record: {why}", hint=f"look at {self._folder}"
+        )
 
 
 def hash_of(value: Mapping[str, Any], keys: frozenset[str]) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+from perdure.model.envelope import ToolError
 from perdure.model.fault_points import passed, point
 from perdure.registry import backups
+from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.turns import Turn
 from perdure.storage import temp_names
 from perdure.storage.digest import sha256_of
@@ -16,7 +18,27 @@ from perdure.storage.files.syscalls import rename_noreplace
 
 def remove_file(path: str, sha256: str) -> bool:
     """Whether it is gone; not if it has another content, which then stays or comes back to its name."""
-    target = os.path.realpath(path)
+    try:
+        return _removed(os.path.realpath(path), sha256)
+    except (OSError, ToolError) as error:
+        raise _refused(path, error) from None
+
+
+def settle(path: str) -> None:
+    """Finish what a killed process left beside a file, also where the file itself is gone."""
+    try:
+        with Turn(os.path.realpath(path)):
+            pass
+    except OSError as error:
+        raise _refused(path, error) from None
+
+
+def _refused(path: str, error: OSError | ToolError) -> RegistryUnavailable:
+    why = error.strerror if isinstance(error, OSError) else error.envelope.context.get("message")
+    return RegistryUnavailable(f"{os.path.basename(path)}: {why}")
+
+
+def _removed(target: str, sha256: str) -> bool:
     folder, name = os.path.split(target)
     with Turn(target) as turn:
         dir_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -38,12 +60,6 @@ def remove_file(path: str, sha256: str) -> bool:
             return True
         finally:
             os.close(dir_fd)
-
-
-def settle(path: str) -> None:
-    """Finish what a killed process left beside a file, also where the file itself is gone."""
-    with Turn(os.path.realpath(path)):
-        pass
 
 
 def _is(dir_fd: int, name: str, sha256: str) -> bool:
