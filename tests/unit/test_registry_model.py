@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -233,3 +237,21 @@ def test_every_error_says_whether_to_try_again_and_how_to_exit() -> None:
         pending += one.__subclasses__()
         assert one.exit_code in (1, 2, 3, 4)
         assert one.code
+
+
+def test_a_host_without_a_registry_loads_nothing_of_it(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "import perdure.host.compose as compose\n"
+        "from perdure.host.settings import load\n"
+        "settings = load({'workspace': ['.']}, os.environ)\n"
+        "mounts = compose.RegistryMounts(settings, os.environ, frozenset())\n"
+        "assert mounts.specs() == {} and mounts.news() == []\n"
+        "print(*sorted(m for m in sys.modules if m.startswith('perdure.registry.')))"
+    )
+    env = {**os.environ, "PERDURE_HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path)}
+    env.pop("PERDURE_REGISTRY", None)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["perdure.registry.locating"]

@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "uninstall": ("perdure.cli.registry.uninstall", "remove a server"),
     "enable": ("perdure.cli.registry.switch", "let the host mount a server"),
     "disable": ("perdure.cli.registry.switch", "keep a server, but do not mount it"),
+    "approve": ("perdure.cli.registry.approve", "accept the changed tools of a pinned server"),
     "import": ("perdure.cli.registry.importing", "take another client's servers into the registry"),
     "export": ("perdure.cli.registry.export", "write the servers into another client's file"),
     "sync": ("perdure.cli.registry.sync", "keep another client's file in step with the registry"),

@@ -21,7 +21,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arg", action="append", default=[], metavar="A", help="one more argument; repeatable"
     )
-    parser.add_argument("--cwd", metavar="DIR", help="where it is started: the registry's folder")
+    parser.add_argument(
+        "--cwd", metavar="DIR", help="where it is started, from the registry's folder: the workspace"
+    )
     parser.add_argument("--transport", choices=TRANSPORTS, help="stdio, or streamable-http with --url")
     parser.add_argument("--url", help="of a remote server")
     parser.add_argument(

@@ -8,7 +8,8 @@ import sys
 from typing import Any
 
 from perdure.registry.errors import RegistryError, Unsupported
-from perdure.registry.opening import locate, open_backend
+from perdure.registry.locating import locate
+from perdure.registry.opening import open_backend
 from perdure.registry.port import Backend, EditableBackend
 
 
