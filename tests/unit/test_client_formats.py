@@ -39,7 +39,7 @@ def test_the_command_line_knows_every_client_of_the_table() -> None:
 
 
 @CLIENT
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(entry=entries())
 def test_an_entry_comes_back_from_a_clients_file_as_it_was_but_for_what_is_named_lost(
     client: Client, entry: Entry
@@ -158,7 +158,7 @@ def test_a_literal_that_a_client_would_expand_cannot_be_said() -> None:
         assert in_words_of(CLIENTS["claude-desktop"], local(args=(Template(text),))).losses == ()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30), index=st.integers(0, len(ALL) - 1)
 )

@@ -114,7 +114,7 @@ def others(form: Any, text: str, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("form", "text"), CASES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(name=NAMES, fields=FIELDS)
 def test_an_entry_that_is_added_says_what_was_meant_and_nothing_else_changes(
     form: Any, text: str, name: str, fields: dict[str, Any]
@@ -127,7 +127,7 @@ def test_an_entry_that_is_added_says_what_was_meant_and_nothing_else_changes(
 
 
 @pytest.mark.parametrize(("form", "text"), WITH_OLD)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     value=st.one_of(TEXT, st.lists(TEXT, max_size=3), st.dictionaries(TEXT, TEXT, max_size=2), st.booleans())
 )

@@ -88,7 +88,7 @@ class _Taking:
         self.heard: dict[str, Taken] = {}
 
     def hear(self, name: str, value: Any) -> None:
-        if _is_perdure(name, value):
+        if _is_perdure(value):
             self.steps.append(Step(name, "skipped", "this is Perdure itself"))
             return
         try:
@@ -143,7 +143,7 @@ class _Taking:
             return None
 
 
-def _is_perdure(name: str, value: Any) -> bool:
+def _is_perdure(value: Any) -> bool:
     """An entry that starts Perdure would mount it behind itself."""
     if not isinstance(value, dict):
         return False

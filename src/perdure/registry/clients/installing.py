@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -60,6 +60,9 @@ class _Step(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+_Deciding = Callable[[bytes | None, Sidecar], _Step]
+
+
 def own_fields(client: Client, words: Sequence[str], workspace: str) -> dict[str, Any]:
     """The entry that starts Perdure with these words, in the client's own form."""
     start = {
@@ -95,7 +98,7 @@ def uninstall(client: Client, path: str, *, apply: bool) -> Report:
     return _run(View(client, path), lambda data, sidecar: _uninstalled(client, path, data, sidecar), apply)
 
 
-def _run(view: View, step: Any, apply: bool) -> Report:
+def _run(view: View, step: _Deciding, apply: bool) -> Report:
     if not apply:
         data = view.data()
         return _report(view, data, step(data, Ownership(view.client.name, view.path).read()), applied=False)
@@ -103,7 +106,7 @@ def _run(view: View, step: Any, apply: bool) -> Report:
         start = ownership.sidecar
         settle(view.path)
         before = view.data()
-        found: _Step = step(before, start)
+        found = step(before, start)
         if found.data is None and before is not None:
             gone = remove_file(view.path, hashlib.sha256(before).hexdigest())
             if gone:
@@ -113,7 +116,7 @@ def _run(view: View, step: Any, apply: bool) -> Report:
         seen = [(before, found)]
 
         def plan(data: bytes | None) -> bytes | None:
-            made: _Step = step(data, start)
+            made = step(data, start)
             if made.data != data:
                 seen.append((data, made))
             if made.action in ("added", "updated"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -207,8 +206,3 @@ def _bearer(value: Template) -> str | None:
         case (Literal(text="Bearer "), Reference(variable=name, default=None)):
             return name
     return None
-
-
-def same(one: Mapping[str, Any], other: Mapping[str, Any], keys: frozenset[str]) -> bool:
-    """Whether two entries of a file agree in what is ours to write."""
-    return {k: v for k, v in one.items() if k in keys} == {k: v for k, v in other.items() if k in keys}

@@ -30,6 +30,13 @@ class Node(msgspec.Struct):
     def get(self, key: str) -> Node | None:
         return next((value for name, value in self.pairs or () if name.text == key), None)
 
+    def index(self, key: str) -> int:
+        """Where a key stands. Raises Uneditable where it comes from elsewhere, by a merge."""
+        found = next((at for at, (name, _) in enumerate(self.pairs or ()) if name.text == key), None)
+        if found is None:
+            raise Uneditable(f"{key} is not written where it is used")
+        return found
+
 
 def load(text: str) -> Any:
     """What a YAML text says. Raises Uneditable with the place alone."""

@@ -7,31 +7,25 @@ each change the text is read again: if it does not say exactly what was meant, t
 from __future__ import annotations
 
 import copy
-import json
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from perdure.registry.clients.splices import (
-    Scalar,
-    Splice,
-    Uneditable,
-    column,
-    line_end,
-    line_start,
-    newline_of,
-    spliced,
-    without_member,
+from perdure.registry.clients.splices import Scalar, Splice, Uneditable, newline_of, spliced
+from perdure.registry.clients.yaml_edits import (
+    after_colon,
+    block_end,
+    end_of_document,
+    indent_of,
+    new_lines,
+    new_pair,
+    new_value,
+    quoted,
+    without_item,
+    without_pair,
+    written,
 )
 from perdure.registry.clients.yaml_spans import Node, load, scalars, tree
 
-# Words that no YAML reader of any age takes for anything but themselves.
-_PLAIN: Final = re.compile(r"[A-Za-z_./][A-Za-z0-9_./@+-]*")
-_NOT_PLAIN: Final = re.compile(
-    r"y|n|yes|no|on|off|true|false|null|nan|inf|\.nan|\.inf|[.0-9_]*|\.[0-9].*|.*[:#].*|[-.]{3}.*",
-    re.IGNORECASE,
-)
-_UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 NAME: Final = "name"
 
 
@@ -49,8 +43,8 @@ class YamlText:
             return {str(name): value for name, value in held.items()}
         found: dict[str, Any] = {}
         for item in held:
-            if isinstance(item, dict) and isinstance(item.get(NAME), str):
-                found.setdefault(item[NAME], {key: value for key, value in item.items() if key != NAME})
+            if (name := _name_of(item)) is not None:
+                found.setdefault(name, {key: value for key, value in item.items() if key != NAME})
         return found
 
     def scalars(self, text: str) -> list[Scalar]:
@@ -78,42 +72,35 @@ class YamlText:
         meant = self._meant(text)
         self._of(meant, name)[field] = value
         entry = self._entry(text, name)
-        assert entry.pairs is not None
         place = entry.get(field)
         if place is None:
-            return self._checked(spliced(text, [_new_pair(text, entry, field, value)]), meant)
+            return self._checked(spliced(text, [new_pair(text, entry, field, value)]), meant)
         if place.is_alias:
             raise Uneditable(f"{name}: {field} is an alias of another value")
-        return self._checked(spliced(text, [_new_value(text, entry, place, value)]), meant)
+        return self._checked(spliced(text, [new_value(text, entry, place, value)]), meant)
 
     def without_field(self, text: str, name: str, field: str) -> str:
         meant = self._meant(text)
         del self._of(meant, name)[field]
         entry = self._entry(text, name)
-        assert entry.pairs is not None
-        index = next(i for i, (key, _) in enumerate(entry.pairs) if key.text == field)
-        return self._checked(spliced(text, [_without_pair(text, entry, index)]), meant)
+        return self._checked(spliced(text, [without_pair(text, entry, entry.index(field))]), meant)
 
     def without_entry(self, text: str, name: str) -> str:
         meant = self._meant(text)
         held = self._held(meant)
         node = self._root_node(text)
+        self._of(meant, name)
         if isinstance(held, list):
-            index = next(
-                i for i, item in enumerate(held) if isinstance(item, dict) and item.get(NAME) == name
-            )
+            index = next(i for i, item in enumerate(held) if _name_of(item) == name)
             del held[index]
-            splice = _without_item(text, node, index)
+            splice = without_item(text, node, index)
         else:
-            assert node.pairs is not None
             del held[name]
-            index = next(i for i, (key, _) in enumerate(node.pairs) if key.text == name)
-            splice = _without_pair(text, node, index)
+            splice = without_pair(text, node, node.index(name))
+        left = spliced(text, [splice])
         if not held and not node.is_flow:
-            splice = Splice(splice.start, splice.end, "")
-            text = spliced(text, [splice])
-            return self._checked(spliced(text, [self._emptied(text)]), meant)
-        return self._checked(spliced(text, [splice]), meant)
+            left = spliced(left, [self._emptied(left)])
+        return self._checked(left, meant)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -143,9 +130,9 @@ class YamlText:
     def _of(self, meant: dict[str, Any], name: str) -> dict[str, Any]:
         held = self._held(meant)
         if isinstance(held, dict):
-            found = held[name]
+            found = held.get(name)
         else:
-            found = next(item for item in held if isinstance(item, dict) and item.get(NAME) == name)
+            found = next((item for item in held if _name_of(item) == name), None)
         if not isinstance(found, dict):
             raise Uneditable(f"{name} is not a mapping")
         return found
@@ -154,11 +141,7 @@ class YamlText:
         held = self._held(load(text))
         if isinstance(held, dict):
             return {}
-        return {
-            index: str(item[NAME])
-            for index, item in enumerate(held)
-            if isinstance(item, dict) and isinstance(item.get(NAME), str)
-        }
+        return {index: name for index, item in enumerate(held) if (name := _name_of(item)) is not None}
 
     def _root_node(self, text: str) -> Node:
         top = tree(text)
@@ -188,34 +171,34 @@ class YamlText:
             raise Uneditable("the whole file is one flow mapping")
         node = top.get(self.root) if top is not None else None
         if node is None:
-            at = _end_of_document(text, top)
+            at = end_of_document(text, top)
             body = self._block(name, entry, "  ", newline)
-            return _new_lines(text, at, f"{self.root}:{newline}{body}")
+            return new_lines(text, at, f"{self.root}:{newline}{body}")
         if node.is_alias:
             raise Uneditable(f"{self.root} is an alias of another value")
         children = node.items if node.items is not None else [value for _, value in node.pairs or ()]
         if not children:
             # Nothing, `null`, `[]` or `{}`: a block in its place.
-            start = _after_colon(text, node)
+            start = after_colon(text, node)
             return Splice(
                 start, node.end, newline + self._block(name, entry, "  ", newline).removesuffix(newline)
             )
         if node.is_flow:
             return Splice(children[-1].end, children[-1].end, ", " + self._flow(name, entry))
-        indent = _indent_of(text, node)
-        at = _block_end(text, node.end)
-        return _new_lines(text, at, self._block(name, entry, indent, newline))
+        indent = indent_of(text, node)
+        at = block_end(text, node.end)
+        return new_lines(text, at, self._block(name, entry, indent, newline))
 
     def _block(self, name: str, entry: dict[str, Any], indent: str, newline: str) -> str:
         if self.is_list:
             lines = [f"{key}: {written(value)}" for key, value in entry.items()]
             body = f"{newline}{indent}  ".join(lines)
             return f"{indent}- {body}{newline}"
-        lines = [f"{_key(name)}:", *(f"  {_key(key)}: {written(value)}" for key, value in entry.items())]
+        lines = [f"{quoted(name)}:", *(f"  {quoted(key)}: {written(value)}" for key, value in entry.items())]
         return "".join(f"{indent}{line}{newline}" for line in lines)
 
     def _flow(self, name: str, entry: dict[str, Any]) -> str:
-        return written(entry) if self.is_list else f"{_key(name)}: {written(entry)}"
+        return written(entry) if self.is_list else f"{quoted(name)}: {written(entry)}"
 
     def _emptied(self, text: str) -> Splice:
         """An empty list or mapping where the last entry stood."""
@@ -231,118 +214,7 @@ class YamlText:
         return text
 
 
-def written(value: Any) -> str:
-    """A value on one line, in a form that every YAML reader takes alike."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return quoted(value)
-        case int() | float():
-            return repr(value)
-        case list() | tuple():
-            return f"[{', '.join(written(one) for one in value)}]"
-        case dict():
-            inside = ", ".join(f"{_key(key)}: {written(one)}" for key, one in value.items())
-            return f"{{{inside}}}"
-    raise Uneditable(f"YAML has no {type(value).__name__}")
-
-
-def quoted(text: str) -> str:
-    if _PLAIN.fullmatch(text) and not _NOT_PLAIN.fullmatch(text):
-        return text
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
-
-
-def _key(name: str) -> str:
-    return quoted(name)
-
-
-def _indent_of(text: str, node: Node) -> str:
-    """How far the entries of a block are indented: by what stands before the first one."""
-    first = node.start
-    start = line_start(text, first)
-    if text[start:first].strip():
-        raise Uneditable("the first entry does not begin a line")
-    return text[start:first]
-
-
-def _after_colon(text: str, node: Node) -> int:
-    return text.rfind(":", 0, node.start + 1) + 1 if text[node.start - 1 : node.start] != ":" else node.start
-
-
-def _block_end(text: str, end: int) -> int:
-    """Behind the last line of something that ends at `end`."""
-    return end if end > 0 and text[end - 1] == "\n" else line_end(text, end)
-
-
-def _end_of_document(text: str, top: Node | None) -> int:
-    """Before an explicit end of the document, else the end of the text."""
-    after = 0 if top is None else top.end
-    found = re.compile(r"^\.\.\.(?=\s|$)", re.MULTILINE).search(text, after)
-    return found.start() if found else len(text)
-
-
-def _new_lines(text: str, at: int, lines: str) -> Splice:
-    return Splice(at, at, lines if at == 0 or text[at - 1] == "\n" else newline_of(text) + lines)
-
-
-def _new_pair(text: str, mapping: Node, key: str, value: Any) -> Splice:
-    assert mapping.pairs is not None
-    pair = f"{_key(key)}: {written(value)}"
-    if mapping.is_flow:
-        if not mapping.pairs:
-            return Splice(mapping.start, mapping.end, f"{{{pair}}}")
-        at = mapping.pairs[-1][1].end
-        return Splice(at, at, f", {pair}")
-    indent = " " * column(text, mapping.pairs[0][0].start)
-    at = _block_end(text, mapping.end)
-    return _new_lines(text, at, f"{indent}{pair}{newline_of(text)}")
-
-
-def _new_value(text: str, mapping: Node, place: Node, value: Any) -> Splice:
-    """In the place of the old value; one that takes lines of its own gives them up."""
-    if mapping.is_flow or text.count("\n", _after_colon(text, place), place.end) == 0:
-        return Splice(place.start, place.end, ("" if text[place.start - 1] != ":" else " ") + written(value))
-    start = _after_colon_of(text, mapping, place)
-    end = place.end
-    tail = newline_of(text) if end > 0 and text[end - 1] == "\n" else ""
-    if "#" in text[start : place.start]:
-        raise Uneditable("a comment stands between the key and its value")
-    return Splice(start, end, f" {written(value)}{tail}")
-
-
-def _after_colon_of(text: str, mapping: Node, place: Node) -> int:
-    key = next(key for key, value in mapping.pairs or () if value is place)
-    return text.index(":", key.end) + 1
-
-
-def _without_pair(text: str, mapping: Node, index: int) -> Splice:
-    assert mapping.pairs is not None
-    key, value = mapping.pairs[index]
-    if mapping.is_flow:
-        return without_member([(k.start, v.end) for k, v in mapping.pairs], index)
-    start = line_start(text, key.start)
-    if not text[start : key.start].strip():
-        return Splice(start, _block_end(text, value.end), "")
-    if index + 1 == len(mapping.pairs):
-        raise Uneditable("the only line of an entry cannot be taken out of it")
-    following = mapping.pairs[index + 1][0].start
-    if text[value.end : following].strip():
-        raise Uneditable("a comment stands between the first two lines of an entry")
-    return Splice(key.start, following, "")
-
-
-def _without_item(text: str, sequence: Node, index: int) -> Splice:
-    assert sequence.items is not None
-    if sequence.is_flow:
-        return without_member([(one.start, one.end) for one in sequence.items], index)
-    item = sequence.items[index]
-    dash = text.rfind("-", 0, item.start)
-    between = text[dash + 1 : item.start]
-    start = line_start(text, dash)
-    if text[start:dash].strip() or between.strip():
-        raise Uneditable("an entry of the list does not begin a line")
-    return Splice(start, _block_end(text, item.end), "")
+def _name_of(item: Any) -> str | None:
+    """What an item of a list calls itself."""
+    name = item.get(NAME) if isinstance(item, dict) else None
+    return name if isinstance(name, str) else None
