@@ -28,6 +28,9 @@ COMMANDS = {
     "reload": ("perdure.cli.reload", "roll servers, and the host, over to what is installed now"),
 }
 
+# What the host starts itself; no command for people.
+HIDDEN = {"bridge": ("perdure.cli.bridge", "")}
+
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
@@ -40,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"perdure {__version__}")
         return 0
     name, rest = ("run", words) if not words or words[0].startswith("-") else (words[0], words[1:])
-    if name not in COMMANDS:
+    if name not in COMMANDS and name not in HIDDEN:
         from difflib import get_close_matches
 
         near = get_close_matches(name, COMMANDS, 1)
@@ -49,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
         return USAGE_ERROR
     from importlib import import_module
 
-    return int(import_module(COMMANDS[name][0]).main(rest))
+    return int(import_module({**COMMANDS, **HIDDEN}[name][0]).main(rest))
 
 
 def usage() -> str:
