@@ -99,6 +99,8 @@ def test_a_registry_goes_into_a_clients_file_and_out_again(shell: Shell, client:
     assert said["notes"] == ("added" if has_switch else "skipped")
     assert {"name": "weather", "field": "pin", "reason": "the client has no place for it"} in done["losses"]
     assert done["applied"]
+    copied = [(one["name"], one["field"]) for one in done["secrets"]]
+    assert copied == ([("notes", "args 3")] if has_switch else [])
     assert SECRET not in path.read_text()
 
     shell.registry.write_text("# MCP servers\n")

@@ -59,6 +59,7 @@ def _plain(report: Report) -> dict[str, Any]:
         "changed": report.changed,
         "servers": report.steps,
         "losses": report.losses,
+        "secrets": report.secrets,
         "diff": report.diff,
         "backup": report.backup or None,
     }
@@ -68,6 +69,7 @@ def _text(report: Report) -> str:
     parts = [report.diff.rstrip("\n")] if report.diff else []
     rows = [[step.action, step.name, step.reason] for step in report.steps]
     rows += [["not held", loss.name, f"{loss.field}: {loss.reason}"] for loss in report.losses]
+    rows += [["secret", one.name, f"{one.field}: {one.reason}"] for one in report.secrets]
     if rows:
         parts.append(table(rows))
     if report.backup:

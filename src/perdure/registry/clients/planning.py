@@ -17,16 +17,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from perdure.registry.clients.ownership import Claim, hash_of
 from perdure.registry.clients.references import Unsayable
 from perdure.registry.clients.saying import Loss, Said, in_words_of
+from perdure.registry.clients.secrets import by_reference
 from perdure.registry.clients.splices import Uneditable
 from perdure.registry.clients.table import Client
 from perdure.registry.entry import Entry
+
+COPIED: Final = "a literal that looks like a secret is written as it is; a $NAME would not be"
 
 Action = Literal["added", "updated", "removed", "unchanged", "conflict", "skipped"]
 
@@ -45,26 +48,32 @@ class Plan(msgspec.Struct, frozen=True):
     text: str
     steps: tuple[Step, ...]
     losses: tuple[Loss, ...]
+    secrets: tuple[Loss, ...]
     claims: dict[str, Claim]
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The registry as one client can be told it; `broken` are names whose entry cannot be read."""
+    """The registry as one client can be told it; `broken` are names whose entry cannot be read.
+
+    `secrets` are the fields that hold a literal secret: they are written as they are, and that is said.
+    """
 
     source: str
     said: dict[str, Said]
     unsaid: dict[str, str]
     broken: dict[str, str]
+    secrets: dict[str, tuple[str, ...]]
 
 
 def wanted(client: Client, source: str, entries: Iterable[Entry], broken: Mapping[str, str]) -> Wanted:
-    said, unsaid = {}, {}
+    said, unsaid, secrets = {}, {}, {}
     for entry in entries:
+        secrets[entry.name] = tuple(one.field for one in by_reference(entry, {})[1])
         try:
             said[entry.name] = in_words_of(client, entry)
         except Unsayable as error:
             unsaid[entry.name] = str(error)
-    return Wanted(source, said, unsaid, dict(broken))
+    return Wanted(source, said, unsaid, dict(broken), secrets)
 
 
 def planned(
@@ -88,7 +97,9 @@ def planned(
             if name not in want.said and name not in want.broken:
                 planning.drop(name)
     losses = [loss for said in want.said.values() for loss in said.losses]
-    return Plan(planning.text, tuple(planning.steps), tuple(losses), planning.claims)
+    written = [step.name for step in planning.steps if step.action in ("added", "updated")]
+    secrets = [Loss(name, field, COPIED) for name in written for field in want.secrets[name]]
+    return Plan(planning.text, tuple(planning.steps), tuple(losses), tuple(secrets), planning.claims)
 
 
 class _Planning:

@@ -31,6 +31,7 @@ class Report(msgspec.Struct, frozen=True):
     changed: bool
     steps: tuple[Step, ...]
     losses: tuple[Loss, ...]
+    secrets: tuple[Loss, ...]
     diff: str
     backup: str = ""
 
@@ -91,7 +92,8 @@ class View:
         changed = plan.text != before
         backup = newest_backup(self.path) if applied and changed and data is not None else ""
         diff = diffs.unified(self.client, before, plan.text, self.path)
-        return Report(self.client.name, self.path, applied, changed, plan.steps, plan.losses, diff, backup)
+        told = (plan.steps, plan.losses, plan.secrets)
+        return Report(self.client.name, self.path, applied, changed, *told, diff, backup)
 
 
 def still_holds(plan: Callable[[bytes | None], bytes | None], data: bytes | None) -> bool:
