@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from client_cases import ALL, entries, golden
@@ -49,7 +49,7 @@ def test_an_entry_comes_back_from_a_clients_file_as_it_was_but_for_what_is_named
         told = in_words_of(client, entry)
     except Unsayable:
         return
-    text = put_entry(client, golden(client), entry.name, told.fields)
+    text = put_entry(client, golden(client), entry.name, None, told.fields)
     back = in_our_words(client, entry.name, client.text.servers(text)[entry.name]).entry
     lost = {loss.field for loss in told.losses}
     assert back.enabled == entry.enabled
@@ -202,6 +202,8 @@ def test_an_entry_that_cannot_be_meant_is_a_problem_and_no_crash(value: object) 
 
 
 @given(st.text(max_size=300))
+@example("-")
+@example("a..b")
 def test_a_name_we_cannot_have_becomes_the_nearest_that_we_can(name: str) -> None:
     found = usable_name(name)
     if found:

@@ -67,6 +67,7 @@ JSON_FILES = {
         '// # top\n{\n\t"theme": "x", // # kept\n\t"mcpServers": {\n\t\t// # first\n\t\t"old": { /* why */\n'
         '\t\t\t"command": "npx", // inner\n\t\t\t"args": ["-y", "a,b",],\n\t\t},\n\t\t"other": {} // # end\n\t},\n}\n'
     ),
+    "null servers": '{"mcpServers": null, "z": 1}',
     "empty servers": '{\n    "mcpServers": {\n    },\n    "z": 1\n}\n',
 }
 FILES = [
@@ -82,7 +83,7 @@ CASES = [
 ]
 WITH_OLD = [case for case in CASES if "old" in case.values[0].servers(case.values[1])]
 
-EMPTY_VALUE = re.compile(r"(?<=Servers:) (\[\]|null)|(?<=extensions:) \{\}")
+EMPTY_VALUE = re.compile(r"(?<=Servers:) (\[\]|null)|(?<=Servers\":) null|(?<=extensions:) \{\}")
 
 TEXT = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20),

@@ -241,6 +241,29 @@ def test_a_diff_shows_no_secret_of_anybody(file: File) -> None:
     assert "[redacted]" in file.report.diff
 
 
+@pytest.mark.parametrize(
+    ("client", "text"),
+    [
+        (
+            CLIENTS["continue"],
+            "mcpServers:\n- name: a\n  env:\n    K: |\n      literal-secret\n      literal-secret\n  command: x\n",
+        ),
+        (
+            CLIENTS["codex"],
+            '[mcp_servers.a]\ncommand = "x"\n[mcp_servers.a.env]\nK = """\nliteral-secret\nliteral-secret\n"""\nL = 1\n',
+        ),
+    ],
+)
+def test_a_secret_over_several_lines_is_hidden_on_each(client: Client, text: str) -> None:
+    shown = diffs.masked(client, text)
+    assert SECRET not in shown
+    assert shown.count("\n") == text.count("\n")
+    lines = text.splitlines(keepends=True)
+    for number in range(len(lines)):
+        changed = "".join([*lines[:number], "# new\n" if number < 2 else "", *lines[number:]])
+        assert SECRET not in diffs.unified(client, text, changed, "f")
+
+
 @CLIENT
 def test_a_secret_that_changed_shows_as_changed_and_not_as_itself(file: File) -> None:
     file.sync(entry("weather", env={"API_KEY": Template("literal-secret-one")}))

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+from itertools import accumulate
 from typing import Final
 
 from perdure.registry.clients.hearing import URL_KEYS
@@ -33,25 +34,23 @@ def unified(client: Client, before: str, after: str, file: str) -> str:
     if before == after:
         return ""
     old, new = _lines(before), _lines(after)
-    lines = [f"--- {file}\n", f"+++ {file}\n"]
-    shown_old, shown_new = _lines(masked(client, before)), _lines(masked(client, after))
-    assert (len(old), len(new)) == (len(shown_old), len(shown_new)), "masking keeps the lines"
     start = _shared(old, new)
     end = _shared(old[start:][::-1], new[start:][::-1])
     first = max(0, start - CONTEXT)
-    matcher = SequenceMatcher(
-        None, old[first : len(old) - end + CONTEXT], new[first : len(new) - end + CONTEXT]
-    )
+    old_last, new_last = (min(len(lines), len(lines) - end + CONTEXT) for lines in (old, new))
+    shown_old = _shown_lines(client, before, first, old_last)
+    shown_new = _shown_lines(client, after, first, new_last)
+    lines = [f"--- {file}\n", f"+++ {file}\n"]
+    matcher = SequenceMatcher(None, old[first:old_last], new[first:new_last])
     for group in matcher.get_grouped_opcodes(CONTEXT):
-        a, b = first + group[0][1], first + group[0][3]
-        a_end, b_end = first + group[-1][2], first + group[-1][4]
-        lines.append(f"@@ -{a + 1},{a_end - a} +{b + 1},{b_end - b} @@\n")
+        (_, i, _, j, _), (_, _, i_end, _, j_end) = group[0], group[-1]
+        lines.append(f"@@ -{first + i + 1},{i_end - i} +{first + j + 1},{j_end - j} @@\n")
         for kind, i, i_end, j, j_end in group:
             if kind == "equal":
-                lines += [f" {one}" for one in shown_old[first + i : first + i_end]]
+                lines += [f" {one}" for one in shown_old[i:i_end]]
                 continue
-            lines += [f"-{one}" for one in shown_old[first + i : first + i_end]]
-            lines += [f"+{one}" for one in shown_new[first + j : first + j_end]]
+            lines += [f"-{one}" for one in shown_old[i:i_end]]
+            lines += [f"+{one}" for one in shown_new[j:j_end]]
     return "".join(
         line.replace("\r\n", "\n") if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
         for line in lines
@@ -60,39 +59,51 @@ def unified(client: Client, before: str, after: str, file: str) -> str:
 
 def masked(client: Client, text: str) -> str:
     """The text with the same lines, and no value in it that may be a secret."""
+    return "".join(_shown_lines(client, text, 0, len(_lines(text))))
+
+
+def _shown_lines(client: Client, text: str, first: int, last: int) -> list[str]:
+    """Some lines of a text, masked. Only they are looked at closely: a client's file can be large."""
+    starts = [0, *accumulate(map(len, _lines(text)))]
+    start, end = starts[first], starts[last]
     try:
         found = client.text.scalars(text)
     except Uneditable:
-        return re.sub(r"[^\n]+", REDACTED, text)
-    return spliced(text, [*_masks(client, text, found), *_gaps(text, found)])
+        return _lines(re.sub(r"[^\n]+", REDACTED, text[start:end]))
+    inside = [one for one in found if one.end > start and one.start < end]
+    whole_start = min([start, *(one.start for one in inside)])
+    whole_end = max([end, *(one.end for one in inside)])
+    splices = [*_masks(client, text, found, inside), *_gaps(text, inside, whole_start, whole_end)]
+    moved = [Splice(one.start - whole_start, one.end - whole_start, one.new) for one in splices]
+    lines = _lines(spliced(text[whole_start:whole_end], moved))
+    above = text.count("\n", whole_start, start)
+    return lines[above : above + last - first]
 
 
 def _lines(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def _masks(client: Client, text: str, found: list[Scalar]) -> Iterator[Splice]:
+def _masks(client: Client, text: str, found: list[Scalar], inside: list[Scalar]) -> Iterator[Splice]:
     arguments = dict(_arguments(client, found))
-    for one in found:
+    for one in inside:
         shown = arguments.get(one.path)
         if shown is None:
             shown = _shown(client, one)
-        if shown != one.value or (not one.value and _is_hidden(client, one)):
-            raw = text[one.start : one.end]
+        raw = text[one.start : one.end]
+        if shown != one.value:
             quote = raw[0] if raw[0] in "\"'" else ""
             written = json.dumps(shown, ensure_ascii=False) if quote == '"' else f"{quote}{shown}{quote}"
-            yield Splice(one.start, one.end, written + "\n" * raw.count("\n"))
-        else:
-            yield Splice(one.start, one.end, text[one.start : one.end])
+            raw = written + "\n" * raw.count("\n")
+        yield Splice(one.start, one.end, raw)
 
 
-def _gaps(text: str, found: list[Scalar]) -> Iterator[Splice]:
+def _gaps(text: str, inside: list[Scalar], start: int, end: int) -> Iterator[Splice]:
     """Comments and keys, between the values."""
-    at = 0
-    for one in sorted(found, key=lambda scalar: scalar.start):
-        yield Splice(at, one.start, scrubbed(text[at : one.start]))
-        at = one.end
-    yield Splice(at, len(text), scrubbed(text[at:]))
+    for one in sorted(inside, key=lambda scalar: scalar.start):
+        yield Splice(start, one.start, scrubbed(text[start : one.start]))
+        start = one.end
+    yield Splice(start, end, scrubbed(text[start:end]))
 
 
 def _arguments(client: Client, found: list[Scalar]) -> Iterator[tuple[tuple[str | int, ...], str]]:

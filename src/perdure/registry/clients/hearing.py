@@ -12,8 +12,8 @@ from perdure.registry.clients.references import Heard, heard, reference
 from perdure.registry.clients.saying import Loss
 from perdure.registry.clients.shapes import Shape, Timing
 from perdure.registry.clients.table import Client
-from perdure.registry.entry import MAX_NAME, Entry, Timeouts, Tools, Transport
-from perdure.registry.errors import RegistryError
+from perdure.registry.entry import MAX_NAME, Entry, Timeouts, Tools, Transport, check_name
+from perdure.registry.errors import InvalidName, RegistryError
 from perdure.registry.templates import Template
 
 TRANSPORT_WORDS: Final[dict[str, Transport]] = {
@@ -52,7 +52,11 @@ def in_our_words(client: Client, name: str, value: Any) -> Taken:
 
 def usable_name(name: str) -> str:
     """The name itself where we can have it, else the nearest that we can."""
-    found = re.sub(r"[^a-zA-Z0-9_.+@-]+", "-", name).strip("-.")
+    try:
+        check_name(name)
+        return name
+    except InvalidName:
+        found = re.sub(r"[^a-zA-Z0-9_.+@-]+", "-", name).strip("-.")
     return re.sub(r"\.{2,}", ".", found)[:MAX_NAME]
 
 

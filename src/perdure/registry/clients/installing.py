@@ -143,7 +143,7 @@ def _installed(
             "there is an entry of this name that was not written by `perdure install`, or was edited since"
         )
         return _Step("conflict", data, sidecar, reason)
-    new = understood(path, lambda: put_entry(client, text, NAME, fields))
+    new = understood(path, lambda: put_entry(client, text, NAME, value, fields))
     after = changed_bytes(data, new, path) or b""
     original = data
     made = _missing_folders(path)

@@ -21,7 +21,7 @@ class JsonText:
         node: Node | None = top
         for depth in range(len(self.root) + 1):
             node = json_spans.find(top, self.root[:depth])
-            if node is None:
+            if node is None or _is_null(node):
                 return {}
             if node.kind != "object":
                 raise Uneditable(f"{'.'.join(self.root[:depth]) or 'the file'} is not an object")
@@ -33,7 +33,6 @@ class JsonText:
         return list(_scalars(_parsed(text), ()))
 
     def with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str:
-        self.servers(text)
         return self._put(text, (name,), dict(fields))
 
     def with_field(self, text: str, name: str, field: str, value: Any) -> str:
@@ -51,7 +50,10 @@ class JsonText:
         try:
             return self._checked(json_spans.put(text, (*self.root, *path), value), path, value)
         except JsonProblem as problem:
-            raise Uneditable(str(problem)) from None
+            held = json_spans.find(_parsed(text), self.root)
+            if held is None or not _is_null(held):
+                raise Uneditable(f"{'.'.join(self.root)}: {problem}") from None
+        return self._checked(json_spans.put(text, self.root, {path[0]: value}), path, value)
 
     def _checked(self, text: str, path: tuple[str, ...], value: Any) -> str:
         """The new text, if it says what was meant."""
@@ -59,6 +61,10 @@ class JsonText:
         if (None if node is None else json_spans.plain(node)) != value:
             raise Uneditable("a key that stands twice cannot be changed in place")
         return text
+
+
+def _is_null(node: Node) -> bool:
+    return node.kind == "scalar" and node.value is None
 
 
 def _parsed(text: str) -> Node:

@@ -162,7 +162,7 @@ class _Planning:
     def _write(self, name: str, said: Said, action: Action) -> None:
         keys = self.client.shape.keys
         try:
-            self.text = put_entry(self.client, self.text, name, said.fields)
+            self.text = put_entry(self.client, self.text, name, self.there.get(name), said.fields)
         except Uneditable as error:
             self._conflict(name, str(error))
             return
@@ -187,10 +187,9 @@ class _Planning:
         return isinstance(value, dict) and hash_of(value, keys) == hash_of(said.fields, keys)
 
 
-def put_entry(client: Client, text: str, name: str, fields: Mapping[str, Any]) -> str:
-    """The text with an entry that says this. Of one that is there only what differs is changed; what the client
-    keeps in it for itself stays."""
-    value = client.text.servers(text).get(name)
+def put_entry(client: Client, text: str, name: str, value: Any, fields: Mapping[str, Any]) -> str:
+    """The text with an entry that says this, where `value` is there now. Only what differs is changed; what the
+    client keeps in the entry for itself stays."""
     if value is None:
         return client.text.with_entry(text, name, fields)
     if not isinstance(value, dict):
