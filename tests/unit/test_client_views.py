@@ -172,6 +172,14 @@ def test_another_registry_has_no_say_in_what_was_written_from_this_one(file: Fil
     assert "tides" in file.servers
 
 
+@pytest.mark.parametrize("client", [CLIENTS["vscode"]])
+def test_a_folder_beside_the_registry_is_the_same_one_for_a_client(file: File) -> None:
+    file.source = "/home/ann/mcp.md"
+    file.sync(entry("weather", cwd=Template("./tools")), entry("tides", cwd=Template("$DIR/x")))
+    assert file.servers["weather"]["cwd"] == "/home/ann/tools"
+    assert file.servers["tides"]["cwd"] == "${env:DIR}/x"
+
+
 @pytest.mark.parametrize("client", [CLIENTS["claude-code"]])
 def test_a_server_that_is_switched_off_is_taken_out_of_a_client_without_a_switch(file: File) -> None:
     file.sync(entry("weather"))

@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
@@ -28,6 +29,7 @@ from perdure.registry.clients.secrets import by_reference
 from perdure.registry.clients.splices import Uneditable
 from perdure.registry.clients.table import Client
 from perdure.registry.entry import Entry
+from perdure.registry.templates import Template
 
 COPIED: Final = "a literal that looks like a secret is written as it is; a $NAME would not be"
 
@@ -67,13 +69,22 @@ class Wanted(msgspec.Struct, frozen=True):
 
 def wanted(client: Client, source: str, entries: Iterable[Entry], broken: Mapping[str, str]) -> Wanted:
     said, unsaid, secrets = {}, {}, {}
-    for entry in entries:
+    for entry in (_placed(one, source) for one in entries):
         secrets[entry.name] = tuple(one.field for one in by_reference(entry, {})[1])
         try:
             said[entry.name] = in_words_of(client, entry)
         except Unsayable as error:
             unsaid[entry.name] = str(error)
     return Wanted(source, said, unsaid, dict(broken), secrets)
+
+
+def _placed(entry: Entry, source: str) -> Entry:
+    """A folder that the registry names from where it stands, named so that it is the same one for a client."""
+    if entry.cwd is None or not entry.cwd.is_literal or not os.path.isabs(source):
+        return entry
+    folder = os.path.expanduser(entry.cwd.resolve({}))
+    whole = os.path.normpath(os.path.join(os.path.dirname(source), folder))
+    return msgspec.structs.replace(entry, cwd=Template.literal(whole))
 
 
 def planned(
