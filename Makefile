@@ -30,8 +30,9 @@ explore: $(VENV)/.ready       ## 1,000,000 histories of the kernel, the seeded b
 	$(BIN)/python -m perdure.testing.mutants
 	$(BIN)/python -m perdure.testing.tree_model --runs 2000 --steps 50
 
-storm: $(VENV)/.ready         ## 1,000 rounds of kill -9 with 8 calls in flight
+storm: $(VENV)/.ready         ## 1,000 rounds of kill -9 with 8 calls in flight; 20 of perdure serve under 100 sessions
 	$(BIN)/python -m perdure.testing.storm --rounds 1000
+	$(BIN)/python -m perdure.testing.serve_storm
 
 crash: $(VENV)/.ready         ## writes under kill -9: 10,000 kills at fault points and at random, then the seeded bugs
 	$(BIN)/python -m perdure.testing.write_storm --kills 10000

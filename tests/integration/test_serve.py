@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.testing import fake_server
+from perdure.testing import fake_server, serve_storm
 from perdure.testing.fake_ledger import lines
 from perdure.testing.http_client import HttpClient, ServeProcess, envelope
 
@@ -346,3 +346,13 @@ def _dispatches(root: Path) -> list[str]:
 def _effects(root: Path) -> list[str]:
     found = lines(str(root / "ledgers" / "effects"))
     return [line.rpartition(" pid=")[0] or line for line in found]
+
+
+# --- a storm -----------------------------------------------------------------------------------------------
+
+
+def test_no_session_and_no_line_is_lost_while_we_are_killed_again_and_again(tmp_path: Path) -> None:
+    tallies, violations = serve_storm.storm(tmp_path, clients=4, kills=4)
+    assert violations == []
+    assert all(tally.acknowledged for tally in tallies)
+    assert sum(tally.retries for tally in tallies) > 0, "nobody noticed"

@@ -10,6 +10,7 @@ USAGE_ERROR = 2
 COMMANDS = {
     "run": ("perdure.cli.run", "stdio MCP server (the default command)"),
     "serve": ("perdure.cli.serve", "streamable HTTP for many clients at /mcp"),
+    "attach": ("perdure.cli.attach", "stdio for a client, connected to a running perdure serve"),
     "wrap": ("perdure.cli.wrap", "make one stdio MCP server durable: perdure wrap -- COMMAND ARGS…"),
     "worker": ("perdure.cli.worker", "the built-in surfaces as a plain stdio MCP server, no host"),
     "demo": ("perdure.cli.demo", "a guided run: a call in flight, kill -9, the honest answer"),

@@ -22,8 +22,10 @@ from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian, end_marked
 from perdure.host.settings import Settings
 from perdure.model.mounts import MountSpec
+from perdure.serve import attached as attached_clients
 from perdure.serve import prometheus
 from perdure.serve.guard import LOOPBACK, Guard
+from perdure.serve.places import attach_path
 from perdure.serve.sessions import Sessions
 from perdure.serve.store import Store
 from perdure.serve.streamable import Headers, Receive, Scope, Send, Streamable, refused, respond
@@ -87,13 +89,13 @@ class App:
         elif path == "/healthz" and scope["method"] in ("GET", "HEAD"):
             await respond(send, 200, self._health())
         elif path == "/metrics" and self._options.metrics and scope["method"] == "GET":
-            text = prometheus.text(self._sessions, self._started)
+            text = prometheus.text(self.loaded, self._started)
             await respond(send, 200, text, [(b"content-type", prometheus.CONTENT_TYPE)])
         else:
             await respond(send, 404, refused(404, "there is nothing here").body)
 
     @property
-    def _sessions(self) -> Sessions:
+    def loaded(self) -> Sessions:
         assert self.sessions is not None
         return self.sessions
 
@@ -102,8 +104,8 @@ class App:
             "status": "ok",
             "version": __version__,
             "uptime_s": round(time.time() - self._started, 1),
-            "sessions": len(self._sessions.named),
-            "servers": len(self._sessions.switchboard.running),
+            "sessions": len(self.loaded.named),
+            "servers": len(self.loaded.switchboard.running),
         }
         return msgspec.json.encode(found)
 
@@ -186,9 +188,14 @@ def serve(options: Options, settings: Settings, listening: socket.socket) -> int
 
     async def run() -> None:
         app.start(guardian)
+        socket_path = attach_path()
+        attached = await attached_clients.listen(socket_path, app.loaded, settings.limits.frame_bytes)
         try:
             await server.serve(sockets=[listening])
         finally:
+            if attached is not None:
+                attached.close()
+                os.unlink(socket_path)
             await app.close()
 
     try:

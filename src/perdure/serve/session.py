@@ -123,8 +123,7 @@ class HttpSession:
 
     def _handle(self, event: Event) -> None:
         effects = self.kernel.handle(event, time.monotonic())
-        if isinstance(event, ClientFrame):
-            self._save_calls()
+        self._save_calls()
         self._apply(effects)
         self._save_session()
 
@@ -171,7 +170,11 @@ class HttpSession:
     def _save_calls(self) -> None:
         """Before the first byte of it goes to a server: from then on it may have happened."""
         for call in self.kernel.state.calls.values():
-            if call.public_id not in self._saved and not isinstance(call.replay, Convergent):
+            if (
+                call.attempts
+                and call.public_id not in self._saved
+                and not isinstance(call.replay, Convergent)
+            ):
                 self._saved[call.public_id] = (call.seq, asked(call.method, call.params))
                 self._records.save_call(self, call)
 
@@ -231,6 +234,12 @@ class HttpSession:
         """Its client went away before the answer."""
         if exchange.id is not None and self.exchanges.get(exchange.id) is exchange:
             del self.exchanges[exchange.id]
+
+    def hang_up(self, line: object) -> None:
+        """Whoever waited on this line is gone; what is found out for them waits until they ask again."""
+        for identity, exchange in list(self.exchanges.items()):
+            if getattr(exchange, "line", None) is line:
+                del self.exchanges[identity]
 
     def listen(self, exchange: Exchange) -> None:
         """The client's standing stream: what waited for it goes first."""

@@ -97,6 +97,7 @@ class HttpClient:
 
     def __init__(self, port: int, headers: Mapping[str, str] | None = None) -> None:
         self.port = port
+        self.name = "raw"
         self.session: str | None = None
         self._headers = {"Accept": ACCEPT, "Content-Type": "application/json", **(headers or {})}
         self._last = 0
@@ -132,7 +133,7 @@ class HttpClient:
             {
                 "protocolVersion": "2025-11-25",
                 "capabilities": capabilities or {},
-                "clientInfo": {"name": "raw", "version": "1"},
+                "clientInfo": {"name": self.name, "version": "1"},
             },
         )
         self.session = answer.headers.get("mcp-session-id")
@@ -163,7 +164,7 @@ class HttpClient:
     def modern(
         self, method: str, params: dict[str, Any] | None = None, identity: Any = None, **headers: str
     ) -> Answer:
-        given = {**(params or {}), "_meta": envelope()}
+        given = {**(params or {}), "_meta": envelope(self.name)}
         routing = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
         named = given.get("name") or given.get("uri")
         if named is not None:
