@@ -135,7 +135,8 @@ class Kernel:
         self.out = []
         _HANDLERS[type(event)](self, event)
         for mount in self.state.mounts.values():
-            mounts.move_on(self, mount)
+            if mount.queue or len(mount.links) > 1:  # else there is nothing to move, and there may be many
+                mounts.move_on(self, mount)
         self._finish()
         self.opened = None
         return self.out
