@@ -226,6 +226,28 @@ def test_secrets_of_two_servers_never_share_a_variable() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "is_secret"),
+    [
+        ("API_KEY", "x", True),
+        ("PGPASSWORD", "hunter2", True),
+        ("refreshToken", "abc", True),
+        ("DATABASE_URL", "postgres://u:p@db/x", True),
+        ("ANYTHING", "ghp_0123456789abcdefghij", True),
+        ("HASH", "9f86d081884c7d659a2feaa0", True),
+        ("MAX_TOKENS", "4096", False),
+        ("TOKEN_FILE", "/run/token", False),
+        ("LEVEL", "info", False),
+        ("PACKAGE", "server-filesystem-2025.11.25", False),
+        ("TOKEN", "", False),
+    ],
+)
+def test_a_secret_is_known_by_its_name_or_by_itself(name: str, value: str, is_secret: bool) -> None:
+    entry, moved = by_reference(local("w", env={name: Template.literal(value)}), {})
+    assert (entry.env[name].text == f"${name}") == is_secret
+    assert bool(moved) == is_secret
+
+
+@pytest.mark.parametrize(
     ("args", "expected"),
     [
         (["--token", "abc"], ["--token", "$W_ARG_2"]),

@@ -14,6 +14,7 @@ from typing import Final
 
 from perdure.registry.clients.hearing import URL_KEYS
 from perdure.registry.clients.references import heard
+from perdure.registry.clients.secrets import is_suspect_name
 from perdure.registry.clients.splices import Scalar, Splice, Uneditable, spliced
 from perdure.registry.clients.table import Client
 from perdure.registry.redaction import (
@@ -26,6 +27,8 @@ from perdure.registry.redaction import (
 )
 
 CONTEXT: Final = 3
+# Below these comes the name of a server, which says nothing about its values.
+_ROOTS: Final = frozenset({"mcpServers", "servers", "context_servers", "mcp", "extensions", "mcp_servers"})
 _HIDDEN_BELOW: Final = frozenset({"env", "envs", "environment", "headers", "http_headers", "requestOptions"})
 
 
@@ -132,12 +135,13 @@ def _shown(client: Client, one: Scalar) -> str:
 def _is_hidden(client: Client, one: Scalar) -> bool:
     """Whether a value must not be shown because of the keys it stands under."""
     shape = client.shape
-    keys = [key for key in one.path if isinstance(key, str)]
+    path = (one.path[0], *one.path[2:]) if len(one.path) > 2 and one.path[0] in _ROOTS else one.path
+    keys = [key for key in path if isinstance(key, str)]
     if {shape.env_names, shape.header_names, shape.bearer_name} & set(keys):
         return False  # names of variables
     if any(key in _HIDDEN_BELOW for key in keys[:-1]):
         return True
-    return bool(one.value) and any(is_secret_name(key) for key in keys)
+    return bool(one.value) and any(is_secret_name(key) or is_suspect_name(key) for key in keys)
 
 
 def _shared(one: list[str], other: list[str]) -> int:

@@ -16,6 +16,11 @@ from perdure.registry.templates import Literal, Template
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCHEME: Final = re.compile(r"(?i)(bearer|basic|token|digest) +")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_SUSPECT: Final = re.compile(
+    r"(?i)passw|passphrase|secret|token|api.?key|access.?key|private.?key|credential|bearer"
+)
+# Numbers, switches and places of files: `MAX_TOKENS=4096`, `TOKEN_FILE=/run/token`.
+_HARMLESS: Final = re.compile(r"(?i)[0-9.]+|true|false|yes|no|on|off|none|(?:~|\.{1,2})?/.*")
 # Long, letters and digits mixed, and no words between separators: nobody types that.
 _RANDOM: Final = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_+/=-]{20,}")
 
@@ -44,7 +49,14 @@ def looks_secret(name: str, value: str) -> bool:
     """Whether a literal value is meant to be kept secret, by its name or by itself."""
     if not value:
         return False
-    return is_secret_name(name) or scrubbed(value) != value or _is_random(value)
+    if is_secret_name(name) or scrubbed(value) != value or _is_random(value):
+        return True
+    return is_suspect_name(name) and _HARMLESS.fullmatch(value) is None
+
+
+def is_suspect_name(name: str) -> bool:
+    """Whether a name has the word for a secret anywhere in it: `PGPASSWORD`, `refreshToken`, `TOKEN_OF_ANN`."""
+    return _SUSPECT.search(name) is not None
 
 
 class _Moving:
