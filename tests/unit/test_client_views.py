@@ -137,6 +137,17 @@ def test_what_a_client_keeps_for_itself_in_our_entry_stays_and_is_no_edit(file: 
     assert file.args_of("weather") == ["more"]
 
 
+@pytest.mark.parametrize("client", [CLIENTS["cline"]])
+def test_a_client_that_writes_out_what_is_so_anyway_has_edited_nothing(file: File) -> None:
+    file.sync(entry("weather"))
+    for field, value in (("disabled", False), ("type", "stdio"), ("env", {}), ("autoApprove", [])):
+        file.edit("weather", field, value)
+    assert file.sync(entry("weather")) == {"weather": "unchanged"}
+    assert file.sync(entry("weather", "more")) == {"weather": "updated"}
+    file.edit("weather", "disabled", True)
+    assert file.sync(entry("weather", "other")) == {"weather": "conflict"}
+
+
 @CLIENT
 def test_what_a_person_removed_there_comes_back_only_when_asked_for(file: File) -> None:
     file.sync(entry("weather"))

@@ -135,9 +135,18 @@ class Ownership:
 
 
 def hash_of(value: Mapping[str, Any], keys: frozenset[str]) -> str:
-    """Of what is ours in an entry; keys that the client adds for itself change nothing."""
-    ours = {key: _number(one) for key, one in value.items() if key in keys}
+    """Of what is ours in an entry. Keys that the client adds for itself change nothing, nor does writing out what is
+    so anyway, as clients do when they save their file."""
+    ours = {
+        key: _number(one) for key, one in value.items() if key in keys and not _goes_without_saying(key, one)
+    }
     return hashlib.sha256(msgspec.json.encode(ours, order="deterministic")).hexdigest()
+
+
+def _goes_without_saying(key: str, value: Any) -> bool:
+    if key in ("enabled", "disabled"):
+        return value is (key == "enabled")
+    return value is None or value in ("", [], {}) or (key == "type" and value == "stdio")
 
 
 def _number(value: Any) -> Any:
