@@ -164,10 +164,9 @@ class Server(uvicorn.Server):
         yield
 
 
-def serve(options: Options, settings: Settings, listening: socket.socket) -> int:
+def serve(options: Options, settings: Settings, listening: socket.socket, guardian: Guardian) -> int:
     """Until a signal ends it."""
     port: int = listening.getsockname()[1]
-    guardian = Guardian.start()
     store = Store(os.path.join(private_dir("serve"), f"sessions-{port}.db"))
     for mark in store.replace_mark(guardian.mark):
         end_marked(mark, PREDECESSOR_S)  # what a killed predecessor started must do nothing more
