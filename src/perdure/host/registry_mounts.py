@@ -56,6 +56,11 @@ class RegistryMounts:
         self._read(location)
         return self._specs
 
+    @property
+    def current(self) -> dict[str, MountSpec]:
+        """As it was last read."""
+        return self._specs
+
     def news(self) -> list[Event]:
         """What changed since it was last read."""
         if self._signature() == self._seen:

@@ -13,10 +13,8 @@ written by somebody else, we look again a moment later, and `holds` says whether
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
-import stat
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -24,16 +22,15 @@ from typing import Final, NamedTuple
 from perdure.model.envelope import ToolError
 from perdure.model.fault_points import passed, point
 from perdure.registry import backups
-from perdure.registry.errors import ChangedMeanwhile, Forbidden, RegistryUnavailable, Unreadable
-from perdure.registry.turns import WAIT_S, Turn
+from perdure.registry.errors import ChangedMeanwhile, Forbidden, RegistryUnavailable
+from perdure.registry.reading import MAX_BYTES, WAIT_S, opened, refused
+from perdure.registry.turns import Turn
 from perdure.storage.files import fidelity
 from perdure.storage.files.exchange import Conflict
 from perdure.storage.files.identity import Expected
 from perdure.storage.files.pending import PendingFile
 
-MAX_BYTES: Final = 8 * 1024 * 1024
 SETTLE_S: Final = 0.03
-_FORBIDDEN: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 Plan = Callable[[bytes | None], bytes | None]
 Holds = Callable[[bytes | None], bool]
@@ -46,25 +43,14 @@ class Found(NamedTuple):
 
 def read_file(path: str) -> Found | None:
     """A regular file and its facts; None where there is none. Raises Unreadable for anything else."""
-    name = os.path.basename(path)
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
+    fd = opened(path)
+    if fd is None:
         return None
-    except OSError as error:
-        raise _refused(error, name) from None
-    try:
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
-            raise Unreadable(f"{name} is not a file")
-        if info.st_size > MAX_BYTES:
-            raise Unreadable(f"{name} is larger than {MAX_BYTES} bytes")
-        with os.fdopen(os.dup(fd), "rb") as file:
+    with os.fdopen(fd, "rb") as file:
+        try:
             return Found(file.read(MAX_BYTES + 1), fidelity.capture(fd))
-    except OSError as error:
-        raise _refused(error, name) from None
-    finally:
-        os.close(fd)
+        except OSError as error:
+            raise refused(error, os.path.basename(path)) from None
 
 
 def change_file(path: str, plan: Plan, holds: Holds, *, wait_s: float = WAIT_S, backup: bool = True) -> bool:
@@ -78,7 +64,7 @@ def change_file(path: str, plan: Plan, holds: Holds, *, wait_s: float = WAIT_S, 
     except ToolError as error:
         raise _refused_tool(error, os.path.basename(target)) from None
     except OSError as error:
-        raise _refused(error, os.path.basename(target)) from None
+        raise refused(error, os.path.basename(target)) from None
 
 
 def _change(target: str, turn: Turn, plan: Plan, holds: Holds, until: float, backup: bool) -> bool:
@@ -139,14 +125,6 @@ def _put(target: str, turn: Turn, found: Found | None, new: bytes) -> bool:
 
 def _sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _refused(error: OSError, name: str) -> Forbidden | RegistryUnavailable | Unreadable:
-    if error.errno in _FORBIDDEN:
-        return Forbidden(f"{name}: {error.strerror}", hint="check its permissions")
-    if error.errno in (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
-        return Unreadable(f"{name} is not a file")
-    return RegistryUnavailable(f"{name}: {error.strerror or 'input or output failed'}")
 
 
 def _refused_tool(error: ToolError, name: str) -> Forbidden | RegistryUnavailable:

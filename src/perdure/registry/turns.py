@@ -19,12 +19,12 @@ import msgspec
 from perdure.model.fault_points import point
 from perdure.registry import backups
 from perdure.registry.errors import RegistryUnavailable
+from perdure.registry.reading import WAIT_S
 from perdure.storage import temp_names
 from perdure.storage.digest import sha256_of
 from perdure.storage.files.exchange import open_aside
 from perdure.storage.places import private_dir
 
-WAIT_S: Final = 30.0
 POLL_S: Final = 0.002
 
 

@@ -26,6 +26,7 @@ from perdure.serve import attached as attached_clients
 from perdure.serve import prometheus
 from perdure.serve.guard import LOOPBACK, Guard
 from perdure.serve.places import attach_path
+from perdure.serve.registries import Registries
 from perdure.serve.sessions import Sessions
 from perdure.serve.store import Store
 from perdure.serve.streamable import Headers, Receive, Scope, Send, Streamable, refused, respond
@@ -58,15 +59,24 @@ class App:
         hosts = (*LOOPBACK, options.host) if options.host not in ("0.0.0.0", "::") else _own_names()
         self._guard = Guard(hosts, options.token)
         self._specs: dict[str, dict[str, MountSpec]] = {}
+        self._registries = Registries()
         self.sessions: Sessions | None = None
         self._mcp: Streamable | None = None
 
     def start(self, guardian: Guardian) -> None:
         limits = self._settings.limits
-        switchboard = Switchboard(guardian, os.environ, limits.frame_bytes, limits.outbox_bytes)
+        switchboard = Switchboard(
+            guardian, os.environ, limits.frame_bytes, limits.outbox_bytes, self._registries
+        )
         log = EventLog(os.path.join(private_dir("log"), "events.jsonl"))
         self.sessions = Sessions(
-            self._settings, self._specs_of, switchboard, self._store, log, wrapped=bool(self._options.wrap)
+            self._settings,
+            self._specs_of,
+            switchboard,
+            self._store,
+            log,
+            wrapped=bool(self._options.wrap),
+            registries=self._registries,
         )
         self._mcp = Streamable(self.sessions, limits.frame_bytes, self._workspace_of)
 
@@ -127,9 +137,11 @@ class App:
                 )
             else:
                 chosen = (workspace,) if workspace else self._settings.workspaces
-                found = specs_of(msgspec.structs.replace(self._settings, workspaces=chosen))
+                settings = msgspec.structs.replace(self._settings, workspaces=chosen)
+                found = specs_of(settings)
+                self._registries.open(workspace, settings, found)
             self._specs[workspace] = found
-        return self._specs[workspace]
+        return {**self._specs[workspace], **self._registries.current(workspace)}
 
 
 class PatientProtocol(H11Protocol):
