@@ -31,6 +31,9 @@ COMMANDS: Final = {
     "update": ("perdure.cli.registry.update", "take the newest version of a server from its catalog"),
     "serve": ("perdure.cli.registry.serve", "serve the registry to others as a catalog"),
     "approve": ("perdure.cli.registry.approve", "accept the changed tools of a pinned server"),
+    "import": ("perdure.cli.registry.importing", "take another client's servers into the registry"),
+    "export": ("perdure.cli.registry.export", "write the servers into another client's file"),
+    "sync": ("perdure.cli.registry.sync", "keep another client's file in step with the registry"),
 }
 USAGE_ERROR: Final = 2
 # Their values may begin with a dash: `--arg -y`.
