@@ -19,8 +19,8 @@ from perdure import __version__
 from perdure.model import eras
 from perdure.model.envelope import error_schema
 from perdure.model.frames import salvage_id
-from perdure.worker.pipe import Oversize, read_frames
 from perdure.worker.crew import MAX_PENDING
+from perdure.worker.pipe import Oversize, read_frames
 
 SURFACE = str(Path(__file__).with_name("probing_surface.py"))
 ENVELOPE = {

@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
     if options.json:
         import msgspec
 
-        print(msgspec.json.encode({"ok": bool(told), "hosts": told}).decode())
+        print(msgspec.json.encode({"ok": bool(told), "hosts": [host.fields() for host in told]}).decode())
     elif told:
         for host in told:
             print(f"reload {host.pid}  {host.workspace}  mounts {', '.join(host.mounts)}")

@@ -9,6 +9,7 @@ from binascii import hexlify
 
 from perdure import __version__
 from perdure.host import catalogs, presence
+from perdure.host.control import Control
 from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian
 from perdure.host.loop import Shell
@@ -120,6 +121,7 @@ def new_shell(kernel: Kernel, client_in: int, client_out: int, guardian: Guardia
         log=EventLog(os.path.join(private_dir("log"), "events.jsonl")),
         save_catalog=catalogs.save,
         upgrade=upgrade.begin,
+        control=Control.open(),
     )
 
 
@@ -148,4 +150,4 @@ def announce(kernel: Kernel, settings: Settings) -> None:
             )
         )
     except OSError:
-        pass  # only `perdure reload` looks there
+        pass  # only our own commands look there
