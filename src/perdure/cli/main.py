@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 USAGE_ERROR = 2
@@ -12,6 +13,7 @@ COMMANDS = {
     "wrap": ("perdure.cli.wrap", "make one stdio MCP server durable: perdure wrap -- COMMAND ARGS…"),
     "worker": ("perdure.cli.worker", "the built-in surfaces as a plain stdio MCP server, no host"),
     "demo": ("perdure.cli.demo", "a guided run: a call in flight, kill -9, the honest answer"),
+    "status": ("perdure.cli.status", "hosts, journal, shared state and registry on one screen"),
     "journal": ("perdure.cli.journal", "the latest changes of a workspace"),
     "history": ("perdure.cli.history", "the versions of a file"),
     "diff": ("perdure.cli.diff", "what changed between two versions of a file"),
@@ -43,7 +45,14 @@ def main(argv: list[str] | None = None) -> int:
         return USAGE_ERROR
     from importlib import import_module
 
-    return int(import_module(COMMANDS[name][0]).main(rest))
+    try:
+        code = int(import_module(COMMANDS[name][0]).main(rest))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read has seen enough. What is still buffered must not be tried again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def usage() -> str:

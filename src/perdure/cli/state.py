@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from perdure.cli.parsing import new_parser
 from perdure.cli.tool_command import EXIT_CODES, CommandCall
 from perdure.model.tools import View
 
@@ -20,7 +21,7 @@ FULL: Final = View("json", "full")
 
 
 def main(argv: list[str]) -> int:
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     from perdure.surfaces.state.surface import StateSurface
     from perdure.worker.compose import Settings, open_state
 
@@ -45,13 +46,13 @@ def _settings(options: argparse.Namespace) -> Any:
     return settle(argparse.Namespace(state=options.state), "state")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="perdure state", description="The shared state from the terminal.")
-    _add_shared(parser)
+def parser() -> argparse.ArgumentParser:
+    made = new_parser("state", "The shared state from the terminal.")
+    _add_shared(made)
     # After the command as well: one that is left out there must not undo one that was given before it.
     shared = argparse.ArgumentParser(add_help=False)
     _add_shared(shared, default=argparse.SUPPRESS)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = made.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, text: str, run: Callable[..., int]) -> argparse.ArgumentParser:
         found = commands.add_parser(name, help=text, description=text, parents=[shared])
@@ -88,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     one = command("import", "read JSON lines, or an agentcheckpoint's file", _import)
     one.add_argument("file", help="- reads JSON lines from standard input")
     one.add_argument("--overwrite", action="store_true", help="also write keys that are there already")
-    return parser
+    return made
 
 
 def _add_shared(parser: argparse.ArgumentParser, **default: Any) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from perdure.cli.parsing import new_parser
 from perdure.model.tools import View
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class CommandCall:
 
 
 def parser_for(name: str, description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"perdure {name}", description=description)
+    parser = new_parser(name, description)
     parser.add_argument(
         "--workspace",
         action="append",

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from perdure.cli.tool_command import parser_for, worker_settings
 
 
-def main(argv: list[str]) -> int:
-    parser = parser_for(
+def parser() -> argparse.ArgumentParser:
+    return parser_for(
         "verify",
         "Check that the journal's chain is whole and anchored, that every kept content is intact, and that files are "
         "what their last change made them. Exit code 1 where something is wrong; drift alone is told, and is not wrong.",
     )
-    options = parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    options = parser().parse_args(argv)
 
     import msgspec
 
