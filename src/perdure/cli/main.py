@@ -14,6 +14,7 @@ COMMANDS = {
     "worker": ("perdure.cli.worker", "the built-in surfaces as a plain stdio MCP server, no host"),
     "demo": ("perdure.cli.demo", "a guided run: a call in flight, kill -9, the honest answer"),
     "status": ("perdure.cli.status", "hosts, journal, shared state and registry on one screen"),
+    "top": ("perdure.cli.top", "what every session does, live"),
     "journal": ("perdure.cli.journal", "the latest changes of a workspace"),
     "history": ("perdure.cli.history", "the versions of a file"),
     "diff": ("perdure.cli.diff", "what changed between two versions of a file"),
