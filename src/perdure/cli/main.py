@@ -21,8 +21,10 @@ COMMANDS = {
     "undo": ("perdure.cli.undo", "take changes back"),
     "restore": ("perdure.cli.restore", "bring a version of a file back"),
     "state": ("perdure.cli.state", "shared state: get, set, list, delete, wait, history, export, import"),
+    "handoff": ("perdure.cli.handoff", "what one agent leaves to the next: show, write"),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
     "reload": ("perdure.cli.reload", "roll servers, and the host, over to what is installed now"),
+    "completion": ("perdure.cli.completion", "completion for bash, zsh and fish"),
 }
 
 

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.cli.parsing import new_parser
@@ -71,8 +72,13 @@ def worker_settings(options: argparse.Namespace, command: str) -> WorkerSettings
     )
 
 
-def run_tool(options: argparse.Namespace, tool: str, arguments: dict[str, Any]) -> int:
-    """Make the call, print what it gives, and return the exit code."""
+Show = Callable[[dict[str, Any]], None]
+
+
+def run_tool(
+    options: argparse.Namespace, tool: str, arguments: dict[str, Any], show: Show | None = None
+) -> int:
+    """Make the call, print what it gives, and return the exit code. `show` prints a success its own way."""
     import msgspec
 
     from perdure.model.envelope import Envelope
@@ -99,12 +105,16 @@ def run_tool(options: argparse.Namespace, tool: str, arguments: dict[str, Any]) 
     finally:
         surface.close()
     found = result["structuredContent"]
-    if result.get("isError"):
+    is_error = bool(result.get("isError"))
+    if options.json:
+        print(result["content"][0]["text"])
+    elif is_error:
         shown = failure(msgspec.convert(found, type=Envelope), View("porcelain", "full"))
+        print(shown["content"][0]["text"], file=sys.stderr)
+    elif show is not None:
+        show(found)
     else:
-        shown = success(found, declared.shape, View("porcelain", "full"))
-    text = (result if options.json else shown)["content"][0]["text"]
-    print(text, file=sys.stderr if result.get("isError") and not options.json else sys.stdout)
-    if result.get("isError"):
+        print(success(found, declared.shape, View("porcelain", "full"))["content"][0]["text"])
+    if is_error:
         return EXIT_CODES.get(found["error"], 1)
     return 3 if found.get("conflicts") else 0
