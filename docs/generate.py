@@ -32,7 +32,20 @@ def commands() -> str:
         with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
             import_module(module).main(["--help"])
         parts += ["", f"## perdure {name}", "", "```", out.getvalue().rstrip(), "```"]
+        parts += registry_commands() if name == "registry" else []
     return "\n".join(parts) + "\n"
+
+
+def registry_commands() -> list[str]:
+    from perdure.cli import registry
+
+    parts = []
+    for name in registry.COMMANDS:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+            registry.main([name, "--help"])
+        parts += ["", f"### perdure registry {name}", "", "```", out.getvalue().rstrip(), "```"]
+    return parts
 
 
 def host_tools() -> list[dict[str, Any]]:

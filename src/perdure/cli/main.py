@@ -22,6 +22,10 @@ COMMANDS = {
     "restore": ("perdure.cli.restore", "bring a version of a file back"),
     "state": ("perdure.cli.state", "shared state: get, set, list, delete, wait, history, export, import"),
     "handoff": ("perdure.cli.handoff", "what one agent leaves to the next: show, write"),
+    "registry": (
+        "perdure.cli.registry",
+        "the servers you use: list, show, validate, install, enable, disable …",
+    ),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
     "reload": ("perdure.cli.reload", "roll servers, and the host, over to what is installed now"),
     "completion": ("perdure.cli.completion", "completion for bash, zsh and fish"),

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import argparse
 
 SETTINGS = "perdure.toml"
-REGISTRIES = ("mcp.md", "mcp.json")
 
 
 class Whereabouts:
@@ -76,22 +75,15 @@ def whereabouts(options: argparse.Namespace, command: str) -> Whereabouts:
 
 
 def _has_settings(workspace: str) -> bool:
-    paths = (os.path.join(workspace, SETTINGS), os.path.join(user_folder(), SETTINGS))
+    from perdure.registry.locating import user_folder
+
+    paths = (os.path.join(workspace, SETTINGS), os.path.join(user_folder(os.environ), SETTINGS))
     return any(os.path.exists(path) for path in paths)
 
 
-def user_folder() -> str:
-    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    return os.path.join(base, "perdure")
-
-
 def registry_place(found: Whereabouts) -> str | None:
-    """The registry that a host here would read: the one that was named, the workspace's, the user's; or none."""
-    if found.registry is not None:
-        return found.registry if "://" in found.registry else os.path.abspath(found.registry)
-    for folder in (found.workspace, user_folder()):
-        for name in REGISTRIES:
-            path = os.path.join(folder, name)
-            if os.path.lexists(path):
-                return path
-    return None
+    """The registry that a host here would read; None where there is none."""
+    from perdure.registry.locating import locate
+
+    place = locate(found.registry, found.workspace, os.environ)
+    return place if "://" in place or os.path.lexists(place) else None

@@ -52,6 +52,10 @@
 | `blob.linked` | it did |
 | `blob.before_dir_fsync` | before its directory is synced |
 | `blob.landed` | it counts |
+| `registry.locked` | it is our turn to change a registry or a client's file |
+| `registry.read` | it was read; nothing is planned |
+| `registry.backed_up` | its content is in the backups; nothing is written |
+| `registry.landed` | the new content is in its place |
 """
 
 from __future__ import annotations

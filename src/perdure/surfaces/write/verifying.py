@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 
 from perdure.model.envelope import ToolError
+from perdure.storage.files.identity import seen
 from perdure.storage.journal import Problem
-from perdure.surfaces.write.identity import seen
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.tree import Tree
 
