@@ -15,6 +15,7 @@ COMMANDS = {
     "demo": ("perdure.cli.demo", "a guided run: a call in flight, kill -9, the honest answer"),
     "status": ("perdure.cli.status", "hosts, journal, shared state and registry on one screen"),
     "top": ("perdure.cli.top", "what every session does, live"),
+    "doctor": ("perdure.cli.doctor", "find what is wrong, say what to do, mend what is safe"),
     "journal": ("perdure.cli.journal", "the latest changes of a workspace"),
     "history": ("perdure.cli.history", "the versions of a file"),
     "diff": ("perdure.cli.diff", "what changed between two versions of a file"),

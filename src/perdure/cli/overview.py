@@ -28,7 +28,7 @@ def gathered(where: Whereabouts) -> dict[str, Any]:
         "workspace": where.workspace,
         "hosts": [one.fields() for one in hosts],
         "journal": glance.journal(where.journal, _today_us()),
-        "state": {**_state(where), "waiters": _waiters(hosts)},
+        "state": {**state_of(where), "waiters": _waiters(hosts)},
         "registry": {"path": registry_place(where)},
     }
     return {"ok": not problems(found), **found}
@@ -50,7 +50,7 @@ def _waiters(hosts: list[Asked]) -> int:
     return sum(1 for report in reports for call in report.get("calls", ()) if call["name"] == WAIT)
 
 
-def _state(where: Whereabouts) -> dict[str, Any]:
+def state_of(where: Whereabouts) -> dict[str, Any]:
     if where.state_file is not None:
         return glance.state(where.state_file)
     assert where.state is not None

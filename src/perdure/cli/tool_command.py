@@ -13,6 +13,7 @@ from perdure.cli.parsing import new_parser
 from perdure.model.tools import View
 
 if TYPE_CHECKING:
+    from perdure.host.settings import Settings
     from perdure.worker.compose import Settings as WorkerSettings
 
 CLIENT: Final = "perdure-cli"
@@ -59,9 +60,13 @@ def parser_for(name: str, description: str) -> argparse.ArgumentParser:
 def worker_settings(options: argparse.Namespace, command: str) -> WorkerSettings:
     """The workspace as a worker would open it."""
     from perdure.cli.options import settle
+
+    return write_settings(settle(argparse.Namespace(workspace=options.workspace), command))
+
+
+def write_settings(known: Settings) -> WorkerSettings:
     from perdure.worker.compose import Settings as WorkerSettings
 
-    known = settle(argparse.Namespace(workspace=options.workspace), command)
     return WorkerSettings(
         workspaces=known.workspaces,
         surfaces=("write",),
