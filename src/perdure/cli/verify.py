@@ -21,6 +21,7 @@ def main(argv: list[str]) -> int:
 
     import msgspec
 
+    from perdure.cli.progress import Progress
     from perdure.model.envelope import ToolError
     from perdure.surfaces.write.verifying import verify
     from perdure.worker.compose import open_write
@@ -31,7 +32,8 @@ def main(argv: list[str]) -> int:
         print(f"perdure verify: the workspace cannot be opened: {error}", file=sys.stderr)
         return 4
     try:
-        problems = list(verify(service))
+        with Progress() as progress:
+            problems = list(verify(service, progress.at))
         rows = service.journal.analytics(None, None)["total_writes"]
     finally:
         service.close()

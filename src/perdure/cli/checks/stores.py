@@ -37,6 +37,7 @@ def check_journal(patient: Patient) -> Iterator[Finding]:
 
 
 def _verified(patient: Patient, writes: int) -> Iterator[Finding]:
+    from perdure.cli.progress import Progress
     from perdure.cli.tool_command import write_settings
     from perdure.model.envelope import ToolError
     from perdure.surfaces.write.verifying import verify
@@ -54,7 +55,8 @@ def _verified(patient: Patient, writes: int) -> Iterator[Finding]:
         )
         return
     try:
-        problems = list(verify(service))
+        with Progress() as progress:
+            problems = list(verify(service, progress.at))
     finally:
         service.close()
     drifted = [one for one in problems if one.kind == "drift"]
