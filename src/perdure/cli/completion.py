@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from perdure.cli.parsing import Formatter, new_parser
+from perdure.cli.parsing import formatter_as_written, new_parser
 
 SHELLS = ("bash", "zsh", "fish")
 HOW_TO = """\
@@ -15,16 +15,12 @@ to use it now and from now on:
 """
 
 
-class _AsWritten(Formatter, argparse.RawDescriptionHelpFormatter):
-    pass
-
-
 def parser() -> argparse.ArgumentParser:
     found = new_parser(
         "completion",
         "Print the completion of a shell, made from the commands themselves.",
         epilog=HOW_TO,
-        formatter_class=_AsWritten,
+        formatter_class=formatter_as_written,
     )
     found.add_argument("shell", choices=SHELLS)
     return found

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any, Final
 
-from perdure.cli.parsing import Formatter, new_parser
+from perdure.cli.parsing import formatter, new_parser
 from perdure.cli.screen import Screen, clean
 from perdure.cli.tool_command import run_tool
 
@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
         "show",
         help="the handoff, what is ready to be done, and which files changed since",
         description="The handoff, what is ready to be done, and which files are no longer what it says.",
-        formatter_class=Formatter,
+        formatter_class=formatter,
     )
     show.add_argument("path", nargs="?", default=DEFAULT_PATH, help=DEFAULT_PATH)
     write = commands.add_parser(
@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         description="Write a handoff, with the checks that agents get. FILE is its envelope as JSON or YAML, or a "
         "whole handoff with front matter; - or none reads standard input. Exit code 3: another task's handoff "
         "stands there, or the file is not the expected one.",
-        formatter_class=Formatter,
+        formatter_class=formatter,
     )
     write.add_argument("file", nargs="?", default="-", metavar="FILE", help="-: standard input")
     write.add_argument("--path", default=DEFAULT_PATH, help=f"where it goes: {DEFAULT_PATH}")

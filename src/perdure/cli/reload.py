@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
             continue
         told.append(host)
     if options.json:
-        from json import dumps
+        from perdure.cli.plain_json import dumps
 
         print(dumps({"ok": bool(told), "hosts": [host.fields() for host in told]}))
     elif told:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from perdure.cli.parsing import Formatter, new_parser
+from perdure.cli.parsing import formatter, new_parser
 from perdure.cli.tool_command import EXIT_CODES, CommandCall
 from perdure.model.tools import View
 
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
     def command(name: str, text: str, run: Callable[..., int]) -> argparse.ArgumentParser:
         found = commands.add_parser(
-            name, help=text, description=text, parents=[shared], formatter_class=Formatter
+            name, help=text, description=text, parents=[shared], formatter_class=formatter
         )
         found.set_defaults(run=run)
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from perdure.cli.host_rows import HostRow
-from perdure.cli.parsing import new_parser
+from perdure.cli.parsing import new_parser, quickly
 from perdure.cli.screen import Screen, clean, count, cut, cut_left, duration, home, size
 
 TYPE_CHECKING = False
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perdure.cli.whereabouts import Whereabouts
 
 LABEL = 10
+SIMPLE = {"workspace": (), "state": None, "registry": None, "json": False}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,14 +33,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    options = parser().parse_args(argv)
+    options = quickly(argv, SIMPLE) or parser().parse_args(argv)
     from perdure.cli.overview import gathered
     from perdure.cli.whereabouts import whereabouts
 
     where = whereabouts(options, "status")
     found = gathered(where)
     if options.json:
-        from json import dumps
+        from perdure.cli.plain_json import dumps
 
         print(dumps(found))
     else:

@@ -46,14 +46,10 @@ class CommandCall:
 
 
 def parser_for(name: str, description: str) -> argparse.ArgumentParser:
+    from perdure.cli.whereabouts import add_workspace
+
     parser = new_parser(name, description)
-    parser.add_argument(
-        "--workspace",
-        action="append",
-        metavar="DIR",
-        help="the workspace; repeatable (PERDURE_WORKSPACE, else here)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    add_workspace(parser)
     return parser
 
 

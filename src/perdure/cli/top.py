@@ -6,7 +6,7 @@ import sys
 import time
 
 from perdure.cli.host_rows import HostRow, last_fault
-from perdure.cli.parsing import new_parser
+from perdure.cli.parsing import new_parser, quickly
 from perdure.cli.screen import Screen, clean, count, cut, cut_left, home
 
 TYPE_CHECKING = False
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SHORTEST_S = 0.1
 LONGEST_S = 3600.0
 INTERRUPTED = 130
+EVERY_S = 1.0
+SIMPLE = {"workspace": None, "once": False, "json": False, "interval": EVERY_S}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,7 +28,9 @@ def parser() -> argparse.ArgumentParser:
         "On a terminal with `rich` installed it is a screen that q or Ctrl-C ends; else it prints lines.",
     )
     found.add_argument("--workspace", metavar="DIR", help="only hosts of this workspace: all")
-    found.add_argument("--interval", type=_seconds, metavar="SECONDS", default=1.0, help="between looks: 1")
+    found.add_argument(
+        "--interval", type=_seconds, metavar="SECONDS", default=EVERY_S, help="between looks: 1"
+    )
     found.add_argument("--once", action="store_true", help="look once, print it, and end")
     found.add_argument(
         "--json", action="store_true", help="one JSON object for each look, on a line of its own"
@@ -42,7 +46,7 @@ def _seconds(text: str) -> float:
 
 
 def main(argv: list[str]) -> int:
-    options = parser().parse_args(argv)
+    options = quickly(argv, SIMPLE) or parser().parse_args(argv)
     from perdure.cli.sampling import Sampler
 
     sampler = Sampler(options.workspace)
@@ -67,7 +71,7 @@ def _lines(sampler: Any, options: argparse.Namespace) -> int:
     while True:
         sample = sampler.sample()
         if options.json:
-            from json import dumps
+            from perdure.cli.plain_json import dumps
 
             print(dumps(sample))
         else:

@@ -44,6 +44,16 @@ class Whereabouts:
         return os.path.abspath(os.path.expanduser(self.state.removeprefix("sqlite://")))
 
 
+def add_workspace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workspace",
+        action="append",
+        metavar="DIR",
+        help="the workspace; repeatable (PERDURE_WORKSPACE, else here)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workspace", action="append", metavar="DIR", help="the workspace (PERDURE_WORKSPACE, else here)"
@@ -68,9 +78,15 @@ def whereabouts(options: argparse.Namespace, command: str) -> Whereabouts:
         if not os.path.isdir(path):
             print(f"perdure {command}: workspace {path} is not a directory", file=sys.stderr)
             raise SystemExit(2)
-    state = options.state or os.environ.get("PERDURE_STATE") or os.environ.get("CHECKPOINT_DB_PATH")
+    state = (
+        getattr(options, "state", None)
+        or os.environ.get("PERDURE_STATE")
+        or os.environ.get("CHECKPOINT_DB_PATH")
+    )
     return Whereabouts(
-        workspaces, state or None, options.registry or os.environ.get("PERDURE_REGISTRY") or None
+        workspaces,
+        state or None,
+        getattr(options, "registry", None) or os.environ.get("PERDURE_REGISTRY") or None,
     )
 
 

@@ -19,6 +19,7 @@ IN_REACH = 1_000
 LAST = 5
 MOST_LEASES = 20
 _COMMITTED = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = {row}.seq)"
+_ROW = "seq, ts, path, op, mode, old_sha, new_sha, bytes, client, session, txn"
 _LAST_ROWS = (
     f"SELECT seq, ts, path, mode, bytes, client FROM journal WHERE {_COMMITTED.format(row='journal')} "
     "ORDER BY seq DESC LIMIT ?"
@@ -45,6 +46,22 @@ def journal(path: str, since_us: int, last: int = LAST) -> dict[str, Any]:
 def state(path: str) -> dict[str, Any]:
     """The state store's sums and the leases that are held now."""
     return _looked(path, _state)
+
+
+def rows(path: str, n: int, wanted: dict[str, str | None]) -> dict[str, Any]:
+    """The newest rows, as they stand in the journal, and whether any of all is not settled by a live process yet."""
+    terms = [
+        _COMMITTED.format(row="journal"),
+        *(f"{name} = ?" for name, value in wanted.items() if value is not None),
+    ]
+    given = [value for value in wanted.values() if value is not None]
+    text = f"SELECT {_ROW} FROM journal WHERE {' AND '.join(terms)} ORDER BY seq DESC LIMIT ?"
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        unsettled: list[Any] = connection.execute("SELECT 1 FROM intents LIMIT 1").fetchall()
+        return {"unsettled": bool(unsettled), "rows": connection.execute(text, (*given, n)).fetchall()}
+
+    return _looked(path, look)
 
 
 def user_version(path: str) -> int | None:
