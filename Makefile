@@ -30,8 +30,9 @@ explore: $(VENV)/.ready       ## 1,000,000 histories of the kernel, the seeded b
 	$(BIN)/python -m perdure.testing.mutants
 	$(BIN)/python -m perdure.testing.tree_model --runs 2000 --steps 50
 
-storm: $(VENV)/.ready         ## 1,000 rounds of kill -9 with 8 calls in flight
+storm: $(VENV)/.ready         ## 1,000 rounds of kill -9 with 8 calls in flight; 20 of perdure serve under 100 sessions
 	$(BIN)/python -m perdure.testing.storm --rounds 1000
+	$(BIN)/python -m perdure.testing.serve_storm
 
 crash: $(VENV)/.ready         ## writes under kill -9: 10,000 kills at fault points and at random, then the seeded bugs
 	$(BIN)/python -m perdure.testing.write_storm --kills 10000
@@ -51,6 +52,7 @@ fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
 bench: $(VENV)/.ready         ## side by side with peers, each in its own environment
 	$(BIN)/python bench/host.py
 	$(BIN)/python bench/isolation.py
+	$(BIN)/python bench/mounts.py
 	$(BIN)/python bench/write.py
 	$(BIN)/python bench/risk.py
 	$(BIN)/python bench/state.py

@@ -307,7 +307,7 @@ def test_no_secret_of_the_environment_reaches_the_client_or_a_file(bed: Bed) -> 
     registry(bed, section(bed.fake(), "env: KEY=$MY_KEY"), failing)
     client = run(bed)
     client.names()
-    client.wait_row("failing", circuit="open")
+    client.wait_row("failing", circuit="open", timeout=60)
     client.use("failing__x")
     client.use_data("telemetry", FULL)
     client.kill_mount("fake")

@@ -25,8 +25,9 @@ ALLOWED = {
     "registry": {"registry"} | PORTS,
     "host": {"host"} | MIDDLE,
     "worker": {"worker"} | MIDDLE,
-    "dash": {"dash", "host"} | MIDDLE,
-    "cli": {"cli", "dash", "host", "worker"} | MIDDLE,
+    "serve": {"serve", "host"} | MIDDLE,
+    "dash": {"dash", "serve", "host"} | MIDDLE,
+    "cli": {"cli", "dash", "serve", "host", "worker"} | MIDDLE,
 }
 IO = {
     "asyncio",

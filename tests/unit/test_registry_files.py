@@ -352,3 +352,16 @@ def test_what_is_no_registry_is_refused_and_left_alone(tmp_path: Path, text: str
     with pytest.raises(RegistryError):
         backend.install(entry("a"))
     assert text_of(backend).decode() == text
+
+
+# --- the documents ----------------------------------------------------------------------------------------------
+
+
+def test_every_key_of_the_format_is_explained_and_its_example_is_sound() -> None:
+    from perdure.registry.md_values import KEYS
+
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "registry.md").read_text()
+    assert [key for key in KEYS if f"| `{key}` |" not in text] == []
+    example = MarkdownDocument(text.split("```\n")[1])
+    assert [slot.error for slot in example.slots] == [""]
+    assert example.allowed == {"python"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import random
 import re
 import subprocess
 import sys
@@ -9,7 +11,7 @@ import threading
 
 import pytest
 
-from perdure.risk import gate, trie
+from perdure.risk import gate, trie, walls
 from perdure.risk.gate import Entry
 from perdure.risk.scanner import Scanner, default_scanner
 from perdure.testing.benign_corpus import hard_negatives
@@ -79,3 +81,12 @@ def test_the_import_loads_neither_engine_nor_rules() -> None:
 def test_a_prefix_tree_matches_the_longest_word() -> None:
     pattern = re.compile(trie.pattern([b"a.b", b"a.bc", b"x"]))
     assert [found[0] for found in pattern.finditer(b"a.bc a.b axb x")] == [b"a.bc", b"a.b", b"x", b"x"]
+
+
+def test_a_wall_of_base64_is_found_where_it_begins_whatever_looks_for_it() -> None:
+    chance = random.Random(3)
+    for length in (walls.LENGTH - 1, walls.LENGTH, 5 * walls.LENGTH):
+        for before in (0, 1, 300, walls.SMALL):
+            data = b"word " * (before // 5) + b"=" + base64.b64encode(chance.randbytes(900))[:length] + b"\n"
+            at = data.index(b"=") + 1 if length >= walls.LENGTH else -1
+            assert walls.first(data) == walls.translated(data) == at

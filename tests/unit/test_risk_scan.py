@@ -195,11 +195,29 @@ def test_a_lone_surrogate_is_text_like_any_other() -> None:
 
 def test_measures_are_those_of_the_text() -> None:
     report = risk.scan("é\nabc\n\nlast")
-    assert (report.bytes, report.line_count, report.max_line_len) == (12, 4, 4)
+    assert (report.bytes, report.line_count) == (12, 4)
     assert (risk.scan("").line_count, risk.scan("a\n").line_count) == (0, 1)
     large = risk.scan("y" * 3_000 + "\n" * 6_000 + "z " * 300_000)
-    assert [excess.rule for excess in large.excesses] == ["big_100kb", "big_500kb", "long_line", "many_lines"]
+    assert [(excess.rule, excess.value) for excess in large.excesses] == [
+        ("big_100kb", 609_000),
+        ("big_500kb", 609_000),
+        ("long_line", 600_000),
+        ("many_lines", 6_001),
+    ]
     assert {action.action for action in large.suggested_actions} == {"split", "escape"}
+
+
+@pytest.mark.parametrize("mark", ["x", "é", "𝄞"])
+def test_the_longest_line_is_told_in_characters_wherever_it_stands(mark: str) -> None:
+    chance = random.Random(7)
+    for _ in range(50):
+        lengths = [
+            chance.choice((0, 1, 40, 1_999, 2_000, 2_001, 2_500)) for _ in range(chance.randrange(1, 9))
+        ]
+        text = "\n".join(mark * length for length in lengths)
+        assert risk.longest_line(text) == max(lengths)
+        told = [excess.value for excess in risk.scan(text).excesses if excess.rule == "long_line"]
+        assert told == ([max(lengths)] if max(lengths) > 2_000 else []), lengths
 
 
 def test_findings_are_bounded_and_counted_and_all_redacted() -> None:
@@ -223,3 +241,37 @@ def test_a_vendors_key_is_found_after_thousands_of_other_values() -> None:
     among = risk.scan(f"{many}\n{key}\n")
     assert among.spans[-1][2] == "heroku_key"
     assert (among.verdict, among.total >= 4_900) == ("high", True)
+
+
+@pytest.mark.parametrize("mark", ["sk-", "hf_", "BSA", "AKIA", "ghp_", "+AEh"])
+def test_a_mark_that_comes_up_in_random_base64_is_no_token(mark: str) -> None:
+    for _ in range(20):
+        wall = (
+            filled(CHANCE, "%b64") + "aB3-" + mark + filled(CHANCE, "%n48") + "_x7Q" + filled(CHANCE, "%b64")
+        )
+        assert verdict(wall) != "high", wall
+    assert verdict(f'"integrity": "sha512-EAA{filled(CHANCE, "%n83")}=="') != "high"
+
+
+@pytest.mark.parametrize(
+    "around", ["my-project_{}", "backup-2024-{}", "{}/resolve/main", "v1_{}-old", "KEY1_{}"]
+)
+def test_a_token_joined_to_a_name_is_still_one(around: str) -> None:
+    for form in ("hf_%n34", "ghp_%n36", "sk-%n48"):
+        assert verdict(around.format(filled(CHANCE, form))) == "high", around
+
+
+def test_every_token_in_one_run_of_base64_is_looked_at() -> None:
+    for before in (0, 1, 2, 5, 20_000):
+        text = "." * before + f"\n{TOKEN}\n" + "-" * 30_000
+        report = risk.scan(base64.b64encode(text.encode()).decode())
+        assert report.verdict == "high", before
+        assert risk.scan(base64.urlsafe_b64encode(text.encode()).decode()).verdict == "high", before
+
+
+def test_a_token_after_another_run_of_base64_is_found_at_each_alignment() -> None:
+    decoys = base64.b64encode(b"ghp_ghp_ghp_" * 40).decode()
+    for lead in ("", "x", "xy"):
+        for gap in (" ", "\n\n", " = "):
+            wrapped = base64.b64encode(f"{lead} {TOKEN} ".encode()).decode()
+            assert verdict(f"{decoys}{gap}{wrapped}") == "high", (lead, gap)

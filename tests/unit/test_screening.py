@@ -24,6 +24,14 @@ def test_a_secret_in_a_large_content_is_found_once_with_its_line() -> None:
     assert (report.bytes, report.line_count) == (len(data), 120_001)
 
 
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 100])
+def test_the_longest_line_of_a_content_in_pieces_is_that_of_the_whole(step: int) -> None:
+    for content in ("é\nabc\n\nlåst", "one line", "", "\n\n", "ab\ncdéfg\n", "a\n" + "b" * 20):
+        data = content.encode()
+        pieces = [data[at : at + step] for at in range(0, len(data), step)]
+        assert screening.longest_line(pieces) == max(map(len, content.split("\n")))
+
+
 @pytest.mark.parametrize("shift", range(0, 60, 7))
 def test_a_secret_across_two_windows_is_found(shift: int) -> None:
     text = "." * (screening.WINDOW - 30 - shift) + f"\n{TOKEN}\n" + LINE * 10_000

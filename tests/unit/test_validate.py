@@ -87,6 +87,8 @@ def test_an_unknown_format_is_not_called_valid() -> None:
             "c",
             '#ifdef __cplusplus\nextern "C" {\n#endif\nAPI int f(void) NOTHROW;\n#ifdef __cplusplus\n}\n#endif\n',
         ),
+        ("latex", "\\begin{sourcecode}\n\\begin{document}\n{\n\\end{sourcecode}\n"),
+        ("sql", "CREATE TABLE a (\n    id bigserial PRIMARY KEY,\n    values text[] NOT NULL\n);\n"),
         ("go", 'package a\n\nvar x = new("a")\n'),
         ("typescript", "const A = styled.div<{a: boolean}>`x`;\nlet b: typeof import('c');\n"),
         ("cpp", "void f(A* a, B* b) {\n  (a->bm->*(a->method))(b);\n}\n"),
@@ -195,3 +197,74 @@ def test_messages_carry_no_content() -> None:
         report = check(text, format_hint=form)
         assert report.errors, form
         assert secret not in repr(report), form
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<?" * 50_000,
+        "<%" * 50_000,
+        "<!" * 50_000,
+        "<![CDATA[" * 20_000,
+        "<script>" * 20_000,
+        '<a "<b' + '" "<b' * 20_000,
+        "<a " + "b='c' " * 200 + "\n<p>x</p>\n",
+    ],
+)
+def test_marks_that_never_end_are_looked_for_once(text: str) -> None:
+    assert check(text, format_hint="html").format == "html"
+
+
+def test_tags_with_many_quotes_are_read() -> None:
+    row = "<a " + "b='<c>' d=\"e\" " * 100 + "href=/x/>y</a>\n"
+    assert check(f"<p>{row}</p><img src='a'/>", format_hint="html").valid is True
+    assert errors("<p><a b='c\n<i>d</i></p>\n", "html")
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("c", "static redisAtomic size_t objects = 0;\n"),
+        ("c", '#ifdef __cplusplus\n#define NEED\nextern "C" {\n#endif\nint a;\n#ifdef NEED\n}\n#endif\n'),
+        (
+            "c",
+            "#define caseOf(N) .Case(#N, N)\nint f(int n) {\n  return Switch(n)\n    caseOf(a)\n    caseOf(b);\n}\n",
+        ),
+        (
+            "c",
+            "#ifdef X\n# define NO_RETURN\n#else\n# define NO_RETURN __attribute__((__noreturn__))\n#endif\n"
+            "NO_RETURN static void\nusage (int status)\n{\n  exit (status);\n}\n",
+        ),
+        (
+            "cpp",
+            "class A {\npublic:\n  A(std::string a, std::string b = {})\n  : m_a(std::move(a)) {}\n};\n",
+        ),
+        (
+            "cpp",
+            "class U_API Amount : public Measure {\n public:\n  Amount(const Format& amount, Ptr code);\n};\n",
+        ),
+        ("cpp", "struct A {\n  static B A::*list(C *) {\n    return &A::b;\n  }\n};\n"),
+        ("cpp", "#define OPENS(n) struct n {\nOPENS(a)\n  int b;\n};\n"),
+    ],
+)
+def test_what_a_macro_of_the_file_can_explain_is_no_error(form: str, text: str) -> None:
+    assert check(text, format_hint=form).valid is True, said(text, form)
+
+
+def test_a_script_that_ends_bash_is_still_judged() -> None:
+    assert errors("a=1\n(" + "$(" * 3_000, "shell")
+
+
+@pytest.mark.parametrize("form", ["javascript", "java", "go", "rust"])
+def test_the_first_stop_of_a_long_text_is_where_it_is_in_a_short_one(form: str) -> None:
+    lines = {
+        "javascript": "function f(b, a) { return [b, 1]; }\n",
+        "java": "class A { int f(int a) { return a; } }\n",
+        "go": "func f(a int) int { return a }\n",
+        "rust": "fn f(a: u8) -> u8 { a }\n",
+    }[form]
+    lead = "package a\n" if form == "go" else ""
+    wrong = lines.replace(" a", " a a b", 1)
+    for before in (3, 220, 1_500):
+        (problem, *_) = errors(lead + lines * before + wrong + lines * 1_500, form)
+        assert problem.line == before + 1 + len(lead.splitlines())

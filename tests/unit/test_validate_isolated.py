@@ -176,3 +176,21 @@ def test_the_fuzzer_knows_a_fault() -> None:
         "reason",
     ]
     assert fault(Report(False, "json", [Problem(2, 1, "x")], ""), "one\ntwo") is None
+
+
+def test_a_check_that_takes_long_gives_its_turn_to_others() -> None:
+    with Checker(timeout_s=60, children=1) as checker, ThreadPoolExecutor(2) as threads:
+        checker.check("a: 1\n", format_hint="yaml")
+        (slow,) = children(checker)
+        os.kill(slow, signal.SIGSTOP)
+        stuck = threads.submit(checker.check, "a: [1\n", format_hint="yaml")
+        try:
+            while slow in children(checker):
+                pass
+            for _ in range(3):
+                assert checker.check("b: 1\n", format_hint="yaml").valid is True
+            assert not stuck.done()
+        finally:
+            os.kill(slow, signal.SIGCONT)
+        assert stuck.result().valid is False
+    assert checker._quick.acquire(blocking=False)

@@ -10,6 +10,8 @@ USAGE_ERROR = 2
 # name: (module, function, one line of help); modules are loaded only when their command is used.
 COMMANDS = {
     "run": ("perdure.cli.run", "stdio MCP server (the default command)"),
+    "serve": ("perdure.cli.serve", "streamable HTTP for many clients at /mcp"),
+    "attach": ("perdure.cli.attach", "stdio for a client, connected to a running perdure serve"),
     "wrap": ("perdure.cli.wrap", "make one stdio MCP server durable: perdure wrap -- COMMAND ARGS…"),
     "worker": ("perdure.cli.worker", "the built-in surfaces as a plain stdio MCP server, no host"),
     "demo": ("perdure.cli.demo", "a guided run: a call in flight, kill -9, the honest answer"),
@@ -32,6 +34,9 @@ COMMANDS = {
     "completion": ("perdure.cli.completion", "completion for bash, zsh and fish"),
 }
 
+# What the host starts itself; no command for people.
+HIDDEN = {"bridge": ("perdure.cli.bridge", "")}
+
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
@@ -44,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"perdure {__version__}")
         return 0
     name, rest = ("run", words) if not words or words[0].startswith("-") else (words[0], words[1:])
-    if name not in COMMANDS:
+    if name not in COMMANDS and name not in HIDDEN:
         from difflib import get_close_matches
 
         near = get_close_matches(name, COMMANDS, 1)
@@ -54,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     from importlib import import_module
 
     try:
-        code = int(import_module(COMMANDS[name][0]).main(rest))
+        code = int(import_module({**COMMANDS, **HIDDEN}[name][0]).main(rest))
         sys.stdout.flush()
         return code
     except BrokenPipeError:

@@ -94,11 +94,21 @@ def _end(groups: set[int], mark: str) -> None:
         time.sleep(0.01)
     for group in groups:
         signal_group(group, signal.SIGKILL)
-    for pid in _marked(mark):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
+    end_marked(mark)
+
+
+def end_marked(mark: str, patience_s: float = 0.0) -> None:
+    """End whatever still carries a mark, and wait until it is gone, or for so long."""
+    until = time.monotonic() + patience_s
+    while found := _marked(mark):
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        if time.monotonic() >= until:
+            break
+        time.sleep(0.01)
 
 
 def _marked(mark: str) -> list[int]:

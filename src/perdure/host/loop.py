@@ -253,7 +253,8 @@ class Shell:
         times = [] if due is None else [due]
         times += [at for at, _ in self.deadlines]
         for child in self.children.values():
-            times += [at for at, _ in child.stopping]
+            if child.stopping:
+                times += [at for at, _ in child.stopping]
             if child.broken_at is not None and not child.stopping:
                 times.append(child.broken_at + BROKEN_GRACE_S)
             if child.quiet_until > now:
@@ -438,7 +439,7 @@ class Shell:
         if self.client_out.size >= CLIENT_HIGH:
             return
         self._take_client_frames()
-        for child in list(self.children.values()):
+        for child in [child for child in self.children.values() if child.reader.ready]:
             self._take_child_frames(child)
 
     def _take_client_frames(self) -> None:

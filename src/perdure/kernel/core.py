@@ -64,6 +64,7 @@ from perdure.kernel.state import (
     ForCall,
     ForProbe,
     Held,
+    Invocation,
     KnownTools,
     Link,
     Mount,
@@ -74,6 +75,7 @@ from perdure.kernel.state import (
     Starting,
     State,
 )
+from perdure.model.faults import Fault
 from perdure.model.frames import Inside, Members, RequestId
 from perdure.model.mounts import Limits, MountSpec
 
@@ -133,7 +135,8 @@ class Kernel:
         self.out = []
         _HANDLERS[type(event)](self, event)
         for mount in self.state.mounts.values():
-            mounts.move_on(self, mount)
+            if mount.queue or len(mount.links) > 1:  # else there is nothing to move, and there may be many
+                mounts.move_on(self, mount)
         self._finish()
         self.opened = None
         return self.out
@@ -146,6 +149,23 @@ class Kernel:
         for mount in self.state.mounts.values():
             if self.specs[mount.name].builtin:
                 mounts.start(self, mount)
+        return self.out
+
+    def take_up(self, session: Session, lost: list[Invocation], now: float) -> list[Effect]:
+        """Go on with a session whose host was killed, and with what that had sent on: its servers died with it."""
+        self.now = max(self.now, now)
+        self.out = []
+        self.state.session = msgspec.structs.replace(session, started_at=now, listens=[], closing=None)
+        fault = Fault("process", "host_lost", 0, "the host was ended while the call was running")
+        for call in lost:
+            self.state.calls[call.seq] = call
+            self.state.ids[call.public_id] = call.seq
+            mount = self.state.mounts.get(call.mount)
+            if mount is None:
+                recovery.answer_unknown(self, call, fault)
+            else:
+                recovery.dispose(self, mount, call, fault)
+        mounts.start_all(self)
         return self.out
 
     def next_wake(self) -> float | None:

@@ -365,6 +365,8 @@ def drop_all(k: Kernel, mount: Mount, code: str) -> None:
 
 def timers(k: Kernel, mount: Mount) -> list[float]:
     times: list[float] = []
+    if _is_at_ease(k, mount):
+        return times
     match mount.phase:
         case Starting(_, deadline):
             times.append(deadline)
@@ -384,6 +386,13 @@ def timers(k: Kernel, mount: Mount) -> list[float]:
         if route is not None and isinstance(route.purpose, ForPing):
             times.append(route.purpose.until)
     return times
+
+
+def _is_at_ease(k: Kernel, mount: Mount) -> bool:
+    """Whether it serves and nothing is awaited of it: most are, most of the time."""
+    if type(mount.phase) is not Serving or len(mount.links) != 1 or k.specs[mount.name].start == "lazy":
+        return False
+    return not mount.links[mount.phase.generation].pinged
 
 
 def tick(k: Kernel, mount: Mount) -> None:

@@ -2,11 +2,15 @@
 
     report = scan(text)          score, verdict, places, measures, what to do
     redact(text, report)         the text with every secret replaced
+    longest_line(text)           in characters
 
 The rules are tables (`formats/`), compiled at the first scan.
 """
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable
 
 from perdure.risk.report import Action, Excess, Finding, Report
 from perdure.risk.settings import DEFAULT, ExtraPattern, Limits, RiskSettings, Thresholds
@@ -22,6 +26,7 @@ __all__ = [
     "RiskSettings",
     "Thresholds",
     "check",
+    "longest_line",
     "redact",
     "scan",
 ]
@@ -32,9 +37,14 @@ __all__ = [
 
 def scan(text: str, settings: RiskSettings = DEFAULT) -> Report:
     """What would get this text rejected, and where."""
+    return _examine()(text, settings)
+
+
+@functools.cache
+def _examine() -> Callable[[str, RiskSettings], Report]:
     from perdure.risk.examine import examine
 
-    return examine(text, settings)
+    return examine
 
 
 def redact(text: str, report: Report) -> str:
@@ -42,6 +52,13 @@ def redact(text: str, report: Report) -> str:
     from perdure.risk.redaction import redacted
 
     return redacted(text, report)
+
+
+def longest_line(text: str) -> int:
+    """How many characters the longest line has. A scan only tells lines that are too long, which takes less time."""
+    from perdure.risk.shape import longest_line
+
+    return longest_line(text)
 
 
 def check(settings: RiskSettings) -> None:

@@ -11,9 +11,10 @@ import re
 from typing import Final, Literal, NamedTuple
 
 from perdure.risk import randomness, template, trie
+from perdure.risk.candidates import Candidate
 from perdure.risk.formats import keyed
 from perdure.risk.gate import Entry
-from perdure.risk.tokens import Candidate, rows
+from perdure.risk.tokens import rows
 from perdure.risk.values import DIGIT, NO_DIGITS, random_value
 
 # The words that name a secret. Those that begin other words count only where they end.
@@ -34,19 +35,22 @@ WORDS: Final = (
 NAME: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 NAME_LENGTH: Final = 60
 # The rest of the name, what closes it, and space; then what is between it and the value; then the value.
-HEAD: Final = re.compile(rb"[A-Za-z0-9_.\-]{0,60}+((?:\\?[\"'`\])]){0,4}+)[ \t]{0,20}+")
+HEAD: Final = rb"[A-Za-z0-9_.\-]{0,60}+((?:\\?[\"'`\])]){0,4}+)[ \t]{0,20}+"
 NEXT: Final = rb"(?:\\?[\"']?(?:value|default|Value)\\?[\"']?\s{0,4}[:=]\s{0,4}|<(?:string|value)>)"
-JOINT: Final = re.compile(
+JOINT: Final = (
     rb"(?::[ ]?[A-Za-z&*][\w.\[\], |?&'<>]{0,40}+=(?!=)|\|\|=|=>|:=|\?=|={1,3}|:{1,2}|,|\(|>|\||\\u003d|%3[Dd])"
     rb"\s{0,40}+" + NEXT + rb"?"
 )
 HOP: Final = re.compile(rb"[\s,/]{0,40}+" + NEXT + rb"|</key>\s{0,40}<string>")
 LOOSE: Final = re.compile(rb"(?:is|by)[ ]")
-VALUE: Final = re.compile(
+VALUE: Final = (
     rb"(?:\\?[\"'`])?(?:(?i:bearer|token|apikey|ssws|bot|key)[ =:]{1,3})?(?:[rbfu]{1,2}(?=\\?[\"'`]))?"
     rb"(?:\\?[\"'`]{1,3}([^\s\"'`\\]{6,2000}+)|([^\s\"'`\\<>,;(){}\[\]|&]{6,2000}+)(?![(\[{]))"
 )
-JOINTS_BEGIN: Final = frozenset(b"=:,(>|?\\%")
+# One look at all of it: the name's end, then an empty group if something joins it to a value, then the value.
+ASSIGNED: Final = re.compile(HEAD + rb"(?:(?>" + JOINT + rb")()(?:" + VALUE + rb")?)?")
+NAMED, JOINED = 1, 2
+LONE_VALUE: Final = re.compile(VALUE)
 HOPS_BEGIN: Final = frozenset(b"\n\r/<,vVd")
 LOGIN: Final = b"login"
 SETTERS: Final = (b"ENV ", b"ARG ", b"setx ", b"setenv ", b"config:set ", b"SetEnv ")
@@ -128,8 +132,17 @@ def vendors() -> Vendors:
     return Vendors(re.compile(found), {word: tuple(rules) for word, rules in by_word.items()})
 
 
+@functools.lru_cache(maxsize=1024)
+def _named_in(context: bytes) -> tuple[bytes, ...]:
+    """The vendors' words in a context; in settings and in logs it is often the same."""
+    split = context if context.islower() else CAMEL.sub(b"_", context)
+    return tuple(found[1] or found[2] for found in vendors().words.finditer(split.translate(JOINTS)))
+
+
 class Assignments:
     """One text's assignments, each looked at once however many words are in its name."""
+
+    __slots__ = ("_data", "_found", "_named", "_read", "_seen")
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -144,33 +157,39 @@ class Assignments:
         if start < self._seen:
             return None
         data = self._data
-        head = HEAD.match(data, start + len(word))
-        assert head is not None
-        name_end = head.start(1)
-        self._seen = name_end
-        before = data[max(0, start - NAME_LENGTH) : start]
-        first = start - (len(before) - len(before.rstrip(NAME)))
-        low = self._value_begins(first, name_end, head.end())
-        found = VALUE.match(data, low) if low else None
-        if found is None:
+        found = ASSIGNED.match(data, start + len(word))
+        assert found is not None
+        name_end = self._seen = found.start(1)
+        if found.lastindex == JOINED:
             return None
+        if found.lastindex == NAMED:
+            low = self._value_begins(start, name_end, found.end())
+            found = LONE_VALUE.match(data, low) if low else None
+            if found is None:
+                return None
         # A name may stand in what was taken for a value; a long value is not read again for each word in it.
         self._seen = max(name_end, found.end() - NAME_LENGTH)
-        low, high = found.span(found.lastindex or 0)
+        assert found.lastindex
+        low, high = found.span(found.lastindex)
         while data[high - 1] in b".,:;":
             high -= 1
-        return self._judge(first, name_end, low, high) if high > low else None
+        return self._judge(self._name_begins(start), name_end, low, high) if high > low else None
 
-    def _value_begins(self, first: int, name_end: int, at: int) -> int:
-        """Where the value would stand, or 0 where nothing is assigned."""
+    def _name_begins(self, word: int) -> int:
+        before = self._data[max(0, word - NAME_LENGTH) : word]
+        return word - len(before) + len(before.rstrip(NAME))
+
+    def _value_begins(self, word: int, name_end: int, at: int) -> int:
+        """Where the value would stand if nothing joins it to the name, or 0 where nothing is assigned."""
         data = self._data
         if at >= len(data):
             return 0
         following = data[at]
-        if following in JOINTS_BEGIN and (joint := JOINT.match(data, at)):
-            return joint.end()
         if following in HOPS_BEGIN and (hop := HOP.match(data, at)):
             return hop.end()
+        if at == name_end and following != BRACE:
+            return 0
+        first = self._name_begins(word)
         if following == BRACE and VARIABLE in data[max(0, first - 12) : first]:
             default = DEFAULT.match(data, at)
             return default.end() if default else 0
@@ -211,14 +230,12 @@ class Assignments:
         return Candidate(low, high, f"assigned_{means}", kind, "generic", 0, 1)
 
     def _vendor(self, first: int, name_end: int, value: bytes) -> Keyed | None:
-        words, rules = vendors()
-        begin = max(self._read, first - CONTEXT, 0)
-        context = CAMEL.sub(b"_", self._data[begin:name_end]).translate(JOINTS)
         named = self._named
-        for found in words.finditer(context):
-            named[found[1] or found[2]] = name_end
+        for word in _named_in(self._data[max(self._read, first - CONTEXT, 0) : name_end]):
+            named[word] = name_end
         if not named:
             return None
+        rules = vendors().rules
         for word in [word for word, at in named.items() if at < first - CONTEXT]:
             del named[word]
         for word in named:

@@ -10,8 +10,8 @@ import re
 from typing import Final
 
 from perdure.risk import randomness
+from perdure.risk.candidates import Candidate
 from perdure.risk.report import Tier
-from perdure.risk.tokens import Candidate
 
 LITERALS: Final = (b"-----BEGIN ", b"---- BEGIN SSH2 ENCRYPTED PRIV", b"PuTTY-User-Key-File-")
 HEADER: Final = re.compile(
@@ -42,6 +42,8 @@ def confirm(data: bytes, at: int) -> Candidate | None:
     end = min(len(data), begin + LONGEST)
     if (following := data.find(b"-----BEGIN ", begin, end)) >= 0:
         end = following
+    if end - begin < CUT_BODY:
+        return None
     footer = FOOTER.search(data, begin, end)
     if footer:
         end = footer.end()

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from perdure.risk import examples
+from perdure.risk.candidates import Candidate
 from perdure.risk.report import Tier
-from perdure.risk.tokens import Candidate
 from perdure.risk.values import random_value, usable_password
 
 JWT: Final = re.compile(

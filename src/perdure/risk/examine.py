@@ -6,11 +6,14 @@ import re
 from collections import Counter
 from typing import Final
 
-from perdure.risk import score, shape
+import msgspec
+
+from perdure.risk import score, shape, walls
+from perdure.risk.candidates import Candidate, apart
 from perdure.risk.extra import finder
 from perdure.risk.mask import masked
 from perdure.risk.report import FINDINGS_LISTED, Finding, Report
-from perdure.risk.scanner import apart, default_scanner
+from perdure.risk.scanner import default_scanner
 from perdure.risk.settings import (
     DEFAULT,
     EXTRA_WEIGHT,
@@ -20,11 +23,9 @@ from perdure.risk.settings import (
     ExtraPattern,
     RiskSettings,
 )
-from perdure.risk.tokens import Candidate
 
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 LOST: Final = "\ufffd"
-WALL_LINE: Final = 200
 # Not secrets but remarks on a place: nothing in them is hidden or replaced.
 REMARKS: Final = frozenset({"binary_hint", "encoding"})
 EXTRA_RANK: Final = 2
@@ -39,7 +40,7 @@ def examine(text: str, settings: RiskSettings = DEFAULT) -> Report:
     except UnicodeEncodeError:
         text = SURROGATE.sub(LOST, text)
         data = text.encode()
-    measured = shape.measure(text, data)
+    measured = shape.measure(text, data, settings.limits.line_length)
     found = default_scanner().scan(data)
     weights: Weights = {}
     if settings.extend_patterns:
@@ -47,26 +48,34 @@ def examine(text: str, settings: RiskSettings = DEFAULT) -> Report:
     if settings.disable_families:
         found = [each for each in found if each.kind not in settings.disable_families]
     remarks = score.excesses(measured, settings)
-    placed = found + _hints(text, data, measured, settings)
-    counts: dict[tuple[str, bool], tuple[float, int]] = {}
-    for (kind, rule, tier), number in Counter((each.kind, each.rule, each.tier) for each in placed).items():
-        heaviest, count = counts.get((kind, tier == "precise"), (0.0, 0))
-        weight = _weight(kind, rule, tier, settings, weights)
-        counts[kind, tier == "precise"] = max(heaviest, weight), count + number
-    total = score.total(counts, remarks, settings.thresholds.high) if counts or remarks else 0.0
+    placed = found + _hints(text, data, settings)
+    if not placed and not remarks:
+        return Report(0.0, "safe", measured.bytes, measured.line_count, (), 0, (), ())
+    total = score.total(_counts(placed, settings, weights), remarks, settings.thresholds.high)
     findings, spans = _located(text, data, placed, settings, weights) if placed else ((), ())
     return Report(
         score=total,
         verdict=score.verdict(total, settings.thresholds),
         bytes=measured.bytes,
         line_count=measured.line_count,
-        max_line_len=measured.max_line_len,
         findings=findings,
         total=len(placed),
         excesses=remarks,
-        suggested_actions=score.actions({each.kind for each in placed}, remarks) if placed or remarks else (),
+        suggested_actions=score.actions({each.kind for each in placed}, remarks),
         spans=spans,
     )
+
+
+def _counts(
+    placed: list[Candidate], settings: RiskSettings, weights: Weights
+) -> dict[tuple[str, bool], tuple[float, int]]:
+    """For each family, sure or not, its heaviest weight and how many places it has."""
+    counts: dict[tuple[str, bool], tuple[float, int]] = {}
+    for (kind, rule, tier), number in Counter((each.kind, each.rule, each.tier) for each in placed).items():
+        heaviest, count = counts.get((kind, tier == "precise"), (0.0, 0))
+        weight = _weight(kind, rule, tier, settings, weights)
+        counts[kind, tier == "precise"] = max(heaviest, weight), count + number
+    return counts
 
 
 def _extras(data: bytes, settings: RiskSettings, weights: Weights) -> list[Candidate]:
@@ -93,12 +102,12 @@ def _family_weight(family: str) -> float:
     return WEIGHTS.get(family, SECRET_WEIGHT)
 
 
-def _hints(text: str, data: bytes, measured: shape.Shape, settings: RiskSettings) -> list[Candidate]:
+def _hints(text: str, data: bytes, settings: RiskSettings) -> list[Candidate]:
     found = []
     if "binary_hint" not in settings.disable_families:
         if shape.binary(data):
             found.append(Candidate(0, 0, "control_characters", "binary_hint", "hint", 0, 0))
-        if measured.max_line_len >= WALL_LINE and (at := shape.base64_wall(data)) >= 0:
+        if (at := walls.first(data)) >= 0:
             found.append(Candidate(at, at, "long_base64_blob", "binary_hint", "hint", 0, 0))
     if (
         len(data) != len(text)
@@ -114,10 +123,10 @@ def _located(
     text: str, data: bytes, placed: list[Candidate], settings: RiskSettings, weights: Weights
 ) -> tuple[tuple[Finding, ...], tuple[tuple[int, int, str], ...]]:
     """Bytes to characters, and for those that are listed to lines and columns, in one walk over the text."""
-    placed.sort()
+    placed.sort(key=lambda each: (each.start, each.end))
     if len(data) != len(text):
         placed = _in_characters(data, placed)
-    spans = tuple((start, end, rule) for start, end, rule, kind, *_ in placed if kind not in REMARKS)
+    spans = tuple((each.start, each.end, each.rule) for each in placed if each.kind not in REMARKS)
     findings: list[Finding] = []
     line, at = 1, 0
     for each in placed[:FINDINGS_LISTED]:
@@ -137,7 +146,8 @@ def _in_characters(data: bytes, placed: list[Candidate]) -> list[Candidate]:
     for each in placed:
         place += len(data[at : each.start].decode(errors="ignore"))
         at = each.start
-        moved.append(each._replace(start=place, end=place + len(data[at : each.end].decode(errors="ignore"))))
+        end = place + len(data[at : each.end].decode(errors="ignore"))
+        moved.append(msgspec.structs.replace(each, start=place, end=end))
     return moved
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import operator
 import platform
 import re
 import threading
@@ -37,7 +38,7 @@ class Entry(NamedTuple):
 
 
 class Gate(Protocol):
-    """Yields the number of an entry and where its literal is, in the order of the text."""
+    """Yields the number of an entry and where its literal is, in the order of the text; () where there is none."""
 
     def hits(self, data: bytes) -> Iterable[tuple[int, int]]: ...
 
@@ -107,18 +108,21 @@ class Vectorscan:
         self._database = _kept(hyperscan, entries)
         self._threads = threading.local()
 
-    def hits(self, data: bytes) -> list[tuple[int, int]]:
+    def hits(self, data: bytes) -> Iterable[tuple[int, int]]:
         scratch = getattr(self._threads, "scratch", None)
         if scratch is None:
             scratch = self._threads.scratch = self._hyperscan.Scratch(self._database)
-        found: list[tuple[int, int]] = []
-        back = self._back
+        numbers: list[int] = []
+        ends: list[int] = []
 
         def seen(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
-            found.append((number, end - back[number]))
+            numbers.append(number)
+            ends.append(end)
 
-        self._database.scan(data, match_event_handler=seen, scratch=scratch)
-        return found
+        self._database.scan(data, seen, 0, None, scratch)
+        if not numbers:
+            return ()
+        return zip(numbers, map(operator.sub, ends, map(self._back.__getitem__, numbers)), strict=True)
 
 
 class PrefixTree:

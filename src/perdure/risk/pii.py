@@ -7,12 +7,11 @@ block: an address in a licence is no leak.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 from perdure.risk import checksum
+from perdure.risk.candidates import Candidate, Confirm
 from perdure.risk.gate import Entry
-from perdure.risk.tokens import Candidate
 
 EMAIL: Final = re.compile(
     rb"[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
@@ -33,8 +32,6 @@ EXAMPLES: Final = frozenset(
 )
 SEPARATORS: Final = b" -"
 NEAR: Final = 80
-
-Confirm = Callable[[bytes, int], Candidate | None]
 
 
 def email(data: bytes, at: int) -> Candidate | None:

@@ -7,8 +7,8 @@ pairs: most pairs of English and of identifiers are among a few common ones, mos
 from __future__ import annotations
 
 import math
-import operator
 import re
+import sys
 from collections import Counter
 from typing import Final
 
@@ -44,15 +44,19 @@ def _pair_table() -> list[int]:
     for first in ALNUM:
         for second in ALNUM:
             letters = LETTERS if first > 57 and second > 57 else 0
-            table[first << 8 | second] = letters + (CLOSE if abs(first - second) <= 1 else 0)
+            table[_pair(first, second)] = letters + (CLOSE if abs(first - second) <= 1 else 0)
     for first, second in COMMON_PAIRS:
-        table[first << 8 | second] += COMMON
+        table[_pair(first, second)] += COMMON
     for same in set(range(256)) - set(ALNUM):
-        table[same << 8 | same] = CLOSE
+        table[_pair(same, same)] = CLOSE
     return table
 
 
-SHIFTED: Final = [character << 8 for character in range(256)]
+def _pair(first: int, second: int) -> int:
+    """Two characters as the number that a view of the bytes gives for them."""
+    return int.from_bytes((first, second), sys.byteorder)
+
+
 PAIRS: Final = _pair_table()
 
 
@@ -81,7 +85,12 @@ def wordy(lower: bytes, noise: float = PAIR_NOISE) -> bool:
 
 def _pairs(lower: bytes) -> tuple[int, int, int]:
     """How many pairs are letters, are common in words, are equal or neighbours."""
-    total = sum(map(PAIRS.__getitem__, map(operator.add, map(SHIFTED.__getitem__, lower), lower[1:])))
+    view = memoryview(lower)
+    count = len(lower)
+    worth = PAIRS.__getitem__
+    total = sum(map(worth, view[: count & ~1].cast("H"))) + sum(
+        map(worth, view[1 : (count - 1) | 1].cast("H"))
+    )
     return total & 0xFFFF, total >> 16 & 0xFFFF, total >> 32
 
 

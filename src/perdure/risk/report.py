@@ -50,7 +50,6 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     verdict: Verdict
     bytes: int
     line_count: int
-    max_line_len: int
     findings: tuple[Finding, ...]
     total: int
     excesses: tuple[Excess, ...]

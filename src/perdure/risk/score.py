@@ -31,14 +31,14 @@ def excesses(shape: Shape, settings: RiskSettings) -> tuple[Excess, ...]:
     if "size" in settings.disable_families:
         return ()
     limits = settings.limits
-    short = shape.max_line_len <= limits.line_length and shape.line_count <= limits.lines
+    short = not shape.too_long and shape.line_count <= limits.lines
     if short and shape.bytes <= limits.bytes and shape.bytes <= limits.many_bytes:
         return ()
     each = settings.weight("size", WEIGHTS["size"])
     measures = (
         ("big_100kb", shape.bytes, limits.bytes),
         ("big_500kb", shape.bytes, limits.many_bytes),
-        ("long_line", shape.max_line_len, limits.line_length),
+        ("long_line", shape.too_long, limits.line_length),
         ("many_lines", shape.line_count, limits.lines),
     )
     return tuple(Excess(rule, value, limit, each) for rule, value, limit in measures if value > limit)

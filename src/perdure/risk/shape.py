@@ -1,4 +1,4 @@
-"""Measures of a whole text: bytes, lines, the longest line, and signs that it is not text at all."""
+"""Measures of a whole text: bytes, lines, lines that are too long, and signs that it is not text at all."""
 
 from __future__ import annotations
 
@@ -6,46 +6,55 @@ from typing import AnyStr, Final
 
 import msgspec
 
-WALL: Final = b"a" * 200
-BASE64: Final = bytes.maketrans(
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
-    b"a" * 64,
+CONTROL: Final = b"\x01"
+CONTROLS: Final = bytes(
+    1 if byte == 127 or (byte < 32 and byte not in b"\t\n\r\f\x1b") else 32 for byte in range(256)
 )
-CONTROLS: Final = bytes(set(range(32)) - set(b"\t\n\r\f\x1b") | {127})
 BLOCK: Final = 131_072
 SAMPLE: Final = 2_048
 CONTROL_SHARE: Final = 0.01
 
 
 class Shape(msgspec.Struct, frozen=True, gc=False):
+    """`too_long` is the longest line's length if that is above the limit, else 0."""
+
     bytes: int
     line_count: int
-    max_line_len: int
+    too_long: int
 
 
-def measure(text: str, data: bytes) -> Shape:
+def measure(text: str, data: bytes, limit: int) -> Shape:
     """Lines are counted in characters; of a text in ASCII the bytes say the same, faster."""
-    count, longest = _lines(data, b"\n") if len(data) == len(text) else _lines(text, "\n")
-    return Shape(len(data), count, longest)
+    size = len(data)
+    count = data.count(b"\n") + (size > 0 and not data.endswith(b"\n"))
+    too_long = 0
+    if size > limit:
+        too_long = _beyond(data, b"\n", limit) if size == len(text) else _beyond(text, "\n", limit)
+    return Shape(size, count, too_long)
 
 
-def _lines(text: AnyStr, newline: AnyStr) -> tuple[int, int]:
-    """Counted by blocks of whole lines, so that a large text needs no list of all of them."""
-    count, longest, at = 0, 0, 0
+def _beyond(text: AnyStr, newline: AnyStr, limit: int) -> int:
+    """Where no line is longer than the longest so far, all that end within that length are passed in one step."""
+    longest, at, end = limit, 0, len(text)
+    while end - at > longest:
+        last = text.rfind(newline, at, at + longest + 1)
+        if last < 0:
+            last = text.find(newline, at + longest + 1)
+            last = end if last < 0 else last
+            longest = last - at
+        at = last + 1
+    return longest if longest > limit else 0
+
+
+def longest_line(text: str) -> int:
+    """By blocks of whole lines, so that a large text needs no list of all of them."""
+    longest, at = 0, 0
     while at < len(text):
-        end = text.find(newline, at + BLOCK)
-        lines = (text[at:end] if end >= 0 else text[at:] if at else text).split(newline)
-        count += len(lines)
-        longest = max(longest, max(map(len, lines)))
-        if end < 0:
-            return count - text.endswith(newline), longest
+        end = text.find("\n", at + BLOCK)
+        end = len(text) if end < 0 else end
+        longest = max(longest, max(map(len, text[at:end].split("\n"))))
         at = end + 1
-    return count, longest
-
-
-def base64_wall(data: bytes) -> int:
-    """Where a run of 200 characters of base64 begins, or -1."""
-    return data.translate(BASE64).find(WALL)
+    return longest
 
 
 def binary(data: bytes) -> bool:
@@ -53,4 +62,4 @@ def binary(data: bytes) -> bool:
     if b"\0" in data:
         return True
     sample = data[:SAMPLE]
-    return len(sample) - len(sample.translate(None, CONTROLS)) > len(sample) * CONTROL_SHARE
+    return sample.translate(CONTROLS).count(CONTROL) > len(sample) * CONTROL_SHARE

@@ -10,13 +10,16 @@ import functools
 import re
 from typing import Final, NamedTuple
 
-from perdure.risk import checksum, examples, randomness
+from perdure.risk import checksum, examples, neighbours, randomness
+from perdure.risk.candidates import Candidate
 from perdure.risk.formats import ai, cloud, code, money, services, talk
 from perdure.risk.report import Tier
 from perdure.risk.template import CLASSES, Field, Piece, longest, parse, token_pattern
 
 TABLES: Final = (ai.TOKENS, cloud.TOKENS, code.TOKENS, money.TOKENS, talk.TOKENS, services.TOKENS)
 PLAIN_LITERAL: Final = 4
+# So short a mark comes up in random text by chance.
+SHORT_MARK: Final = 4
 TRIGGER_BODY: Final = 6
 TRIGGER_WHOLE: Final = 16
 TRIGGER_PIECES: Final = 4
@@ -43,18 +46,6 @@ COMMON_MARKS: Final = frozenset(
         *("production_", "dev:", "prod:", "preview:"),
     )
 )
-
-
-class Candidate(NamedTuple):
-    """A confirmed place in the bytes. Of overlapping ones the better tier wins, then the higher rank."""
-
-    start: int
-    end: int
-    rule: str
-    kind: str
-    tier: Tier
-    shown: int
-    rank: int
 
 
 class Trigger(NamedTuple):
@@ -100,6 +91,8 @@ class Token:
         if not examples.KNOWN.isdisjoint((token, body)) or (
             randomness.made_up(body) and not checksum.proves(token)
         ):
+            return None
+        if len(self.literal) <= SHORT_MARK and neighbours.goes_on(data, *found.span()):
             return None
         shown = 0 if self.back else len(self.literal)
         return Candidate(

@@ -7,14 +7,16 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from perdure.risk.tokens import Candidate
+import msgspec
+
+from perdure.risk.candidates import Candidate, Confirm
 
 LEAST: Final = 4
-# Of a key in armour the header and the first lines are enough.
-WINDOW: Final = 640
+PIECE: Final = 16_384
+# No secret that is looked for takes more base64 than this; of a key in armour the first lines are enough.
+REACH: Final = 4_096
 RUN_BEFORE: Final = 4_096
 RUN_AFTER: Final = 8_192
 ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
@@ -25,14 +27,17 @@ URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
 class Wrapping(NamedTuple):
-    """How a mark looks at one alignment: its whole characters, and how many of the group stand before them."""
+    """How a mark looks at one alignment: its whole characters, how many of the group stand before them, and what
+    confirms the secret that the mark begins.
+    """
 
     literal: bytes
     alignment: int
     skipped: int
+    inner: Confirm
 
 
-def wrappings(mark: bytes) -> list[Wrapping]:
+def wrappings(mark: bytes, inner: Confirm) -> list[Wrapping]:
     """The mark's three looks, without those too short to mean anything."""
     found = []
     for alignment in range(3):
@@ -40,40 +45,61 @@ def wrappings(mark: bytes) -> list[Wrapping]:
         first = -(-alignment * 8 // 6)
         whole = (alignment + len(mark)) * 8 // 6
         if whole - first >= LEAST:
-            found.append(Wrapping(encoded[first:whole], alignment, first))
+            found.append(Wrapping(encoded[first:whole], alignment, first, inner))
     return found
 
 
-def confirm(
-    wrapping: Wrapping,
-    inner: Callable[[bytes, int], Candidate | None],
-    window: int,
-    data: bytes,
-    at: int,
-) -> Candidate | None:
-    """The secret whose wrapped mark is at this offset, in at most so much base64; its place is the whole run."""
-    group = at - wrapping.skipped
-    if group < 0:
-        return None
-    found = inner(_plain(data, group, at + window), wrapping.alignment)
-    if found is not None and group >= GROUP and not data[group - GROUP : at].rstrip(ALPHABET):
-        # One group more, so that the rule sees what stands before the mark.
-        found = inner(_plain(data, group - GROUP, at + window), 3 + wrapping.alignment)
-    if found is None:
-        return None
-    start, end = _run(data, at)
-    return found._replace(start=start, end=end, shown=0, rank=found.rank - 1)
+class _Piece(NamedTuple):
+    """Decoded base64 from `start` on; a mark before `usable` has all it needs in it."""
+
+    start: int
+    usable: int
+    plain: bytes
 
 
-def _plain(data: bytes, start: int, end: int) -> bytes:
-    run = RUN.match(data, start, end)
-    if run is None:
-        return b""
-    text = run[0].translate(URL_SAFE)
-    try:
-        return binascii.a2b_base64(text + PADDING[len(text) % GROUP])
-    except binascii.Error:
-        return b""
+NO_PIECE: Final = _Piece(0, 0, b"")
+
+
+class Wrapped:
+    """One text's base64, decoded once at each alignment however many marks are in it."""
+
+    __slots__ = ("_data", "_pieces")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._pieces = [NO_PIECE] * GROUP
+
+    def at(self, at: int, wrapping: Wrapping) -> Candidate | None:
+        """The secret whose wrapped mark is at this offset; its place is the whole run."""
+        _, alignment, skipped, inner = wrapping
+        group = at - skipped
+        start, usable, plain = self._pieces[group % GROUP]
+        if not start <= group < usable:
+            if group < 0:
+                return None
+            start, usable, plain = self._pieces[group % GROUP] = self._decoded(group)
+        found = inner(plain, (group - start) // GROUP * 3 + alignment)
+        if found is None:
+            return None
+        start, end = _run(self._data, at)
+        return msgspec.structs.replace(found, start=start, end=end, shown=0, rank=found.rank - 1)
+
+    def _decoded(self, group: int) -> _Piece:
+        """From one group before, where there is one, so that a rule sees what stands before the mark."""
+        data = self._data
+        start = group - GROUP
+        if start < 0 or data[start:group].rstrip(ALPHABET):
+            start = group
+        run = RUN.match(data, start, start + PIECE)
+        if run is None:
+            return NO_PIECE
+        text = run[0].translate(URL_SAFE)
+        try:
+            plain = binascii.a2b_base64(text + PADDING[len(text) % GROUP])
+        except binascii.Error:
+            return NO_PIECE
+        end = run.end()
+        return _Piece(start, end - REACH if end == start + PIECE else end, plain)
 
 
 def _run(data: bytes, at: int) -> tuple[int, int]:

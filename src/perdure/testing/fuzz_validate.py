@@ -23,6 +23,8 @@ from perdure.validate.isolated import Checker
 from perdure.validate.report import Report
 
 LONGEST: Final = 20_000
+WAIT_S: Final = 60.0
+PROCESSOR_S: Final = 5
 _NEST: Final = (
     "[",
     "(",
@@ -134,7 +136,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     failures = 0
-    with Checker() as checker:
+    # A hang is one by the time that the parser computes, not by that of a busy machine.
+    with Checker(timeout_s=WAIT_S, processor_s=PROCESSOR_S) as checker:
         for form in [options.format] if options.format else SAMPLES:
             begun = time.monotonic()
             outcomes = run(form, options.inputs, options.seed, checker)

@@ -1,70 +1,22 @@
-"""C and C++: quotes, brackets and conditionals exactly, the rest by tree-sitter after guessing at macros.
-
-A compiler knows what a macro stands for; here it can only be told by its looks. Where the parser stops near
-one, it is put in other words (nothing, a value, a type, a function's head) and if that lets the parser go
-on, it was the macro. What is left when no guess helps is an error. Every guess has the same length as what it
-stands for, so places stay right.
-"""
+"""C and C++: quotes, brackets and conditionals exactly, the rest by tree-sitter after guessing at macros."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Final
 
 from perdure.validate.balance import unbalanced
+from perdure.validate.c_guesses import Guesser, doubted
+from perdure.validate.c_macros import Macros
 from perdure.validate.c_rules import slips
-from perdure.validate.c_tokens import Token, partners, read
-from perdure.validate.code_text import explained
+from perdure.validate.c_tokens import Reading, partners, read
 from perdure.validate.layout import Lines
-from perdure.validate.report import Problem, warning
-from perdure.validate.sources import Source
-from perdure.validate.trees import Stop, first_stop, parse
+from perdure.validate.report import Problem
+from perdure.validate.trees import first_stop, parse
 
 SECONDS: Final = 1.5
-AHEAD: Final = 3000
 _CPLUSPLUS: Final = re.compile(r"\bclass\s+\w|\bnamespace\b|\btemplate\s*<|\w::\w|\b(?:public|private)\s*:")
-_MACRO: Final = re.compile(
-    r"_*[A-Z][A-Z0-9_]+|__\w+|[A-Z]\w*_[A-Z]\w*|[a-z]+_[A-Z][A-Z_]+|_[A-Z]\w*|\w*(?:noreturn|_inline|_export|_public|_deprecated|_unused)"
-)
-_TAKES_TYPES: Final = frozenset(
-    ("offsetof", "va_arg", "container_of", "typeof", "alignof", "_Alignof", "_Generic")
-)
-_LOOPS: Final = re.compile(r"\w*(?:for_?each|for_?all|list_for|iterate)\w*", re.I)
-_TYPE_LAST: Final = re.compile(
-    r"[,(]\s*(?:(?:struct|union|enum|const|unsigned|signed)\s+\w+|int|char|double|float|long|short|void|bool|\w+_t)[\s*]*\)"
-)
-# Right in the language, but more than the grammar knows.
-_NEWER: Final = (
-    re.compile(r"(?<=\benum)\s*:\s*[\w:]+(?=\s*\{)"),
-    re.compile(r"(?<=\w)\s*\*+(?=\s*\[[^\]\n]*\]\s*[;,)])"),
-    re.compile(r"(?<=\()[\w:]+::(?=\*)"),
-    re.compile(r"(?:->|\.)\*\([^()\n]*\)"),
-)
-_HARD: Final = frozenset(
-    ("operator", "template", "typename", "decltype", "requires", "concept", "asm", "__asm__", "module")
-)
-_ENDS: Final = (";", "{", "}")
-_TYPES: Final = frozenset(("int", "char", "long", "short", "double", "float", "unsigned", "signed", "void"))
-_VALUE: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+[-+(\"'\w]", re.M)
-_STANDARD: Final = frozenset(
-    (
-        "NULL",
-        "EOF",
-        "FILE",
-        "TRUE",
-        "FALSE",
-        "EXIT_SUCCESS",
-        "EXIT_FAILURE",
-        "INT_MAX",
-        "INT_MIN",
-        "UINT_MAX",
-        "SIZE_MAX",
-    )
-)
-_NEAR: Final = 14
 
 
 def check_c(text: str) -> list[Problem]:
@@ -81,18 +33,28 @@ def _check(names: tuple[str, ...], text: str) -> list[Problem]:
     if reading.problems:
         return reading.problems
     lines = Lines(text)
+    macros = Macros(text)
+    found = _unmatched(reading, lines)
+    if found and "__cplusplus" in text:
+        other = read(text, cplusplus=True)
+        if not _unmatched(other, lines):
+            reading, found = other, []
+    if found:
+        return [doubted(problem) for problem in found] if macros.has_brackets else found
+    partner = partners(reading.tokens)
+    found = slips(reading.tokens, partner, text, lines)
+    until = time.monotonic() + SECONDS
+    name = None if found else _grammar(names, reading.text)
+    if name is not None:
+        found = Guesser(name, reading.text, reading.tokens, partner, macros, until).run()
+    return found
+
+
+def _unmatched(reading: Reading, lines: Lines) -> list[Problem]:
     marks = [
         (token.text, token.at) for token in reading.tokens if token.kind == "mark" and token.text in "()[]{}"
     ]
-    found = unbalanced(marks, lines)
-    if not found:
-        partner = partners(reading.tokens)
-        found = slips(reading.tokens, partner, text, lines)
-        until = time.monotonic() + SECONDS
-        name = None if found else _grammar(names, reading.text)
-        if name is not None:
-            found = _Guesser(name, reading.text, reading.tokens, partner, _values(text), until).run()
-    return found
+    return unbalanced(marks, lines)
 
 
 def _grammar(names: tuple[str, ...], text: str) -> str | None:
@@ -103,215 +65,3 @@ def _grammar(names: tuple[str, ...], text: str) -> str | None:
         return "cpp"
     stops = {name: first_stop(name, text.encode()) for name in names}
     return max(names, key=lambda name: stop.token if (stop := stops[name]) else 0)
-
-
-def _values(text: str) -> frozenset[str]:
-    """Names in capitals that stand for a value or a type: the library's, and those defined here without arguments."""
-    return _STANDARD | frozenset(_VALUE.findall(text))
-
-
-def _is_taken_apart(texts: list[str]) -> bool:
-    """Arguments that no function takes: a type, or nothing."""
-    if {("*", ","), ("(", ",")} & set(pairwise(texts)):
-        return True
-    triples = zip(texts, texts[1:], texts[2:], strict=False)
-    return any(
-        last == "," and one in _TYPES and (first == "(" or first in _TYPES) for first, one, last in triples
-    )
-
-
-class _Guesser:
-    """Parses again and again, each time past one more macro."""
-
-    def __init__(
-        self,
-        name: str,
-        text: str,
-        tokens: list[Token],
-        partner: dict[int, int],
-        values: frozenset[str],
-        until: float,
-    ) -> None:
-        self.name = name
-        self.text = text
-        for pattern in _NEWER if name == "cpp" else ():
-            self.text = pattern.sub(lambda match: " " * len(match[0]), self.text)
-        self.tokens = tokens
-        self.partner = partner
-        self.values = values
-        self.until = until
-
-    def run(self) -> list[Problem]:
-        if not parse(self.name, self.text.encode()).root_node.has_error:
-            return []
-        stop = self._stop(len(self.text))
-        while stop is not None:
-            if time.monotonic() > self.until:
-                place = Source(self.text).place(stop.token)
-                return [
-                    warning(*place, "from here on only quotes and brackets were checked: too many macros")
-                ]
-            further = self._past(stop)
-            if further is None:
-                return [self._judged(stop)]
-            stop = self._stop(len(self.text))
-        return []
-
-    def _judged(self, stop: Stop) -> Problem:
-        """An error, or only a warning where a macro or a template may be behind it."""
-        source = Source(self.text)
-        problem = explained(self.name, stop, source)
-        if self._is_plain(source.character(stop.token)):
-            return problem
-        return warning(
-            problem.line, problem.col, f"could not be read, perhaps for a macro: {problem.message}"
-        )
-
-    def _is_plain(self, at: int) -> bool:
-        """Whether the statement around an offset is such that the grammar is to be trusted."""
-        here = next(
-            (index for index, token in enumerate(self.tokens) if token.at >= at), len(self.tokens) - 1
-        )
-        start = here
-        while start > 0 and not (self.tokens[start - 1].text in _ENDS and here - start > 1):
-            start -= 1
-        end = here
-        while end < len(self.tokens) and self.tokens[end].text not in _ENDS:
-            end += 1
-        words = {token.text for token in self.tokens[start : end + 1] if token.kind == "word"}
-        words |= {self.tokens[index].text for index in self._headers(here)}
-        hard = words & _HARD or any(word.endswith("_cast") for word in words)
-        texts = [token.text for token in self.tokens[start : end + 1]]
-        odd = _is_taken_apart(texts) or self._is_generator(start)
-        return not (hard or odd or any(self._is_macro(word) for word in words))
-
-    def _is_generator(self, index: int) -> bool:
-        """A name with arguments at the left margin, where a declaration should be, and nothing after it."""
-        tokens = self.tokens[index : index + 2]
-        if len(tokens) < 2 or tokens[0].kind != "word" or tokens[1].text != "(":
-            return False
-        at = tokens[0].at
-        is_margin = at == 0 or self.text[at - 1] == "\n"
-        after = self.partner.get(index + 1, -2) + 1
-        return is_margin and (after >= len(self.tokens) or self.tokens[after].text not in (";", "{"))
-
-    def _stop(self, end: int) -> Stop | None:
-        return first_stop(self.name, self.text[:end].encode())
-
-    def _past(self, stop: Stop) -> str | None:
-        """Reword a macro near the stop so that the parser gets further; None if nothing helps."""
-        source = Source(self.text)
-        at = source.character(stop.token)
-        before = self.text
-        for token, stand_ins in self._guesses(at):
-            reached: dict[str, int] = {}
-            for stand_in in stand_ins:
-                if time.monotonic() > self.until:
-                    break
-                self.text = self._reworded(before, token, stand_in)
-                if self.text != before:
-                    later = self._stop(at + AHEAD)
-                    reached[self.text] = later.token if later else len(before) + AHEAD
-            best = max(reached, key=lambda text: reached[text], default=before)
-            if reached.get(best, 0) > stop.token + 1:
-                self.text = best
-                return best
-        self.text = before
-        return None
-
-    def _guesses(self, at: int) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Macros near an offset, nearest first, each with what it might stand for."""
-        here = next(
-            (index for index, token in enumerate(self.tokens) if token.at >= at), len(self.tokens) - 1
-        )
-        for index in self._near(here):
-            token = self.tokens[index]
-            if self.text[token.at] == " " or token.kind != "word":
-                continue
-            if self._is_macro(token.text):
-                yield index, ("", "0", ";", "int f()", "T", "if(1)")
-            elif _LOOPS.fullmatch(token.text):
-                yield index, ("if(1)",)
-            elif token.text in _TAKES_TYPES or self._takes_type(index):
-                yield index, ("0",)
-
-    def _is_macro(self, word: str) -> bool:
-        return word not in self.values and _MACRO.fullmatch(word) is not None
-
-    def _takes_type(self, index: int) -> bool:
-        """Whether something like a call has a type for its last argument."""
-        if not self._follows(index, "(") or index + 1 not in self.partner:
-            return False
-        return _TYPE_LAST.search(self.text[slice(*self._span(index))]) is not None
-
-    def _near(self, here: int) -> Iterator[int]:
-        """The tokens of the statement around one, going outwards, and the calls that enclose it."""
-        yield from range(here, min(here + 2, len(self.tokens)))
-        index, steps = here - 1, 0
-        while index >= 0 and steps < _NEAR:
-            token = self.tokens[index]
-            if token.text in (")", "}") and index in self.partner and token.text == ")":
-                index = self.partner[index]
-            elif token.text in (";", "}") and steps > 3:
-                break
-            else:
-                yield index
-            index -= 1
-            steps += 1
-        yield from self._headers(here)
-
-    def _headers(self, here: int) -> Iterator[int]:
-        """What stands before the braces around a token: the name of a call, or a word."""
-        blocks = [i for i in range(here) if self.tokens[i].text == "{" and self.partner.get(i, 0) > here]
-        for brace in [*blocks[:2], *blocks[-2:]]:
-            before = brace - 1
-            if before > 0 and self.tokens[before].text == ")":
-                before = self.partner[before] - 1
-            yield from range(before, max(before - 3, -1), -1)
-
-    def _reworded(self, text: str, index: int, stand_in: str) -> str:
-        """The text with one macro, or all of its name in like company, reworded with its arguments."""
-        company = self._company(index)
-        pieces: list[str] = []
-        done = 0
-        for other in (i for i, token in enumerate(self.tokens) if token.text == self.tokens[index].text):
-            start, end = self._span(other)
-            if start < done or len(stand_in) > end - start or text[start] == " ":
-                continue
-            if other != index and self._company(other) != company:
-                continue
-            gap = re.sub(r"[^\n]", " ", text[start:end])
-            pieces += [text[done:start], _laid_into(gap, stand_in)]
-            done = end
-        return "".join([*pieces, text[done:]])
-
-    def _span(self, index: int) -> tuple[int, int]:
-        """From a name to the end of its arguments, if it has some."""
-        token = self.tokens[index]
-        following = self.tokens[index + 1] if index + 1 < len(self.tokens) else None
-        if following is not None and following.text == "(" and index + 1 in self.partner:
-            last = self.tokens[self.partner[index + 1]]
-            return token.at, last.at + 1
-        return token.at, token.at + len(token.text)
-
-    def _company(self, index: int) -> tuple[str, str]:
-        end = self.partner.get(index + 1, index) if self._follows(index, "(") else index
-        before = self.tokens[index - 1] if index else None
-        after = self.tokens[end + 1] if end + 1 < len(self.tokens) else None
-        return _kind(before), _kind(after)
-
-    def _follows(self, index: int, mark: str) -> bool:
-        return index + 1 < len(self.tokens) and self.tokens[index + 1].text == mark
-
-
-def _laid_into(gap: str, stand_in: str) -> str:
-    """The stand-in at the start of a gap, whose line breaks stay."""
-    if "\n" in gap[: len(stand_in)]:
-        return gap
-    return stand_in + gap[len(stand_in) :]
-
-
-def _kind(token: Token | None) -> str:
-    if token is None:
-        return ""
-    return token.kind if token.kind in ("word", "string") else token.text

@@ -24,6 +24,7 @@ _TOKEN: Final = re.compile(
 _DIRECTIVE: Final = re.compile(r"[ \t]*#[ \t]*(\w*)(.*)", re.S)
 _BLANK: Final = re.compile(r"[^\n]")
 _FOR_OTHERS: Final = re.compile(r"\s*(?:0|__cplusplus|defined\s*\(?\s*__cplusplus\s*\)?)\s*$")
+_NEVER: Final = re.compile(r"\s*0\s*$")
 
 
 class Token(NamedTuple):
@@ -49,10 +50,11 @@ class Reading(NamedTuple):
     problems: list[Problem]
 
 
-def read(text: str) -> Reading:
+def read(text: str, *, cplusplus: bool = False) -> Reading:
+    """`cplusplus` takes the branches that are for C++ alone."""
     lines = Lines(text)
     problems: list[Problem] = []
-    plain = _without_directives(text, problems)
+    plain = _without_directives(text, problems, _NEVER if cplusplus else _FOR_OTHERS)
     tokens: list[Token] = []
     blanked: list[str] = []
     for match in _TOKEN.finditer(plain):
@@ -72,7 +74,7 @@ def read(text: str) -> Reading:
     return Reading(tokens, "".join(blanked), problems)
 
 
-def _without_directives(text: str, problems: list[Problem]) -> str:
+def _without_directives(text: str, problems: list[Problem], passed: re.Pattern[str]) -> str:
     """The text with directives and branches not taken blanked; conditionals that do not match are problems."""
     out: list[str] = []
     stack: list[Branch] = []
@@ -85,7 +87,7 @@ def _without_directives(text: str, problems: list[Problem]) -> str:
         out.append(_BLANK.sub(" ", row))
         word = match[1]
         if word in ("if", "ifdef", "ifndef"):
-            take = reading and not (word != "ifndef" and _FOR_OTHERS.match(match[2]))
+            take = reading and not (word != "ifndef" and passed.match(match[2]))
             stack.append(Branch(line, take, take, reading))
         elif word in ("elif", "else", "elifdef", "elifndef", "endif"):
             _turn(word, line, stack, problems)

@@ -24,21 +24,29 @@ _OPTIONAL: Final = frozenset((
     "html", "head", "body", "p", "li", "dt", "dd", "option", "optgroup", "colgroup", "caption", "thead", "tbody",
     "tfoot", "tr", "td", "th", "rb", "rt", "rtc", "rp",
 ))  # fmt: skip
-_TOKEN: Final = re.compile(
-    r"<!--(?P<comment>.*?)--!?>|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<%.*?%>|<![^>]*>"
-    r"|<(?P<slash>/?)(?P<name>[A-Za-z][^\s/>\"'=<]*+)(?P<rest>(?:[^\"'<>]|\"[^\"]*\"|(?<==)\s*'[^']*'|')*?)(?P<end>/?>)"
-    r"|(?P<loose><!--|<(?=/?[A-Za-z]))",
-    re.S,
+_OPEN: Final = re.compile(r"<!--|<!\[CDATA\[|<\?|<%|<!|<(?=/?[A-Za-z])")
+_ENDS: Final = {"<!--": re.compile("--!?>")} | {
+    mark: re.compile(re.escape(end))
+    for mark, end in (("<![CDATA[", "]]>"), ("<?", "?>"), ("<%", "%>"), ("<!", ">"))
+}
+# Nothing is given back once it was taken: with many quotes that would take for ever.
+_TAG: Final = re.compile(
+    r"<(?P<slash>/?)(?P<name>[A-Za-z][^\s/>\"'=<]*+)"
+    r"(?P<rest>(?:[^\"'<>=]++|\"[^\"]*+\"|=\s*+'[^']*+'|=|')*+)>"
 )
+# A slash at the end of it belongs to the value.
+_BARE_VALUE: Final = re.compile(r"=[^\s\"'=]+\Z")
+# A text with so many tags that do not end is not read further, since each may have to be read to the end.
+MOST_LOOSE: Final = 50
 _TEMPLATE: Final = re.compile(
     r"\{%|<\?(?:php|=)|<%|\[%|<#|\{\{[-~]?\s*(?:[#/^]|if|range|else|end|each|with)\b|@if\b|@foreach\b"
 )
-_SCRIPT: Final = re.compile(r"<(script|style)\b.*?</\1\s*>", re.S | re.I)
 
 
 def check_html(text: str) -> list[Problem]:
-    found = _Reader(text.removeprefix("\ufeff")).run()
-    if any(p.severity == "error" for p in found) and _TEMPLATE.search(_SCRIPT.sub("", text)):
+    reader = _Reader(text.removeprefix("\ufeff"))
+    found = reader.run()
+    if any(p.severity == "error" for p in found) and _TEMPLATE.search(reader.without_scripts()):
         raise Unsure("looks like a template: only its output can be checked")
     return found
 
@@ -50,28 +58,46 @@ class _Reader:
         self.stack: list[Element] = []
         self.open: Counter[str] = Counter()
         self.found: list[Problem] = []
+        self.loose = 0
+        self.endless: set[str] = set()
+        self.scripts: list[tuple[int, int]] = []
 
     def run(self) -> list[Problem]:
         position = 0
-        while match := _TOKEN.search(self.text, position):
-            position = match.end()
+        while match := _OPEN.search(self.text, position):
             place = self.lines.place(match.start())
-            if match["loose"]:
-                self._loose(match, place)
-                if match["loose"] == "<!--":
+            if match[0] in _ENDS:
+                position = self._past(match[0], match.end())
+                if match[0] == "<!--" and match[0] in self.endless:
+                    self.found.append(Problem(*place, "the comment opened here is never closed"))
                     return self.found
-            elif match["name"]:
-                position = self._tag(match, place)
+            elif tag := _TAG.match(self.text, match.start()):
+                position = self._tag(tag, place)
+            else:
+                position = match.end()
+                self.found.append(Problem(*place, "a tag that does not end: a quote or '>' is missing"))
+                self.loose += 1
+                if self.loose == MOST_LOOSE:
+                    return self.found
         for element in reversed(self.stack[-5:]):
             if element.name not in _OPTIONAL:
                 self.found += unclosed(element, self.lines.end(), self.lines)
         return self.found
 
-    def _loose(self, match: re.Match[str], place: Place) -> None:
-        if match["loose"] == "<!--":
-            self.found.append(Problem(*place, "the comment opened here is never closed"))
-        else:
-            self.found.append(Problem(*place, "a tag that does not end: a quote or '>' is missing"))
+    def without_scripts(self) -> str:
+        pieces, at = [], 0
+        for start, end in self.scripts:
+            pieces.append(self.text[at:start])
+            at = end
+        return "".join((*pieces, self.text[at:]))
+
+    def _past(self, mark: str, position: int) -> int:
+        """The offset after the end that belongs to a mark; without one the mark is text like any other."""
+        end = None if mark in self.endless else _ENDS[mark].search(self.text, position)
+        if end is None:
+            self.endless.add(mark)
+            return position
+        return end.end()
 
     def _tag(self, match: re.Match[str], place: Place) -> int:
         """Take a tag; the offset to read on from, which is past the text of a script."""
@@ -81,8 +107,9 @@ class _Reader:
         if match["slash"]:
             self._end(name, place)
             return match.end()
-        self._start(name, place, closed=match["end"] == "/>")
-        if name not in _RAW or match["end"] == "/>" or self._in_svg():
+        closed = match["rest"].endswith("/") and not _BARE_VALUE.search(match["rest"])
+        self._start(name, place, closed=closed)
+        if name not in _RAW or closed or self._in_svg():
             return match.end()
         return self._past_text(name, match.end(), place)
 
@@ -99,6 +126,8 @@ class _Reader:
         if end is None:
             self.found += unclosed(Element(name, *place), self.lines.end(), self.lines)
             return len(self.text)
+        if name in ("script", "style"):
+            self.scripts.append((position, end.start()))
         return end.end()
 
     def _start(self, name: str, place: Place, *, closed: bool) -> None:

@@ -4,7 +4,8 @@
         report = checker.check(content, format_hint=None, target_path="a.py")
 
 A parser that takes too long is killed and one that dies is replaced; the answer is then that nothing can be
-said. A child starts at the first check that needs one. Small JSON and TOML without deep nesting is checked
+said. A child starts at the first check that needs one. Few work at once, but a check that takes long gives its turn
+to another, so that some slow ones do not hold up all. Small JSON and TOML without deep nesting is checked
 right here: both parsers take linear time on it and cannot recurse far.
 """
 
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -35,6 +37,8 @@ START_S: Final = 30.0
 SMALL: Final = 65536
 DEPTH: Final = 50
 PIPE_BYTES: Final = 65536
+MOMENT_S: Final = 0.3
+SLOW: Final = 4
 _DIRECT: Final = ("json", "toml")
 # Long dotted keys cost the TOML parser the square of their length.
 _DOTTED: Final = re.compile(r"(?:[^.\n]*\.){100}")
@@ -52,10 +56,19 @@ class Lost(Exception):
 class Checker:
     """`check` in child processes; any number of threads may use one."""
 
-    def __init__(self, timeout_s: float = 5.0, memory_mb: int = 512, children: int = 2) -> None:
+    def __init__(
+        self,
+        timeout_s: float = 5.0,
+        memory_mb: int = 512,
+        children: int = 2,
+        processor_s: int | None = None,
+    ) -> None:
+        """`processor_s` of computing are enough for one check, however busy the machine is: else as `timeout_s`."""
         self._timeout_s = timeout_s
+        self._processor_s = math.ceil(timeout_s) if processor_s is None else processor_s
         self._memory_mb = memory_mb
-        self._places = threading.BoundedSemaphore(children)
+        self._quick = threading.BoundedSemaphore(children)
+        self._slow = threading.BoundedSemaphore(SLOW)
         self._lock = threading.Lock()
         self._idle: list[_Child] = []
         self._closed = False
@@ -74,8 +87,11 @@ class Checker:
         form = detect(content, format_hint=format_hint, target_path=target_path)
         if form == UNKNOWN or (form in _DIRECT and _is_harmless(content)):
             return check_as(form, content)
-        with self._places:
-            return self._ask(Request(form, content.encode("utf-8", "replace")))
+        turn = _Turn(self._quick, self._slow)
+        try:
+            return self._ask(Request(form, content.encode("utf-8", "replace")), turn)
+        finally:
+            turn.end()
 
     def close(self) -> None:
         """End the children that wait; those at work end with their answer."""
@@ -85,10 +101,10 @@ class Checker:
         for child in idle:
             child.end()
 
-    def _ask(self, request: Request) -> Report:
+    def _ask(self, request: Request, turn: _Turn) -> Report:
         try:
             child = self._take()
-            reply = child.ask(request, self._timeout_s)
+            reply = child.ask(request, self._timeout_s, turn.give_way)
         except Lost as lost:
             reason = "validation took too long" if lost.late else "the parser failed on this content"
             return unjudged(request.form, reason)
@@ -99,7 +115,7 @@ class Checker:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        return _Child(self._memory_mb, math.ceil(self._timeout_s))
+        return _Child(self._memory_mb, self._processor_s)
 
     def _give_back(self, child: _Child, worn: bool) -> None:
         with self._lock:
@@ -107,6 +123,24 @@ class Checker:
                 self._idle.append(child)
                 return
         child.end()
+
+
+class _Turn:
+    """The right to have a child at work."""
+
+    def __init__(self, quick: threading.BoundedSemaphore, slow: threading.BoundedSemaphore) -> None:
+        self._slow = slow
+        self._held = quick
+        self._held.acquire()
+
+    def give_way(self) -> None:
+        """Go on as one of the slow, unless there are too many of them."""
+        if self._slow.acquire(blocking=False):
+            self._held.release()
+            self._held = self._slow
+
+    def end(self) -> None:
+        self._held.release()
 
 
 class _Child:
@@ -128,16 +162,16 @@ class _Child:
         self._stdin = self._process.stdin.fileno()
         self._stdout = self._process.stdout.fileno()
         os.set_blocking(self._stdin, False)
-        self._within(START_S, b"")
+        self._within(START_S, b"", lambda: None)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, request: Request, timeout_s: float) -> Reply:
-        return msgspec.msgpack.decode(
-            self._within(timeout_s, framed(msgspec.msgpack.encode(request))), type=Reply
-        )
+    def ask(self, request: Request, timeout_s: float, late: Callable[[], None]) -> Reply:
+        """`late` is called once if there is no answer after a moment."""
+        outgoing = framed(msgspec.msgpack.encode(request))
+        return msgspec.msgpack.decode(self._within(timeout_s, outgoing, late), type=Reply)
 
     def end(self) -> None:
         """Close its input, by which it ends; it waits for nothing else."""
@@ -146,11 +180,13 @@ class _Child:
                 pipe.close()
         self._process.wait()
 
-    def _within(self, seconds: float, outgoing: bytes) -> bytes:
+    def _within(self, seconds: float, outgoing: bytes, slow: Callable[[], None]) -> bytes:
         """Send, then read one frame; a child that fails at it or is late is gone when this raises."""
         deadline = time.monotonic() + seconds
         try:
             self._send(outgoing, deadline)
+            if not _is_ready(self._stdout, select.POLLIN, min(MOMENT_S, seconds)):
+                slow()
             size = int.from_bytes(self._receive(LENGTH_BYTES, deadline), "big")
             return self._receive(size, deadline)
         except (OSError, EOFError, TimeoutError) as error:
@@ -178,10 +214,14 @@ class _Child:
 
 
 def _wait(descriptor: int, event: int, deadline: float) -> None:
+    if not _is_ready(descriptor, event, max(0.0, deadline - time.monotonic())):
+        raise TimeoutError
+
+
+def _is_ready(descriptor: int, event: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(descriptor, event)
-    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-        raise TimeoutError
+    return bool(poll.poll(seconds * 1000))
 
 
 def _is_harmless(content: str) -> bool:

@@ -16,7 +16,8 @@ from perdure.validate.report import Problem, shown
 _VERBATIM: Final = {
     "verbatim", "verbatim*", "Verbatim", "Verbatim*", "BVerbatim", "LVerbatim", "lstlisting", "minted", "comment",
     "filecontents", "filecontents*", "alltt", "verbatimtab", "listing*", "pycode", "luacode", "luacode*", "asy",
-    "sagesilent", "spverbatim", "VerbatimOut", "tcblisting", "dot2tex", "gnuplot", "python", "code",
+    "sagesilent", "spverbatim", "VerbatimOut", "tcblisting", "dot2tex", "gnuplot", "python", "code", "sourcecode",
+    "LTXexample", "tkzexample",
 }  # fmt: skip
 _TOKEN: Final = re.compile(
     r"""(?P<comment>%[^\n]*)

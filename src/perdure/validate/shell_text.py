@@ -33,8 +33,15 @@ def check_shell(text: str) -> list[Problem]:
     bash = shutil.which("bash", path="/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin")
     if bash is None:
         return _by_tree(text)
-    verdict = _ask(bash, text)
+    try:
+        verdict = _ask(bash, text)
+    except _Crashed:
+        return _by_tree(text)
     return _placed(verdict, text) if verdict is not None else []
+
+
+class _Crashed(Exception):
+    """Bash did not get through the script: it recurses, and some thousands of substitutions in each other end it."""
 
 
 def _ask(bash: str, text: str) -> bytes | None:
@@ -55,7 +62,7 @@ def _ask(bash: str, text: str) -> bytes | None:
     if run.returncode == 0:
         return None
     if run.returncode < 0:
-        raise Unsure("the parser failed on this content")
+        raise _Crashed
     return run.stderr
 
 

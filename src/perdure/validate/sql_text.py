@@ -196,7 +196,9 @@ class _Reader:
         before = words[index - 1] if index else ""
         last = index + 1 == len(words)
         ends = last or (following in _ENDS_CLAUSE and (following != "" or last))
-        if word == "," and (following in _AFTER_COMMA and (following or last)):
+        # A column may be called `values`.
+        is_column = following == "VALUES" and words[0] in ("CREATE", "ALTER")
+        if word == "," and following in _AFTER_COMMA and (following or last) and not is_column:
             self._expected(token, "something after ','", statement, index)
         elif (
             token.kind == "operator" and word in _OPERATORS and ends and before not in ("WITH", "(", ",", "")

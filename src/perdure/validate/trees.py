@@ -15,8 +15,11 @@ from typing import Any, Final, NamedTuple
 
 from tree_sitter import Language, LogType, Node, Parser, Tree
 
-CHUNK: Final = 2048
-LOGGED_BYTES: Final = 300_000
+FIRST_BYTES: Final = 8_192
+NEXT_TIMES: Final = 8
+# A stop so close to where a text was cut may come from the cut.
+CUT_BYTES: Final = 1_024
+LOGGED_BYTES: Final = 200_000
 _GRAMMARS: Final = {
     "c": ("tree_sitter_c", "language"),
     "cpp": ("tree_sitter_cpp", "language"),
@@ -88,13 +91,25 @@ def faults(root: Node) -> list[Node]:
 
 
 def first_stop(name: str, source: bytes) -> Stop | None:
-    """Where the parser first gave up, by its log."""
+    """Where the parser first gave up, by its log. A parser that is stopped may crash, so the text is cut instead, and
+    only as much of it parsed as is needed: the log takes many times longer than the parse.
+    """
     if len(source) > LOGGED_BYTES:
         return None
+    size = FIRST_BYTES
+    while size < len(source):
+        stop = _logged_stop(name, source[:size])
+        if stop is not None and stop.token < size - CUT_BYTES:
+            return stop
+        size *= NEXT_TIMES
+    return _logged_stop(name, source)
+
+
+def _logged_stop(name: str, source: bytes) -> Stop | None:
     log = _Log(source)
     parser = Parser(language(name))
     parser.logger = log
-    parser.parse(log.read)
+    parser.parse(source)
     return log.stop
 
 
@@ -126,10 +141,6 @@ class _Log:
             self._detected()
         elif message.startswith("resume"):
             self.stop = self.furthest
-
-    def read(self, offset: int, _: object) -> bytes:
-        """Feeds the parser, and nothing more once it has stopped."""
-        return b"" if self.stop is not None else self.source[offset : offset + CHUNK]
 
     def _at(self, message: str) -> None:
         match = _POSITION.match(message)

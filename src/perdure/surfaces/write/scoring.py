@@ -34,17 +34,19 @@ def risk_score(service: WriteService, given: RiskScore, call: Call) -> dict[str,
                 "invalid_input", "too_large", "at most 16 MiB are redacted", reason_hint="size_limit"
             )
         content, report = "", screening.whole(service.store.pieces(draft), service.policy)
+        longest = screening.longest_line(service.store.pieces(draft))
     else:
         content = given.content or ""
         if draft is not None:
             content = screening.readable(b"".join(service.store.pieces(draft)))
         report = risk.scan(content, service.policy)
+        longest = risk.longest_line(content)
     found: dict[str, Any] = {
         "score": report.score,
         "verdict": report.verdict,
         "bytes": report.bytes,
         "line_count": report.line_count,
-        "max_line_len": report.max_line_len,
+        "max_line_len": longest,
         "detected_patterns": screening.told(report),
         "detected_total": report.total,
         "suggested_actions": msgspec.to_builtins(report.suggested_actions),

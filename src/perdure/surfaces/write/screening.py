@@ -6,6 +6,7 @@ What stood in a file before is not held against a change: a secret that is there
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -47,6 +48,17 @@ def whole(pieces: Iterable[bytes], settings: RiskSettings) -> Report:
         found = report if found is None else _joined(found, report, one)
     assert found is not None
     return found
+
+
+def longest_line(pieces: Iterable[bytes]) -> int:
+    """The characters of the longest line of a content in pieces."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    longest = unfinished = 0
+    for piece in pieces:
+        first, newline, rest = decoder.decode(piece).partition("\n")
+        longest = max(longest, unfinished + len(first), risk.longest_line(rest))
+        unfinished = len(rest) - rest.rfind("\n") - 1 if newline else unfinished + len(first)
+    return longest
 
 
 def added(before: str, after: str, settings: RiskSettings) -> Report:
@@ -140,7 +152,6 @@ def _joined(one: Report, more: Report, window: _Window) -> Report:
         verdict=worse.verdict,
         bytes=one.bytes + len(window.data) - window.overlap,
         line_count=window.lines + more.line_count,
-        max_line_len=max(one.max_line_len, more.max_line_len),
         findings=(*one.findings, *news)[:FINDINGS_LISTED],
         total=one.total + more.total - (len(more.findings) - len(news)),
         excesses=worse.excesses,

@@ -1,0 +1,228 @@
+"""`perdure attach`: stdio for a client, on a line to a running `perdure serve`.
+
+The line may break at any time: the serving process is restarted, upgraded or killed. Then this process waits for it,
+comes back with its session, and asks again what was not answered. The client's pipe never notices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import socket
+import sys
+import time
+from typing import Any
+
+import msgspec
+
+READ_BYTES = 1 << 18
+UNAVAILABLE = -32098
+RETRY_S = 0.05
+
+
+class _Frame(msgspec.Struct):
+    id: Any = None
+    method: str | None = None
+
+
+_frame = msgspec.json.Decoder(_Frame)
+_encode = msgspec.json.encode
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="perdure attach",
+        description="stdio for a client that speaks nothing else, connected to a running perdure serve.",
+    )
+    found.add_argument("--start", action="store_true", help="start perdure serve where none is running")
+    found.add_argument("--workspace", default="", metavar="DIR", help="which of its workspaces: all")
+    found.add_argument(
+        "--patience", type=float, default=30.0, metavar="S", help="how long to wait for it: 30"
+    )
+    return found
+
+
+def main(argv: list[str]) -> int:
+    options = parser().parse_args(argv)
+    return Attached(options.workspace, options.patience, start=options.start).run()
+
+
+class Attached:
+    """The client's pipe on one side, the line on the other, and what was not answered yet."""
+
+    def __init__(self, workspace: str, patience: float, *, start: bool) -> None:
+        self._workspace = workspace
+        self._patience = patience
+        self._start = start
+        self._session: str | None = None
+        self._opening: list[bytes] = []  # what made the session, should nobody know it any more
+        self._unanswered: dict[str, bytes] = {}
+        self._line: socket.socket | None = None
+        self._rest = b""
+        self._silenced: set[str] = set()
+
+    def run(self) -> int:
+        rest = b""
+        if not self._connect():
+            print("perdure attach: no perdure serve is running (--start starts one)", file=sys.stderr)
+            return 4
+        while True:
+            line = self._line
+            if line is None:
+                if not self._connect():
+                    self._give_up()
+                continue
+            watched: list[Any] = [0, line]
+            ready, _, _ = select.select(watched, [], [])
+            if line in ready and not self._from_server(line):
+                self._drop()
+                continue
+            if 0 in ready:
+                data = os.read(0, READ_BYTES)
+                if not data:
+                    return 0
+                *frames, rest = (rest + data).split(b"\n")
+                for frame in frames:
+                    if frame.strip():
+                        self._from_client(frame)
+
+    # --- the client ------------------------------------------------------------------------------------------
+
+    def _from_client(self, frame: bytes) -> None:
+        try:
+            head = _frame.decode(frame)
+        except msgspec.MsgspecError:
+            head = _Frame()
+        if head.method is not None and head.id is not None:
+            self._unanswered[_key(head.id)] = frame
+        if head.method in ("initialize", "notifications/initialized"):
+            self._opening.append(frame)
+        self._send(frame)
+
+    def _send(self, frame: bytes) -> None:
+        if self._line is None:
+            return  # it is asked again when the line is back
+        try:
+            self._line.sendall(frame + b"\n")
+        except OSError:
+            self._drop()
+
+    # --- the server ------------------------------------------------------------------------------------------
+
+    def _from_server(self, line: socket.socket) -> bool:
+        try:
+            data = line.recv(READ_BYTES)
+        except OSError:
+            return False
+        if not data:
+            return False
+        self._received(data)
+        return True
+
+    def _received(self, data: bytes) -> None:
+        whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
+        if newline:
+            for frame in whole.split(b"\n"):
+                self._to_client(frame)
+
+    def _to_client(self, frame: bytes) -> None:
+        head = _frame.decode(frame)
+        if head.method is None and head.id is not None:
+            key = _key(head.id)
+            if key in self._silenced:
+                self._silenced.discard(key)
+                return
+            self._unanswered.pop(key, None)
+        _write(frame + b"\n")
+
+    def _drop(self) -> None:
+        if self._line is not None:
+            self._line.close()
+        self._line, self._rest = None, b""
+
+    def _connect(self) -> bool:
+        """Until it is there, or the patience is over."""
+        until = time.monotonic() + self._patience
+        has_started = False
+        while True:
+            if self._greet():
+                return True
+            if self._start and not has_started:
+                has_started = True
+                _start_server()
+            elif not self._start and self._session is None:
+                return False  # there never was one
+            if time.monotonic() > until:
+                return False
+            time.sleep(RETRY_S)
+
+    def _greet(self) -> bool:
+        from perdure.serve.places import attach_path
+
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            line.connect(attach_path())
+            line.sendall(_encode({"session": self._session, "workspace": self._workspace}) + b"\n")
+            data = b""
+            while b"\n" not in data:
+                if not (more := line.recv(READ_BYTES)):
+                    raise ConnectionError
+                data += more
+        except OSError:
+            line.close()
+            return False
+        first, _, rest = data.partition(b"\n")
+        welcome = msgspec.json.decode(first)
+        was_known = self._session is None or welcome["known"]
+        self._session, self._line, self._rest = welcome["session"], line, b""
+        again = list(self._unanswered.values())
+        if not was_known:
+            self._open_again()
+        for frame in again:
+            if was_known or frame not in self._opening:
+                self._send(frame)
+        self._received(rest)
+        return True
+
+    def _open_again(self) -> None:
+        """Nobody knows the session any more: it is opened once more, and the client has its answer already."""
+        for frame in self._opening:
+            head = _frame.decode(frame)
+            if head.id is not None and _key(head.id) not in self._unanswered:
+                self._silenced.add(_key(head.id))
+            self._send(frame)
+
+    def _give_up(self) -> None:
+        """What was asked may have happened; who asked is told so, and the next request tries again."""
+        for frame in self._unanswered.values():
+            identity = _frame.decode(frame).id
+            data = {"class": "process", "code": "serve_gone", "outcome": "unknown", "retry": "later"}
+            error = {"code": UNAVAILABLE, "message": "perdure serve is not there", "data": data}
+            _write(_encode({"jsonrpc": "2.0", "id": identity, "error": error}) + b"\n")
+        self._unanswered.clear()
+
+
+def _key(identity: Any) -> str:
+    """7 and "7" are different ids."""
+    return f"{type(identity).__name__}:{identity}"
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+def _start_server() -> None:
+    """In a session of its own: it outlives whoever started it."""
+    import subprocess
+
+    command = [sys.executable, "-P", "-m", "perdure", "serve"]
+    subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )

@@ -1,0 +1,104 @@
+"""`perdure serve`: streamable HTTP for many clients, over one set of servers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import sys
+
+UNAVAILABLE = 4
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def parser() -> argparse.ArgumentParser:
+    from perdure.cli.options import add_mounts, add_shared
+
+    made = argparse.ArgumentParser(
+        prog="perdure serve",
+        description="One server on a machine instead of one per client: streamable HTTP at /mcp, both protocol eras.",
+    )
+    made.add_argument("--host", default="127.0.0.1", help="the address to listen on: 127.0.0.1")
+    made.add_argument("--port", type=int, default=8765, help="the port, 0 for any: 8765")
+    made.add_argument(
+        "--token", help="what clients must send as Bearer (PERDURE_TOKEN); needed beyond loopback"
+    )
+    made.add_argument("--metrics", action="store_true", help="serve /metrics for Prometheus")
+    made.add_argument(
+        "--wrap", metavar="'COMMAND ARGS'", help="serve one stdio server under its own names, nothing added"
+    )
+    made.add_argument("--certificate", metavar="FILE", help="serve TLS with this certificate chain")
+    made.add_argument("--key", metavar="FILE", help="its private key")
+    add_mounts(made)
+    add_shared(made)
+    return made
+
+
+def main(argv: list[str]) -> int:
+    from perdure.cli.options import settle
+
+    options = parser().parse_args(argv)
+    token = options.token or os.environ.get("PERDURE_TOKEN") or None
+    if options.host not in LOOPBACK and token is None:
+        print(
+            "perdure serve: listening beyond loopback needs a token: --token or PERDURE_TOKEN",
+            file=sys.stderr,
+        )
+        return 2
+    settings = settle(options, "serve")
+    try:
+        from perdure.serve.app import Options, serve
+    except ImportError:
+        print("perdure serve: uvicorn is missing: pip install 'perdure[serve]'", file=sys.stderr)
+        return UNAVAILABLE
+    chosen = Options(
+        host=options.host,
+        port=options.port,
+        token=token,
+        metrics=options.metrics,
+        wrap=_words(options.wrap),
+        certificate=options.certificate,
+        key=options.key,
+    )
+    try:
+        listening = _listening(options.host, options.port)
+    except (OSError, OverflowError) as error:
+        print(f"perdure serve: {options.host}:{options.port}: {error}", file=sys.stderr)
+        return UNAVAILABLE
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until there is something to end in good order
+    scheme = "https" if options.certificate else "http"
+    name = f"[{options.host}]" if ":" in options.host else options.host
+    print(f"perdure serve: {scheme}://{name}:{listening.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
+    return serve(chosen, settings, listening)
+
+
+def _words(command: str | None) -> tuple[str, ...]:
+    import shlex
+
+    if command is None:
+        return ()
+    try:
+        words = tuple(shlex.split(command))
+    except ValueError as error:
+        print(f"perdure serve: --wrap: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    if not words:
+        print("perdure serve: --wrap needs a command", file=sys.stderr)
+        raise SystemExit(2)
+    return words
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(
+        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )  # asyncio looks at it before it sends at once
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen(1024)
+    except OSError:
+        made.close()
+        raise
+    return made

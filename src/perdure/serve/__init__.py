@@ -1,0 +1,1 @@
+"""`perdure serve`: many clients over HTTP, one set of servers behind them."""

@@ -1,0 +1,155 @@
+"""Clients that speak stdio, on a socket of their owner's: the same sessions, one line per frame.
+
+    {"session": ID or null, "workspace": …}   the first line: who comes back, or a new one
+    {"session": ID, "known": true or false}   the answer; then frames in both directions
+
+Who is cut off comes back with its session and asks again what it had no answer to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from perdure.host.lines import LineReader, Oversize
+from perdure.model.frames import Malformed, Notification, Request, Response, decode, encode_error
+from perdure.serve.exchange import Exchange
+from perdure.serve.session import HttpSession, asked
+from perdure.serve.sessions import Sessions, TooManySessions
+
+READ_BYTES: Final = 1 << 18
+HELLO_S: Final = 10.0
+MOST_WAITING: Final = 64 * 1024 * 1024
+
+
+class Hello(msgspec.Struct):
+    session: str | None = None
+    workspace: str = ""
+
+
+class Welcome(msgspec.Struct):
+    session: str
+    known: bool
+
+
+class Wire(Exchange):
+    """An exchange that writes at once: on a line there is nothing to wait for."""
+
+    def __init__(self, line: Line, request: Request | None) -> None:
+        super().__init__(request.id if request is not None else None, None, can_stream=True)
+        self.line = line
+
+    def put(self, frame: bytes) -> None:
+        self.line.write(frame)
+
+    def answer(self, frame: bytes) -> None:
+        super().answer(frame)
+        if self.id is not None and self.line.session is not None:
+            self.line.session.delivered(self.id)
+
+
+class Line:
+    """One attached client."""
+
+    def __init__(self, sessions: Sessions, writer: asyncio.StreamWriter, limit: int) -> None:
+        self.session: HttpSession | None = None
+        self._sessions = sessions
+        self._writer = writer
+        self.lines = LineReader(limit)
+
+    def write(self, frame: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(frame + b"\n")
+            if self._writer.transport.get_write_buffer_size() > MOST_WAITING:
+                self._writer.close()  # nobody reads; it can come back and ask again
+
+    async def serve(self, reader: asyncio.StreamReader) -> None:
+        standing = Wire(self, None)
+        try:
+            while data := await reader.read(READ_BYTES):
+                self.lines.feed(data)
+                while self.lines.ready:
+                    line = self.lines.ready.popleft()
+                    if self.session is None:
+                        self.session = self._greeted(line)
+                        self.session.listen(standing)
+                    else:
+                        self._take(self.session, line)
+        except (ConnectionError, _Unwelcome):
+            pass
+        finally:
+            if self.session is not None:
+                self.session.stop_listening(standing)
+                self.session.hang_up(self)
+            self._writer.close()
+
+    def _greeted(self, line: bytes | Oversize) -> HttpSession:
+        try:
+            hello = msgspec.json.decode(line if isinstance(line, bytes) else b"", type=Hello)
+        except msgspec.MsgspecError:
+            raise _Unwelcome from None
+        found = self._sessions.named_as(hello.session) if hello.session else None
+        try:
+            session = found or self._sessions.open(hello.workspace)
+        except TooManySessions:
+            raise _Unwelcome from None
+        self.write(msgspec.json.encode(Welcome(session.kernel.state.session.session_id, found is not None)))
+        return session
+
+    def _take(self, session: HttpSession, line: bytes | Oversize) -> None:
+        if isinstance(line, Oversize):
+            self.write(encode_error(None, -32600, "frame too large"))
+            return
+        match decode(line):
+            case Request() as request:
+                session.post(line, Wire(self, request), asked(request.method, request.params))
+            case Notification() | Response():
+                session.post(line, None)
+            case Malformed() as bad:
+                self.write(encode_error(bad.id, bad.code, bad.reason))
+
+
+class _Unwelcome(Exception):
+    """Not one of ours, or there is no room."""
+
+
+async def listen(path: str, sessions: Sessions, limit: int) -> asyncio.AbstractServer | None:
+    """Answer on a socket that only its owner can open; None where another serving process has it."""
+    owner = os.getuid()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer: socket.socket = writer.get_extra_info("socket")
+        if _user_of(peer) not in (owner, None):
+            writer.close()
+            return
+        await Line(sessions, writer, limit).serve(reader)
+
+    if _is_answered(path):
+        return None
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    mask = os.umask(0o177)
+    try:
+        return await asyncio.start_unix_server(connected, path)
+    finally:
+        os.umask(mask)
+
+
+def _is_answered(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        return other.connect_ex(path) == 0
+
+
+def _user_of(peer: socket.socket) -> int | None:
+    """Who is at the other end, where the system tells."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    data = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    user: int = struct.unpack("3i", data)[1]
+    return user

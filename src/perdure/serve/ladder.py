@@ -1,0 +1,89 @@
+"""What a 2026 request over HTTP must look like before anybody works on it: its headers say what its body says."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from perdure.model import eras
+from perdure.model.frames import INVALID_PARAMS, Members, Request, members
+
+HEADER_MISMATCH: Final = -32020
+STATUS: Final = {
+    -32700: 400,
+    -32600: 400,
+    -32602: 400,
+    HEADER_MISMATCH: 400,
+    eras.MISSING_CAPABILITY: 400,
+    eras.UNSUPPORTED_VERSION: 400,
+    -32601: 404,
+}
+NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+ROUTING: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
+_WRAPPED: Final = re.compile(r"=\?base64\?(.*)\?=")
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    code: int
+    message: str
+    data: Any = None
+
+
+def check(request: Request, headers: list[tuple[bytes, bytes]]) -> Rejection | None:
+    """The first thing that is wrong with it."""
+    given: dict[bytes, str] = {}
+    for name, value in headers:
+        if name in ROUTING:
+            if name in given:
+                return Rejection(HEADER_MISMATCH, f"the header {name.decode()} is there twice")
+            given[name] = value.decode("latin-1")
+    params = _members(request.params)
+    meta = _members(params.get("_meta")) if "_meta" in params else {}
+    missing = [key for key in (eras.META_VERSION, eras.META_CAPABILITIES) if key not in meta]
+    if missing:
+        return Rejection(INVALID_PARAMS, f"params._meta is missing {', '.join(missing)}")
+    version = _text(meta[eras.META_VERSION])
+    if version is None or given.get(b"mcp-protocol-version") != version:
+        return Rejection(HEADER_MISMATCH, "mcp-protocol-version and params._meta name different versions")
+    if given.get(b"mcp-method") != request.method:
+        return Rejection(HEADER_MISMATCH, "mcp-method and the request name different methods")
+    wanted = _text(params.get(NAMED.get(request.method, "")))
+    if wanted is not None and _unwrapped(given.get(b"mcp-name")) != wanted:
+        return Rejection(HEADER_MISMATCH, f"mcp-name and params.{NAMED[request.method]} differ")
+    if version not in eras.MODERN_VERSIONS:
+        return unsupported(version)
+    return None
+
+
+def unsupported(version: str) -> Rejection:
+    data = {"supported": list(eras.MODERN_VERSIONS), "requested": version}
+    return Rejection(eras.UNSUPPORTED_VERSION, "unsupported protocol version", data)
+
+
+def _unwrapped(value: str | None) -> str | None:
+    """A header's value; what does not fit into one comes in base64."""
+    if value is None or (found := _WRAPPED.fullmatch(value)) is None:
+        return value
+    try:
+        data = b64decode(found[1], validate=True)
+        return data.decode() if b64encode(data).decode() == found[1] else None
+    except ValueError:
+        return None
+
+
+def _members(raw: Raw | None) -> Members:
+    try:
+        return members(raw) if raw is not None else {}
+    except ValueError:
+        return {}
+
+
+def _text(raw: Raw | None) -> str | None:
+    try:
+        return msgspec.json.decode(raw, type=str) if raw is not None else None
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,247 @@
+"""Who is there: sessions of the handshake era by their ids, and kernels for 2026 requests, which have none.
+
+A session that is not used goes to the store and comes back when its client does, after a restart as well. A 2026
+request gets a kernel in which its id is free, so that its frame can go on as it came; a retry finds the kernel that
+knows about the first try.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from perdure import __version__
+from perdure.host import catalogs
+from perdure.host.eventlog import EventLog
+from perdure.host.settings import Settings
+from perdure.kernel.catalog import load_catalog
+from perdure.kernel.core import Kernel
+from perdure.kernel.events import Note
+from perdure.kernel.state import ChildCatalog, Invocation, Parked
+from perdure.model.frames import RequestId
+from perdure.model.mounts import MountSpec
+from perdure.serve.session import HttpSession
+from perdure.serve.store import Store, Stored
+from perdure.serve.switchboard import Switchboard
+
+SWEEP_S: Final = 5.0
+UNLOAD_AFTER_S: Final = 300.0
+MOST_LOADED: Final = 2000
+MOST_SESSIONS: Final = 100_000
+
+Specs = Callable[[str], dict[str, MountSpec]]
+
+
+class TooManySessions(Exception):
+    """No more are opened until some have ended."""
+
+
+class Sessions:
+    """`specs_of` says which servers stand behind a workspace."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        specs_of: Specs,
+        switchboard: Switchboard,
+        store: Store,
+        log: EventLog,
+        *,
+        wrapped: bool,
+        most: int = MOST_SESSIONS,
+    ) -> None:
+        self.switchboard = switchboard
+        self.named: dict[str, HttpSession] = {}
+        self.unnamed: dict[str, list[HttpSession]] = {}
+        self._settings = settings
+        self._specs_of = specs_of
+        self._store = store
+        self._log = log
+        self._wrapped = wrapped
+        self._most = most
+        self._workspaces: dict[str, str] = {}
+        self._catalogs: dict[MountSpecKey, ChildCatalog] = {}
+        self._loop = asyncio.get_running_loop()
+        self._flushing: asyncio.Handle | None = None
+        self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
+        self._recovered: set[str] = set()
+
+    @property
+    def all(self) -> list[HttpSession]:
+        return [*self.named.values(), *(one for many in self.unnamed.values() for one in many)]
+
+    # --- the handshake era -----------------------------------------------------------------------------------
+
+    def open(self, workspace: str) -> HttpSession:
+        """A new session, before its `initialize`."""
+        if len(self.named) >= self._most or self._store.session_count() >= self._most:
+            raise TooManySessions
+        session = self._made(os.urandom(16).hex(), "", workspace)
+        self.named[session.kernel.state.session.session_id] = session
+        session.apply(session.kernel.start(time.monotonic()))
+        return session
+
+    def named_as(self, identity: str) -> HttpSession | None:
+        found = self.named.get(identity)
+        if found is not None and not found.is_over:
+            return found
+        stored = self._store.session(identity)
+        return self._taken_up(stored) if stored is not None else None
+
+    def _taken_up(self, stored: Stored) -> HttpSession:
+        session = self._made(stored.id, stored.identity, stored.workspace)
+        if not stored.identity:
+            self.named[stored.id] = session
+        lost = self._store.calls(stored.id)
+        session.take_up(lost)
+        session.apply(session.kernel.take_up(stored.session, lost, time.monotonic()))
+        return session
+
+    def end(self, session: HttpSession) -> None:
+        identity = session.kernel.state.session.session_id
+        self.named.pop(identity, None)
+        self._store.remove_session(identity)
+        session.end()
+
+    # --- 2026 ------------------------------------------------------------------------------------------------
+
+    def for_request(
+        self, identity: str, workspace: str, request: RequestId, question: int, ticket: str | None
+    ) -> HttpSession:
+        """A kernel of this client's in which the id is free, or the one that knows about the first try."""
+        if identity not in self._recovered:
+            self._recovered.add(identity)
+            self._recover(identity, workspace)
+        kernels = self.unnamed.setdefault(identity, [])
+        for one in kernels:
+            if ticket is not None and _has_parked(one, ticket):
+                return one
+            if one.knows(request, question):
+                return one
+        for one in kernels:
+            if request not in one.exchanges and request not in one.kernel.state.ids:
+                return one
+        made = self._made(os.urandom(16).hex(), identity, workspace)
+        kernels.append(made)
+        made.apply(made.kernel.start(time.monotonic()))
+        return made
+
+    def _recover(self, identity: str, workspace: str) -> None:
+        for name in self._store.sessions_with_calls(identity):
+            known = {one.kernel.state.session.session_id for one in self.unnamed.get(identity, ())}
+            if name not in known:
+                made = self._made(name, identity, workspace)
+                lost = self._store.calls(name)
+                made.take_up(lost)
+                made.apply(made.kernel.take_up(made.kernel.state.session, lost, time.monotonic()))
+                self.unnamed.setdefault(identity, []).append(made)
+
+    # --- what sessions leave -----------------------------------------------------------------------------------
+
+    def save_session(self, session: HttpSession) -> None:
+        if not session.identity:
+            state = session.kernel.state.session
+            workspace = self._workspaces.get(state.session_id, "")
+            self._store.save_session(Stored(state.session_id, "", workspace, state))
+
+    def save_call(self, session: HttpSession, call: Invocation) -> None:
+        name = session.kernel.state.session.session_id
+        self._store.save_call(name, session.identity, self._workspaces.get(name, ""), call)
+
+    def forget_call(self, session: HttpSession, seq: int) -> None:
+        self._store.forget_call(session.kernel.state.session.session_id, seq)
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _made(self, name: str, identity: str, workspace: str) -> HttpSession:
+        specs = self._specs_of(workspace)
+        self._workspaces[name] = workspace
+        kernel = Kernel(
+            specs,
+            session_id=name,
+            now=time.monotonic(),
+            limits=self._settings.limits,
+            wrapped=self._wrapped,
+            version=__version__,
+            render=self._settings.render,
+            detail=self._settings.detail,
+            catalogs=self._known(specs),
+            seed=int.from_bytes(os.urandom(6), "big"),
+        )
+
+        def save_catalog(mount: str, data: bytes) -> None:
+            catalogs.save(specs[mount], data)
+            if (found := load_catalog(data)) is not None:
+                self._catalogs[_key(specs[mount])] = found
+
+        return HttpSession(
+            kernel,
+            self.switchboard,
+            self,
+            new_number=self._store.new_number,
+            identity=identity,
+            said=self._said,
+            save_catalog=save_catalog,
+        )
+
+    def _known(self, specs: Mapping[str, MountSpec]) -> dict[str, ChildCatalog]:
+        """Read once; every kernel points at the same."""
+        found: dict[str, ChildCatalog] = {}
+        for name, spec in specs.items():
+            key = _key(spec)
+            if key not in self._catalogs and (loaded := catalogs.load(spec)) is not None:
+                self._catalogs[key] = loaded
+            if key in self._catalogs:
+                found[name] = self._catalogs[key]
+        return found
+
+    def _said(self, session: HttpSession, note: Note) -> None:
+        self._log.add(time.time(), session.kernel.state.session.session_id, note.event, note.fields)
+        if self._flushing is None:
+            self._flushing = self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = None
+        self._log.flush()
+
+    def _sweep(self) -> None:
+        """What nobody uses leaves the memory; it is in the store."""
+        now = time.monotonic()
+        crowd = len(self.named) > MOST_LOADED
+        for name, session in sorted(self.named.items(), key=lambda one: one[1].used_at):
+            if session.is_idle and (crowd or now - session.used_at > UNLOAD_AFTER_S):
+                del self.named[name]
+                session.end()
+                crowd = len(self.named) > MOST_LOADED
+        for identity, kernels in list(self.unnamed.items()):
+            for one in [k for k in kernels if k.is_idle and now - k.used_at > UNLOAD_AFTER_S]:
+                kernels.remove(one)
+                one.end()
+            if not kernels:
+                del self.unnamed[identity]
+        self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def close(self) -> None:
+        self._sweeping.cancel()
+        for session in self.all:
+            session.unload()
+        self._flush()
+
+
+MountSpecKey = bytes
+
+
+def _key(spec: MountSpec) -> MountSpecKey:
+    return msgspec.msgpack.encode(spec)
+
+
+def _has_parked(session: HttpSession, ticket: str) -> bool:
+    return any(
+        isinstance(call.state, Parked) and call.state.ticket == ticket
+        for call in session.kernel.state.calls.values()
+    )

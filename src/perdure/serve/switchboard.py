@@ -1,0 +1,301 @@
+"""Which process serves which session: started when the first one needs it, shared by all, ended when none is left.
+
+    session's kernel ──Spawn───▶ the process that runs, or a new one
+                     ──ToChild─▶ its pipe
+                     ──Stop────▶ only this session lets go of it, unless it found it broken
+
+A session never notices that it shares: it has its own generations, restarts and catalog, as over stdio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from perdure.host import child as processes
+from perdure.host.endings import exit_fault, exit_status, pipe_size, spawn_fault
+from perdure.host.guardian import Guardian
+from perdure.host.lines import Oversize
+from perdure.kernel.events import ChildBacklog, ChildLost, ChildStarted
+from perdure.model.faults import Fault
+from perdure.model.mounts import MountSpec
+from perdure.serve.shared_process import Party, SharedProcess
+
+IDLE_S: Final = 60.0
+TEND_S: Final = 5.0
+READ_BYTES: Final = 1 << 18
+START_EVERY_S: Final = 0.1
+BROKEN_GRACE_S: Final = 0.5
+
+Key = tuple[str, ...]
+
+
+class Switchboard:
+    """`guardian` ends what is left if this process is killed."""
+
+    def __init__(
+        self, guardian: Guardian, environ: Mapping[str, str], frame_bytes: int, outbox_bytes: int
+    ) -> None:
+        self._guardian = guardian
+        self._environ = environ
+        self._frame_bytes = frame_bytes
+        self._outbox_bytes = outbox_bytes
+        self._loop = asyncio.get_running_loop()
+        self._running: list[SharedProcess] = []
+        self._current: dict[Key, SharedProcess] = {}
+        self._private: set[Key] = set()
+        self._started_at: dict[Key, float] = {}
+        self._is_closing = False
+        self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        self._tending = self._loop.call_later(TEND_S, self._tend)
+
+    @property
+    def running(self) -> list[SharedProcess]:
+        return list(self._running)
+
+    # --- what sessions want ----------------------------------------------------------------------------------
+
+    def attach(self, party: Party, spec: MountSpec, generation: int, *, gently: bool) -> None:
+        if self._is_closing:
+            return
+        key = _key(spec)
+        found = None if key in self._private else self._current.get(key)
+        if found is None or found.is_outdated or not found.child.input_open:
+            wait = self._started_at.get(key, 0.0) + START_EVERY_S - time.monotonic()
+            if wait > 0 and key not in self._private:
+                # Many sessions lose a process at the same moment: one of them starts its successor.
+                self._loop.call_later(wait, lambda: self.attach(party, spec, generation, gently=gently))
+                return
+            found = self._started(party, spec, generation, gently)
+        if found is not None:
+            found.join(party, generation)
+            party.feed(ChildStarted(spec.name, generation, found.child.pid))
+
+    def detach(self, party: Party, mount: str, generation: int, *, force: bool) -> None:
+        """The session has no use for this generation any more; with `force` it found that it does not work."""
+        process = self._of(party, mount, generation)
+        if process is None:
+            return
+        process.part(party)
+        if force:
+            process.child.signal(signal.SIGKILL)
+        else:
+            self._left(process)
+
+    def leave(self, party: Party) -> None:
+        for process in self._running:
+            if process.part(party):
+                self._left(process)
+
+    def send(self, party: Party, mount: str, generation: int, frame: bytes) -> None:
+        process = self._of(party, mount, generation)
+        if process is not None and process.child.input_open:
+            process.send(party, generation, frame)
+
+    def renumber(self, party: Party, old: int) -> None:
+        for process in self._running:
+            if (user := process.users.get(old)) is not None:
+                process.users[party.number] = user
+
+    def outdate(self) -> None:
+        """What is started from now on is started anew."""
+        for process in self._running:
+            process.is_outdated = True
+
+    def restart(self, mount: str) -> None:
+        for process in self._running:
+            if process.spec.name == mount:
+                process.child.signal(signal.SIGKILL)
+
+    # --- processes -------------------------------------------------------------------------------------------
+
+    def _of(self, party: Party, mount: str, generation: int) -> SharedProcess | None:
+        for process in self._running:
+            if process.spec.name == mount and process.users.get(party.number) == (party, generation):
+                return process
+        return None
+
+    def _started(self, party: Party, spec: MountSpec, generation: int, gently: bool) -> SharedProcess | None:
+        env = {**self._environ, **spec.env}
+        try:
+            child = processes.start(
+                spec.name,
+                generation,
+                spec.argv,
+                env,
+                spec.cwd,
+                self._guardian,
+                self._frame_bytes,
+                gently=gently,
+            )
+        except OSError as error:
+            fault = spawn_fault(generation, spec.argv[0], error.strerror)
+            self._loop.call_soon(party.feed, ChildLost(spec.name, generation, fault))
+            return None
+        process = SharedProcess(spec, child, lambda frame: self._write(process, frame))
+        self._running.append(process)
+        self._current[_key(spec)] = process
+        self._started_at[_key(spec)] = time.monotonic()
+        self._loop.add_reader(child.stdout, self._readable, process)
+        return process
+
+    def _left(self, process: SharedProcess) -> None:
+        if process.users:
+            return
+        process.idle_since = time.monotonic()
+        if process.is_outdated or _key(process.spec) in self._private:
+            self._end(process)
+
+    def _end(self, process: SharedProcess) -> None:
+        """Its input ends; one that stays is asked to go, then made to."""
+        self._forget_input(process)
+        if self._current.get(_key(process.spec)) is process:
+            del self._current[_key(process.spec)]
+        self._loop.call_later(processes.TERMINATE_S, self._signal, process, signal.SIGTERM)
+        self._loop.call_later(processes.KILL_S, self._signal, process, signal.SIGKILL)
+
+    def _signal(self, process: SharedProcess, number: int) -> None:
+        if process in self._running:
+            process.child.signal(number)
+
+    def _tend(self) -> None:
+        now = time.monotonic()
+        for process in list(self._running):
+            if process.is_root_sensitive:
+                self._private.add(_key(process.spec))  # its next users get one each
+            if process.idle_since is not None and now - process.idle_since > IDLE_S:
+                self._end(process)
+        self._tending = self._loop.call_later(TEND_S, self._tend)
+
+    # --- pipes -----------------------------------------------------------------------------------------------
+
+    def _write(self, process: SharedProcess, frame: bytes) -> None:
+        outbox = process.child.outbox
+        if not process.child.input_open:
+            return
+        try:
+            outbox.put_line(frame)
+        except OSError:
+            self._broken(process)
+            return
+        if outbox.size:
+            self._loop.add_writer(outbox.fd, self._writable, process)
+        if outbox.size > self._outbox_bytes + 2 * self._frame_bytes:
+            process.child.signal(signal.SIGKILL)
+        self._say_backlog(process)
+
+    def _writable(self, process: SharedProcess) -> None:
+        outbox = process.child.outbox
+        try:
+            outbox.flush()
+        except OSError:
+            self._broken(process)
+            return
+        if not outbox.size:
+            self._loop.remove_writer(outbox.fd)
+        self._say_backlog(process)
+
+    def _say_backlog(self, process: SharedProcess) -> None:
+        size, said = process.child.outbox.size, process.child.backlog_said
+        if (size > self._outbox_bytes) != (said > self._outbox_bytes):
+            process.child.backlog_said = size
+            for party, generation in list(process.users.values()):
+                party.feed(ChildBacklog(process.spec.name, generation, size))
+
+    def _readable(self, process: SharedProcess) -> None:
+        try:
+            data = os.read(process.child.stdout, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._forget_output(process)
+            self._broken(process)
+            return
+        process.child.reader.feed(data)
+        self._take_lines(process)
+
+    def _take_lines(self, process: SharedProcess) -> None:
+        ready = process.child.reader.ready
+        while ready:
+            line = ready.popleft()
+            if isinstance(line, Oversize):
+                process.take_noise(1, oversize=True, head=line.head, tail=line.tail)
+            elif line.lstrip()[:1] == b"{":
+                process.take(line)
+            else:
+                process.take_noise(1)
+
+    def _broken(self, process: SharedProcess) -> None:
+        """A pipe ended. Most often the process did too; one that lives on can no longer be spoken with."""
+        self._forget_input(process)
+        self._loop.call_later(BROKEN_GRACE_S, self._signal, process, signal.SIGKILL)
+
+    def _forget_input(self, process: SharedProcess) -> None:
+        if process.child.input_open:
+            self._loop.remove_writer(process.child.outbox.fd)
+            process.child.close_input()
+
+    def _forget_output(self, process: SharedProcess) -> None:
+        if process.child.output_open:
+            self._loop.remove_reader(process.child.stdout)
+            process.child.close_output()
+
+    def _reap(self) -> None:
+        for process in list(self._running):
+            if process in self._running and (status := exit_status(process.child.pid)) is not None:
+                self._ended(process, status)
+
+    def _ended(self, process: SharedProcess, status: int) -> None:
+        """Take what it still said, then tell everyone who used it."""
+        self._running.remove(process)
+        if self._current.get(_key(process.spec)) is process:
+            del self._current[_key(process.spec)]
+        process.child.signal(signal.SIGKILL)
+        self._guardian.forget(process.child.pid)
+        if process.child.output_open:
+            self._drain(process)
+        fault = exit_fault(process.child, status)
+        self._forget_output(process)
+        self._forget_input(process)
+        for party, generation in list(process.users.values()):
+            own = Fault(fault.fault_class, fault.code, generation, fault.detail, fault.hint)
+            party.feed(ChildLost(process.spec.name, generation, own))
+
+    def _drain(self, process: SharedProcess) -> None:
+        left = pipe_size(process.child.stdout)
+        while left > 0:
+            try:
+                data = os.read(process.child.stdout, left)
+            except OSError:
+                break
+            if not data:
+                break
+            left -= len(data)
+            process.child.reader.feed(data)
+        self._take_lines(process)
+
+    # --- the end ---------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        self._is_closing = True
+        self._tending.cancel()
+        for process in list(self._running):
+            self._end(process)
+        until = time.monotonic() + processes.KILL_S + 1
+        while self._running and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+            self._reap()
+        self._loop.remove_signal_handler(signal.SIGCHLD)
+        self._guardian.close()
+
+
+def _key(spec: MountSpec) -> Key:
+    """The same command in the same place with the same environment is the same server."""
+    env = (f"{name}={value}" for name, value in sorted(spec.env.items()))
+    return (spec.name, *spec.argv, "", spec.cwd, *env)
