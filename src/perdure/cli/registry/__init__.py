@@ -73,6 +73,19 @@ def main(argv: list[str]) -> int:
         return 1
 
 
+def parser() -> argparse.ArgumentParser:
+    """All of it as one parser, for whoever wants to know what there is."""
+    from importlib import import_module
+
+    found = _overview()
+    commands = found.add_subparsers(metavar="COMMAND")
+    for name, (module, text) in COMMANDS.items():
+        one = commands.add_parser(name, help=text, description=text)
+        add_shared(one)
+        import_module(module).add(one)
+    return found
+
+
 def add_shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--registry", metavar="FILE|URL", help="the registry (PERDURE_REGISTRY, else mcp.md or mcp.json)"
