@@ -308,6 +308,13 @@ def fields_of(client: Client, *words: str) -> dict[str, Any]:
 
 
 @CLIENT
+def test_a_workspace_that_was_chosen_is_the_one_it_writes_to(file: File) -> None:
+    fields = installing.own_fields(file.client, ("/opt/perdure",), "/work space", is_chosen=True)
+    assert "/work space" in str(fields)
+    assert installing.WORKSPACE not in str(fields)
+
+
+@CLIENT
 def test_perdure_is_put_in_and_taken_out_byte_for_byte(file: File) -> None:
     done = installing.install(file.client, str(file.path), fields_of(file.client), apply=True)
     assert (done.action, done.changed) == ("added", True)

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--workspace",
         metavar="DIR",
-        help="where files may be written, for a client that starts its servers anywhere (default: here)",
+        help="where files may be written (default: the client's project, or here where it has none)",
     )
     return run(parser, argv)
 
@@ -48,7 +48,9 @@ def run(parser: argparse.ArgumentParser, argv: list[str]) -> int:
             workspace = os.path.realpath(options.workspace or ".")
             if not os.path.isdir(workspace):
                 parser.error(f"--workspace {options.workspace}: not a directory")
-            fields = installing.own_fields(client, installing.running_words(), workspace)
+            fields = installing.own_fields(
+                client, installing.running_words(), workspace, is_chosen=options.workspace is not None
+            )
             report = installing.install(client, path, fields, apply=options.apply)
     except RegistryError as error:
         return refused(error, parser.prog, options.json)

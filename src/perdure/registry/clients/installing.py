@@ -63,19 +63,22 @@ class _Step(msgspec.Struct, frozen=True):
 _Deciding = Callable[[bytes | None, Sidecar], _Step]
 
 
-def own_fields(client: Client, words: Sequence[str], workspace: str) -> dict[str, Any]:
-    """The entry that starts Perdure with these words, in the client's own form."""
+def own_fields(
+    client: Client, words: Sequence[str], workspace: str, *, is_chosen: bool = False
+) -> dict[str, Any]:
+    """The entry that starts Perdure with these words, in the client's own form; in a chosen workspace or where it fits."""
+    way = "anywhere" if is_chosen else client.start
     start = {
         "project": (),
         "variable": ("--workspace",),
         "anywhere": ("--workspace", workspace),
-    }[client.start]
+    }[way]
     command, *args = [Template.literal(word) for word in (*words, "run", *start)]
     try:
         fields = in_words_of(client, Entry(name=NAME, command=command, args=tuple(args))).fields
     except Unsayable as error:
         raise InvalidEntry(f"{client.name}: {error}", entry=NAME) from None
-    if client.start == "variable":
+    if way == "variable":
         fields[client.shape.args or client.shape.command].append(WORKSPACE)
     return fields
 
