@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from perdure.cli.parsing import formatter, new_parser
 from perdure.cli.tool_command import EXIT_CODES, CommandCall
 from perdure.model.tools import View
 
 if TYPE_CHECKING:
+    from perdure.cli.progress import Progress
     from perdure.surfaces.state.surface import StateSurface
 
 STATUS_CODES: Final = {"not_found": 1, "timeout": 1, "error": 2, "conflict": 3}
@@ -20,7 +22,7 @@ FULL: Final = View("json", "full")
 
 
 def main(argv: list[str]) -> int:
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     from perdure.surfaces.state.surface import StateSurface
     from perdure.worker.compose import Settings, open_state
 
@@ -45,16 +47,18 @@ def _settings(options: argparse.Namespace) -> Any:
     return settle(argparse.Namespace(state=options.state), "state")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="perdure state", description="The shared state from the terminal.")
-    _add_shared(parser)
+def parser() -> argparse.ArgumentParser:
+    made = new_parser("state", "The shared state from the terminal.")
+    _add_shared(made)
     # After the command as well: one that is left out there must not undo one that was given before it.
     shared = argparse.ArgumentParser(add_help=False)
     _add_shared(shared, default=argparse.SUPPRESS)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = made.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, text: str, run: Callable[..., int]) -> argparse.ArgumentParser:
-        found = commands.add_parser(name, help=text, description=text, parents=[shared])
+        found = commands.add_parser(
+            name, help=text, description=text, parents=[shared], formatter_class=formatter
+        )
         found.set_defaults(run=run)
         return found
 
@@ -88,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     one = command("import", "read JSON lines, or an agentcheckpoint's file", _import)
     one.add_argument("file", help="- reads JSON lines from standard input")
     one.add_argument("--overwrite", action="store_true", help="also write keys that are there already")
-    return parser
+    return made
 
 
 def _add_shared(parser: argparse.ArgumentParser, **default: Any) -> None:
@@ -151,13 +155,16 @@ def _refused(envelope: dict[str, Any]) -> int:
 
 
 def _export(surface: StateSurface, options: argparse.Namespace) -> int:
+    from perdure.cli.progress import Progress
     from perdure.model.envelope import ToolError
     from perdure.surfaces.state.transfer import as_json, exported
 
     try:
-        for line in exported(surface.service):
-            if options.namespace in (None, line.namespace):
-                print(as_json(line))
+        with Progress(beside=sys.stdout) as progress:
+            for number, line in enumerate(exported(surface.service), 1):
+                if options.namespace in (None, line.namespace):
+                    print(as_json(line))
+                progress.at("export", number)
     except ToolError as error:
         print(f"perdure state: {error.envelope.context['message']}", file=sys.stderr)
         return _refused({"error": error.envelope.error, "context": error.envelope.context})
@@ -169,14 +176,15 @@ def _import(surface: StateSurface, options: argparse.Namespace) -> int:
     import json
     import sqlite3
 
+    from perdure.cli.progress import Progress
     from perdure.model.envelope import ToolError
     from perdure.surfaces.state.transfer import checkpoint_rows, imported, json_lines
 
     call = CommandCall("import", FULL)
     try:
-        with open(0 if options.file == "-" else options.file, "rb") as file:
+        with open(0 if options.file == "-" else options.file, "rb") as file, Progress() as progress:
             is_database = options.file != "-" and file.peek(16)[:16] == SQLITE_MAGIC
-            rows = checkpoint_rows(options.file) if is_database else json_lines(file)
+            rows = checkpoint_rows(options.file) if is_database else json_lines(_told(file, progress))
             done = imported(surface.service, rows, call, overwrite=options.overwrite)
     except (OSError, sqlite3.Error) as error:
         print(f"perdure state: {options.file}: {error}", file=sys.stderr)
@@ -191,3 +199,17 @@ def _import(surface: StateSurface, options: argparse.Namespace) -> int:
         json.dumps(done) if options.json else f"imported {done['imported']}  skipped {len(done['skipped'])}"
     )
     return 0
+
+
+def _told(file: BinaryIO, progress: Progress) -> Iterator[bytes]:
+    """The lines of a file, with how much of it was read; of a pipe only how many."""
+    import os
+    import stat
+
+    facts = os.fstat(file.fileno())
+    size = facts.st_size if stat.S_ISREG(facts.st_mode) else 0
+    done = 0
+    for number, line in enumerate(file, 1):
+        yield line
+        done += len(line)
+        progress.at("import", done if size else number, size)

@@ -9,6 +9,7 @@ from binascii import hexlify
 
 from perdure import __version__
 from perdure.host import catalogs, presence
+from perdure.host.control import Control
 from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian
 from perdure.host.loop import Shell
@@ -139,6 +140,7 @@ def new_shell(
         save_catalog=catalogs.save,
         registry=registry,
         upgrade=upgrade.begin,
+        control=Control.open(),
     )
 
 
@@ -167,4 +169,4 @@ def announce(kernel: Kernel, settings: Settings) -> None:
             )
         )
     except OSError:
-        pass  # only `perdure reload` looks there
+        pass  # only our own commands look there

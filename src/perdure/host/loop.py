@@ -21,6 +21,7 @@ from msgspec import structs
 
 from perdure.host import child as processes
 from perdure.host.child import Child
+from perdure.host.control import Control
 from perdure.host.endings import CLOSE_S, end_all, exit_fault, exit_status, pipe_size, spawn_fault
 from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian
@@ -87,6 +88,7 @@ class Shell:
         save_catalog: Callable[[MountSpec, bytes], None],
         registry: Registry | None = None,
         upgrade: Callable[[Shell], None] | None = None,
+        control: Control | None = None,
     ) -> None:
         self.kernel = kernel
         self.client_in = client_in
@@ -104,6 +106,7 @@ class Shell:
         self._save_catalog = save_catalog
         self.registry = registry
         self._upgrade = upgrade
+        self._control = control
         self._poll = select.poll()
         self._masks: dict[int, int] = {}
         self._by_output: dict[int, Child] = {}
@@ -117,6 +120,8 @@ class Shell:
         for fd in (client_in, client_out):
             os.set_blocking(fd, False)
             widen(fd)
+        if control is not None:
+            control.watch(self._poll)
 
     # --- the loop ----------------------------------------------------------------------------------------
 
@@ -270,8 +275,11 @@ class Shell:
             self._read_child(child)
         elif (child := self._by_input.get(fd)) is not None:
             self._flush_child(child)
-        elif (child := self._by_stderr.get(fd)) is not None and not child.read_stderr():
-            self._forget_stderr(child)
+        elif (child := self._by_stderr.get(fd)) is not None:
+            if not child.read_stderr():
+                self._forget_stderr(child)
+        elif self._control is not None and self._control.owns(fd):
+            self._control.ready(fd, self._poll, self.kernel, time.monotonic())
 
     def _on_signals(self) -> None:
         for number in self.signals.take():
@@ -614,6 +622,8 @@ class Shell:
                 self.client_out.flush()
             except OSError:
                 break
+        if self._control is not None:
+            self._control.close()
         end_all(self.children, self.guardian, self.signals)
         self._log.flush()
         self._log.close()

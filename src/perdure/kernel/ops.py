@@ -232,7 +232,7 @@ def telemetry(k: Kernel) -> dict[str, Any]:
             {
                 "method": method,
                 **_counters(known.methods[method]),
-                "latency_ms": _latency(known.methods[method]),
+                "latency_ms": latency(known.methods[method]),
             }
             for method in sorted(known.methods)
         ],
@@ -251,15 +251,15 @@ def _counters(found: Counters) -> dict[str, int]:
     }
 
 
-def _latency(found: Counters) -> dict[str, float]:
-    latency = found.latency
-    mean = latency.total / latency.count if latency.count else 0.0
+def latency(found: Counters) -> dict[str, float]:
+    known = found.latency
+    mean = known.total / known.count if known.count else 0.0
     values = {
-        "last": latency.last,
+        "last": known.last,
         "mean": mean,
-        "p50": metrics.quantile(latency, 0.5),
-        "p99": metrics.quantile(latency, 0.99),
-        "max": latency.max,
+        "p50": metrics.quantile(known, 0.5),
+        "p99": metrics.quantile(known, 0.99),
+        "max": known.max,
     }
     return {name: round(value, 3) for name, value in values.items()}
 

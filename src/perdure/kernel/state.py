@@ -368,12 +368,22 @@ class Counters(msgspec.Struct):
     latency: Latency = msgspec.field(default_factory=Latency)
 
 
+class Pace(msgspec.Struct):
+    """Requests of the running window and of the one before it."""
+
+    began: float = 0.0
+    count: int = 0
+    before: float = 0.0
+    counted: int = 0
+
+
 class Metrics(msgspec.Struct):
     totals: Counters = msgspec.field(default_factory=Counters)
     methods: dict[str, Counters] = {}
     quarantined: dict[str, int] = {}
     consecutive_failures: int = 0
     last_fault: Fault | None = None
+    pace: Pace = msgspec.field(default_factory=Pace)
 
 
 class State(msgspec.Struct):

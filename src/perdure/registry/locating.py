@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Final
 
-FILE_NAMES: Final = ("mcp.md", "mcp.json")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILE_NAMES = ("mcp.md", "mcp.json")
 
 
 def locate(given: str | None, workspace: str, environ: Mapping[str, str]) -> str:
