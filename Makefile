@@ -56,6 +56,8 @@ bench: $(VENV)/.ready         ## side by side with peers, each in its own enviro
 	$(BIN)/python bench/write.py
 	$(BIN)/python bench/risk.py
 	$(BIN)/python bench/state.py
+	$(BIN)/python bench/http.py
+	$(BIN)/python bench/registry.py
 	$(BIN)/python bench/commands.py
 
 stories: $(VENV)/.ready       ## eight failures, with Perdure and with a plain file server, side by side

@@ -19,6 +19,7 @@ from perdure.model.replay import CONVERGENT, NEVER, ProbeRequired
 from perdure.registry.entry import LINE_BREAKS, Entry, Provenance, Replay, Timeouts, Tools
 from perdure.registry.errors import (
     AlreadyInstalled,
+    InvalidEntry,
     InvalidName,
     NotInRegistry,
     RegistryError,
@@ -114,8 +115,14 @@ def test_must_3_what_the_capabilities_promise_is_done(subject: Subject) -> None:
 def test_must_4_no_credential_reaches_a_message_or_a_list(subject: Subject) -> None:
     backend = subject.open()
     url = Template(f"https://user:{SECRET}@host.test/mcp?key={SECRET}")
-    backend.install(entry("a", command=None, transport="streamable-http", url=url))
-    seen = [repr(backend.list_servers()), repr(backend.validate("a"))]
+    one = entry("a", command=None, transport="streamable-http", url=url)
+    refused = ""
+    if subject.fit(one) != one:
+        with pytest.raises(InvalidEntry) as kept_at_home:
+            backend.install(one)
+        refused = repr(kept_at_home.value.shown())
+    backend.install(subject.fit(one))
+    seen = [refused, repr(backend.list_servers()), repr(backend.validate("a"))]
     with pytest.raises(AlreadyInstalled) as caught:
         backend.install(backend.load("a"))
     seen += [str(caught.value), repr(caught.value.shown())]
@@ -252,11 +259,12 @@ def test_must_10_loading_all_is_listing_and_loading_each(subject: Subject) -> No
 
 def test_enable_and_disable_change_the_switch_and_nothing_else(subject: Subject) -> None:
     backend = subject.open()
-    backend.install(full("a"))
+    whole = subject.fit(full("a"))
+    backend.install(whole)
     assert backend.set_enabled("a", False).enabled is False
-    assert backend.load("a") == msgspec.structs.replace(full("a"), enabled=False)
+    assert backend.load("a") == msgspec.structs.replace(whole, enabled=False)
     assert backend.set_enabled("a", True).enabled is True
-    assert backend.load("a") == full("a")
+    assert backend.load("a") == whole
     with pytest.raises(NotInRegistry):
         backend.set_enabled("b", True)
 
@@ -264,8 +272,8 @@ def test_enable_and_disable_change_the_switch_and_nothing_else(subject: Subject)
 def test_an_entry_is_replaced_by_another_of_its_name(subject: Subject) -> None:
     backend = subject.open()
     backend.install(entry("a", args=(Template("1"),)))
-    backend.replace(full("a"))
-    assert backend.load("a") == full("a")
+    backend.replace(subject.fit(full("a")))
+    assert backend.load("a") == subject.fit(full("a"))
     backend.replace(entry("a"))
     assert backend.load("a") == entry("a")
     with pytest.raises(NotInRegistry):
@@ -352,6 +360,7 @@ REMOTES = st.builds(
 @given(one=ENTRIES | REMOTES)
 def test_an_entry_comes_back_as_it_was_whatever_it_holds(subject: Subject, one: Entry) -> None:
     backend = subject.open()
+    one = subject.fit(one)
     backend.install(entry("neighbour"))
     try:
         before = subject.stored()

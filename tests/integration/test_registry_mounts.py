@@ -316,3 +316,12 @@ def test_no_secret_of_the_environment_reaches_the_client_or_a_file(bed: Bed) -> 
     for path in bed.root.rglob("*"):
         if path.is_file():
             assert SECRET.encode() not in path.read_bytes(), path
+
+
+def test_a_dead_server_whose_child_keeps_its_errors_open_holds_up_nothing(bed: Bed) -> None:
+    code = "import subprocess, sys; subprocess.Popen(['sleep', '30'], start_new_session=True); sys.exit(5)"
+    text = f"## leaving\ncommand: {PYTHON}\nargs: {json.dumps(['-c', code])}\nrestart: never\n\n"
+    registry(bed, text, section(bed.fake()))
+    client = run(bed)
+    assert "fake__echo" in client.names()
+    assert client.wait_row("leaving", state="degraded", timeout=30)["exit_code"] == 5

@@ -29,6 +29,8 @@ COMMANDS = {
         "perdure.cli.registry",
         "the servers you use: list, show, validate, install, enable, disable …",
     ),
+    "install": ("perdure.cli.install", "put Perdure into a client's config file"),
+    "uninstall": ("perdure.cli.uninstall", "take it out again, byte for byte"),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
     "reload": ("perdure.cli.reload", "roll servers, and the host, over to what is installed now"),
     "completion": ("perdure.cli.completion", "completion for bash, zsh and fish"),

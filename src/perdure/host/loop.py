@@ -507,8 +507,8 @@ class Shell:
 
     def _last_words(self, child: Child) -> str:
         """The end of its standard error, without the secrets it was started with."""
-        while child.stderr >= 0 and child.read_stderr():
-            pass
+        if child.stderr >= 0:
+            child.read_stderr()  # once is all that a pipe holds; a grandchild may keep it open
         spec = self.kernel.specs.get(child.mount)
         if not child.tail or spec is None or self.registry is None:
             return ""

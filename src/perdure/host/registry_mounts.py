@@ -56,6 +56,11 @@ class RegistryMounts:
         self._read(location)
         return self._specs
 
+    @property
+    def current(self) -> dict[str, MountSpec]:
+        """As it was last read."""
+        return self._specs
+
     def news(self) -> list[Event]:
         """What changed since it was last read."""
         if self._signature() == self._seen:
@@ -69,10 +74,12 @@ class RegistryMounts:
     def _read(self, location: str) -> None:
         from perdure.registry.errors import RegistryError
         from perdure.registry.filesystem import FileBackend
+        from perdure.registry.mirroring import mirrored
         from perdure.registry.opening import open_backend
 
         try:
-            backend = open_backend(location, self._environ)
+            here = mirrored(location, self._environ) if "://" in location else location
+            backend = open_backend(here, self._environ)
             if not isinstance(backend, FileBackend):
                 raise RegistryError("only a registry in a file can be mounted")
             document = backend.read()
@@ -128,6 +135,10 @@ class RegistryMounts:
         """What would be different if the registry, or an approval, were."""
         settings = self._settings
         named = settings.registry or self._environ.get("PERDURE_REGISTRY")
+        if named and "://" in named:
+            from perdure.registry.mirroring import mirror_path
+
+            named = mirror_path(named)
         folders = [settings.workspaces[0], user_folder(self._environ)]
         paths = (
             [named] if named else [os.path.join(folder, name) for folder in folders for name in FILE_NAMES]

@@ -7,7 +7,6 @@ place only if that is still what is there (`perdure.registry.replacing`).
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -22,9 +21,8 @@ from perdure.registry.errors import (
     Unreadable,
 )
 from perdure.registry.port import Capabilities, ServerRef, ValidationResult
+from perdure.registry.reading import WAIT_S, read_bytes
 from perdure.registry.redaction import scrubbed
-from perdure.registry.replacing import change_file, read_file
-from perdure.registry.turns import WAIT_S
 
 BACKEND_ID: Final = "filesystem"
 _LOOPBACK: Final = ("localhost", "127.", "[::1]")
@@ -90,7 +88,7 @@ class FileBackend:
         """A name that is not there and a file that cannot be read are results, too."""
         try:
             check_name(name)
-            if read_file(self.path) is None:
+            if read_bytes(self.path) is None:
                 return ValidationResult(False, (f"{os.path.basename(self.path)} does not exist",))
             document = self.read()
             entry = self._loaded(document, name)
@@ -160,12 +158,13 @@ class FileBackend:
 
     def read(self) -> Document:
         """The file as it is now; an absent one is empty."""
-        found = read_file(self.path)
-        return self._parsed(found.data if found is not None else None)
+        return self._parsed(read_bytes(self.path))
 
     def _change(
         self, plan: Callable[[bytes | None], bytes | None], holds: Callable[[Document], bool]
     ) -> None:
+        from perdure.registry.replacing import change_file
+
         def still_holds(data: bytes | None) -> bool:
             try:
                 return holds(self._parsed(data))
@@ -231,6 +230,8 @@ def _problems(entry: Entry, allowed: frozenset[str] | None) -> list[str]:
 
 
 def _doubts(entry: Entry, environ: Mapping[str, str], base: str) -> list[str]:
+    import shutil
+
     found = [
         f"the variable {variable} is not set"
         for variable in dict.fromkeys(name for _, one in entry.templates() for name in one.unset(environ))

@@ -21,6 +21,8 @@ BUILT_IN: Final = {
     ".md": "perdure.registry.filesystem:open_markdown",
     ".json": "perdure.registry.filesystem:open_json",
     ".jsonc": "perdure.registry.filesystem:open_json",
+    "http": "perdure.registry.http_catalog:open_http",
+    "https": "perdure.registry.http_catalog:open_http",
 }
 
 

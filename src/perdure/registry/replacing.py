@@ -7,16 +7,15 @@ take turns; against programs that take no lock the content is compared while the
 plan is made anew on what they wrote. Kept: mode, owner, attributes, the target of a symbolic link. The old content is
 backed up first. A kill at any point leaves the old file or the new one.
 
-A program that had read the file before our change may write its stale copy afterwards. So where the file was last
-written by somebody else, we look again a moment later, and `holds` says whether our change is still in it.
+A program that had read the file before our change may write its stale copy afterwards. So where somebody else wrote
+it a short while ago we look again a moment later, and `holds` says whether our change is still in it. And a file that
+somebody is just writing is not taken for what it will be.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
-import stat
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -24,47 +23,39 @@ from typing import Final, NamedTuple
 from perdure.model.envelope import ToolError
 from perdure.model.fault_points import passed, point
 from perdure.registry import backups
-from perdure.registry.errors import ChangedMeanwhile, Forbidden, RegistryUnavailable, Unreadable
-from perdure.registry.turns import WAIT_S, Turn
+from perdure.registry.errors import ChangedMeanwhile, Forbidden, RegistryUnavailable
+from perdure.registry.reading import MAX_BYTES, WAIT_S, opened, refused
+from perdure.registry.turns import Turn
 from perdure.storage.files import fidelity
 from perdure.storage.files.exchange import Conflict
 from perdure.storage.files.identity import Expected
 from perdure.storage.files.pending import PendingFile
+from perdure.storage.files.syscalls import is_open_for_writing
 
-MAX_BYTES: Final = 8 * 1024 * 1024
 SETTLE_S: Final = 0.03
-_FORBIDDEN: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 Plan = Callable[[bytes | None], bytes | None]
 Holds = Callable[[bytes | None], bool]
 
 
 class Found(NamedTuple):
+    """`is_busy`: another program has it open for writing."""
+
     data: bytes
     facts: fidelity.Facts
+    is_busy: bool = False
 
 
 def read_file(path: str) -> Found | None:
     """A regular file and its facts; None where there is none. Raises Unreadable for anything else."""
-    name = os.path.basename(path)
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
+    fd = opened(path)
+    if fd is None:
         return None
-    except OSError as error:
-        raise _refused(error, name) from None
-    try:
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
-            raise Unreadable(f"{name} is not a file")
-        if info.st_size > MAX_BYTES:
-            raise Unreadable(f"{name} is larger than {MAX_BYTES} bytes")
-        with os.fdopen(os.dup(fd), "rb") as file:
-            return Found(file.read(MAX_BYTES + 1), fidelity.capture(fd))
-    except OSError as error:
-        raise _refused(error, name) from None
-    finally:
-        os.close(fd)
+    with os.fdopen(fd, "rb") as file:
+        try:
+            return Found(file.read(MAX_BYTES + 1), fidelity.capture(fd), is_open_for_writing(fd))
+        except OSError as error:
+            raise refused(error, os.path.basename(path)) from None
 
 
 def change_file(path: str, plan: Plan, holds: Holds, *, wait_s: float = WAIT_S, backup: bool = True) -> bool:
@@ -78,13 +69,13 @@ def change_file(path: str, plan: Plan, holds: Holds, *, wait_s: float = WAIT_S, 
     except ToolError as error:
         raise _refused_tool(error, os.path.basename(target)) from None
     except OSError as error:
-        raise _refused(error, os.path.basename(target)) from None
+        raise refused(error, os.path.basename(target)) from None
 
 
 def _change(target: str, turn: Turn, plan: Plan, holds: Holds, until: float, backup: bool) -> bool:
     changed = False
     while True:
-        found = read_file(target)
+        found = _settled(target, until)
         point("registry.read")
         old = found.data if found is not None else None
         if changed and holds(old):
@@ -92,20 +83,36 @@ def _change(target: str, turn: Turn, plan: Plan, holds: Holds, until: float, bac
         new = plan(old)
         if new is None or new == old:
             return changed
-        is_foreign = found is not None and _sha(found.data) != turn.record.landed
+        if old is not None:
+            turn.found(_sha(old))
         if backup and old is not None:
             backups.keep(target, old)
             point("registry.backed_up")
         if _put(target, turn, found, new):
             changed = True
             passed("registry.landed")
-            if not is_foreign:
+            if not turn.is_contended:
                 return True
             time.sleep(SETTLE_S)
         elif time.monotonic() > until:
             raise ChangedMeanwhile(
                 f"another program keeps changing {os.path.basename(target)}", hint="try again later"
             )
+
+
+def _settled(target: str, until: float) -> Found | None:
+    """The file when nobody is writing it: what a program has only half written is nobody's content."""
+    while True:
+        found = read_file(target)
+        if found is None or not found.is_busy:
+            again = read_file(target) if found is not None else None
+            if found is None or (again is not None and again.data == found.data):
+                return found
+        if time.monotonic() > until:
+            raise ChangedMeanwhile(
+                f"another program keeps writing {os.path.basename(target)}", hint="try again later"
+            )
+        time.sleep(0.001)
 
 
 def _put(target: str, turn: Turn, found: Found | None, new: bytes) -> bool:
@@ -139,14 +146,6 @@ def _put(target: str, turn: Turn, found: Found | None, new: bytes) -> bool:
 
 def _sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _refused(error: OSError, name: str) -> Forbidden | RegistryUnavailable | Unreadable:
-    if error.errno in _FORBIDDEN:
-        return Forbidden(f"{name}: {error.strerror}", hint="check its permissions")
-    if error.errno in (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
-        return Unreadable(f"{name} is not a file")
-    return RegistryUnavailable(f"{name}: {error.strerror or 'input or output failed'}")
 
 
 def _refused_tool(error: ToolError, name: str) -> Forbidden | RegistryUnavailable:

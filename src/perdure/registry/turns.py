@@ -15,23 +15,27 @@ from types import TracebackType
 from typing import Final, Self
 
 import msgspec
+from msgspec import structs
 
 from perdure.model.fault_points import point
 from perdure.registry import backups
 from perdure.registry.errors import RegistryUnavailable
+from perdure.registry.reading import WAIT_S
 from perdure.storage import temp_names
 from perdure.storage.digest import sha256_of
 from perdure.storage.files.exchange import open_aside
 from perdure.storage.places import private_dir
 
-WAIT_S: Final = 30.0
 POLL_S: Final = 0.002
+CONTENDED_S: Final = 5.0
 
 
 class Record(msgspec.Struct, frozen=True):
-    """`pid` and `start` while a change is under way; `landed` is the hash of what was last put in place."""
+    """`landed` is the hash of what was last put in place, `foreign_at` when another program's content was last
+    found there; the rest is set while a change is under way."""
 
     landed: str = ""
+    foreign_at: float = 0.0
     pid: int = 0
     start: int = 0
     expected: str = ""
@@ -66,7 +70,7 @@ class Turn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.record.pid:
-            self.note(Record(self.record.landed))
+            self._note_idle(self.record.landed)
         self._close()
 
     def begin(self, expected: str, planned: str) -> None:
@@ -74,12 +78,25 @@ class Turn:
         owner = temp_names.parsed(temp_names.fresh("x"))
         assert owner is not None
         pid, start, _ = owner.owner
-        self.note(Record(self.record.landed, pid, start, expected, planned))
+        self._note(Record(self.record.landed, self.record.foreign_at, pid, start, expected, planned))
+
+    def found(self, sha256: str) -> None:
+        """What was read before a change: whether it is ours shows who else is at it."""
+        if sha256 != self.record.landed:
+            self.record = structs.replace(self.record, foreign_at=time.time())
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether another program wrote this file a short while ago."""
+        return 0 <= time.time() - self.record.foreign_at < CONTENDED_S
 
     def landed(self, sha256: str) -> None:
-        self.note(Record(sha256))
+        self._note_idle(sha256)
 
-    def note(self, record: Record) -> None:
+    def _note_idle(self, landed: str) -> None:
+        self._note(Record(landed, self.record.foreign_at))
+
+    def _note(self, record: Record) -> None:
         self.record = record
         data = msgspec.json.encode(record)
         os.pwrite(self._fd, data, 0)
@@ -132,7 +149,7 @@ class Turn:
                     self._settle_one(dir_fd, name)
         finally:
             os.close(dir_fd)
-        self.note(Record(self.record.landed))
+        self._note_idle(self.record.landed)
 
     def _settle_one(self, dir_fd: int, name: str) -> None:
         file = open_aside(dir_fd, name)

@@ -9,6 +9,11 @@ removed; at no moment does the file hold half a section.
     renamed    reads the file, writes a copy with one more section beside it, and changes places with it; if what comes
                out is not what it read, it changes back and begins anew
     append     opens the file and writes one section at its end, in one call
+    in-place   reads the file, opens it, cuts it to nothing and writes it with one more section, in two parts
+    naive      reads the file and renames a copy with one more section over it, whatever was written meanwhile
+
+The last two write back what they read a moment ago. What changed in between comes back all the same, since a change is
+looked at again where somebody else writes the file; nobody can promise it for one that waits longer than we look.
 """
 
 from __future__ import annotations
@@ -29,7 +34,8 @@ from perdure.registry.md_sections import parsed
 from perdure.registry.templates import Template
 from perdure.storage.files.syscalls import exchange
 
-STYLES: Final = ("renamed", "append")
+CERTAIN: Final = ("renamed", "append")
+STYLES: Final = (*CERTAIN, "in-place", "naive")
 FILE: Final = "mcp.md"
 BEGIN: Final = "# MCP servers\n\nProse that stays.\n\n## Allowed commands\npython\n"
 
@@ -58,11 +64,17 @@ def foreigner(folder: Path, style: str) -> None:
     while not _is_told():
         name = f"theirs-{len(added)}"
         section = f"\n## {name}\ncommand: node\nargs: {'y' * 50}\n".encode()
-        if style == "append":
-            with open(path, "ab", buffering=0) as file:
-                file.write(section)
-        else:
-            _renamed(path, dir_fd, section)
+        match style:
+            case "append":
+                with open(path, "ab", buffering=0) as file:
+                    file.write(section)
+            case "in-place":
+                _in_place(path, section)
+            case "naive":
+                (folder / ".foreign").write_bytes(path.read_bytes() + section)
+                os.replace(folder / ".foreign", path)
+            case _:
+                _renamed(path, dir_fd, section)
         added.append(name)
         time.sleep(0.1)
     print(json.dumps(added), flush=True)
@@ -78,6 +90,13 @@ def _renamed(path: Path, dir_fd: int, section: bytes) -> None:
             os.unlink(path.parent / beside)
             return
         exchange(dir_fd, beside, path.name)
+
+
+def _in_place(path: Path, section: bytes) -> None:
+    content = path.read_bytes() + section
+    with open(path, "wb", buffering=0) as file:
+        file.write(content[: len(content) // 2])
+        file.write(content[len(content) // 2 :])
 
 
 def _is_told() -> bool:
@@ -114,11 +133,10 @@ def storm(folder: Path, processes: int, rounds: int, style: str) -> list[str]:
         )
         for number in range(processes)
     ]
-    problems = [
-        problem
-        for _ in iter(lambda: any(one.poll() is None for one in ours), False)
-        for problem in _torn(folder)
-    ]
+    problems: list[str] = []
+    while any(one.poll() is None for one in ours):
+        problems += _torn(folder) if style != "in-place" else []  # that one tears its own file, for a moment
+        time.sleep(0.005)
     wanted = [name for one in ours for name in json.loads(one.communicate()[0] or "[]")]
     problems += [f"a process failed with {one.returncode}" for one in ours if one.returncode]
     wanted += json.loads(foreign.communicate()[0] or "[]")
@@ -126,7 +144,6 @@ def storm(folder: Path, processes: int, rounds: int, style: str) -> list[str]:
 
 
 def _torn(folder: Path) -> list[str]:
-    time.sleep(0.005)
     text = (folder / FILE).read_text()
     bad = [one.name for one in parsed(text).servers if len(one.lines) != 2]
     return [f"torn: {name}" for name in bad] + ([] if text.startswith(BEGIN) else ["the prose is gone"])

@@ -19,11 +19,21 @@ COMMANDS: Final = {
     "show": ("perdure.cli.registry.show", "one server; references, never resolved values"),
     "validate": ("perdure.cli.registry.validate", "check one server or all, without starting any"),
     "refresh-capabilities": ("perdure.cli.registry.capabilities", "what the registry's backend can do now"),
-    "install": ("perdure.cli.registry.install", "add a server: install NAME [OPTIONS] -- COMMAND ARGS…"),
+    "install": (
+        "perdure.cli.registry.install",
+        "add a server: install NAME [OPTIONS] -- COMMAND ARGS…, or install --from CATALOG_NAME[@VERSION]",
+    ),
     "uninstall": ("perdure.cli.registry.uninstall", "remove a server"),
     "enable": ("perdure.cli.registry.switch", "let the host mount a server"),
     "disable": ("perdure.cli.registry.switch", "keep a server, but do not mount it"),
+    "search": ("perdure.cli.registry.search", "find servers in a catalog"),
+    "outdated": ("perdure.cli.registry.outdated", "what a catalog has in a newer version"),
+    "update": ("perdure.cli.registry.update", "take the newest version of a server from its catalog"),
+    "serve": ("perdure.cli.registry.serve", "serve the registry to others as a catalog"),
     "approve": ("perdure.cli.registry.approve", "accept the changed tools of a pinned server"),
+    "import": ("perdure.cli.registry.importing", "take another client's servers into the registry"),
+    "export": ("perdure.cli.registry.export", "write the servers into another client's file"),
+    "sync": ("perdure.cli.registry.sync", "keep another client's file in step with the registry"),
 }
 USAGE_ERROR: Final = 2
 # Their values may begin with a dash: `--arg -y`.
@@ -39,7 +49,7 @@ def main(argv: list[str]) -> int:
     from difflib import get_close_matches
     from importlib import import_module
 
-    from perdure.cli.registry.shared import refused
+    from perdure.cli.registry.shared import noticed, refused
     from perdure.registry.errors import RegistryError
 
     if name not in COMMANDS:
@@ -53,7 +63,9 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(_joined(own[:at] + own[at + 1 :]))
     options.command_name, options.behind = name, behind
     try:
-        return int(module.run(options))
+        code = int(module.run(options))
+        noticed(getattr(getattr(options, "backend", None), "notice", ""))
+        return code
     except RegistryError as error:
         return refused(error, options)
     except BrokenPipeError:

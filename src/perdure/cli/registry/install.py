@@ -1,20 +1,32 @@
-"""`perdure registry install`: one more server, from a command or a URL. What is secret stays a reference."""
+"""`perdure registry install`: one more server, from a command, a URL or a catalog. What is secret stays a reference."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from typing import Final
 
-from perdure.cli.registry.shared import backend_of, printed
+from perdure.cli.registry.shared import add_catalog, backend_of, printed
 from perdure.registry.entry import TRANSPORTS, Entry, Transport, check_name
-from perdure.registry.errors import InvalidEntry
+from perdure.registry.errors import InvalidEntry, InvalidName
 from perdure.registry.redaction import is_secret_name
 from perdure.registry.templates import Template
 
+KINDS: Final = ("npm", "pypi", "oci", "nuget", "mcpb", "remote")
+
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "perdure registry install NAME [OPTIONS] [--url URL] [-- COMMAND ARGS…]"
-    parser.add_argument("name")
+    parser.usage = (
+        "perdure registry install NAME [OPTIONS] [--url URL] [-- COMMAND ARGS…]\n"
+        "       perdure registry install --from CATALOG_NAME[@VERSION] [--as NAME] [OPTIONS]"
+    )
+    parser.add_argument("name", nargs="?")
+    parser.add_argument("--from", dest="source", metavar="NAME[@VERSION]", help="a server of a catalog")
+    parser.add_argument(
+        "--as", dest="alias", metavar="NAME", help="its name here: the short one of the catalog's"
+    )
+    add_catalog(parser)
+    parser.add_argument("--kind", choices=KINDS, help="which of its packages, where it has several")
     parser.add_argument("--description", default="", metavar="TEXT")
     parser.add_argument("--title", default="", metavar="TEXT")
     parser.add_argument("--env", action="append", default=[], metavar="K=V", help="repeatable; V may be $VAR")
@@ -33,12 +45,35 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.source is not None:
+        return _from_catalog(options)
+    if options.name is None:
+        raise InvalidName(
+            "no name", hint="perdure registry install NAME -- COMMAND ARGS…, or --from CATALOG_NAME"
+        )
+    for option, given in (("--as", options.alias), ("--catalog", options.catalog), ("--kind", options.kind)):
+        if given is not None:
+            raise InvalidEntry(f"{option} goes with --from", entry=options.name)
     check_name(options.name)
     entry = _entry(options)
     ref = backend_of(options).install(entry)
     _warn_of_literals(entry)
     printed(options, {"installed": ref.name, "source": ref.source}, f"installed {ref.name} in {ref.source}")
     return 0
+
+
+def _from_catalog(options: argparse.Namespace) -> int:
+    from perdure.cli.registry import from_catalog
+
+    if options.behind or options.url or options.transport:
+        raise InvalidEntry(
+            "what is started comes from the catalog", hint="without --url, --transport and COMMAND"
+        )
+    if options.name is not None and options.alias is not None:
+        raise InvalidEntry("the name is given twice", hint="NAME or --as NAME")
+    options.alias = options.alias if options.alias is not None else options.name
+    env = _pairs(options.source, "--env", options.env)
+    return from_catalog.run(options, env, _pairs(options.source, "--header", options.header))
 
 
 def _entry(options: argparse.Namespace) -> Entry:

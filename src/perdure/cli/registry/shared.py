@@ -21,7 +21,21 @@ def location_of(options: argparse.Namespace) -> str:
 
 
 def backend_of(options: argparse.Namespace) -> Backend:
-    return open_backend(location_of(options), os.environ)
+    backend = open_backend(location_of(options), os.environ)
+    options.backend = backend
+    return backend
+
+
+def add_catalog(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--catalog", metavar="URL", help="where to look (PERDURE_CATALOG, else the official registry)"
+    )
+
+
+def noticed(text: str) -> None:
+    """What the user should know of a result that is one, such as its age."""
+    if text:
+        print(f"perdure registry: {text}", file=sys.stderr)
 
 
 def editable_backend_of(options: argparse.Namespace) -> EditableBackend:
