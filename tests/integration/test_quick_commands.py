@@ -19,6 +19,17 @@ from testbed import Bed
 HEAVY = ("argparse", "msgspec", "typing", "dataclasses", "inspect", "socket", "shutil", "re")
 
 
+VALUES = {
+    "plain": "1234567",
+    "text": '"some words"',
+    "object": '{"a": [1, 2], "b": "c|d"}',
+    "ünï": "1",
+    "with space": "1",
+    "bar|key": "1",
+    "back": '"a\\\\b…"',
+}
+
+
 @pytest.fixture
 def written(bed: Bed) -> Bed:
     """A workspace with a history, at rest."""
@@ -28,7 +39,17 @@ def written(bed: Bed) -> Bed:
     ops = [{"op": "write", "path": "src/ünï code.py", "content": "x = 1\n"}, {"op": "delete", "path": "a"}]
     client.use("transaction", {"ops": ops})
     client.use("undo")
+    for key, value in VALUES.items():
+        client.use("set_state", {"key": key, "value": value})
+    client.use("set_state", {"key": "kept a while", "value": "1", "ttl_s": 3600})
+    client.use("set_state", {"key": "other", "value": "2", "namespace": "n"})
+    for number in range(120):
+        client.use("set_state", {"key": f"many/{number:03}", "value": "1"})
     assert client.close() == 0
+    store = apsw.Connection(str(bed.root / "home" / "state.db"))
+    store.execute("UPDATE store SET revision = 1234567")
+    store.execute("UPDATE entries SET revision = 1234000 + revision, version = 4321 WHERE key = 'plain'")
+    store.close()
     assert perdure(bed, "verify").returncode == 0  # whoever opens it next settles what is open
     return bed
 
@@ -95,6 +116,41 @@ def test_the_short_way_and_the_tool_give_the_same_answer(written: Bed, words: tu
     shown = perdure(written, *words).stdout
     assert shown == perdure(written, *words, "--workspace", ".", "--workspace", "other").stdout
     assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("get", key) for key in (*VALUES, "kept a while", "no such key")),
+        ("get", "other", "--namespace", "n"),
+        ("list",),
+        ("list", "--prefix", "many/"),
+        ("list", "--prefix", "many/11"),
+        ("list", "--prefix", "nothing"),
+        ("list", "--namespace", "n"),
+    ],
+    ids=" ".join,
+)
+def test_shared_state_is_read_the_short_way_to_the_letter(written: Bed, words: tuple[str, ...]) -> None:
+    for more in ((), ("--json",)):
+        short = perdure(written, "state", *words, *more)
+        tool = perdure(
+            written, "state", "--namespace", "default", *words, *more
+        )  # before it: the parser has to look
+        assert (short.returncode, short.stderr) == (tool.returncode, tool.stderr)
+        if more:
+            assert json.loads(short.stdout) == json.loads(tool.stdout)
+        else:
+            assert short.stdout == tool.stdout
+
+
+def test_the_formats_that_are_read_the_short_way_are_the_newest() -> None:
+    from perdure.storage.sqlite import glance
+    from perdure.storage.sqlite.database import migrations
+    from perdure.storage.sqlite.state_opening import APPLICATION_ID
+
+    assert max(number for number, _ in migrations("state")) == glance.STATE_FORMAT
+    assert APPLICATION_ID == glance.STATE_ID
 
 
 def test_a_path_that_the_journal_writes_otherwise_is_found_all_the_same(written: Bed) -> None:

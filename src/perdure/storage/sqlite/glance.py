@@ -18,6 +18,10 @@ BUSY_MS = 1_000
 IN_REACH = 1_000
 LAST = 5
 MOST_LEASES = 20
+STATE_ID = 0x50645374
+STATE_FORMAT = 1
+_ENTRY = "key, version, revision, updated, expires"
+_LIVE = "space = 'key' AND namespace = ? AND value IS NOT NULL AND (expires IS NULL OR expires > ?)"
 _COMMITTED = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = {row}.seq)"
 _ROW = "seq, ts, path, op, mode, old_sha, new_sha, bytes, client, session, txn"
 _LAST_ROWS = (
@@ -62,6 +66,45 @@ def rows(path: str, n: int, wanted: dict[str, str | None]) -> dict[str, Any]:
         return {"unsettled": bool(unsettled), "rows": connection.execute(text, (*given, n)).fetchall()}
 
     return _looked(path, look)
+
+
+def entry(path: str, namespace: str, key: str) -> dict[str, Any]:
+    """A key that is there now, in a store of this version; without `row` for all else."""
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        text = f"SELECT {_ENTRY}, value FROM entries WHERE {_LIVE} AND key = ?"
+        return {"row": _first(connection.execute(text, (namespace, _now(), key)).fetchall())}
+
+    return _looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
+
+
+def entries(path: str, namespace: str, prefix: str, n: int) -> dict[str, Any]:
+    """The first keys with a prefix; without `rows` where the store, or the prefix, is for others to look at."""
+    if prefix and not "\x00" < prefix[-1] < "\ud7ff":
+        return {}
+    above = prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else None
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        revision = _first(connection.execute("SELECT revision FROM store").fetchall())
+        within, given = ("AND key >= ? AND key < ?", (prefix, above)) if above is not None else ("", ())
+        text = f"SELECT {_ENTRY}, NULL FROM entries WHERE {_LIVE} {within} ORDER BY key LIMIT ?"
+        found = connection.execute(text, (namespace, _now(), *given, n)).fetchall()
+        return {"revision": revision[0], "rows": found}
+
+    return _looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
+
+
+def _is_ours(connection: apsw.Connection) -> bool:
+    found = (connection.pragma("application_id"), connection.pragma("user_version"))
+    return found == (STATE_ID, STATE_FORMAT)
+
+
+def _first(rows: list[Any]) -> Any:
+    return rows[0] if rows else None
+
+
+def _now() -> int:
+    return int(time.time() * 1_000_000)
 
 
 def user_version(path: str) -> int | None:
@@ -115,7 +158,7 @@ def _journal(connection: apsw.Connection, since_us: int, last: int) -> dict[str,
 
 
 def _state(connection: apsw.Connection) -> dict[str, Any]:
-    now = int(time.time() * 1_000_000)
+    now = _now()
     sums: list[Any] = connection.execute(
         "SELECT coalesce(sum(keys), 0), coalesce(sum(bytes), 0), count(*) FROM namespaces WHERE keys > 0"
     ).fetchall()
