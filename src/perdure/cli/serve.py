@@ -78,8 +78,8 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until there is something to end in good order
     scheme = "https" if options.certificate else "http"
     name = f"[{options.host}]" if ":" in options.host else options.host
-    print(f"perdure serve: {scheme}://{name}:{listening.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
-    return serve(chosen, settings, listening, guardian)
+    address = f"{scheme}://{name}:{listening.getsockname()[1]}/mcp"
+    return serve(chosen, settings, listening, guardian, address)
 
 
 def _words(command: str | None) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.model.faults import Fault
+from perdure.model.mounts import MountSpec
 
 
 class _Event(msgspec.Struct, frozen=True, tag=True):
@@ -63,6 +64,8 @@ class ChildLost(_Event, frozen=True):
     mount: str
     generation: int
     fault: Fault
+    exit_code: int | None = None
+    stderr: str = ""
 
 
 class ChildBacklog(_Event, frozen=True):
@@ -81,6 +84,19 @@ class Reload(_Event, frozen=True):
     """Roll every child over to what is installed now."""
 
 
+class Remount(_Event, frozen=True):
+    """What the registry lists now, all of it: what is new is mounted, what is gone is not, what changed rolls over."""
+
+    specs: dict[str, MountSpec]
+
+
+class Approved(_Event, frozen=True):
+    """These tools of a mount were accepted as they are, by their hash."""
+
+    mount: str
+    tools: dict[str, str]
+
+
 class Shutdown(_Event, frozen=True):
     """End the session in good order: no new work, finish what is running, then stop."""
 
@@ -96,6 +112,8 @@ Event = (
     | ChildBacklog
     | Tick
     | Reload
+    | Remount
+    | Approved
     | Shutdown
 )
 
@@ -144,6 +162,14 @@ class SaveCatalog(_Event, frozen=True):
     catalog: bytes
 
 
+class SaveTools(_Event, frozen=True):
+    """The hashes of a mount's tools: as they were accepted, and of those held back."""
+
+    mount: str
+    known: dict[str, str]
+    held: dict[str, str]
+
+
 class Note(_Event, frozen=True):
     """A record for the event log: no content, no secrets."""
 
@@ -155,4 +181,4 @@ class Exit(_Event, frozen=True):
     pass
 
 
-Effect = ToClient | ToChild | Spawn | Stop | Throttle | SaveCatalog | Note | Exit
+Effect = ToClient | ToChild | Spawn | Stop | Throttle | SaveCatalog | SaveTools | Note | Exit

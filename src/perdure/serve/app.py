@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from perdure.serve import prometheus
 from perdure.serve.answering import Headers, Receive, Scope, Send, respond
 from perdure.serve.guard import LOOPBACK, Guard
 from perdure.serve.places import attach_path
+from perdure.serve.registries import Registries
 from perdure.serve.sessions import Sessions
 from perdure.serve.store import Store
 from perdure.serve.streamable import Streamable, refused
@@ -59,15 +61,24 @@ class App:
         hosts = (*LOOPBACK, options.host) if options.host not in ("0.0.0.0", "::") else _own_names()
         self._guard = Guard(hosts, options.token)
         self._specs: dict[str, dict[str, MountSpec]] = {}
+        self._registries = Registries()
         self.sessions: Sessions | None = None
         self._mcp: Streamable | None = None
 
     def start(self, guardian: Guardian) -> None:
         limits = self._settings.limits
-        switchboard = Switchboard(guardian, os.environ, limits.frame_bytes, limits.outbox_bytes)
+        switchboard = Switchboard(
+            guardian, os.environ, limits.frame_bytes, limits.outbox_bytes, self._registries
+        )
         log = EventLog(os.path.join(private_dir("log"), "events.jsonl"))
         self.sessions = Sessions(
-            self._settings, self._specs_of, switchboard, self._store, log, wrapped=bool(self._options.wrap)
+            self._settings,
+            self._specs_of,
+            switchboard,
+            self._store,
+            log,
+            wrapped=bool(self._options.wrap),
+            registries=self._registries,
         )
         self._mcp = Streamable(self.sessions, limits.frame_bytes, self._workspace_of)
 
@@ -128,9 +139,11 @@ class App:
                 )
             else:
                 chosen = (workspace,) if workspace else self._settings.workspaces
-                found = specs_of(msgspec.structs.replace(self._settings, workspaces=chosen))
+                settings = msgspec.structs.replace(self._settings, workspaces=chosen)
+                found = specs_of(settings)
+                self._registries.open(workspace, settings, found)
             self._specs[workspace] = found
-        return self._specs[workspace]
+        return {**self._specs[workspace], **self._registries.current(workspace)}
 
 
 class PatientProtocol(H11Protocol):
@@ -165,8 +178,10 @@ class Server(uvicorn.Server):
         yield
 
 
-def serve(options: Options, settings: Settings, listening: socket.socket, guardian: Guardian) -> int:
-    """Until a signal ends it."""
+def serve(
+    options: Options, settings: Settings, listening: socket.socket, guardian: Guardian, address: str
+) -> int:
+    """Until a signal ends it. `address` is said once everybody is answered."""
     port: int = listening.getsockname()[1]
     store = Store(os.path.join(private_dir("serve"), f"sessions-{port}.db"))
     for mark in store.replace_mark(guardian.mark):
@@ -190,6 +205,7 @@ def serve(options: Options, settings: Settings, listening: socket.socket, guardi
         app.start(guardian)
         socket_path = attach_path()
         attached = await attached_clients.listen(socket_path, app.loaded, settings.limits.frame_bytes)
+        print(f"perdure serve: {address}", file=sys.stderr, flush=True)
         try:
             await server.serve(sockets=[listening])
         finally:
