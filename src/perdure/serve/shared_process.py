@@ -6,6 +6,7 @@
 | its lists | kept until it says that they changed |
 | its log level | the most talkative that any session asked for |
 | its subscriptions | begun with the first session that wants one, ended with the last |
+| its 2026 streams | one for each session, ended with it |
 | its questions | put to the session whose call has been with it longest |
 """
 
@@ -20,7 +21,7 @@ from msgspec import Raw
 
 from perdure.host.child import Child
 from perdure.kernel.events import ChildFrame, ChildNoise, Event
-from perdure.model.eras import LOG_LEVELS
+from perdure.model.eras import LOG_LEVELS, META_SUBSCRIPTION
 from perdure.model.frames import (
     INVALID_REQUEST,
     Malformed,
@@ -30,6 +31,7 @@ from perdure.model.frames import (
     Response,
     decode,
     encode_error,
+    encode_notification,
     encode_raw_error,
     encode_request,
     encode_result,
@@ -86,6 +88,7 @@ class SharedProcess:
         self._asked_lists: dict[int, str] = {}
         self._levels: dict[int, str] = {}
         self._subscribers: dict[str, set[int]] = {}
+        self._listens: set[int] = set()
         self._asked: dict[RequestId, int] = {}
 
     def join(self, party: Party, generation: int) -> None:
@@ -104,6 +107,10 @@ class SharedProcess:
             subscribed.difference_update(numbers)
             if not subscribed:
                 del self._subscribers[uri]
+                self._write(encode_request(0, "resources/unsubscribe", _encode({"uri": uri})))
+        for identity in [one for one in self._listens if one >> SHIFT in numbers]:
+            self._listens.discard(identity)
+            self._write(encode_notification("notifications/cancelled", _encode({"requestId": identity})))
         return bool(numbers)
 
     # --- from a session to the process ------------------------------------------------------------------------
@@ -126,6 +133,10 @@ class SharedProcess:
         elif method in ("resources/subscribe", "resources/unsubscribe"):
             self._subscribe(party, generation, identity, method, frame)
         else:
+            if method == "subscriptions/listen":
+                self._listens.add(identity)
+            elif method == "notifications/cancelled" and self._listens:
+                self._listens.discard(_decoded(_params(frame).get("requestId")))
             self._write(frame)
 
     def _greet(self, party: Party, generation: int, identity: int, frame: bytes) -> None:
@@ -209,6 +220,7 @@ class SharedProcess:
             return
         if (method := self._asked_lists.pop(identity, None)) is not None:
             self._keep_list(method, frame)
+        self._listens.discard(identity)
         self._to(self.users.get(identity >> SHIFT), frame)
 
     def _greeted(self, frame: bytes) -> None:
@@ -269,6 +281,14 @@ class SharedProcess:
         else:
             for method in CHANGED.get(note.method, ()):
                 self._lists.pop(method, None)
+                # What was asked before may be answered with what was true before.
+                self._asked_lists = {
+                    one: asked for one, asked in self._asked_lists.items() if asked != method
+                }
+            listen = _decoded(_members(params.get("_meta")).get(META_SUBSCRIPTION))
+            if type(listen) is int:
+                self._to(self.users.get(listen >> SHIFT), frame)
+                return
             for user in list(self.users.values()):
                 self._to(user, frame)
 
