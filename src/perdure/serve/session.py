@@ -38,7 +38,7 @@ from perdure.model import eras
 from perdure.model.frames import INVALID_REQUEST, RequestId, decode_id, encode_error, members
 from perdure.model.replay import Convergent
 from perdure.serve.exchange import Exchange
-from perdure.serve.resumption import STANDING, LeftStreams, Stream, parse, request_of
+from perdure.serve.resumption import LeftStreams, Stream
 from perdure.serve.shared_process import SHIFT
 from perdure.serve.switchboard import Switchboard
 
@@ -100,8 +100,8 @@ class HttpSession:
         self._timer: asyncio.TimerHandle | None = None
         self._kept: deque[bytes] = deque(maxlen=MOST_KEPT)
         self._saved: dict[RequestId, tuple[int, int]] = {}  # by id: its number, and what was asked
-        self._left = LeftStreams()
-        self._standing_stream = Stream(None)
+        self.left = LeftStreams()
+        self.standing_stream = Stream(None)
         self._remembered = b""
         self._new_number = new_number
         kernel.state.seq = self.number << SHIFT
@@ -246,57 +246,17 @@ class HttpSession:
         if exchange.is_answered and exchange.frames and exchange.id is not None:
             self._keep_answer(exchange.id, exchange.frames[-1])
         if exchange.stream is not None and exchange.id is not None:
-            self._left.add(exchange)
+            self.left.add(exchange)
 
     def sent(self, exchange: Exchange) -> None:
         """All of it is on its way. Whether it arrived is known by nobody, so a stream is kept for a while."""
         if exchange.id is not None:
             self.delivered(exchange.id)
         if exchange.stream is not None:
-            self._left.add(exchange)
-
-    def resume(self, event_id: str) -> tuple[Exchange, list[bytes]] | None:
-        """A stream that its client comes back to, and what it has missed; None where nothing is known of it."""
-        parsed = parse(event_id)
-        if parsed is None:
-            return None
-        name, number = parsed
-        running = next(
-            (one for one in self.exchanges.values() if one.stream and one.stream.name == name), None
-        )
-        found = self._left.take(name) or running
-        if found is None or found.stream is None:
-            return self._found_again(request_of(name))
-        missed = found.stream.after(number)
-        if missed is None:
-            return None
-        if not found.is_answered and found.id is not None:
-            self.exchanges[found.id] = found
-        return found, missed
-
-    def _found_again(self, identity: RequestId | None) -> tuple[Exchange, list[bytes]] | None:
-        """After a restart: the stream is gone, but what it was waiting for may be known."""
-        if identity is None or identity in self.exchanges:
-            return None
-        made = Exchange(identity, None, can_stream=True, is_resumable=True)
-        if (known := self.undelivered.get(identity)) is not None:
-            made.answer(known)
-        elif identity in self.kernel.state.ids:
-            self.exchanges[identity] = made
-        else:
-            return None
-        return made, []
-
-    def missed(self, event_id: str) -> list[bytes] | None:
-        """What the standing stream said after an event; None where the event is none of its own."""
-        parsed = parse(event_id)
-        if parsed is None or not parsed[0].startswith(STANDING):
-            return None
-        is_same = parsed[0] == self._standing_stream.name
-        return (self._standing_stream.after(parsed[1]) if is_same else None) or []
+            self.left.add(exchange)
 
     def standing_exchange(self) -> Exchange:
-        return Exchange(None, None, can_stream=True, is_resumable=True, stream=self._standing_stream)
+        return Exchange(None, None, can_stream=True, is_resumable=True, stream=self.standing_stream)
 
     def hang_up(self, line: object) -> None:
         """Whoever waited on this line is gone; what is found out for them waits until they ask again."""
@@ -353,7 +313,7 @@ class HttpSession:
         if exchange is not None:
             exchange.answer(frame)
             return
-        for left in self._left.waiting:
+        for left in self.left.waiting:
             if left.id == identity:
                 left.answer(frame)
         if identity is not None:
@@ -366,18 +326,19 @@ class HttpSession:
                 self.delivered(next(iter(self.undelivered)))
 
     def _ask(self, frame: bytes) -> None:
-        running = next((one for one in self._open() if one.can_stream), None)
-        self._put(running or self.standing, frame)
+        self._put(self._running(), frame)
 
-    def _open(self) -> list[Exchange]:
-        """Whoever waits for an answer; those who went away come last."""
-        return [*self.exchanges.values(), *self._left.waiting]
+    def _running(self) -> Exchange | None:
+        """Where to say what concerns a call that is not named: with the client, or where it may come back to."""
+        here = (one for one in self.exchanges.values() if one.can_stream)
+        return next(here, None) or self.standing or next(iter(self.left.waiting), None)
 
     def _notify(self, frame: bytes) -> None:
         method, params = _notice(frame)
         if method == "notifications/progress":
             token = _scalar(params.get("progressToken"))
-            found = next((one for one in self._open() if one.token == token), None)
+            waiting = (*self.exchanges.values(), *self.left.waiting)
+            found = next((one for one in waiting if one.token == token), None)
             self._put(found or self.standing, frame)
             return
         listener = _scalar(_meta(params).get(eras.META_SUBSCRIPTION))
@@ -386,8 +347,7 @@ class HttpSession:
         elif method in _CHANGES:
             self._put(self.standing, frame)
         else:
-            running = next((one for one in self._open() if one.can_stream), None)
-            self._put(running or self.standing, frame)
+            self._put(self._running(), frame)
 
     def _put(self, exchange: Exchange | None, frame: bytes, *, keep: bool = True) -> None:
         if exchange is not None and not exchange.is_closed and len(exchange.frames) < MOST_WAITING:

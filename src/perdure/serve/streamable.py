@@ -33,7 +33,7 @@ from perdure.model.frames import (
     encode_notification,
     members,
 )
-from perdure.serve import answering, ladder, param_headers
+from perdure.serve import answering, ladder, param_headers, resumption
 from perdure.serve.answering import Headers, Receive, Scope, Send, respond
 from perdure.serve.exchange import Exchange
 from perdure.serve.session import HttpSession, asked
@@ -213,10 +213,10 @@ class Streamable:
         session = self._known(_header(headers, b"mcp-session-id"))
         own = [(b"mcp-session-id", session.kernel.state.session.session_id.encode())]
         last = _header(headers, b"last-event-id")
-        missed = session.missed(last) if last else []
+        missed = resumption.missed_standing(session, last) if last else []
         if missed is not None:
             await answering.stand(session, missed, receive, send, own)
-        elif (found := session.resume(last)) is not None:
+        elif (found := resumption.resume(session, last)) is not None:
             await answering.resume(session, *found, receive, send, own)
         else:
             raise refused(400, "nothing is known of the stream that this event belongs to")
