@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from perdure.cli.install import parser_of, run
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def parser() -> argparse.ArgumentParser:
+    return parser_of("uninstall", "Take Perdure's own entry out of a client's config file.")
 
 
 def main(argv: list[str]) -> int:
-    return run(parser_of("uninstall", "Take Perdure's own entry out of a client's config file."), argv)
+    return run(parser(), argv)
