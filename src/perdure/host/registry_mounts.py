@@ -18,14 +18,13 @@ from perdure.host.settings import Settings
 from perdure.kernel.events import Approved, Event, Remount
 from perdure.kernel.state import KnownTools
 from perdure.model.faults import Fault
-from perdure.model.mounts import SEPARATOR, MountSpec
+from perdure.model.mounts import RESERVED, SEPARATOR, MountSpec
 from perdure.registry.locating import FILE_NAMES, locate, user_folder
 from perdure.storage.places import private_dir, write_private
 
 if TYPE_CHECKING:
     from perdure.registry.entry import Entry
 
-RESERVED: Final = frozenset({"perdure", "host"})
 BRIDGE: Final = "PERDURE_BRIDGE"
 TAIL_CHARACTERS: Final = 1000
 

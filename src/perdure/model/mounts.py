@@ -10,6 +10,7 @@ from msgspec import Meta
 from perdure.model.replay import ReplayClass
 
 SEPARATOR = "__"
+RESERVED = frozenset({"perdure", "host"})  # the host's own names: no mount has one
 
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]

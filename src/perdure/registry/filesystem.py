@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from perdure.model.mounts import RESERVED
 from perdure.registry.allowed import is_allowed
 from perdure.registry.document import Document, Slot
 from perdure.registry.entry import Entry, check_name
@@ -246,4 +247,6 @@ def _doubts(entry: Entry, environ: Mapping[str, str], base: str) -> list[str]:
         if not host.startswith(_LOOPBACK):
             found.append("the url is not https: what is sent can be read on the way")
     found += [f"the key {key} is not known" for key in entry.extra]
+    if entry.name in RESERVED:
+        found.append("the name is the host's own: it is not mounted")
     return found
