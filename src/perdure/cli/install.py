@@ -25,13 +25,13 @@ TOLD: Final = {
 
 
 def parser() -> argparse.ArgumentParser:
-    made = parser_of("install", "Write an entry that starts Perdure into a client's config file.")
-    made.add_argument(
+    found = parser_of("install", "Write an entry that starts Perdure into a client's config file.")
+    found.add_argument(
         "--workspace",
         metavar="DIR",
         help="where files may be written (default: the client's project, or here where it has none)",
     )
-    return made
+    return found
 
 
 def main(argv: list[str]) -> int:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
 from perdure.cli.install import parser_of, run
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def parser() -> argparse.ArgumentParser:
