@@ -314,11 +314,11 @@ def test_a_full_disk_is_told(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (".cursor/mcp.json", '{"mcpServers": {"p": {"command": "/old/venv/bin/perdure", "args": ["%s"]}}}'),
         (
-            ".config/zed/settings.json",
+            "config/zed/settings.json",
             '{// mine\n "context_servers": {"p": {"command": "/old/venv/bin/perdure",}}}',
         ),
         (".codex/config.toml", '[mcp_servers.p]\ncommand = "/old/venv/bin/perdure"\nargs = ["%s"]\n'),
-        (".config/goose/config.yaml", "extensions:\n  p:\n    cmd: /old/venv/bin/perdure\n    args: [%s]\n"),
+        ("config/goose/config.yaml", "extensions:\n  p:\n    cmd: /old/venv/bin/perdure\n    args: [%s]\n"),
     ],
     ids=["json", "json with comments", "toml", "yaml"],
 )

@@ -24,14 +24,18 @@ TOLD: Final = {
 }
 
 
-def main(argv: list[str]) -> int:
-    parser = parser_of("install", "Write an entry that starts Perdure into a client's config file.")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    found = parser_of("install", "Write an entry that starts Perdure into a client's config file.")
+    found.add_argument(
         "--workspace",
         metavar="DIR",
         help="where files may be written (default: the client's project, or here where it has none)",
     )
-    return run(parser, argv)
+    return found
+
+
+def main(argv: list[str]) -> int:
+    return run(parser(), argv)
 
 
 def run(parser: argparse.ArgumentParser, argv: list[str]) -> int:

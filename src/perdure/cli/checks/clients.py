@@ -11,29 +11,6 @@ from perdure.cli.checks.finding import Finding, Patient, ok
 
 CHECK = "clients"
 MOST_BYTES = 4 * 1024 * 1024
-HOME_FILES = (
-    "~/.claude.json",
-    "~/.claude/settings.json",
-    "~/.config/Claude/claude_desktop_config.json",
-    "~/Library/Application Support/Claude/claude_desktop_config.json",
-    "~/.cursor/mcp.json",
-    "~/.config/Code/User/mcp.json",
-    "~/Library/Application Support/Code/User/mcp.json",
-    "~/.codeium/windsurf/mcp_config.json",
-    "~/.codex/config.toml",
-    "~/.continue/config.yaml",
-    "~/.config/zed/settings.json",
-    "~/.gemini/settings.json",
-    "~/.config/goose/config.yaml",
-    "~/.config/opencode/opencode.json",
-)
-WORKSPACE_FILES = (
-    ".mcp.json",
-    ".cursor/mcp.json",
-    ".vscode/mcp.json",
-    ".gemini/settings.json",
-    "opencode.json",
-)
 # In JSON with and without comments, TOML and YAML alike: only the command is looked at, never what follows it.
 _COMMAND = re.compile(
     r"""(?:"command"|\bcommand|"cmd"|\bcmd)\s*[:=]\s*\[?\s*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([^\s"'{\[#,]+))"""
@@ -63,10 +40,14 @@ def check(patient: Patient) -> Iterator[Finding]:
 
 
 def _files(workspace: str) -> Iterator[str]:
-    for path in HOME_FILES:
-        yield os.path.expanduser(path)
-    for path in WORKSPACE_FILES:
-        yield os.path.join(workspace, path)
+    from perdure.registry.clients.places import project_file, user_file
+    from perdure.registry.clients.table import CLIENTS
+
+    for client in CLIENTS:
+        yield user_file(client, os.environ)
+        project = project_file(client, workspace)
+        if project is not None:
+            yield project
 
 
 def _commands(path: str) -> list[str]:
