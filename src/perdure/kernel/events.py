@@ -6,6 +6,8 @@ and carries out the effects in order.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from perdure.model.faults import Fault
@@ -81,6 +83,13 @@ class Reload(_Event, frozen=True):
     """Roll every child over to what is installed now."""
 
 
+class Order(_Event, frozen=True):
+    """Somebody other than the client wants a server restarted, stopped or back; an unknown name is nothing."""
+
+    mount: str
+    action: Literal["restart", "enable", "disable"]
+
+
 class Shutdown(_Event, frozen=True):
     """End the session in good order: no new work, finish what is running, then stop."""
 
@@ -96,6 +105,7 @@ Event = (
     | ChildBacklog
     | Tick
     | Reload
+    | Order
     | Shutdown
 )
 

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -47,10 +47,17 @@ class Options(msgspec.Struct, frozen=True):
     key: str | None = None
 
 
-class App:
-    """The ASGI application."""
+Pages = Callable[[Scope, Receive, Send], Awaitable[None]]
+Front = Callable[[Sessions, Options], Pages]
+ENDPOINTS: Final = ("/mcp", "/healthz", "/metrics")
 
-    def __init__(self, options: Options, settings: Settings, store: Store) -> None:
+
+class App:
+    """The ASGI application. `front` makes the pages for people, which ask for the token in their own way."""
+
+    def __init__(
+        self, options: Options, settings: Settings, store: Store, front: Front | None = None
+    ) -> None:
         self._options = options
         self._settings = settings
         self._store = store
@@ -60,6 +67,8 @@ class App:
         self._specs: dict[str, dict[str, MountSpec]] = {}
         self.sessions: Sessions | None = None
         self._mcp: Streamable | None = None
+        self._front = front
+        self._pages: Pages | None = None
 
     def start(self, guardian: Guardian) -> None:
         limits = self._settings.limits
@@ -69,6 +78,7 @@ class App:
             self._settings, self._specs_of, switchboard, self._store, log, wrapped=bool(self._options.wrap)
         )
         self._mcp = Streamable(self.sessions, limits.frame_bytes, self._workspace_of)
+        self._pages = self._front(self.sessions, self._options) if self._front is not None else None
 
     async def close(self) -> None:
         assert self.sessions is not None
@@ -80,7 +90,8 @@ class App:
             return
         path: str = scope["path"]
         headers: Headers = scope["headers"]
-        denied = self._guard.check(headers, needs_token=path != "/healthz")
+        is_page = self._pages is not None and path not in ENDPOINTS
+        denied = self._guard.check(headers, needs_token=path != "/healthz" and not is_page)
         if denied is not None:
             body = refused(denied.status, denied.reason).body
             await respond(send, denied.status, body, list(denied.headers))
@@ -91,6 +102,8 @@ class App:
         elif path == "/metrics" and self._options.metrics and scope["method"] == "GET":
             text = prometheus.text(self.loaded, self._started)
             await respond(send, 200, text, [(b"content-type", prometheus.CONTENT_TYPE)])
+        elif is_page and self._pages is not None:
+            await self._pages(scope, receive, send)
         else:
             await respond(send, 404, refused(404, "there is nothing here").body)
 
@@ -164,14 +177,14 @@ class Server(uvicorn.Server):
         yield
 
 
-def serve(options: Options, settings: Settings, listening: socket.socket) -> int:
+def serve(options: Options, settings: Settings, listening: socket.socket, front: Front | None = None) -> int:
     """Until a signal ends it."""
     port: int = listening.getsockname()[1]
     guardian = Guardian.start()
     store = Store(os.path.join(private_dir("serve"), f"sessions-{port}.db"))
     for mark in store.replace_mark(guardian.mark):
         end_marked(mark, PREDECESSOR_S)  # what a killed predecessor started must do nothing more
-    app = App(options, settings, store)
+    app = App(options, settings, store, front)
     config = uvicorn.Config(
         app,
         http=PatientProtocol,

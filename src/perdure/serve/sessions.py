@@ -21,7 +21,7 @@ from perdure.host.eventlog import EventLog
 from perdure.host.settings import Settings
 from perdure.kernel.catalog import load_catalog
 from perdure.kernel.core import Kernel
-from perdure.kernel.events import Note
+from perdure.kernel.events import Note, Order
 from perdure.kernel.state import ChildCatalog, Invocation, Parked
 from perdure.model.frames import RequestId
 from perdure.model.mounts import MountSpec
@@ -70,10 +70,24 @@ class Sessions:
         self._flushing: asyncio.Handle | None = None
         self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
         self._recovered: set[str] = set()
+        self._disabled: set[str] = set()
 
     @property
     def all(self) -> list[HttpSession]:
         return [*self.named.values(), *(one for many in self.unnamed.values() for one in many)]
+
+    def order(self, order: Order) -> None:
+        """For every session that is there, and where it stops a server for those that come."""
+        self._disabled.discard(order.mount)
+        if order.action == "disable":
+            self._disabled.add(order.mount)
+        for session in self.all:
+            session.feed(order)
+
+    def _started(self, session: HttpSession) -> None:
+        session.apply(session.kernel.start(time.monotonic()))
+        for mount in sorted(self._disabled):
+            session.feed(Order(mount, "disable"))
 
     # --- the handshake era -----------------------------------------------------------------------------------
 
@@ -83,7 +97,7 @@ class Sessions:
             raise TooManySessions
         session = self._made(os.urandom(16).hex(), "", workspace)
         self.named[session.kernel.state.session.session_id] = session
-        session.apply(session.kernel.start(time.monotonic()))
+        self._started(session)
         return session
 
     def named_as(self, identity: str) -> HttpSession | None:
@@ -100,6 +114,8 @@ class Sessions:
         lost = self._store.calls(stored.id)
         session.take_up(lost)
         session.apply(session.kernel.take_up(stored.session, lost, time.monotonic()))
+        for mount in sorted(self._disabled):
+            session.feed(Order(mount, "disable"))
         return session
 
     def end(self, session: HttpSession) -> None:
@@ -128,7 +144,7 @@ class Sessions:
                 return one
         made = self._made(os.urandom(16).hex(), identity, workspace)
         kernels.append(made)
-        made.apply(made.kernel.start(time.monotonic()))
+        self._started(made)
         return made
 
     def _recover(self, identity: str, workspace: str) -> None:
