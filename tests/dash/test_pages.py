@@ -44,7 +44,7 @@ def test_every_page_opens_with_landmarks_and_safe_headers(lived_in: ServeProcess
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["referrer-policy"] == "same-origin"
     assert answer.headers["cache-control"] == "no-store"
     assert not re.search(r"<script(?! src=)|<style| style=| on\w+=|https?://", page)
 

@@ -135,9 +135,16 @@ def field(label: str, name: str, value: str, **attributes: Attribute) -> Markup:
     )
 
 
-def search(label: str, to: str, *fields: Markup) -> Markup:
+def search(title: str, label: str, to: str, *fields: Markup) -> Markup:
     return element(
-        "form", fields, element("button", label), method="get", action=to, class_="search", role="search"
+        "form",
+        fields,
+        element("button", label),
+        method="get",
+        action=to,
+        class_="search",
+        role="search",
+        aria_label=title,
     )
 
 

@@ -34,7 +34,7 @@ async def journal(desk: Desk, ask: Ask) -> Page:
         "Journal",
         (
             *_notice(ask),
-            Part("filter", card("Filter", search("Show", "/journal", *labels))),
+            Part("filter", card("Filter", search("Changes", "Show", "/journal", *labels))),
             Part("entries", card("Changes", rows, more)),
         ),
     )

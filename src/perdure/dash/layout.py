@@ -32,7 +32,7 @@ def whole(page: Page, path: str, *, signs_out: Markup | None = None) -> bytes:
                 "nav", element("ul", [_place(to, name, here) for to, name in PLACES]), aria_label="Pages"
             ),
             element("span", "", id="pulse", role="status"),
-            element("button", "Theme", id="theme", type="button", aria_label="Switch between light and dark"),
+            element("button", "Theme", id="theme", type="button", aria_label="Theme: light or dark"),
             signs_out,
         ),
         element(
@@ -50,6 +50,8 @@ def sign_in(csrf: str, message: str) -> bytes:
         "form",
         element("p", message, role="alert", class_="error") if message else None,
         element("input", type="hidden", name="csrf", value=csrf),
+        # Not asked for: a password manager wants a name to keep the token under.
+        element("input", type="text", name="name", value="perdure", autocomplete="username", hidden=True),
         element(
             "label",
             element("span", "Token"),

@@ -41,7 +41,7 @@ async def state(desk: Desk, ask: Ask) -> Page:
     return Page(
         "State",
         (
-            Part("find", card("Find", search("Show", "/state", *fields))),
+            Part("find", card("Find", search("Keys", "Show", "/state", *fields))),
             Part("keys", card("Keys", keys, more)),
             Part("lease", await _lease(desk, ask, namespace)),
             Part("waiters", card("Waiters", _waiters(desk))),
@@ -129,7 +129,7 @@ async def drafts(desk: Desk, ask: Ask) -> Page:
 async def _lease(desk: Desk, ask: Ask, namespace: str) -> Markup:
     name = ask.get("lease")
     hidden = element("input", type="hidden", name="namespace", value=namespace)
-    form = search("Look up", "/state", hidden, field("Lease", "lease", name))
+    form = search("Leases", "Look up", "/state", hidden, field("Lease", "lease", name))
     if not name:
         return card("Leases", form)
     found = await desk.tools.call("lease", action="status", name=name, namespace=namespace)
@@ -176,7 +176,7 @@ def _handoff(desk: Desk, found: dict[str, Any]) -> list[Content]:
     envelope = found["envelope"]
     known = ("task_id", "status", "agent", "updated_at")
     facts = [
-        element("div", element("dt", name.replace("_", " ")), element("dd", str(envelope.get(name, ""))))
+        element("div", element("dt", name.replace("_", " ")), element("dd", _fact(name, envelope.get(name))))
         for name in known
     ]
     parts: list[Content] = [element("dl", facts, class_="facts")]
@@ -201,6 +201,10 @@ def _handoff(desk: Desk, found: dict[str, Any]) -> list[Content]:
     if found["body"]:
         parts += [element("h3", "body"), found["body"]]
     return parts
+
+
+def _fact(name: str, value: Any) -> Markup | str:
+    return when(value) if name.endswith("_at") else _plain(value) if value is not None else ""
 
 
 def _plain(value: Any) -> str:
