@@ -52,9 +52,13 @@ fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
 bench: $(VENV)/.ready         ## side by side with peers, each in its own environment
 	$(BIN)/python bench/host.py
 	$(BIN)/python bench/isolation.py
+	$(BIN)/python bench/mounts.py
 	$(BIN)/python bench/write.py
 	$(BIN)/python bench/risk.py
 	$(BIN)/python bench/state.py
+	$(BIN)/python bench/http.py
+	$(BIN)/python bench/registry.py
+	$(BIN)/python bench/commands.py
 
 stories: $(VENV)/.ready       ## eight failures, with Perdure and with a plain file server, side by side
 	$(BIN)/python -m perdure.testing.stories

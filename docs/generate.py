@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import os
@@ -32,7 +33,30 @@ def commands() -> str:
         with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
             import_module(module).main(["--help"])
         parts += ["", f"## perdure {name}", "", "```", out.getvalue().rstrip(), "```"]
+        parts += registry_commands() if name == "registry" else own_commands(import_module(module).parser())
     return "\n".join(parts) + "\n"
+
+
+def own_commands(parser: argparse.ArgumentParser) -> list[str]:
+    """The help of commands within a command."""
+    parts = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for one in action.choices.values():
+                parts += ["", f"### {one.prog}", "", "```", one.format_help().rstrip(), "```"]
+    return parts
+
+
+def registry_commands() -> list[str]:
+    from perdure.cli import registry
+
+    parts = []
+    for name in registry.COMMANDS:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+            registry.main([name, "--help"])
+        parts += ["", f"### perdure registry {name}", "", "```", out.getvalue().rstrip(), "```"]
+    return parts
 
 
 def host_tools() -> list[dict[str, Any]]:

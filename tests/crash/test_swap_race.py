@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.surfaces.write.syscalls import has_openat2
+from perdure.storage.files.syscalls import has_openat2
 from perdure.testing.swap_race import Way, race
 
 ATTEMPTS = 5_000

@@ -195,6 +195,28 @@ def test_a_wrapped_server_keeps_its_session_too(bed: Bed) -> None:
     assert client.use_data("whoami")["pid"] == pid
 
 
+def test_the_servers_of_the_registry_stay_and_the_file_is_still_followed(bed: Bed) -> None:
+    command, *args = bed.fake().argv
+    text = (
+        f"## fake\ncommand: {command}\nargs: {json.dumps(args)}\n## Allowed commands\n{Path(command).name}\n"
+    )
+    registry = bed.workspace / "mcp.md"
+    registry.write_text(text)
+    client = bed.run()
+    client.names()
+    before = pids(client)
+    replace(bed, client)
+    assert pids(client) == before
+    os.kill(before["fake"], signal.SIGKILL)
+    client.wait_row("fake", state="ready", generation=2)
+    assert client.row("fake")["exit_code"] == -signal.SIGKILL
+    registry.write_text(text.replace("## fake", "## other"))
+    client.wait_notification("notifications/tools/list_changed")
+    assert [row["name"] for row in client.health()["mounts"]] == ["perdure", "other"]
+    replace(bed, client, 2)
+    client.wait_row("other", state="ready")
+
+
 def test_the_command_replaces_the_host_and_rolls_its_servers_over(bed: Bed) -> None:
     client = bed.run(bed.fake())
     before = pids(client)

@@ -55,7 +55,7 @@ def test_another_process_with_the_same_number_is_not_taken_for_it(hosts: Path) -
 def test_a_file_that_cannot_be_read_is_left_alone(hosts: Path) -> None:
     presence.announce(of(os.getpid()))
     (hosts / "1.json").write_bytes(b"not json")
-    (hosts / f"{os.getpid()}.json.99").write_bytes(msgspec.json.encode(of(os.getpid())))
+    (hosts / f"{os.getpid()}.json.99").write_bytes(msgspec.json.encode(of(os.getpid()).fields()))
 
     assert presence.running() == [of(os.getpid())]
     assert (hosts / "1.json").exists()

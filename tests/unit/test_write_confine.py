@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from perdure.model.envelope import ToolError
+from perdure.storage.files.pending import PendingFile
+from perdure.storage.files.syscalls import has_openat2
 from perdure.surfaces.write.confine import Workspace
-from perdure.surfaces.write.pending import PendingFile
 from perdure.surfaces.write.protected import Protection
-from perdure.surfaces.write.syscalls import has_openat2
 
 OUT = "escapes_workspace"
 DIR = "is_directory"

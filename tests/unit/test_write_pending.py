@@ -22,11 +22,11 @@ import pytest
 from perdure.model import fault_points
 from perdure.model.envelope import ToolError
 from perdure.storage import temp_names
-from perdure.surfaces.write import exchange, fidelity, pending
-from perdure.surfaces.write.exchange import Conflict
-from perdure.surfaces.write.fidelity import Facts, apply, capture
-from perdure.surfaces.write.identity import Expected, Identity, seen, sha256_of
-from perdure.surfaces.write.pending import Landed, PendingFile
+from perdure.storage.files import exchange, fidelity, pending
+from perdure.storage.files.exchange import Conflict
+from perdure.storage.files.fidelity import Facts, apply, capture
+from perdure.storage.files.identity import Expected, Identity, seen, sha256_of
+from perdure.storage.files.pending import Landed, PendingFile
 from perdure.surfaces.write.removal import remove
 from perdure.surfaces.write.sweep import sweep
 
@@ -301,7 +301,7 @@ def test_a_settled_identity_saves_reading_the_file(folder: Folder, monkeypatch: 
     later = Identity.of(info).seen_ns + 10_000_000_000
     settled = Identity(info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns, later)
     monkeypatch.setattr(
-        "perdure.surfaces.write.identity.sha256_of", lambda fd: pytest.fail("the file was read")
+        "perdure.storage.files.identity.sha256_of", lambda fd: pytest.fail("the file was read")
     )
 
     folder_facts = folder.facts()
@@ -434,7 +434,7 @@ def test_what_is_written_into_ours_before_the_swap_back_is_kept(
 
 EDITOR = """
 import os, sys
-from perdure.surfaces.write.syscalls import exchange
+from perdure.storage.files.syscalls import exchange
 fd = os.open(sys.argv[1], os.O_RDONLY)
 for n in range(300):
     with open(sys.argv[1] + "/mine", "w") as file:

@@ -2,35 +2,57 @@
 
 The line may break at any time: the serving process is restarted, upgraded or killed. Then this process waits for it,
 comes back with its session, and asks again what was not answered. The client's pipe never notices.
+
+There is one of these for every client, so it is kept small: it uses the C parts of `socket` and `json` directly, which
+is half the memory of a process with the modules around them.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import select
-import socket
 import sys
 import time
-from typing import Any
+from _json import encode_basestring_ascii, make_scanner
+from _socket import AF_UNIX, SOCK_STREAM, socket
 
-import msgspec
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 READ_BYTES = 1 << 18
 UNAVAILABLE = -32098
 RETRY_S = 0.05
 
 
-class _Frame(msgspec.Struct):
-    id: Any = None
-    method: str | None = None
+class _Reading:
+    """How JSON is read: as the module `json` does it by default."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
+    memo = None
 
 
-_frame = msgspec.json.Decoder(_Frame)
-_encode = msgspec.json.encode
+_scan: Any = make_scanner(_Reading)  # type: ignore[arg-type]
 
 
 def main(argv: list[str]) -> int:
+    workspace, patience, start = _options(argv) if argv else ("", 30.0, False)
+    return Attached(workspace, patience, start=start).run()
+
+
+def _options(argv: list[str]) -> tuple[str, float, bool]:
+    parsed = parser().parse_args(argv)
+    return parsed.workspace, parsed.patience, parsed.start
+
+
+def parser() -> Any:
+    import argparse
+
     parser = argparse.ArgumentParser(
         prog="perdure attach",
         description="stdio for a client that speaks nothing else, connected to a running perdure serve.",
@@ -40,8 +62,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--patience", type=float, default=30.0, metavar="S", help="how long to wait for it: 30"
     )
-    options = parser.parse_args(argv)
-    return Attached(options.workspace, options.patience, start=options.start).run()
+    return parser
 
 
 class Attached:
@@ -54,7 +75,7 @@ class Attached:
         self._session: str | None = None
         self._opening: list[bytes] = []  # what made the session, should nobody know it any more
         self._unanswered: dict[str, bytes] = {}
-        self._line: socket.socket | None = None
+        self._line: socket | None = None
         self._rest = b""
         self._silenced: set[str] = set()
 
@@ -69,9 +90,8 @@ class Attached:
                 if not self._connect():
                     self._give_up()
                 continue
-            watched: list[Any] = [0, line]
-            ready, _, _ = select.select(watched, [], [])
-            if line in ready and not self._from_server(line):
+            ready, _, _ = select.select([0, line.fileno()], [], [])
+            if line.fileno() in ready and not self._from_server(line):
                 self._drop()
                 continue
             if 0 in ready:
@@ -86,13 +106,10 @@ class Attached:
     # --- the client ------------------------------------------------------------------------------------------
 
     def _from_client(self, frame: bytes) -> None:
-        try:
-            head = _frame.decode(frame)
-        except msgspec.MsgspecError:
-            head = _Frame()
-        if head.method is not None and head.id is not None:
-            self._unanswered[_key(head.id)] = frame
-        if head.method in ("initialize", "notifications/initialized"):
+        identity, method = _head(frame)
+        if method is not None and identity is not None:
+            self._unanswered[_key(identity)] = frame
+        if method in ("initialize", "notifications/initialized"):
             self._opening.append(frame)
         self._send(frame)
 
@@ -106,7 +123,7 @@ class Attached:
 
     # --- the server ------------------------------------------------------------------------------------------
 
-    def _from_server(self, line: socket.socket) -> bool:
+    def _from_server(self, line: socket) -> bool:
         try:
             data = line.recv(READ_BYTES)
         except OSError:
@@ -123,9 +140,9 @@ class Attached:
                 self._to_client(frame)
 
     def _to_client(self, frame: bytes) -> None:
-        head = _frame.decode(frame)
-        if head.method is None and head.id is not None:
-            key = _key(head.id)
+        identity, method = _head(frame)
+        if method is None and identity is not None:
+            key = _key(identity)
             if key in self._silenced:
                 self._silenced.discard(key)
                 return
@@ -156,10 +173,12 @@ class Attached:
     def _greet(self) -> bool:
         from perdure.serve.places import attach_path
 
-        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        line = socket(AF_UNIX, SOCK_STREAM)
         try:
             line.connect(attach_path())
-            line.sendall(_encode({"session": self._session, "workspace": self._workspace}) + b"\n")
+            session = _quoted(self._session) if self._session is not None else "null"
+            hello = f'{{"session":{session},"workspace":{_quoted(self._workspace)}}}\n'
+            line.sendall(hello.encode())
             data = b""
             while b"\n" not in data:
                 if not (more := line.recv(READ_BYTES)):
@@ -169,7 +188,7 @@ class Attached:
             line.close()
             return False
         first, _, rest = data.partition(b"\n")
-        welcome = msgspec.json.decode(first)
+        welcome = _scan(first.decode(), 0)[0]
         was_known = self._session is None or welcome["known"]
         self._session, self._line, self._rest = welcome["session"], line, b""
         again = list(self._unanswered.values())
@@ -184,19 +203,33 @@ class Attached:
     def _open_again(self) -> None:
         """Nobody knows the session any more: it is opened once more, and the client has its answer already."""
         for frame in self._opening:
-            head = _frame.decode(frame)
-            if head.id is not None and _key(head.id) not in self._unanswered:
-                self._silenced.add(_key(head.id))
+            identity, _ = _head(frame)
+            if identity is not None and _key(identity) not in self._unanswered:
+                self._silenced.add(_key(identity))
             self._send(frame)
 
     def _give_up(self) -> None:
         """What was asked may have happened; who asked is told so, and the next request tries again."""
         for frame in self._unanswered.values():
-            identity = _frame.decode(frame).id
-            data = {"class": "process", "code": "serve_gone", "outcome": "unknown", "retry": "later"}
-            error = {"code": UNAVAILABLE, "message": "perdure serve is not there", "data": data}
-            _write(_encode({"jsonrpc": "2.0", "id": identity, "error": error}) + b"\n")
+            identity, _ = _head(frame)
+            shown = _quoted(identity) if isinstance(identity, str) else identity
+            data = '{"class":"process","code":"serve_gone","outcome":"unknown","retry":"later"}'
+            error = f'{{"code":{UNAVAILABLE},"message":"perdure serve is not there","data":{data}}}'
+            _write(f'{{"jsonrpc":"2.0","id":{shown},"error":{error}}}\n'.encode())
         self._unanswered.clear()
+
+
+def _head(frame: bytes) -> tuple[Any, Any]:
+    """A frame's id and method, as far as it can be read; the server says what is wrong with it."""
+    try:
+        found = _scan(frame.decode().lstrip(), 0)[0]
+    except (ValueError, StopIteration, RecursionError):
+        return None, None
+    return (found.get("id"), found.get("method")) if isinstance(found, dict) else (None, None)
+
+
+def _quoted(text: str) -> str:
+    return encode_basestring_ascii(text)
 
 
 def _key(identity: Any) -> str:

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 MISSING = "perdure demo drives the host with the official MCP client: pip install 'perdure[demo]'"
 
 
-def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
         prog="perdure demo",
         description="A guided run in a temporary workspace: calls in flight, kill -9, the answers, health.",
     )
-    parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    parser().parse_args(argv)
     try:
         import anyio
         import mcp  # noqa: F401

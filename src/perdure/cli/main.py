@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 USAGE_ERROR = 2
@@ -14,15 +15,29 @@ COMMANDS = {
     "wrap": ("perdure.cli.wrap", "make one stdio MCP server durable: perdure wrap -- COMMAND ARGS…"),
     "worker": ("perdure.cli.worker", "the built-in surfaces as a plain stdio MCP server, no host"),
     "demo": ("perdure.cli.demo", "a guided run: a call in flight, kill -9, the honest answer"),
+    "status": ("perdure.cli.status", "hosts, journal, shared state and registry on one screen"),
+    "top": ("perdure.cli.top", "what every session does, live"),
+    "doctor": ("perdure.cli.doctor", "find what is wrong, say what to do, mend what is safe"),
     "journal": ("perdure.cli.journal", "the latest changes of a workspace"),
     "history": ("perdure.cli.history", "the versions of a file"),
     "diff": ("perdure.cli.diff", "what changed between two versions of a file"),
     "undo": ("perdure.cli.undo", "take changes back"),
     "restore": ("perdure.cli.restore", "bring a version of a file back"),
     "state": ("perdure.cli.state", "shared state: get, set, list, delete, wait, history, export, import"),
+    "handoff": ("perdure.cli.handoff", "what one agent leaves to the next: show, write"),
+    "registry": (
+        "perdure.cli.registry",
+        "the servers you use: list, show, validate, install, enable, disable …",
+    ),
+    "install": ("perdure.cli.install", "put Perdure into a client's config file"),
+    "uninstall": ("perdure.cli.uninstall", "take it out again, byte for byte"),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
     "reload": ("perdure.cli.reload", "roll servers, and the host, over to what is installed now"),
+    "completion": ("perdure.cli.completion", "completion for bash, zsh and fish"),
 }
+
+# What the host starts itself; no command for people.
+HIDDEN = {"bridge": ("perdure.cli.bridge", "")}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"perdure {__version__}")
         return 0
     name, rest = ("run", words) if not words or words[0].startswith("-") else (words[0], words[1:])
-    if name not in COMMANDS:
+    if name not in COMMANDS and name not in HIDDEN:
         from difflib import get_close_matches
 
         near = get_close_matches(name, COMMANDS, 1)
@@ -45,7 +60,14 @@ def main(argv: list[str] | None = None) -> int:
         return USAGE_ERROR
     from importlib import import_module
 
-    return int(import_module(COMMANDS[name][0]).main(rest))
+    try:
+        code = int(import_module({**COMMANDS, **HIDDEN}[name][0]).main(rest))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read has seen enough. What is still buffered must not be tried again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def usage() -> str:

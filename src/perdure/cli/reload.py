@@ -7,23 +7,29 @@ import os
 import signal
 import sys
 
+from perdure.cli.parsing import new_parser
+
+
+def parser() -> argparse.ArgumentParser:
+    found = new_parser(
+        "reload",
+        "Start every server anew beside the one that runs and switch over when it is ready. "
+        "With --host the host itself is replaced in place; the client's session goes on.",
+    )
+    found.add_argument("--workspace", metavar="DIR", help="hosts of this workspace: here")
+    found.add_argument("--all", action="store_true", help="hosts of every workspace")
+    found.add_argument("--pid", type=int, help="one host, by its process id")
+    found.add_argument(
+        "--host", action="store_true", help="replace the host too, keeping its process and session"
+    )
+    found.add_argument("--json", action="store_true", help="print what was told to roll over as JSON")
+    return found
+
 
 def main(argv: list[str]) -> int:
     from perdure.host import presence
 
-    parser = argparse.ArgumentParser(
-        prog="perdure reload",
-        description="Start every server anew beside the one that runs and switch over when it is ready. "
-        "With --host the host itself is replaced in place; the client's session goes on.",
-    )
-    parser.add_argument("--workspace", metavar="DIR", help="hosts of this workspace: here")
-    parser.add_argument("--all", action="store_true", help="hosts of every workspace")
-    parser.add_argument("--pid", type=int, help="one host, by its process id")
-    parser.add_argument(
-        "--host", action="store_true", help="replace the host too, keeping its process and session"
-    )
-    parser.add_argument("--json", action="store_true", help="print what was told to roll over as JSON")
-    options = parser.parse_args(argv)
+    options = parser().parse_args(argv)
     hosts = presence.running()
     if options.pid is not None:
         hosts = [h for h in hosts if h.pid == options.pid]
@@ -40,9 +46,9 @@ def main(argv: list[str]) -> int:
             continue
         told.append(host)
     if options.json:
-        import msgspec
+        from perdure.cli.plain_json import dumps
 
-        print(msgspec.json.encode({"ok": bool(told), "hosts": told}).decode())
+        print(dumps({"ok": bool(told), "hosts": [host.fields() for host in told]}))
     elif told:
         for host in told:
             print(f"reload {host.pid}  {host.workspace}  mounts {', '.join(host.mounts)}")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
+
 from perdure.cli.tool_command import parser_for, run_tool
 
 
+def parser() -> argparse.ArgumentParser:
+    found = parser_for("restore", "Bring back a version of a file. That is a change too, and can be undone.")
+    found.add_argument("path")
+    found.add_argument("journal_id", metavar="ID", help="from `perdure history`")
+    found.add_argument("--expect", metavar="SHA256", help="only if the file has this hash now")
+    return found
+
+
 def main(argv: list[str]) -> int:
-    parser = parser_for("restore", "Bring back a version of a file. That is a change too, and can be undone.")
-    parser.add_argument("path")
-    parser.add_argument("journal_id", metavar="ID", help="from `perdure history`")
-    parser.add_argument("--expect", metavar="SHA256", help="only if the file has this hash now")
-    options = parser.parse_args(argv)
+    options = parser().parse_args(argv)
     given = {
         "path": options.path,
         "journal_id": options.journal_id,

@@ -5,15 +5,21 @@ from __future__ import annotations
 import argparse
 
 
-def main(argv: list[str]) -> int:
-    from perdure.cli.options import add_mounts, add_shared, settle
-    from perdure.host.compose import serve_stdio, specs_of
+def parser() -> argparse.ArgumentParser:
+    from perdure.cli.options import add_mounts, add_shared
 
-    parser = argparse.ArgumentParser(
+    found = argparse.ArgumentParser(
         prog="perdure run",
         description="A stdio MCP server that survives what runs behind it. Speaks both protocol eras.",
     )
-    add_mounts(parser)
-    add_shared(parser)
-    settings = settle(parser.parse_args(argv), "run")
+    add_mounts(found)
+    add_shared(found)
+    return found
+
+
+def main(argv: list[str]) -> int:
+    from perdure.cli.options import settle
+    from perdure.host.compose import serve_stdio, specs_of
+
+    settings = settle(parser().parse_args(argv), "run")
     return serve_stdio(specs_of(settings), settings)

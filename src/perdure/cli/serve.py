@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-import signal
-import socket
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+    import socket
 
 UNAVAILABLE = 4
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def parser() -> argparse.ArgumentParser:
+    import argparse
+
     from perdure.cli.options import add_mounts, add_shared
 
     made = argparse.ArgumentParser(
@@ -37,6 +41,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    from perdure.host.guardian import Guardian
+
+    guardian = Guardian.start()  # before anything is loaded: it keeps in memory whatever there is
     from perdure.cli.options import settle
 
     options = parser().parse_args(argv)
@@ -68,11 +75,13 @@ def main(argv: list[str]) -> int:
     except (OSError, OverflowError) as error:
         print(f"perdure serve: {options.host}:{options.port}: {error}", file=sys.stderr)
         return UNAVAILABLE
+    import signal
+
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until there is something to end in good order
     scheme = "https" if options.certificate else "http"
     name = f"[{options.host}]" if ":" in options.host else options.host
-    print(f"perdure serve: {scheme}://{name}:{listening.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
-    return serve(chosen, settings, listening, Dashboard)
+    address = f"{scheme}://{name}:{listening.getsockname()[1]}/mcp"
+    return serve(chosen, settings, listening, guardian, address, Dashboard)
 
 
 def _words(command: str | None) -> tuple[str, ...]:
@@ -92,10 +101,11 @@ def _words(command: str | None) -> tuple[str, ...]:
 
 
 def _listening(host: str, port: int) -> socket.socket:
+    import socket
+
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(
-        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
-    )  # asyncio looks at it before it sends at once
+    # With its protocol named: asyncio sends small answers at once only where it knows that this is TCP.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))

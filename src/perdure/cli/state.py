@@ -1,193 +1,23 @@
-"""`perdure state`: the shared state from the terminal, in this process, on the store that workers use."""
+"""`perdure state`: the shared state from the terminal."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
-
-from perdure.cli.tool_command import EXIT_CODES, CommandCall
-from perdure.model.tools import View
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from perdure.surfaces.state.surface import StateSurface
+    import argparse
 
-STATUS_CODES: Final = {"not_found": 1, "timeout": 1, "error": 2, "conflict": 3}
-UNAVAILABLE: Final = 4
-SQLITE_MAGIC: Final = b"SQLite format 3\0"
-FULL: Final = View("json", "full")
+
+def parser() -> argparse.ArgumentParser:
+    from perdure.cli import state_commands
+
+    return state_commands.parser()
 
 
 def main(argv: list[str]) -> int:
-    options = _parser().parse_args(argv)
-    from perdure.surfaces.state.surface import StateSurface
-    from perdure.worker.compose import Settings, open_state
+    from perdure.cli.state_rows import answered
 
-    settings = _settings(options)
-    surface = StateSurface(
-        lambda: open_state(
-            Settings(workspaces=settings.workspaces, state=settings.state, state_limits=settings.state_limits)
-        )
-    )
-    run: Callable[[StateSurface, argparse.Namespace], int] = options.run
-    try:
-        return run(surface, options)
-    except (BrokenPipeError, KeyboardInterrupt):
-        return 1
-    finally:
-        surface.close()
+    if answered(argv):
+        return 0
+    from perdure.cli import state_commands
 
-
-def _settings(options: argparse.Namespace) -> Any:
-    from perdure.cli.options import settle
-
-    return settle(argparse.Namespace(state=options.state), "state")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="perdure state", description="The shared state from the terminal.")
-    _add_shared(parser)
-    # After the command as well: one that is left out there must not undo one that was given before it.
-    shared = argparse.ArgumentParser(add_help=False)
-    _add_shared(shared, default=argparse.SUPPRESS)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-
-    def command(name: str, text: str, run: Callable[..., int]) -> argparse.ArgumentParser:
-        found = commands.add_parser(name, help=text, description=text, parents=[shared])
-        found.set_defaults(run=run)
-        return found
-
-    one = command("get", "read a key", _tool("get_state", "key", "at_revision"))
-    one.add_argument("key")
-    one.add_argument("--at-revision", type=int, metavar="N")
-    one = command("set", "write a key", _set)
-    one.add_argument("key")
-    one.add_argument("value", help="JSON text; - reads it from standard input")
-    one.add_argument("--expected-version", type=int, metavar="N", help="0: create only")
-    one.add_argument("--ttl-s", type=float, metavar="SECONDS")
-    one = command("list", "list keys", _tool("list_state", "prefix", "pattern", "limit", "cursor", "values"))
-    one.add_argument("--prefix", metavar="P", help="literal")
-    one.add_argument("--pattern", metavar="P", help="LIKE, escape \\")
-    one.add_argument("--limit", type=int, metavar="N")
-    one.add_argument("--cursor", metavar="C", help="next_cursor of an earlier answer")
-    one.add_argument("--values", action="store_true", default=None)
-    one = command("delete", "remove a key", _tool("delete_state", "key", "expected_version"))
-    one.add_argument("key")
-    one.add_argument("--expected-version", type=int, metavar="N")
-    one = command("wait", "wait for a change", _tool("state_wait", "key", "prefix", "after", "timeout_s"))
-    one.add_argument("key", nargs="?")
-    one.add_argument("--prefix", metavar="P")
-    one.add_argument("--after", type=int, metavar="REVISION")
-    one.add_argument("--timeout-s", type=float, metavar="SECONDS")
-    one = command("history", "the versions of a key", _tool("state_history", "key", "limit", "diff"))
-    one.add_argument("key")
-    one.add_argument("--limit", type=int, metavar="N")
-    one.add_argument("--diff", action="store_true", default=None)
-    command("export", "every key as JSON lines", _export)
-    one = command("import", "read JSON lines, or an agentcheckpoint's file", _import)
-    one.add_argument("file", help="- reads JSON lines from standard input")
-    one.add_argument("--overwrite", action="store_true", help="also write keys that are there already")
-    return parser
-
-
-def _add_shared(parser: argparse.ArgumentParser, **default: Any) -> None:
-    parser.add_argument(
-        "--state",
-        metavar="URL|PATH",
-        help="the state store (PERDURE_STATE, CHECKPOINT_DB_PATH)",
-        **default,
-    )
-    parser.add_argument("--namespace", metavar="NAME", help="default", **default)
-    shown = "print the whole result as JSON"
-    parser.add_argument("--json", action="store_true", help=shown, **default)
-
-
-def _tool(name: str, *given: str) -> Callable[[StateSurface, argparse.Namespace], int]:
-    return lambda surface, options: _use(surface, name, options, {n: getattr(options, n) for n in given})
-
-
-def _set(surface: StateSurface, options: argparse.Namespace) -> int:
-    value = sys.stdin.read() if options.value == "-" else options.value
-    names = ("key", "expected_version", "ttl_s")
-    return _use(surface, "set_state", options, {"value": value, **{n: getattr(options, n) for n in names}})
-
-
-def _use(surface: StateSurface, name: str, options: argparse.Namespace, arguments: dict[str, Any]) -> int:
-    """Make the call, print what it gives, and return the exit code."""
-    import msgspec
-
-    from perdure.model.envelope import Envelope
-    from perdure.present.result import failure, success
-    from perdure.worker import call
-    from perdure.worker.diagnostics import Diagnostics
-
-    tool = next(one for one in surface.tools() if one.spec.name == name)
-    given = {**arguments, "namespace": options.namespace}
-    result = call.run(
-        tool,
-        name,
-        msgspec.Raw(msgspec.json.encode({n: value for n, value in given.items() if value is not None})),
-        default=FULL,
-        roots=(),
-        context=lambda view: CommandCall(name, view),
-        diagnostics=Diagnostics(),
-    )
-    found = result["structuredContent"]
-    if result["isError"]:
-        shown = failure(msgspec.convert(found, type=Envelope), View("porcelain", "full"))
-        where = sys.stdout if options.json else sys.stderr
-        print((result if options.json else shown)["content"][0]["text"], file=where)
-        return _refused(found)
-    shown = success(found, tool.shape, View("porcelain", "full"))
-    print((result if options.json else shown)["content"][0]["text"])
-    return STATUS_CODES.get(found.get("status", "ok"), 0)
-
-
-def _refused(envelope: dict[str, Any]) -> int:
-    if "fault" in envelope["context"]:
-        return UNAVAILABLE
-    return EXIT_CODES.get(envelope["error"], 1)
-
-
-def _export(surface: StateSurface, options: argparse.Namespace) -> int:
-    from perdure.model.envelope import ToolError
-    from perdure.surfaces.state.transfer import as_json, exported
-
-    try:
-        for line in exported(surface.service):
-            if options.namespace in (None, line.namespace):
-                print(as_json(line))
-    except ToolError as error:
-        print(f"perdure state: {error.envelope.context['message']}", file=sys.stderr)
-        return _refused({"error": error.envelope.error, "context": error.envelope.context})
-    sys.stdout.flush()
-    return 0
-
-
-def _import(surface: StateSurface, options: argparse.Namespace) -> int:
-    import json
-    import sqlite3
-
-    from perdure.model.envelope import ToolError
-    from perdure.surfaces.state.transfer import checkpoint_rows, imported, json_lines
-
-    call = CommandCall("import", FULL)
-    try:
-        with open(0 if options.file == "-" else options.file, "rb") as file:
-            is_database = options.file != "-" and file.peek(16)[:16] == SQLITE_MAGIC
-            rows = checkpoint_rows(options.file) if is_database else json_lines(file)
-            done = imported(surface.service, rows, call, overwrite=options.overwrite)
-    except (OSError, sqlite3.Error) as error:
-        print(f"perdure state: {options.file}: {error}", file=sys.stderr)
-        return 1
-    except ToolError as error:
-        print(f"perdure state: {error.envelope.context['message']}", file=sys.stderr)
-        return _refused({"error": error.envelope.error, "context": error.envelope.context})
-    for one in done["skipped"]:
-        where = f"row {one['row']}" + (f" ({one['key']})" if one["key"] else "")
-        print(f"skipped {where}: {one['reason']}", file=sys.stderr)
-    print(
-        json.dumps(done) if options.json else f"imported {done['imported']}  skipped {len(done['skipped'])}"
-    )
-    return 0
+    return state_commands.main(argv)

@@ -6,11 +6,14 @@ import argparse
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from perdure.cli.parsing import new_parser
 from perdure.model.tools import View
 
 if TYPE_CHECKING:
+    from perdure.host.settings import Settings
     from perdure.worker.compose import Settings as WorkerSettings
 
 CLIENT: Final = "perdure-cli"
@@ -43,23 +46,23 @@ class CommandCall:
 
 
 def parser_for(name: str, description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"perdure {name}", description=description)
-    parser.add_argument(
-        "--workspace",
-        action="append",
-        metavar="DIR",
-        help="the workspace; repeatable (PERDURE_WORKSPACE, else here)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    from perdure.cli.whereabouts import add_workspace
+
+    parser = new_parser(name, description)
+    add_workspace(parser)
     return parser
 
 
 def worker_settings(options: argparse.Namespace, command: str) -> WorkerSettings:
     """The workspace as a worker would open it."""
     from perdure.cli.options import settle
+
+    return write_settings(settle(argparse.Namespace(workspace=options.workspace), command))
+
+
+def write_settings(known: Settings) -> WorkerSettings:
     from perdure.worker.compose import Settings as WorkerSettings
 
-    known = settle(argparse.Namespace(workspace=options.workspace), command)
     return WorkerSettings(
         workspaces=known.workspaces,
         surfaces=("write",),
@@ -70,8 +73,13 @@ def worker_settings(options: argparse.Namespace, command: str) -> WorkerSettings
     )
 
 
-def run_tool(options: argparse.Namespace, tool: str, arguments: dict[str, Any]) -> int:
-    """Make the call, print what it gives, and return the exit code."""
+Show = Callable[[dict[str, Any]], None]
+
+
+def run_tool(
+    options: argparse.Namespace, tool: str, arguments: dict[str, Any], show: Show | None = None
+) -> int:
+    """Make the call, print what it gives, and return the exit code. `show` prints a success its own way."""
     import msgspec
 
     from perdure.model.envelope import Envelope
@@ -98,12 +106,16 @@ def run_tool(options: argparse.Namespace, tool: str, arguments: dict[str, Any]) 
     finally:
         surface.close()
     found = result["structuredContent"]
-    if result.get("isError"):
+    is_error = bool(result.get("isError"))
+    if options.json:
+        print(result["content"][0]["text"])
+    elif is_error:
         shown = failure(msgspec.convert(found, type=Envelope), View("porcelain", "full"))
+        print(shown["content"][0]["text"], file=sys.stderr)
+    elif show is not None:
+        show(found)
     else:
-        shown = success(found, declared.shape, View("porcelain", "full"))
-    text = (result if options.json else shown)["content"][0]["text"]
-    print(text, file=sys.stderr if result.get("isError") and not options.json else sys.stdout)
-    if result.get("isError"):
+        print(success(found, declared.shape, View("porcelain", "full"))["content"][0]["text"])
+    if is_error:
         return EXIT_CODES.get(found["error"], 1)
     return 3 if found.get("conflicts") else 0

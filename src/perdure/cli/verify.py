@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from perdure.cli.tool_command import parser_for, worker_settings
 
 
-def main(argv: list[str]) -> int:
-    parser = parser_for(
+def parser() -> argparse.ArgumentParser:
+    return parser_for(
         "verify",
         "Check that the journal's chain is whole and anchored, that every kept content is intact, and that files are "
         "what their last change made them. Exit code 1 where something is wrong; drift alone is told, and is not wrong.",
     )
-    options = parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    options = parser().parse_args(argv)
 
     import msgspec
 
+    from perdure.cli.progress import Progress
     from perdure.model.envelope import ToolError
     from perdure.surfaces.write.verifying import verify
     from perdure.worker.compose import open_write
@@ -27,7 +32,8 @@ def main(argv: list[str]) -> int:
         print(f"perdure verify: the workspace cannot be opened: {error}", file=sys.stderr)
         return 4
     try:
-        problems = list(verify(service))
+        with Progress() as progress:
+            problems = list(verify(service, progress.at))
         rows = service.journal.analytics(None, None)["total_writes"]
     finally:
         service.close()

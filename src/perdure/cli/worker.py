@@ -8,18 +8,24 @@ import sys
 USAGE_ERROR = 2
 
 
+def parser() -> argparse.ArgumentParser:
+    from perdure.cli.options import add_shared
+
+    found = argparse.ArgumentParser(
+        prog="perdure worker",
+        description="The built-in surfaces as a plain stdio MCP server, without a host.",
+    )
+    add_shared(found)
+    return found
+
+
 def main(argv: list[str]) -> int:
-    from perdure.cli.options import add_shared, settle
+    from perdure.cli.options import settle
     from perdure.model.tools import View
     from perdure.worker.compose import Settings, surfaces
     from perdure.worker.server import serve_stdio
 
-    parser = argparse.ArgumentParser(
-        prog="perdure worker",
-        description="The built-in surfaces as a plain stdio MCP server, without a host.",
-    )
-    add_shared(parser)
-    known = settle(parser.parse_args(argv), "worker")
+    known = settle(parser().parse_args(argv), "worker")
     try:
         settings = Settings(
             workspaces=known.workspaces,

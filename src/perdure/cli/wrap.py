@@ -7,20 +7,24 @@ import os
 import sys
 
 
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="perdure wrap",
+        usage="perdure wrap [-h] [--name NAME] -- COMMAND [ARGS…]",
+        description="Put the durable host in front of one stdio MCP server: same tool names, nothing added.",
+    )
+    found.add_argument("--name", help="what health and errors call it: the command's name")
+    return found
+
+
 def main(argv: list[str]) -> int:
     from perdure.cli.options import settle
     from perdure.host.compose import serve_stdio, wrapped_spec
 
     own, command = _split(argv)
-    parser = argparse.ArgumentParser(
-        prog="perdure wrap",
-        usage="perdure wrap [-h] [--name NAME] -- COMMAND [ARGS…]",
-        description="Put the durable host in front of one stdio MCP server: same tool names, nothing added.",
-    )
-    parser.add_argument("--name", help="what health and errors call it: the command's name")
-    options = parser.parse_args(own)
+    options = parser().parse_args(own)
     if not command:
-        parser.error("no command: perdure wrap -- COMMAND ARGS…")
+        parser().error("no command: perdure wrap -- COMMAND ARGS…")
     name = options.name or os.path.basename(command[0])
     settings = settle(argparse.Namespace(), "wrap")
     return serve_stdio(wrapped_spec(name, tuple(command), settings), settings, wrapped=True)

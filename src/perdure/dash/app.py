@@ -155,7 +155,7 @@ class Dashboard:
         """Every second the parts that changed, and now and then a sign of life."""
         sent: dict[str, str] = {}
         quiet = 0
-        while not watcher.done():
+        while not watcher.done() and not self._desk.sessions.is_ending:
             page = await self._page(ask)
             new = {part.id: str(part.content) for part in page.parts if sent.get(part.id) != part.content}
             quiet = 0 if new else quiet + 1
@@ -165,6 +165,8 @@ class Dashboard:
             elif quiet % PING_EVERY == 0:
                 await _event(send, b": still there\n\n")
             await asyncio.wait([watcher], timeout=LIVE_S)
+        if not watcher.done():
+            await send({"type": "http.response.body", "body": b""})
 
     # --- changing --------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from perdure.host.outbox import Outbox, widen
 TERMINATE_S = 1.0
 KILL_S = 3.0
 NICE = 10
+TAIL_BYTES = 4096
 
 
 class Child:
@@ -34,6 +35,7 @@ class Child:
         limit: int,
         *,
         unwritten: bytes = b"",
+        stderr: int = -1,
     ) -> None:
         self.mount = mount
         self.generation = generation
@@ -41,6 +43,8 @@ class Child:
         self.stdout = stdout
         self.reader = LineReader(limit)
         self.outbox = Outbox(stdin, unwritten)
+        self.stderr = stderr
+        self.tail = b""
         self.input_open = True
         self.output_open = True
         self.quiet_until = 0.0
@@ -66,9 +70,26 @@ class Child:
         """Its input is closed: a process that stays is asked to go, then made to."""
         self.stopping = [(now + TERMINATE_S, signal.SIGTERM), (now + KILL_S, signal.SIGKILL)]
 
+    def close_stderr(self) -> None:
+        if self.stderr >= 0:
+            os.close(self.stderr)
+            self.stderr = -1
+
+    def read_stderr(self) -> bool:
+        """Keep the end of what it says there; False when it says no more."""
+        try:
+            data = os.read(self.stderr, 1 << 16)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        self.tail = (self.tail + data)[-TAIL_BYTES:]
+        return bool(data)
+
     def close(self) -> None:
         self.close_input()
         self.close_output()
+        self.close_stderr()
 
     def signal(self, number: int) -> None:
         signal_group(self.pid, number)
@@ -84,17 +105,20 @@ def start(
     limit: int,
     *,
     gently: bool = False,
+    keep_stderr: bool = False,
 ) -> Child:
     """Run a command as the leader of a process group of its own, never through a shell.
 
-    Raises OSError with the reason where it cannot be run.
+    With `keep_stderr` the end of its standard error is kept here instead of going to the host's. Raises OSError
+    with the reason where it cannot be run.
     """
     opened: list[int] = []
     try:
-        for _ in range(2):
+        for _ in range(3 if keep_stderr else 2):
             opened += os.pipe()
-        child_in, our_out, our_in, child_out = opened
-        pid = _spawn(argv, {**env, MARK: guardian.mark}, cwd, child_in, child_out)
+        child_in, our_out, our_in, child_out = opened[:4]
+        our_err, child_err = opened[4:] or (-1, -1)
+        pid = _spawn(argv, {**env, MARK: guardian.mark}, cwd, child_in, child_out, child_err)
     except OSError:
         for fd in opened:
             os.close(fd)
@@ -105,17 +129,22 @@ def start(
             os.setpriority(os.PRIO_PROCESS, pid, NICE)
         except OSError:
             pass  # it is gone already
-    for fd in (child_in, child_out):
+    for fd in (child_in, child_out, *opened[5:]):
         os.close(fd)
-    for fd in (our_in, our_out):
+    for fd in (our_in, our_out, *opened[4:5]):
         os.set_blocking(fd, False)
+    for fd in (our_in, our_out):
         widen(fd)
-    return Child(mount, generation, pid, our_out, our_in, limit)
+    return Child(mount, generation, pid, our_out, our_in, limit, stderr=our_err)
 
 
-def _spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, stdout: int) -> int:
+def _spawn(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, stdout: int, stderr: int
+) -> int:
     """The pid. There is no way to give `posix_spawn` a directory, so the host goes there and comes back."""
     actions = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
+    if stderr >= 0:
+        actions.append((os.POSIX_SPAWN_DUP2, stderr, 2))
     here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.chdir(cwd or ".")

@@ -9,9 +9,11 @@ from binascii import hexlify
 
 from perdure import __version__
 from perdure.host import catalogs, presence
+from perdure.host.control import Control
 from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian
 from perdure.host.loop import Shell
+from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
 from perdure.kernel.core import Kernel
 from perdure.model.mounts import SEPARATOR, MountSpec
@@ -78,13 +80,16 @@ def serve_stdio(specs: dict[str, MountSpec], settings: Settings, *, wrapped: boo
     """Be the host on this process's own standard input and output until the client is gone."""
     from perdure.host import upgrade
 
+    registry = None if wrapped else RegistryMounts(settings, os.environ, frozenset(specs))
+    if registry is not None:
+        specs = {**specs, **registry.specs()}
     capsule = upgrade.resumption()
     if capsule is not None:
-        return upgrade.resume(capsule, specs, settings, wrapped=wrapped)
+        return upgrade.resume(capsule, specs, settings, wrapped=wrapped, registry=registry)
     client_in, client_out = claim_stdio()
     guardian = Guardian.start()
-    kernel = new_kernel(specs, settings, wrapped=wrapped)
-    shell = new_shell(kernel, client_in, client_out, guardian)
+    kernel = new_kernel(specs, settings, wrapped=wrapped, registry=registry)
+    shell = new_shell(kernel, client_in, client_out, guardian, registry)
     announce(kernel, settings)
     try:
         return shell.run()
@@ -92,7 +97,14 @@ def serve_stdio(specs: dict[str, MountSpec], settings: Settings, *, wrapped: boo
         presence.withdraw()
 
 
-def new_kernel(specs: dict[str, MountSpec], settings: Settings, *, wrapped: bool) -> Kernel:
+def new_kernel(
+    specs: dict[str, MountSpec],
+    settings: Settings,
+    *,
+    wrapped: bool,
+    registry: RegistryMounts | None = None,
+) -> Kernel:
+    tools = registry.tools_of(specs) if registry is not None else {}
     known = {name: found for name, spec in specs.items() if (found := catalogs.load(spec)) is not None}
     return Kernel(
         specs,
@@ -104,11 +116,18 @@ def new_kernel(specs: dict[str, MountSpec], settings: Settings, *, wrapped: bool
         render=settings.render,
         detail=settings.detail,
         catalogs=known,
+        tools=tools,
         seed=int.from_bytes(os.urandom(6), "big"),
     )
 
 
-def new_shell(kernel: Kernel, client_in: int, client_out: int, guardian: Guardian) -> Shell:
+def new_shell(
+    kernel: Kernel,
+    client_in: int,
+    client_out: int,
+    guardian: Guardian,
+    registry: RegistryMounts | None = None,
+) -> Shell:
     from perdure.host import upgrade
 
     return Shell(
@@ -119,7 +138,9 @@ def new_shell(kernel: Kernel, client_in: int, client_out: int, guardian: Guardia
         environ={key: value for key, value in os.environ.items() if key != upgrade.VARIABLE},
         log=EventLog(os.path.join(private_dir("log"), "events.jsonl")),
         save_catalog=catalogs.save,
+        registry=registry,
         upgrade=upgrade.begin,
+        control=Control.open(),
     )
 
 
@@ -148,4 +169,4 @@ def announce(kernel: Kernel, settings: Settings) -> None:
             )
         )
     except OSError:
-        pass  # only `perdure reload` looks there
+        pass  # only our own commands look there

@@ -38,6 +38,7 @@ def end_all(children: dict[tuple[str, int], Child], guardian: Guardian, signals:
 
 def _discard_output(children: dict[tuple[str, int], Child], signals: Signals) -> None:
     fds = [c.stdout for c in children.values() if c.output_open]
+    fds += [c.stderr for c in children.values() if c.stderr >= 0]
     readable, _, _ = select.select([signals.fd, *fds], [], [], 0.05)
     signals.take()
     for child in children.values():
@@ -47,6 +48,8 @@ def _discard_output(children: dict[tuple[str, int], Child], signals: Signals) ->
                     child.close_output()
             except OSError:
                 pass
+        if child.stderr in readable and not child.read_stderr():
+            child.close_stderr()
 
 
 def exit_status(pid: int) -> int | None:

@@ -15,12 +15,17 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from perdure.host import child as processes
 from perdure.host.child import Child
+from perdure.host.control import Control
 from perdure.host.endings import CLOSE_S, end_all, exit_fault, exit_status, pipe_size, spawn_fault
 from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian
+from perdure.host.launching import Launch
 from perdure.host.lines import LineReader, Oversize
 from perdure.host.outbox import Outbox, widen
 from perdure.host.signals import Signals
@@ -40,6 +45,7 @@ from perdure.kernel.events import (
     Note,
     Reload,
     SaveCatalog,
+    SaveTools,
     Shutdown,
     Spawn,
     Stop,
@@ -52,10 +58,14 @@ from perdure.model.faults import Fault, FaultClass
 from perdure.model.frames import INTERNAL_ERROR, encode_error, salvage_id
 from perdure.model.mounts import MountSpec
 
+if TYPE_CHECKING:
+    from perdure.host.registry_mounts import RegistryMounts as Registry
+
 READ_BYTES = 1 << 16
 GULP_BYTES = 1 << 18
 SIP_BYTES = 1 << 12
 SIP_S = 1.0
+LOOK_S = 1.0
 FRAMES_PER_ROUND = 64
 SLICE_S = 0.0001
 CLIENT_HIGH = 16 * 1024 * 1024
@@ -76,7 +86,9 @@ class Shell:
         environ: Mapping[str, str],
         log: EventLog,
         save_catalog: Callable[[MountSpec, bytes], None],
+        registry: Registry | None = None,
         upgrade: Callable[[Shell], None] | None = None,
+        control: Control | None = None,
     ) -> None:
         self.kernel = kernel
         self.client_in = client_in
@@ -92,11 +104,14 @@ class Shell:
         self._environ = environ
         self._log = log
         self._save_catalog = save_catalog
+        self.registry = registry
         self._upgrade = upgrade
+        self._control = control
         self._poll = select.poll()
         self._masks: dict[int, int] = {}
         self._by_output: dict[int, Child] = {}
         self._by_input: dict[int, Child] = {}
+        self._by_stderr: dict[int, Child] = {}
         self._events: deque[Event] = deque()
         self._busy = False
         self._done = False
@@ -105,11 +120,15 @@ class Shell:
         for fd in (client_in, client_out):
             os.set_blocking(fd, False)
             widen(fd)
+        if control is not None:
+            control.watch(self._poll)
 
     # --- the loop ----------------------------------------------------------------------------------------
 
     def run(self, *, resumed: bool = False) -> int:
         """Serve until the client is gone."""
+        if self.registry is not None:
+            self.deadlines.append((time.monotonic() + LOOK_S, self._look))
         if not resumed:
             self._apply(self.kernel.start(time.monotonic()))
             self._drain_events()
@@ -143,6 +162,16 @@ class Shell:
                 self._say_backlog(child)
                 if not (child.input_open and child.output_open):
                     self._broken(child)
+
+    def _look(self) -> None:
+        """Look at the registry now and then; what changed in it is news for the kernel."""
+        self.deadlines.append((time.monotonic() + LOOK_S, self._look))
+        self.look_at_registry()
+
+    def look_at_registry(self) -> None:
+        if self.registry is not None:
+            for event in self.registry.news():
+                self.feed(event)
 
     def feed(self, event: Event) -> None:
         self._events.append(event)
@@ -206,6 +235,8 @@ class Shell:
                 wanted[child.stdout] = select.POLLIN
             if child.input_open and child.outbox.size:
                 wanted[child.outbox.fd] = select.POLLOUT
+            if child.stderr >= 0:
+                wanted[child.stderr] = select.POLLIN
         for fd in [fd for fd in self._masks if fd not in wanted]:
             self._poll.unregister(fd)
             del self._masks[fd]
@@ -222,7 +253,8 @@ class Shell:
         times = [] if due is None else [due]
         times += [at for at, _ in self.deadlines]
         for child in self.children.values():
-            times += [at for at, _ in child.stopping]
+            if child.stopping:
+                times += [at for at, _ in child.stopping]
             if child.broken_at is not None and not child.stopping:
                 times.append(child.broken_at + BROKEN_GRACE_S)
             if child.quiet_until > now:
@@ -243,6 +275,11 @@ class Shell:
             self._read_child(child)
         elif (child := self._by_input.get(fd)) is not None:
             self._flush_child(child)
+        elif (child := self._by_stderr.get(fd)) is not None:
+            if not child.read_stderr():
+                self._forget_stderr(child)
+        elif self._control is not None and self._control.owns(fd):
+            self._control.ready(fd, self._poll, self.kernel, time.monotonic())
 
     def _on_signals(self) -> None:
         for number in self.signals.take():
@@ -379,6 +416,12 @@ class Shell:
             self._by_input.pop(child.outbox.fd, None)
             child.close_input()
 
+    def _forget_stderr(self, child: Child) -> None:
+        if child.stderr >= 0:
+            self._unregister(child.stderr)
+            self._by_stderr.pop(child.stderr, None)
+            child.close_stderr()
+
     def _unregister(self, fd: int) -> None:
         if self._masks.pop(fd, None) is not None:
             self._poll.unregister(fd)
@@ -396,7 +439,7 @@ class Shell:
         if self.client_out.size >= CLIENT_HIGH:
             return
         self._take_client_frames()
-        for child in list(self.children.values()):
+        for child in [child for child in self.children.values() if child.reader.ready]:
             self._take_child_frames(child)
 
     def _take_client_frames(self) -> None:
@@ -432,27 +475,49 @@ class Shell:
 
     def _spawn(self, effect: Spawn) -> None:
         spec = self.kernel.specs[effect.mount]
-        env = {**self._environ, **spec.env}
+        launch = self._launch(spec)
+        if isinstance(launch, Fault):
+            fault = structs.replace(launch, generation=effect.generation)
+            self.feed(ChildLost(effect.mount, effect.generation, fault))
+            return
         try:
             child = processes.start(
                 effect.mount,
                 effect.generation,
-                spec.argv,
-                env,
-                spec.cwd,
+                launch.argv,
+                launch.env,
+                launch.cwd,
                 self.guardian,
                 self.kernel.limits.frame_bytes,
                 gently=effect.gently,
+                keep_stderr=spec.managed,
             )
         except OSError as error:
-            fault = spawn_fault(effect.generation, spec.argv[0], error.strerror)
+            fault = spawn_fault(effect.generation, launch.argv[0], error.strerror)
             self.feed(ChildLost(effect.mount, effect.generation, fault))
             return
         self.adopt(child)
         self.feed(ChildStarted(child.mount, child.generation, child.pid))
 
+    def _launch(self, spec: MountSpec) -> Launch | Fault:
+        """With what a server is started. One of the registry is resolved only now."""
+        if spec.managed and self.registry is not None:
+            return self.registry.launch(spec, self._environ)
+        return Launch(spec.argv, {**self._environ, **spec.env}, spec.cwd)
+
+    def _last_words(self, child: Child) -> str:
+        """The end of its standard error, without the secrets it was started with."""
+        if child.stderr >= 0:
+            child.read_stderr()  # once is all that a pipe holds; a grandchild may keep it open
+        spec = self.kernel.specs.get(child.mount)
+        if not child.tail or spec is None or self.registry is None:
+            return ""
+        return self.registry.scrubbed(spec, child.tail, self._environ)
+
     def adopt(self, child: Child) -> None:
         self.children[child.key] = child
+        if child.stderr >= 0:
+            self._by_stderr[child.stderr] = child
         if child.output_open:
             self._by_output[child.stdout] = child
         if child.input_open:
@@ -510,11 +575,14 @@ class Shell:
             left -= len(data)
             child.reader.feed(data)
         fault = exit_fault(child, status)
+        said = self._last_words(child)
         self._forget_output(child)
         self._forget_input(child)
+        self._forget_stderr(child)
         child.close()
         self._take_child_frames(child, last=True)
-        self.feed(ChildLost(child.mount, child.generation, fault))
+        code = os.waitstatus_to_exitcode(status)
+        self.feed(ChildLost(child.mount, child.generation, fault, code, said))
 
     # --- effects -----------------------------------------------------------------------------------------------------------
 
@@ -537,6 +605,9 @@ class Shell:
                         child.quiet_until = until
                 case SaveCatalog(mount, catalog):
                     self._save_catalog(self.kernel.specs[mount], catalog)
+                case SaveTools(mount, known, held):
+                    if self.registry is not None:
+                        self.registry.save_tools(mount, known, held)
                 case Exit():
                     self._done = True
 
@@ -551,6 +622,8 @@ class Shell:
                 self.client_out.flush()
             except OSError:
                 break
+        if self._control is not None:
+            self._control.close()
         end_all(self.children, self.guardian, self.signals)
         self._log.flush()
         self._log.close()

@@ -1,56 +1,114 @@
-"""Which hosts are running, for the commands that speak to them."""
+"""Which hosts are running, and where each can be asked, for the commands that speak to them.
+
+Commands that only read start without msgspec, so nothing here imports it on their way.
+"""
 
 from __future__ import annotations
 
 import os
 
-import msgspec
+from perdure.storage.places import private_dir, state_dir, write_private
 
-from perdure.storage.places import private_dir, write_private
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LONGEST_ADDRESS = 100  # a little below what the systems allow for the name of a socket
+_FIELDS = ("pid", "session", "version", "workspace", "started", "ticks", "mounts")
 
 
-class Presence(msgspec.Struct, frozen=True):
-    pid: int
-    session: str
-    version: str
-    workspace: str
-    started: float
-    ticks: int
-    mounts: tuple[str, ...] = ()
+class Presence:
+    """What a host says when it starts. `ticks` is when its process began, by the system's count."""
+
+    __slots__ = _FIELDS
+
+    def __init__(
+        self,
+        pid: int,
+        session: str,
+        version: str,
+        workspace: str,
+        started: float,
+        ticks: int,
+        mounts: tuple[str, ...] = (),
+    ) -> None:
+        self.pid = pid
+        self.session = session
+        self.version = version
+        self.workspace = workspace
+        self.started = started
+        self.ticks = ticks
+        self.mounts = tuple(mounts)
+
+    def fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _FIELDS}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Presence) and self.fields() == other.fields()
+
+    def __hash__(self) -> int:
+        return hash((self.pid, self.ticks))
+
+    def __repr__(self) -> str:
+        return f"Presence({self.fields()})"
 
 
 def announce(presence: Presence) -> None:
-    write_private(_path(presence.pid), msgspec.json.encode(presence))
+    import msgspec
+
+    write_private(os.path.join(folder(), _name(presence.pid)), msgspec.json.encode(presence.fields()))
 
 
 def withdraw() -> None:
-    try:
-        os.unlink(_path(os.getpid()))
-    except OSError:
-        pass
+    _forget(os.getpid())
 
 
 def running() -> list[Presence]:
     """Every live host of this user. What a dead one left behind is removed."""
     found: list[Presence] = []
-    folder = private_dir("hosts")
-    for name in sorted(os.listdir(folder)):
+    try:
+        names = sorted(os.listdir(_place()))
+    except OSError:
+        return found  # there was never a host, or this is not ours to read
+    for name in names:
         if not name.endswith(".json"):
-            continue  # one that is being written
-        path = os.path.join(folder, name)
-        try:
-            with open(path, "rb") as file:
-                presence = msgspec.json.decode(file.read(), type=Presence)
-        except (OSError, msgspec.MsgspecError):
+            continue  # a socket, or one that is being written
+        presence = _read(os.path.join(_place(), name))
+        if presence is None:
             continue
         if start_ticks(presence.pid) == presence.ticks:
             found.append(presence)
         else:
-            try:
-                os.unlink(path)
-            except OSError:
-                pass
+            _forget(presence.pid)
     return found
+
+
+def _read(path: str) -> Presence | None:
+    from json import loads
+
+    try:
+        with open(path, "rb") as file:
+            known = loads(file.read())
+        found = Presence(**{name: known[name] for name in _FIELDS if name in known})
+    except (OSError, ValueError, TypeError):
+        return None
+    kinds = (int, str, str, str, float, int, tuple)
+    values = found.fields().values()
+    if not all(isinstance(value, kind | int) for value, kind in zip(values, kinds, strict=True)):
+        return None
+    return found
+
+
+def _forget(pid: int) -> None:
+    for name in (_name(pid), socket_name(pid)):
+        discard(os.path.join(_place(), name))
+
+
+def discard(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
 
 
 def start_ticks(pid: int) -> int:
@@ -72,5 +130,36 @@ def _alive(pid: int) -> int:
     return 1
 
 
-def _path(pid: int) -> str:
-    return os.path.join(private_dir("hosts"), f"{pid}.json")
+def folder() -> str:
+    return private_dir("hosts")
+
+
+def _place() -> str:
+    """The same, not made: whoever only looks leaves nothing behind."""
+    return os.path.join(state_dir(), "hosts")
+
+
+def _name(pid: int) -> str:
+    return f"{pid}.json"
+
+
+def socket_name(pid: int) -> str:
+    return f"{pid}.sock"
+
+
+class reachable:
+    """A folder under a name short enough for the address of a socket in it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+
+    def __enter__(self) -> str:
+        if len(os.fsencode(self._path)) < LONGEST_ADDRESS - 20:
+            return self._path
+        self._fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return f"/proc/self/fd/{self._fd}"
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from perdure.model.keep import Keep
-from perdure.model.mounts import Limits
+from perdure.model.mounts import RESERVED, Limits
 from perdure.model.state_limits import StateLimits
 
 FILE_NAME = "perdure.toml"
@@ -223,14 +223,11 @@ def _mounts(given: list[str], files: list[FileSettings]) -> dict[str, tuple[str,
                     else tuple(command_or_argv)
                 )
     for name, argv in found.items():
-        if not name.replace("-", "_").replace(".", "_").isidentifier() or "__" in name or name in _RESERVED:
+        if not name.replace("-", "_").replace(".", "_").isidentifier() or "__" in name or name in RESERVED:
             raise SettingsError(f"mount {name!r}: not a usable name")
         if not argv:
             raise SettingsError(f"mount {name}: no command")
     return found
-
-
-_RESERVED = frozenset({"perdure", "host"})
 
 
 def split_command(name: str, command: str) -> tuple[str, ...]:

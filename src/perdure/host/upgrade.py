@@ -27,6 +27,7 @@ from perdure.storage.places import private_dir
 
 if TYPE_CHECKING:
     from perdure.host.loop import Shell
+    from perdure.host.registry_mounts import RegistryMounts
 
 VARIABLE = "PERDURE_RESUME"
 TRIAL = "PERDURE_RESUME_TRIAL"
@@ -45,6 +46,8 @@ class ChildCapsule(msgspec.Struct, frozen=True):
     unwritten: bytes
     input_open: bool
     output_open: bool
+    stderr: int = -1
+    tail: bytes = b""
 
 
 class Capsule(msgspec.Struct, frozen=True):
@@ -76,6 +79,7 @@ def begin(shell: Shell) -> None:
     if not _can_dump(shell):
         _keep(shell, "an oversize frame is on its way")
         return
+    shell.look_at_registry()  # the successor reads it anew, and must find the same mounts
     try:
         path = write_capsule(_pack(shell))
         pid = os.fork()
@@ -166,6 +170,8 @@ def _descriptors(shell: Shell) -> list[int]:
             found.append(child.outbox.fd)
         if child.output_open:
             found.append(child.stdout)
+        if child.stderr >= 0:
+            found.append(child.stderr)
     return found
 
 
@@ -192,6 +198,8 @@ def _pack(shell: Shell) -> Capsule:
                 c.outbox.dump(),
                 c.input_open,
                 c.output_open,
+                c.stderr,
+                c.tail,
             )
             for c in shell.children.values()
         ],
@@ -254,7 +262,14 @@ def resumption() -> str | None:
     return os.environ.get(VARIABLE) or None
 
 
-def resume(path: str, specs: dict[str, MountSpec], settings: Settings, *, wrapped: bool) -> int:
+def resume(
+    path: str,
+    specs: dict[str, MountSpec],
+    settings: Settings,
+    *,
+    wrapped: bool,
+    registry: RegistryMounts | None = None,
+) -> int:
     """Take over from a capsule; in a trial, only find out whether that would work."""
     from perdure.host import compose, presence
 
@@ -262,7 +277,7 @@ def resume(path: str, specs: dict[str, MountSpec], settings: Settings, *, wrappe
     os.environ.pop(VARIABLE, None)
     try:
         capsule = read_capsule(path, consume=not trial)
-        kernel = compose.new_kernel(specs, settings, wrapped=wrapped)
+        kernel = compose.new_kernel(specs, settings, wrapped=wrapped, registry=registry)
         kernel.restore(capsule.kernel)
         if not trial and capsule.pid != os.getpid():
             raise CapsuleError("was written for another process")
@@ -272,7 +287,7 @@ def resume(path: str, specs: dict[str, MountSpec], settings: Settings, *, wrappe
     if trial:
         return 0
     guardian = Guardian(capsule.guardian_fd, capsule.guardian_pid, capsule.guardian_mark)
-    shell = compose.new_shell(kernel, capsule.client_in, capsule.client_out, guardian)
+    shell = compose.new_shell(kernel, capsule.client_in, capsule.client_out, guardian, registry)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, shell.signals.WANTED)
     for fd in (capsule.client_in, capsule.client_out, capsule.guardian_fd):
         os.set_inheritable(fd, False)
@@ -298,11 +313,15 @@ def _child(known: ChildCapsule, settings: Settings) -> Child:
         known.stdout,
         settings.limits.frame_bytes,
         unwritten=known.unwritten,
+        stderr=known.stderr,
     )
+    child.tail = known.tail
     child.input_open, child.output_open = known.input_open, known.output_open
     child.reader.feed(known.unread)
     if known.input_open:
         os.set_inheritable(known.stdin, False)
     if known.output_open:
         os.set_inheritable(known.stdout, False)
+    if known.stderr >= 0:
+        os.set_inheritable(known.stderr, False)
     return child

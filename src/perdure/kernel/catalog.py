@@ -16,7 +16,7 @@ from perdure.model import eras
 from perdure.model.eras import Era
 from perdure.model.frames import Members, encode_members, joined, members
 from perdure.model.instructions import INSTRUCTIONS
-from perdure.model.mounts import MountSpec
+from perdure.model.mounts import SEPARATOR, MountSpec
 from perdure.model.replay import CONVERGENT, JOURNAL, NEVER, ReplayClass, from_annotations
 from perdure.model.tools import Contract
 
@@ -94,7 +94,7 @@ class Public:
         for spec in sorted(self._k.specs.values(), key=lambda s: -len(s.prefix)):
             if name.startswith(spec.prefix) and self._is_open(spec):
                 inner = name[len(spec.prefix) :]
-                if inner and spec.offers(inner):
+                if inner and spec.offers(inner) and inner not in self._k.state.mounts[spec.name].held:
                     return ToolEntry(name, spec.name, inner)
         return None
 
@@ -254,7 +254,7 @@ class Public:
             name = _string.decode(found["name"])
         except (ValueError, KeyError, msgspec.MsgspecError):
             return
-        if not spec.offers(name):
+        if not spec.offers(name) or name in self._k.state.mounts[spec.name].held:
             return
         public = spec.prefix + name
         if public in self._tools:
@@ -277,6 +277,8 @@ class Public:
         )
         for alias in contract.aliases:
             self._aliases[alias] = public
+        if spec.managed and spec.prefix != spec.name + SEPARATOR:
+            self._aliases[spec.name + SEPARATOR + name] = public  # its prefix leaves out what clients refuse
 
     def _add_prompt(self, spec: MountSpec, raw: bytes) -> None:
         name = _text(raw, "name")

@@ -8,6 +8,8 @@
 | ledger | when an invocation is dispatched, and its one answer |
 | recovery | what becomes of work whose child is lost |
 | mounts | the life of a server's generations, restart budget, circuit |
+| remounting | what is mounted, as the registry changes |
+| pins | whether a server's tools are what they were |
 | opening | the private handshake with a new generation |
 | catalog | what is offered, under which names, and who serves it |
 | rollout | when a new generation takes over |
@@ -24,8 +26,20 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.kernel import catalog, ledger, mounts, recovery, rollout, session, streams, welcome
+from perdure.kernel import (
+    catalog,
+    ledger,
+    mounts,
+    pins,
+    recovery,
+    remounting,
+    rollout,
+    session,
+    streams,
+    welcome,
+)
 from perdure.kernel.events import (
+    Approved,
     ChildBacklog,
     ChildFrame,
     ChildLost,
@@ -40,6 +54,7 @@ from perdure.kernel.events import (
     Note,
     Order,
     Reload,
+    Remount,
     Shutdown,
     Tick,
     ToChild,
@@ -51,6 +66,7 @@ from perdure.kernel.state import (
     ForProbe,
     Held,
     Invocation,
+    KnownTools,
     Link,
     Mount,
     Parked,
@@ -82,9 +98,10 @@ class Kernel:
         render: str = "porcelain",
         detail: str = "concise",
         catalogs: Mapping[str, ChildCatalog] | None = None,
+        tools: Mapping[str, KnownTools] | None = None,
         seed: int = 1,
     ) -> None:
-        self.specs = specs
+        self.specs = dict(specs)
         self.limits = limits or Limits()
         self.wrapped = wrapped
         self.version = version
@@ -94,10 +111,19 @@ class Kernel:
         self.out: list[Effect] = []
         # The params of the request that is being taken in.
         self.opened: tuple[bytes, Members, Inside | None] | None = None
-        known = catalogs or {}
+        known, accepted = catalogs or {}, tools or {}
         self.state = State(
             session=Session(session_id=session_id, started_at=now),
-            mounts={name: Mount(name=name, catalog=known.get(name), settled=name in known) for name in specs},
+            mounts={
+                name: Mount(
+                    name=name,
+                    catalog=known.get(name),
+                    settled=name in known,
+                    known=accepted[name].known if name in accepted else None,
+                    held=accepted[name].held if name in accepted else {},
+                )
+                for name in specs
+            },
             jitter=seed,
         )
         self.public = catalog.Public(self)
@@ -110,7 +136,8 @@ class Kernel:
         self.out = []
         _HANDLERS[type(event)](self, event)
         for mount in self.state.mounts.values():
-            mounts.move_on(self, mount)
+            if mount.queue or len(mount.links) > 1:  # else there is nothing to move, and there may be many
+                mounts.move_on(self, mount)
         self._finish()
         self.opened = None
         return self.out
@@ -296,4 +323,6 @@ _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     Tick: _tick,
     Reload: _reload,
     Order: _order,
+    Remount: lambda k, e: remounting.remount(k, e.specs),
+    Approved: lambda k, e: pins.approve(k, e.mount, e.tools),
 }

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from perdure.model.faults import Fault
+from perdure.model.mounts import MountSpec
 
 
 class _Event(msgspec.Struct, frozen=True, tag=True):
@@ -65,6 +66,8 @@ class ChildLost(_Event, frozen=True):
     mount: str
     generation: int
     fault: Fault
+    exit_code: int | None = None
+    stderr: str = ""
 
 
 class ChildBacklog(_Event, frozen=True):
@@ -90,6 +93,19 @@ class Order(_Event, frozen=True):
     action: Literal["restart", "enable", "disable"]
 
 
+class Remount(_Event, frozen=True):
+    """What the registry lists now, all of it: what is new is mounted, what is gone is not, what changed rolls over."""
+
+    specs: dict[str, MountSpec]
+
+
+class Approved(_Event, frozen=True):
+    """These tools of a mount were accepted as they are, by their hash."""
+
+    mount: str
+    tools: dict[str, str]
+
+
 class Shutdown(_Event, frozen=True):
     """End the session in good order: no new work, finish what is running, then stop."""
 
@@ -106,6 +122,8 @@ Event = (
     | Tick
     | Reload
     | Order
+    | Remount
+    | Approved
     | Shutdown
 )
 
@@ -154,6 +172,14 @@ class SaveCatalog(_Event, frozen=True):
     catalog: bytes
 
 
+class SaveTools(_Event, frozen=True):
+    """The hashes of a mount's tools: as they were accepted, and of those held back."""
+
+    mount: str
+    known: dict[str, str]
+    held: dict[str, str]
+
+
 class Note(_Event, frozen=True):
     """A record for the event log: no content, no secrets."""
 
@@ -165,4 +191,4 @@ class Exit(_Event, frozen=True):
     pass
 
 
-Effect = ToClient | ToChild | Spawn | Stop | Throttle | SaveCatalog | Note | Exit
+Effect = ToClient | ToChild | Spawn | Stop | Throttle | SaveCatalog | SaveTools | Note | Exit

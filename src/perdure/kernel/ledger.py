@@ -36,10 +36,12 @@ from perdure.kernel.state import (
     Probing,
     Queued,
     Route,
+    Stopped,
 )
 from perdure.model import eras
 from perdure.model.faults import (
     DEADLINE,
+    PERMANENT,
     QUEUE_FULL,
     TOO_MANY_PENDING,
     UNAVAILABLE,
@@ -78,7 +80,7 @@ def accept(k: Kernel, call: Invocation) -> None:
         fault = Fault("resource", "too_many_pending", 0, f"{k.limits.pending} requests are pending")
         refuse(k, call, TOO_MANY_PENDING, "too many pending requests", fault, "not_started", "later")
         return
-    if isinstance(mount.phase, Open | Disabled):
+    if isinstance(mount.phase, Open | Stopped | Disabled):
         refuse_unavailable(k, mount, call)
         return
     k.state.calls[call.seq] = call
@@ -110,10 +112,18 @@ def refuse(
 
 
 def refuse_unavailable(k: Kernel, mount: Mount, call: Invocation) -> None:
-    code = "disabled" if isinstance(mount.phase, Disabled) else "circuit_open"
     known = mount.last_fault
-    detail = f"{known.fault_class}/{known.code}" if known is not None and code == "circuit_open" else ""
-    hint = "" if code == "circuit_open" else "enable it with the mounts tool"
+    detail = f"{known.fault_class}/{known.code}" if known is not None else ""
+    hint = ""
+    match mount.phase:
+        case Disabled():
+            code, detail, hint = "disabled", "", "enable it with the mounts tool"
+        case Stopped():
+            code, hint = "stopped", "restart it with the mounts tool"
+            if known is not None and known.code in PERMANENT:
+                detail, hint = known.detail, known.hint
+        case _:
+            code = "circuit_open"
     fault = Fault(known.fault_class if known else "process", code, mount.generation, detail, hint)
     refuse(k, call, UNAVAILABLE, f"{mount.name} is not available", fault, "not_started", "later")
 

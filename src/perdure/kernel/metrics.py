@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import frexp
 from typing import TYPE_CHECKING, Literal
 
-from perdure.kernel.state import Counters, Latency
+from perdure.kernel.state import Counters, Latency, Pace
 from perdure.model.faults import Fault
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MAX_METHODS = 64
 MAX_NAME = 128
 OTHER = "other"
+WINDOW_S = 5.0
 _STEPS = 8  # buckets per doubling: a quantile is within 1/8 of the truth
 
 Ending = Literal["success", "response_error", "recovery_error", "host_error"]
@@ -28,8 +29,24 @@ def of_method(k: Kernel, method: str) -> Counters:
 
 
 def accepted(k: Kernel, method: str) -> None:
-    k.state.metrics.totals.requests += 1
+    known = k.state.metrics
+    known.totals.requests += 1
     of_method(k, method).requests += 1
+    current = known.pace
+    if k.now - current.began >= WINDOW_S:
+        current.before, current.counted = current.began, current.count
+        current.began, current.count = k.now, 0
+    current.count += 1
+
+
+def pace(found: Pace, now: float) -> float:
+    """Requests per second over the last two windows at most; it falls while none come."""
+    if not found.count:
+        return 0.0
+    began, count = found.began, found.count
+    if found.counted and began - found.before < 2 * WINDOW_S:
+        began, count = found.before, count + found.counted
+    return count / max(now - began, 1.0)
 
 
 def ended(k: Kernel, method: str, accepted_at: float, ending: Ending) -> None:

@@ -1,15 +1,15 @@
 """The life of a mount: generations are started, serve, are lost and come back within a budget.
 
-Idle ──▶ Starting ──▶ Serving ──lost──▶ Starting (at once) | Waiting (backoff) | Open (circuit)
-             ▲                              │                    │
-             └──────────────────────────────┴────────────────────┘
+Idle ──▶ Starting ──▶ Serving ──lost──▶ Starting (at once) | Waiting (backoff) | Open (circuit) | Stopped
+             ▲                              │                    │                  │
+             └──────────────────────────────┴────────────────────┘                  (until somebody asks)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.kernel import asks, ledger, opening, recovery, rollout, streams, welcome
+from perdure.kernel import asks, ledger, opening, pins, recovery, rollout, streams, welcome
 from perdure.kernel.catalog import CHANGED, changes, dump_catalog
 from perdure.kernel.events import (
     ChildBacklog,
@@ -44,9 +44,10 @@ from perdure.kernel.state import (
     Serving,
     Spawned,
     Starting,
+    Stopped,
     Waiting,
 )
-from perdure.model.faults import Fault
+from perdure.model.faults import PERMANENT, Fault
 from perdure.model.frames import Malformed, Notification, Request, RequestId, Response, decode, salvage_id
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ def move_on(k: Kernel, mount: Mount) -> None:
 
 def adopt_catalog(k: Kernel, mount: Mount, new: ChildCatalog) -> None:
     old = mount.catalog
+    pins.compare(k, mount, new)
     mount.catalog = new
     if old != new:  # a generation like the last one costs nobody a new list
         k.public.invalidate()
@@ -244,6 +246,10 @@ def plan_restart(k: Kernel, mount: Mount, link: Link) -> None:
         mount.phase = Idle()
         recovery.give_up_waiting(k, mount)
         return
+    known = mount.last_fault
+    if k.specs[mount.name].restart == "never" or (known is not None and known.code in PERMANENT):
+        _stay_down(k, mount)
+        return
     if link.productive or (isinstance(link.stage, Live) and k.now - link.since >= k.limits.settled_s):
         mount.unproductive = 0
         mount.opened = 0
@@ -281,6 +287,13 @@ def open_circuit(k: Kernel, mount: Mount) -> None:
     recovery.give_up_waiting(k, mount)
 
 
+def _stay_down(k: Kernel, mount: Mount) -> None:
+    mount.phase = Stopped()
+    k.note("lifecycle", mount=mount.name, generation=mount.generation, phase="stopped")
+    settle(k, mount)
+    recovery.give_up_waiting(k, mount)
+
+
 def settle(k: Kernel, mount: Mount) -> None:
     """No catalog will come soon: lists no longer wait for this mount."""
     mount.settled = True
@@ -311,7 +324,7 @@ def restart(k: Kernel, mount: Mount) -> None:
         enable(k, mount)
         return
     mount.unproductive = mount.opened = 0
-    _drop_all(k, mount, "restarted")
+    drop_all(k, mount, "restarted")
     start(k, mount)
 
 
@@ -319,27 +332,27 @@ def disable(k: Kernel, mount: Mount) -> None:
     if isinstance(mount.phase, Disabled):
         return
     had = mount.catalog
-    _drop_all(k, mount, "disabled")
+    drop_all(k, mount, "disabled")
     mount.phase = Disabled()
     recovery.give_up_waiting(k, mount)
     settle(k, mount)
-    _announce_difference(k, had)
+    announce_difference(k, had)
 
 
 def enable(k: Kernel, mount: Mount) -> None:
     if isinstance(mount.phase, Disabled):
         mount.unproductive = mount.opened = 0
         start(k, mount)
-        _announce_difference(k, mount.catalog)
+        announce_difference(k, mount.catalog)
 
 
-def _announce_difference(k: Kernel, catalog: ChildCatalog | None) -> None:
+def announce_difference(k: Kernel, catalog: ChildCatalog | None) -> None:
     k.public.invalidate()
     for kind in changes(None, catalog or ChildCatalog()):
         streams.announce(k, CHANGED[kind], kind)
 
 
-def _drop_all(k: Kernel, mount: Mount, code: str) -> None:
+def drop_all(k: Kernel, mount: Mount, code: str) -> None:
     rollout.abandon(k, mount, code)
     for link in list(mount.links.values()):
         fault = Fault("process", code, link.generation, "on request")
@@ -352,6 +365,8 @@ def _drop_all(k: Kernel, mount: Mount, code: str) -> None:
 
 def timers(k: Kernel, mount: Mount) -> list[float]:
     times: list[float] = []
+    if _is_at_ease(k, mount):
+        return times
     match mount.phase:
         case Starting(_, deadline):
             times.append(deadline)
@@ -371,6 +386,13 @@ def timers(k: Kernel, mount: Mount) -> list[float]:
         if route is not None and isinstance(route.purpose, ForPing):
             times.append(route.purpose.until)
     return times
+
+
+def _is_at_ease(k: Kernel, mount: Mount) -> bool:
+    """Whether it serves and nothing is awaited of it: most are, most of the time."""
+    if type(mount.phase) is not Serving or len(mount.links) != 1 or k.specs[mount.name].start == "lazy":
+        return False
+    return not mount.links[mount.phase.generation].pinged
 
 
 def tick(k: Kernel, mount: Mount) -> None:

@@ -21,6 +21,7 @@ from perdure.kernel.state import (
     Serving,
     Settled,
     Starting,
+    Stopped,
     Waiting,
 )
 from perdure.model.envelope import ToolError, refuse
@@ -138,7 +139,7 @@ def health(k: Kernel) -> dict[str, Any]:
 
 def _overall(k: Kernel) -> str:
     phases = [m.phase for m in k.state.mounts.values()]
-    if any(isinstance(p, Open) for p in phases):
+    if any(isinstance(p, Open | Stopped) for p in phases):
         return "degraded"
     for mount in k.state.mounts.values():
         if isinstance(mount.phase, Starting | Waiting):
@@ -172,8 +173,18 @@ def _mount_row(k: Kernel, mount: Mount) -> dict[str, Any]:
         row["generation"] = link.generation
     if not isinstance(mount.rollout, Settled):
         row["rollout"] = type(mount.rollout).__name__.lower()
+    if k.specs[mount.name].required:
+        row["required"] = True
+    if mount.changed:
+        row["changed"] = list(mount.changed)
+    if mount.held:
+        row["held"] = sorted(mount.held)
     if mount.last_fault is not None:
         row["last_fault"] = _fault(mount.last_fault)
+        if mount.exit_code is not None:
+            row["exit_code"] = mount.exit_code
+        if mount.stderr:
+            row["stderr"] = mount.stderr
     return row
 
 
@@ -185,7 +196,7 @@ def _mount_state(mount: Mount) -> str:
             return "recovering" if mount.restarts else "starting"
         case Waiting():
             return "recovering"
-        case Open():
+        case Open() | Stopped():
             return "degraded"
         case Disabled():
             return "disabled"
@@ -194,7 +205,7 @@ def _mount_state(mount: Mount) -> str:
 
 
 def _circuit(mount: Mount) -> str:
-    if isinstance(mount.phase, Open):
+    if isinstance(mount.phase, Open | Stopped):
         return "open"
     return "half_open" if mount.opened and isinstance(mount.phase, Starting) else "closed"
 
@@ -221,7 +232,7 @@ def telemetry(k: Kernel) -> dict[str, Any]:
             {
                 "method": method,
                 **_counters(known.methods[method]),
-                "latency_ms": _latency(known.methods[method]),
+                "latency_ms": latency(known.methods[method]),
             }
             for method in sorted(known.methods)
         ],
@@ -240,15 +251,15 @@ def _counters(found: Counters) -> dict[str, int]:
     }
 
 
-def _latency(found: Counters) -> dict[str, float]:
-    latency = found.latency
-    mean = latency.total / latency.count if latency.count else 0.0
+def latency(found: Counters) -> dict[str, float]:
+    known = found.latency
+    mean = known.total / known.count if known.count else 0.0
     values = {
-        "last": latency.last,
+        "last": known.last,
         "mean": mean,
-        "p50": metrics.quantile(latency, 0.5),
-        "p99": metrics.quantile(latency, 0.99),
-        "max": latency.max,
+        "p50": metrics.quantile(known, 0.5),
+        "p99": metrics.quantile(known, 0.99),
+        "max": known.max,
     }
     return {name: round(value, 3) for name, value in values.items()}
 
@@ -292,7 +303,12 @@ def _shapes() -> dict[str, Shape]:
         Field("pid"),
         Field("tools", "count"),
         Field("rollout", full_only=True),
+        Field("required", full_only=True),
+        Field("changed", "json", full_only=True),
+        Field("held", "json"),
         Field("last_fault", "record", columns=fault),
+        Field("exit_code"),
+        Field("stderr", full_only=True),
     )
     counters = tuple(
         Field(name, "count")

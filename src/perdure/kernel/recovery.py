@@ -78,6 +78,8 @@ class _ProbeResult(msgspec.Struct):
 def on_lost(k: Kernel, event: ChildLost) -> None:
     link = k.link(event.mount, event.generation)
     if link is not None:
+        mount = k.state.mounts[event.mount]
+        mount.exit_code, mount.stderr = event.exit_code, event.stderr
         lose(k, link, event.fault, stop=False)
 
 
@@ -86,6 +88,7 @@ def lose(k: Kernel, link: Link, fault: Fault, *, stop: bool) -> None:
     mount = k.state.mounts[link.mount]
     affected = [c for c in k.state.calls.values() if is_on(c, link)]
     if stop:
+        mount.exit_code, mount.stderr = None, ""
         mounts.stop(k, mount, link, force=True)
     else:
         mount.links.pop(link.generation, None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.kernel import mounts, recovery, streams
+from perdure.kernel import mounts, pins, recovery, streams
 from perdure.kernel.catalog import CHANGED, changes, dump_catalog
 from perdure.kernel.events import SaveCatalog
 from perdure.kernel.state import (
@@ -23,6 +23,7 @@ from perdure.kernel.state import (
     Serving,
     Settled,
     Starting,
+    Stopped,
     Waiting,
 )
 from perdure.model.faults import Fault
@@ -38,7 +39,7 @@ def begin(k: Kernel, mount: Mount) -> None:
             candidate = mounts.spawn(k, mount)
             mount.rollout = Preparing(candidate.generation, k.now + k.specs[mount.name].startup_s)
             k.note("rollout", mount=mount.name, generation=candidate.generation, phase="preparing")
-        case Waiting() | Open():
+        case Waiting() | Open() | Stopped():
             mount.unproductive = mount.opened = 0
             mounts.start(k, mount)
         case _:
@@ -68,6 +69,7 @@ def fence(k: Kernel, mount: Mount, candidate: Link) -> None:
     """Work accepted before stays where it is; everything after goes to the candidate."""
     incumbent = mounts.serving_link(mount)
     mount.rollout = Settled()
+    pins.compare(k, mount, candidate.draft)
     if mount.catalog != candidate.draft:
         mount.catalog = candidate.draft  # announced already, or nobody to tell
         k.public.invalidate()

@@ -2,7 +2,7 @@
 
 States are sum types: one class per state with just that state's data.
 
-    Mount.phase     Idle → Starting → Serving → Waiting → Starting …      (also Open, Disabled)
+    Mount.phase     Idle → Starting → Serving → Waiting → Starting …      (also Open, Stopped, Disabled)
     Link.stage      Spawned → Opening → Cataloguing → Live → Draining
     Mount.rollout   Settled → Preparing → Announced → Settled
     Invocation      Queued → InFlight → (answered)
@@ -65,7 +65,11 @@ class Disabled(msgspec.Struct, frozen=True, tag=True):
     pass
 
 
-Phase = Idle | Starting | Serving | Waiting | Open | Disabled
+class Stopped(msgspec.Struct, frozen=True, tag=True):
+    """Down until somebody asks for it: it may not be restarted, or cannot be started as it is described."""
+
+
+Phase = Idle | Starting | Serving | Waiting | Open | Stopped | Disabled
 
 
 class Spawned(msgspec.Struct, frozen=True, tag=True):
@@ -134,6 +138,13 @@ class Announced(msgspec.Struct, frozen=True, tag=True):
 Rollout = Settled | Preparing | Announced
 
 
+class KnownTools(msgspec.Struct, frozen=True):
+    """A hash of each tool of a server: as it was accepted, and of those held back."""
+
+    known: dict[str, str] | None = None
+    held: dict[str, str] = {}
+
+
 class Mount(msgspec.Struct):
     name: str
     phase: Phase = Idle()
@@ -149,6 +160,12 @@ class Mount(msgspec.Struct):
     recent: list[float] = []
     used_at: float = 0.0
     last_fault: Fault | None = None
+    exit_code: int | None = None
+    stderr: str = ""
+    known: dict[str, str] | None = None
+    """What its tools were when they were last accepted: a hash of each; None before the first time."""
+    changed: list[str] = []
+    held: dict[str, str] = {}
 
 
 # --- invocations ----------------------------------------------------------------------------------
@@ -351,12 +368,22 @@ class Counters(msgspec.Struct):
     latency: Latency = msgspec.field(default_factory=Latency)
 
 
+class Pace(msgspec.Struct):
+    """Requests of the running window and of the one before it."""
+
+    began: float = 0.0
+    count: int = 0
+    before: float = 0.0
+    counted: int = 0
+
+
 class Metrics(msgspec.Struct):
     totals: Counters = msgspec.field(default_factory=Counters)
     methods: dict[str, Counters] = {}
     quarantined: dict[str, int] = {}
     consecutive_failures: int = 0
     last_fault: Fault | None = None
+    pace: Pace = msgspec.field(default_factory=Pace)
 
 
 class State(msgspec.Struct):

@@ -124,7 +124,17 @@ def list_all(k: Kernel, request: Incoming) -> None:
         raise Refusal(INVALID_PARAMS, "unknown cursor")
     rollout.on_refresh(k)
     metrics.accepted(k, request.method)
-    _wait_or_answer(k, request, k.limits.list_grace_s)
+    _wait_or_answer(k, request, _list_grace(k))
+
+
+def _list_grace(k: Kernel) -> float:
+    """A server that is required is waited for as long as it may take to start."""
+    needed = [
+        k.specs[mount.name].startup_s
+        for mount in k.state.mounts.values()
+        if k.specs[mount.name].required and not mount.settled
+    ]
+    return max([k.limits.list_grace_s, *needed])
 
 
 def _wait_or_answer(k: Kernel, request: Incoming, grace: float) -> None:

@@ -45,6 +45,10 @@ UNAVAILABLE: Final = -32098
 DEADLINE: Final = -32099
 
 
+# Another attempt ends the same way, until somebody changes what is started.
+PERMANENT: Final = frozenset({"command_not_allowed", "unset_variable", "invalid_entry"})
+
+
 class Fault(msgspec.Struct, frozen=True, rename={"fault_class": "class"}):
     """One fault: class and stable code for machines, detail and hint for people."""
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 from perdure.model.replay import ReplayClass
 
 SEPARATOR = "__"
+RESERVED = frozenset({"perdure", "host"})  # the host's own names: no mount has one
 
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
@@ -33,6 +34,16 @@ class MountSpec(msgspec.Struct, frozen=True):
     replay: dict[str, ReplayClass] = {}
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    restart: Literal["always", "never"] = "always"
+    pin: bool = False
+    required: bool = False
+    managed: bool = False
+    """From the registry: it is resolved when it is started, gets a minimal environment, and may change while it runs."""
+    mark: str = ""
+    """Of a managed one: stands for everything that its process is started with."""
+
+    def starts_like(self, other: MountSpec) -> bool:
+        return (self.argv, self.cwd, self.env, self.mark) == (other.argv, other.cwd, other.env, other.mark)
 
     def offers(self, tool: str) -> bool:
         return tool not in self.deny and (not self.allow or tool in self.allow)

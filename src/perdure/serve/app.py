@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -26,6 +28,7 @@ from perdure.serve import attached as attached_clients
 from perdure.serve import prometheus
 from perdure.serve.guard import LOOPBACK, Guard
 from perdure.serve.places import attach_path
+from perdure.serve.registries import Registries
 from perdure.serve.sessions import Sessions
 from perdure.serve.store import Store
 from perdure.serve.streamable import Headers, Receive, Scope, Send, Streamable, refused, respond
@@ -65,6 +68,7 @@ class App:
         hosts = (*LOOPBACK, options.host) if options.host not in ("0.0.0.0", "::") else _own_names()
         self._guard = Guard(hosts, options.token)
         self._specs: dict[str, dict[str, MountSpec]] = {}
+        self._registries = Registries()
         self.sessions: Sessions | None = None
         self._mcp: Streamable | None = None
         self._front = front
@@ -72,10 +76,18 @@ class App:
 
     def start(self, guardian: Guardian) -> None:
         limits = self._settings.limits
-        switchboard = Switchboard(guardian, os.environ, limits.frame_bytes, limits.outbox_bytes)
+        switchboard = Switchboard(
+            guardian, os.environ, limits.frame_bytes, limits.outbox_bytes, self._registries
+        )
         log = EventLog(os.path.join(private_dir("log"), "events.jsonl"))
         self.sessions = Sessions(
-            self._settings, self._specs_of, switchboard, self._store, log, wrapped=bool(self._options.wrap)
+            self._settings,
+            self._specs_of,
+            switchboard,
+            self._store,
+            log,
+            wrapped=bool(self._options.wrap),
+            registries=self._registries,
         )
         self._mcp = Streamable(self.sessions, limits.frame_bytes, self._workspace_of)
         self._pages = self._front(self.sessions, self._options) if self._front is not None else None
@@ -140,9 +152,11 @@ class App:
                 )
             else:
                 chosen = (workspace,) if workspace else self._settings.workspaces
-                found = specs_of(msgspec.structs.replace(self._settings, workspaces=chosen))
+                settings = msgspec.structs.replace(self._settings, workspaces=chosen)
+                found = specs_of(settings)
+                self._registries.open(workspace, settings, found)
             self._specs[workspace] = found
-        return self._specs[workspace]
+        return {**self._specs[workspace], **self._registries.current(workspace)}
 
 
 class PatientProtocol(H11Protocol):
@@ -169,6 +183,10 @@ class PatientProtocol(H11Protocol):
 class Server(uvicorn.Server):
     """Ends in good order at a signal, and says so by its exit code."""
 
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._app = app
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
@@ -176,11 +194,21 @@ class Server(uvicorn.Server):
             loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._app.loaded.is_ending = True  # who only watches need not be waited for
 
-def serve(options: Options, settings: Settings, listening: socket.socket, front: Front | None = None) -> int:
-    """Until a signal ends it."""
+
+def serve(
+    options: Options,
+    settings: Settings,
+    listening: socket.socket,
+    guardian: Guardian,
+    address: str,
+    front: Front | None = None,
+) -> int:
+    """Until a signal ends it. `address` is said once everybody is answered."""
     port: int = listening.getsockname()[1]
-    guardian = Guardian.start()
     store = Store(os.path.join(private_dir("serve"), f"sessions-{port}.db"))
     for mark in store.replace_mark(guardian.mark):
         end_marked(mark, PREDECESSOR_S)  # what a killed predecessor started must do nothing more
@@ -197,12 +225,13 @@ def serve(options: Options, settings: Settings, listening: socket.socket, front:
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
     )
-    server = Server(config)
+    server = Server(config, app)
 
     async def run() -> None:
         app.start(guardian)
         socket_path = attach_path()
         attached = await attached_clients.listen(socket_path, app.loaded, settings.limits.frame_bytes)
+        print(f"perdure serve: {address}", file=sys.stderr, flush=True)
         try:
             await server.serve(sockets=[listening])
         finally:

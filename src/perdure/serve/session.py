@@ -25,6 +25,7 @@ from perdure.kernel.events import (
     Exit,
     Note,
     SaveCatalog,
+    SaveTools,
     Spawn,
     Stop,
     Throttle,
@@ -76,6 +77,7 @@ class HttpSession:
         identity: str,
         said: Callable[[HttpSession, Note], None],
         save_catalog: Callable[[str, bytes], None],
+        save_tools: Callable[[SaveTools], None],
     ) -> None:
         self.kernel = kernel
         self.number = new_number()
@@ -89,6 +91,7 @@ class HttpSession:
         self._records = records
         self._said = said
         self._save_catalog = save_catalog
+        self._save_tools = save_tools
         self._events: deque[Event] = deque()
         self._is_busy = False
         self._loop = asyncio.get_running_loop()
@@ -149,6 +152,8 @@ class HttpSession:
                     self._switchboard.detach(self, mount, generation, force=force)
                 case SaveCatalog(mount, catalog):
                     self._save_catalog(mount, catalog)
+                case SaveTools():
+                    self._save_tools(effect)
                 case Note():
                     self._said(self, effect)
                 case Throttle():

@@ -25,11 +25,13 @@ from perdure.kernel.events import Note, Order
 from perdure.kernel.state import ChildCatalog, Invocation, Parked
 from perdure.model.frames import RequestId
 from perdure.model.mounts import MountSpec
+from perdure.serve.registries import Registries
 from perdure.serve.session import HttpSession
 from perdure.serve.store import Store, Stored
 from perdure.serve.switchboard import Switchboard
 
 SWEEP_S: Final = 5.0
+LOOK_S: Final = 1.0
 UNLOAD_AFTER_S: Final = 300.0
 MOST_LOADED: Final = 2000
 MOST_SESSIONS: Final = 100_000
@@ -53,9 +55,11 @@ class Sessions:
         log: EventLog,
         *,
         wrapped: bool,
+        registries: Registries | None = None,
         most: int = MOST_SESSIONS,
     ) -> None:
         self.switchboard = switchboard
+        self._registries = registries or Registries()
         self.named: dict[str, HttpSession] = {}
         self.unnamed: dict[str, list[HttpSession]] = {}
         self._settings = settings
@@ -69,8 +73,10 @@ class Sessions:
         self._loop = asyncio.get_running_loop()
         self._flushing: asyncio.Handle | None = None
         self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
+        self._looking = self._loop.call_later(LOOK_S, self._look)
         self._recovered: set[str] = set()
         self._disabled: set[str] = set()
+        self.is_ending = False
 
     @property
     def all(self) -> list[HttpSession]:
@@ -88,6 +94,14 @@ class Sessions:
         session.apply(session.kernel.start(time.monotonic()))
         for mount in sorted(self._disabled):
             session.feed(Order(mount, "disable"))
+
+    def look_at_registries(self) -> None:
+        """Tell every session what changed in its workspace's registry."""
+        for workspace, events in self._registries.news():
+            for session in self.all:
+                if self._workspaces.get(session.kernel.state.session.session_id, "") == workspace:
+                    for event in events:
+                        session.feed(event)
 
     # --- the handshake era -----------------------------------------------------------------------------------
 
@@ -187,13 +201,15 @@ class Sessions:
             render=self._settings.render,
             detail=self._settings.detail,
             catalogs=self._known(specs),
+            tools=self._registries.tools_of(workspace, specs),
             seed=int.from_bytes(os.urandom(6), "big"),
         )
 
         def save_catalog(mount: str, data: bytes) -> None:
-            catalogs.save(specs[mount], data)
+            spec = kernel.specs[mount]
+            catalogs.save(spec, data)
             if (found := load_catalog(data)) is not None:
-                self._catalogs[_key(specs[mount])] = found
+                self._catalogs[_key(spec)] = found
 
         return HttpSession(
             kernel,
@@ -203,6 +219,7 @@ class Sessions:
             identity=identity,
             said=self._said,
             save_catalog=save_catalog,
+            save_tools=lambda effect: self._registries.save_tools(workspace, effect),
         )
 
     def _known(self, specs: Mapping[str, MountSpec]) -> dict[str, ChildCatalog]:
@@ -225,6 +242,10 @@ class Sessions:
         self._flushing = None
         self._log.flush()
 
+    def _look(self) -> None:
+        self._looking = self._loop.call_later(LOOK_S, self._look)
+        self.look_at_registries()
+
     def _sweep(self) -> None:
         """What nobody uses leaves the memory; it is in the store."""
         now = time.monotonic()
@@ -244,6 +265,7 @@ class Sessions:
 
     def close(self) -> None:
         self._sweeping.cancel()
+        self._looking.cancel()
         for session in self.all:
             session.unload()
         self._flush()

@@ -16,6 +16,8 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import structs
+
 from perdure.host import child as processes
 from perdure.host.endings import exit_fault, exit_status, pipe_size, spawn_fault
 from perdure.host.guardian import Guardian
@@ -23,6 +25,7 @@ from perdure.host.lines import Oversize
 from perdure.kernel.events import ChildBacklog, ChildLost, ChildStarted
 from perdure.model.faults import Fault
 from perdure.model.mounts import MountSpec
+from perdure.serve.registries import Registries
 from perdure.serve.shared_process import Party, SharedProcess
 
 IDLE_S: Final = 60.0
@@ -38,12 +41,18 @@ class Switchboard:
     """`guardian` ends what is left if this process is killed."""
 
     def __init__(
-        self, guardian: Guardian, environ: Mapping[str, str], frame_bytes: int, outbox_bytes: int
+        self,
+        guardian: Guardian,
+        environ: Mapping[str, str],
+        frame_bytes: int,
+        outbox_bytes: int,
+        registries: Registries | None = None,
     ) -> None:
         self._guardian = guardian
         self._environ = environ
         self._frame_bytes = frame_bytes
         self._outbox_bytes = outbox_bytes
+        self._registries = registries or Registries()
         self._loop = asyncio.get_running_loop()
         self._running: list[SharedProcess] = []
         self._current: dict[Key, SharedProcess] = {}
@@ -120,20 +129,25 @@ class Switchboard:
         return None
 
     def _started(self, party: Party, spec: MountSpec, generation: int, gently: bool) -> SharedProcess | None:
-        env = {**self._environ, **spec.env}
+        launch = self._registries.launch(spec, self._environ)
+        if isinstance(launch, Fault):
+            fault = structs.replace(launch, generation=generation)
+            self._loop.call_soon(party.feed, ChildLost(spec.name, generation, fault))
+            return None
         try:
             child = processes.start(
                 spec.name,
                 generation,
-                spec.argv,
-                env,
-                spec.cwd,
+                launch.argv,
+                launch.env,
+                launch.cwd,
                 self._guardian,
                 self._frame_bytes,
                 gently=gently,
+                keep_stderr=spec.managed,
             )
         except OSError as error:
-            fault = spawn_fault(generation, spec.argv[0], error.strerror)
+            fault = spawn_fault(generation, launch.argv[0], error.strerror)
             self._loop.call_soon(party.feed, ChildLost(spec.name, generation, fault))
             return None
         process = SharedProcess(spec, child, lambda frame: self._write(process, frame))
@@ -141,6 +155,8 @@ class Switchboard:
         self._current[_key(spec)] = process
         self._started_at[_key(spec)] = time.monotonic()
         self._loop.add_reader(child.stdout, self._readable, process)
+        if child.stderr >= 0:
+            self._loop.add_reader(child.stderr, self._read_stderr, process)
         return process
 
     def _left(self, process: SharedProcess) -> None:
@@ -246,6 +262,15 @@ class Switchboard:
             self._loop.remove_reader(process.child.stdout)
             process.child.close_output()
 
+    def _read_stderr(self, process: SharedProcess) -> None:
+        if not process.child.read_stderr():
+            self._forget_stderr(process)
+
+    def _forget_stderr(self, process: SharedProcess) -> None:
+        if process.child.stderr >= 0:
+            self._loop.remove_reader(process.child.stderr)
+            process.child.close_stderr()
+
     def _reap(self) -> None:
         for process in list(self._running):
             if process in self._running and (status := exit_status(process.child.pid)) is not None:
@@ -261,11 +286,16 @@ class Switchboard:
         if process.child.output_open:
             self._drain(process)
         fault = exit_fault(process.child, status)
+        code, said = (
+            os.waitstatus_to_exitcode(status),
+            self._registries.last_words(process.spec, process.child),
+        )
         self._forget_output(process)
         self._forget_input(process)
+        self._forget_stderr(process)
         for party, generation in list(process.users.values()):
             own = Fault(fault.fault_class, fault.code, generation, fault.detail, fault.hint)
-            party.feed(ChildLost(process.spec.name, generation, own))
+            party.feed(ChildLost(process.spec.name, generation, own, code, said))
 
     def _drain(self, process: SharedProcess) -> None:
         left = pipe_size(process.child.stdout)
@@ -298,4 +328,4 @@ class Switchboard:
 def _key(spec: MountSpec) -> Key:
     """The same command in the same place with the same environment is the same server."""
     env = (f"{name}={value}" for name, value in sorted(spec.env.items()))
-    return (spec.name, *spec.argv, "", spec.cwd, *env)
+    return (spec.name, *spec.argv, "", spec.cwd, spec.mark, *env)

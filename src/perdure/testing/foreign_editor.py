@@ -28,11 +28,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 from perdure.storage.blobs import Blobs
+from perdure.storage.files.syscalls import exchange
 from perdure.storage.journal import Filter
 from perdure.storage.sqlite.database import open_reader
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.surfaces.write.store import Store
-from perdure.surfaces.write.syscalls import exchange
 from perdure.testing.write_racers import Racers
 
 Style = Literal["renamed", "in-place"]

@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import ChildLost, Effect, Event, Exit, Spawn, Stop, Tick, ToChild, ToClient
-from perdure.kernel.state import Disabled, Draining, Live, Open, Serving, Settled, Starting
+from perdure.kernel.state import Disabled, Draining, Live, Open, Serving, Settled, Starting, Stopped
 from perdure.model.eras import META_INVOCATION
 from perdure.testing.invariants import check_bounds, check_error, check_replay, check_result, demand
 from perdure.testing.scopes import FIND, WORKER, Scope
@@ -40,7 +40,7 @@ class Judge:
         for mount in kernel.state.mounts.values():
             if isinstance(mount.phase, Serving | Starting):
                 self.current[mount.name] = mount.phase.generation
-            elif isinstance(mount.phase, Open | Disabled):
+            elif isinstance(mount.phase, Open | Stopped | Disabled):
                 self.refusing.add(mount.name)
             if not isinstance(mount.rollout, Settled):
                 self.rolling.add(mount.name)

@@ -155,8 +155,8 @@ MUTANTS = (
     Mutant(
         "an open circuit queues calls",
         "ledger",
-        "    if isinstance(mount.phase, Open | Disabled):",
-        "    if isinstance(mount.phase, Disabled):",
+        "    if isinstance(mount.phase, Open | Stopped | Disabled):",
+        "    if isinstance(mount.phase, Stopped | Disabled):",
     ),
     Mutant(
         "deadlines are ignored",

@@ -20,9 +20,9 @@ from typing import Final, Literal
 import msgspec
 
 from perdure.model.envelope import ToolError
+from perdure.storage.files.pending import PendingFile
+from perdure.storage.files.syscalls import exchange
 from perdure.surfaces.write.confine import Workspace
-from perdure.surfaces.write.pending import PendingFile
-from perdure.surfaces.write.syscalls import exchange
 
 Way = Literal["kernel", "walk", "naive"]
 WAYS: Final[tuple[Way, ...]] = ("kernel", "walk", "naive")

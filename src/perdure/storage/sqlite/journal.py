@@ -325,8 +325,11 @@ class SqliteJournal:
     def analytics(self, since: int | None, session: str | None) -> dict[str, Any]:
         return journal_sums.report(self._read, since, session)
 
-    def verify(self) -> Iterator[Problem]:
-        """Walk the whole chain; compare its head with what is remembered outside the workspace."""
+    def verify(self, passed: Callable[[int], None] | None = None) -> Iterator[Problem]:
+        """Walk the whole chain; compare its head with what is remembered outside the workspace.
+
+        `passed` is told of every row that was looked at.
+        """
         prev, last = GENESIS, 0
         text = f"SELECT prev, hash, {_COLUMNS} FROM journal ORDER BY seq"
         anchored = self._read_anchor()
@@ -339,6 +342,8 @@ class SqliteJournal:
             if anchored is not None and anchored[0] == row.seq and anchored[1] != found[1]:
                 yield Problem("anchor", "the row is not the one that was anchored", row.seq)
             prev, last = found[1], row.seq
+            if passed is not None:
+                passed(last)
         if anchored is not None and anchored[0] > last:
             yield Problem("truncated", f"rows {last + 1} to {anchored[0]} were there and are gone", last)
 

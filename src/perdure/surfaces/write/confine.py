@@ -20,10 +20,11 @@ from typing import Any, Literal, Self
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
 from perdure.storage.durable import close_quietly, sync_directory
+from perdure.storage.files.syscalls import has_openat2
+from perdure.storage.files.visible import shown
 from perdure.storage.os_errors import os_refusal
-from perdure.surfaces.write.names import bad_path, check_name, shown, spelled
+from perdure.surfaces.write.names import bad_path, check_name, spelled
 from perdure.surfaces.write.protected import Protection
-from perdure.surfaces.write.syscalls import has_openat2
 from perdure.surfaces.write.walk import PLACE, Root, enter, escapes, look, resolve
 
 Purpose = Literal["write", "read"]

@@ -12,12 +12,12 @@ from perdure.model.envelope import ToolError, refuse
 from perdure.model.handoff import GoodFile, GraphError, Handoff, Step, ready_steps
 from perdure.model.tools import arg
 from perdure.model.when import iso
+from perdure.storage.files.identity import seen
 from perdure.storage.journal import Filter, Item
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import front_matter, guards, text
 from perdure.surfaces.write.checkpoints import KIND as CHECKPOINTS
 from perdure.surfaces.write.checks import Checks
-from perdure.surfaces.write.identity import seen
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.tree import Known, Tree
 from perdure.surfaces.write.writing import EXPECTED, put

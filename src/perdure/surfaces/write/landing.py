@@ -13,14 +13,15 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
 from perdure.storage.durable import close_quietly, start_writing, sync_directory, sync_file
+from perdure.storage.files import fidelity
+from perdure.storage.files.exchange import Conflict
+from perdure.storage.files.fidelity import Facts
+from perdure.storage.files.identity import Expected
+from perdure.storage.files.pending import Landed, PendingFile
 from perdure.storage.journal import Journal
 from perdure.storage.os_errors import os_refusal
-from perdure.surfaces.write import fidelity, removal
+from perdure.surfaces.write import removal
 from perdure.surfaces.write.confine import Place, Workspace
-from perdure.surfaces.write.exchange import Conflict
-from perdure.surfaces.write.fidelity import Facts
-from perdure.surfaces.write.identity import Expected
-from perdure.surfaces.write.pending import Landed, PendingFile
 from perdure.surfaces.write.store import Content, Store
 
 _GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)

@@ -10,35 +10,11 @@ import unicodedata
 from typing import Any, Final, NamedTuple
 
 from perdure.model.envelope import ReasonHint, ToolError, refuse
+from perdure.storage.files.visible import is_ignorable, shown
 from perdure.storage.temp_names import PREFIX
 
 NAME_MAX: Final = 255
 PATH_MAX: Final = 4095
-_SHOWN: Final = 120
-
-# Default_Ignorable_Code_Point of Unicode 16, with the bidirectional controls among them.
-_IGNORABLE: Final = tuple(
-    range(first, last + 1)
-    for first, last in (
-        (0x00AD, 0x00AD),
-        (0x034F, 0x034F),
-        (0x061C, 0x061C),
-        (0x115F, 0x1160),
-        (0x17B4, 0x17B5),
-        (0x180B, 0x180F),
-        (0x200B, 0x200F),
-        (0x202A, 0x202E),
-        (0x2060, 0x206F),
-        (0x3164, 0x3164),
-        (0xFE00, 0xFE0F),
-        (0xFEFF, 0xFEFF),
-        (0xFFA0, 0xFFA0),
-        (0xFFF0, 0xFFF8),
-        (0x1BCA0, 0x1BCA3),
-        (0x1D173, 0x1D17A),
-        (0xE0000, 0xE0FFF),
-    )
-)
 _BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -77,20 +53,6 @@ def check_name(name: str) -> None:
         _check_characters(name)
     if name.casefold().startswith(PREFIX):
         raise bad_path("reserved_name", "names of this form are used for temporary files", name)
-
-
-def is_ignorable(character: str) -> bool:
-    point = ord(character)
-    return any(point in block for block in _IGNORABLE)
-
-
-def shown(path: str) -> str:
-    """A path as an error may show it: bounded, and with nothing in it that acts on a terminal."""
-    text = "".join(
-        c if c.isprintable() and not is_ignorable(c) else c.encode("unicode_escape", "surrogatepass").decode()
-        for c in path[:_SHOWN]
-    )
-    return text + ("…" if len(path) > _SHOWN else "")
 
 
 def bad_path(reason: str, message: str, path: str = "", *, hint: ReasonHint = "encoding") -> ToolError:

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.surfaces.write.names import is_ignorable, shown
+from perdure.storage.files.visible import is_ignorable, shown
 
 OURS: Final = ".perdure/"
 NEVER: Final = (OURS, ".git/")

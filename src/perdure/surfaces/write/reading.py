@@ -11,10 +11,10 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
 from perdure.model.when import iso, microseconds
+from perdure.storage.files.identity import seen
 from perdure.storage.journal import Filter, Row
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import checkpoints, chunking, diffs, text
-from perdure.surfaces.write.identity import seen
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.tree import Tree, journal_path
 from perdure.surfaces.write.writing import PATH, row_of

@@ -31,12 +31,13 @@ from typing import Final, Literal
 from perdure.model.envelope import ToolError
 from perdure.model.fault_points import point
 from perdure.storage.durable import sync_file
+from perdure.storage.files import fidelity
+from perdure.storage.files.fidelity import Facts
+from perdure.storage.files.identity import Expected, seen
 from perdure.storage.journal import Draft, Intent, Journal, JournalError, Row, Sha
 from perdure.storage.os_errors import is_of_system
-from perdure.surfaces.write import fidelity, set_aside
+from perdure.surfaces.write import set_aside
 from perdure.surfaces.write.confine import Place, Workspace, rooted
-from perdure.surfaces.write.fidelity import Facts
-from perdure.surfaces.write.identity import Expected, seen
 from perdure.surfaces.write.landing import FileChange, ancestors, sync_directories
 from perdure.surfaces.write.store import Store
 from perdure.surfaces.write.sweep import Rescue, sweep

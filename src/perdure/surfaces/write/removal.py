@@ -8,11 +8,11 @@ from io import FileIO
 from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
 from perdure.storage.durable import close_quietly, sync_directory
+from perdure.storage.files.exchange import Conflict, alone, found_at, open_aside, unexpected
+from perdure.storage.files.identity import Expected
+from perdure.storage.files.syscalls import rename_noreplace
+from perdure.storage.files.visible import shown
 from perdure.storage.os_errors import os_refusal, sync_refusal
-from perdure.surfaces.write.exchange import Conflict, alone, found_at, open_aside, unexpected
-from perdure.surfaces.write.identity import Expected
-from perdure.surfaces.write.names import shown
-from perdure.surfaces.write.syscalls import rename_noreplace
 
 
 def remove(

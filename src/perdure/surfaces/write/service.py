@@ -19,12 +19,12 @@ from perdure.model.replay import SAFE_TO_RETRY, STILL_UNKNOWN
 from perdure.model.tools import View
 from perdure.storage.blobs import Blobs
 from perdure.storage.durable import sync_directory
+from perdure.storage.files.exchange import Conflict
 from perdure.storage.journal import Draft, Filter, Invocation, Journal
 from perdure.surfaces.port import Call, Done, KeyStatus
 from perdure.surfaces.write import recover
 from perdure.surfaces.write.committer import Committer, Landing
 from perdure.surfaces.write.confine import Workspace
-from perdure.surfaces.write.exchange import Conflict
 from perdure.surfaces.write.landing import CallLanding
 from perdure.surfaces.write.policy import DEFAULT, Policy
 from perdure.surfaces.write.store import Content, Store

@@ -14,12 +14,12 @@ from io import FileIO
 from perdure.model.envelope import ToolError
 from perdure.storage import temp_names
 from perdure.storage.digest import sha256_of
+from perdure.storage.files import exchange
+from perdure.storage.files.exchange import alone, open_aside
+from perdure.storage.files.syscalls import rename_noreplace
 from perdure.storage.journal import Row, Sha
-from perdure.surfaces.write import exchange
 from perdure.surfaces.write.confine import Workspace, rooted
-from perdure.surfaces.write.exchange import alone, open_aside
 from perdure.surfaces.write.sweep import Rescue
-from perdure.surfaces.write.syscalls import rename_noreplace
 
 
 def put_back(workspace: Workspace, rows: Iterable[Row], rescue: Rescue) -> None:

@@ -11,9 +11,9 @@ import msgspec
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.storage.blobs import Blobs
+from perdure.storage.files.identity import CHUNK
+from perdure.storage.files.pending import PendingFile
 from perdure.storage.journal import Journal
-from perdure.surfaces.write.identity import CHUNK
-from perdure.surfaces.write.pending import PendingFile
 
 INLINE: Final = 128 * 1024
 

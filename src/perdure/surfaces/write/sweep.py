@@ -7,8 +7,8 @@ import stat
 from collections.abc import Callable, Iterable
 
 from perdure.storage import temp_names
+from perdure.storage.files.exchange import open_aside
 from perdure.storage.temp_names import TempName
-from perdure.surfaces.write.exchange import open_aside
 
 Rescue = Callable[[int], bool]
 """Asked with an open file that may be somebody's only copy: whether its content is safe elsewhere by now."""

@@ -10,11 +10,11 @@ import os
 from typing import Any, NamedTuple
 
 from perdure.model.envelope import refuse
+from perdure.storage.files import fidelity
+from perdure.storage.files.fidelity import Facts
+from perdure.storage.files.identity import Expected, seen
 from perdure.storage.journal import Journal, NewRow, Row, Sha
-from perdure.surfaces.write import fidelity
 from perdure.surfaces.write.confine import Place, Workspace
-from perdure.surfaces.write.fidelity import Facts
-from perdure.surfaces.write.identity import Expected, seen
 from perdure.surfaces.write.landing import FileChange
 from perdure.surfaces.write.store import Content, Store
 

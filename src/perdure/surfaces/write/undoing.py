@@ -13,10 +13,11 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
 from perdure.model.when import microseconds
+from perdure.storage.files import fidelity
 from perdure.storage.journal import Filter, JournalError, Row
 from perdure.storage.os_errors import is_of_system
 from perdure.surfaces.port import Call
-from perdure.surfaces.write import fidelity, merge, text
+from perdure.surfaces.write import merge, text
 from perdure.surfaces.write.service import WriteService, new_transaction_id
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Known, Tree

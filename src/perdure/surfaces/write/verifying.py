@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from perdure.model.envelope import ToolError
-from perdure.storage.journal import Problem
-from perdure.surfaces.write.identity import seen
+from perdure.storage.files.identity import seen
+from perdure.storage.journal import Filter, Problem
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.tree import Tree
 
+Watch = Callable[[str, int, int], None]
+"""Told how far it is: what is looked at, how many of it were, and how many there are; 0 where that is not known."""
 
-def verify(service: WriteService) -> Iterator[Problem]:
+
+def verify(service: WriteService, watch: Watch = lambda *_: None) -> Iterator[Problem]:
     """Every problem, as it is found.
 
     | kind | |
@@ -22,13 +25,16 @@ def verify(service: WriteService) -> Iterator[Problem]:
     | content | a kept content is missing or damaged |
     | drift | a file is not what its last change made it: another program was there |
     """
-    yield from service.journal.verify()
-    yield from _contents(service)
-    yield from _drift(service)
+    newest = service.journal.rows(Filter(), 1)
+    rows = newest[0].seq if newest else 0
+    yield from service.journal.verify(lambda seq: watch("journal", seq, rows))
+    yield from _contents(service, watch)
+    yield from _drift(service, watch)
 
 
-def _contents(service: WriteService) -> Iterator[Problem]:
-    for sha, data in service.journal.contents():
+def _contents(service: WriteService, watch: Watch) -> Iterator[Problem]:
+    for number, (sha, data) in enumerate(service.journal.contents(), 1):
+        watch("contents", number, 0)
         if data is not None:
             if hashlib.sha256(data).digest() != sha:
                 yield Problem("content", f"{sha.hex()} is damaged")
@@ -39,9 +45,10 @@ def _contents(service: WriteService) -> Iterator[Problem]:
             yield Problem("content", f"{sha.hex()}: {error.envelope.context.get('message', 'unreadable')}")
 
 
-def _drift(service: WriteService) -> Iterator[Problem]:
+def _drift(service: WriteService, watch: Watch) -> Iterator[Problem]:
     tree = Tree(service.workspace, service.store, service.journal, client="", session="")
-    for row in service.journal.latest():
+    for number, row in enumerate(service.journal.latest(), 1):
+        watch("files", number, 0)
         wanted = row.new_sha.hex() if row.new_sha is not None else None
         try:
             with service.workspace.locate(tree.anchored(row.path), force=True) as place:

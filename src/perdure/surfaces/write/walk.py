@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.storage.os_errors import os_refusal
-from perdure.surfaces.write.syscalls import (
+from perdure.storage.files.syscalls import (
     RESOLVE_BENEATH,
     RESOLVE_NO_MAGICLINKS,
     RESOLVE_NO_SYMLINKS,
     RESOLVE_NO_XDEV,
     open_beneath,
 )
+from perdure.storage.os_errors import os_refusal
 
 LINKS_MAX: Final = 40
 TRIES_MAX: Final = 1000

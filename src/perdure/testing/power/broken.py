@@ -10,8 +10,9 @@ import apsw
 import msgspec
 
 from perdure.storage import blobs
+from perdure.storage.files import pending
 from perdure.storage.sqlite import database
-from perdure.surfaces.write import landing, pending, removal
+from perdure.surfaces.write import landing, removal
 from perdure.worker.compose import Durability
 
 

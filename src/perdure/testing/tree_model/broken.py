@@ -8,8 +8,9 @@ from unittest.mock import patch
 
 import msgspec
 
+from perdure.storage.files import fidelity, pending
 from perdure.storage.journal import Row
-from perdure.surfaces.write import fidelity, guards, pending, recover, undoing
+from perdure.surfaces.write import guards, recover, undoing
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Known, Tree

@@ -29,13 +29,13 @@ from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
 from perdure.storage.copying import copy_file
 from perdure.storage.durable import close_quietly, sync_directory, sync_file, write_all
+from perdure.storage.files import fidelity
+from perdure.storage.files.exchange import Conflict, PutBack, alone, open_aside, put_back, unexpected
+from perdure.storage.files.fidelity import Facts
+from perdure.storage.files.identity import Expected
+from perdure.storage.files.syscalls import exchange, is_missing, rename_noreplace
+from perdure.storage.files.visible import shown
 from perdure.storage.os_errors import os_refusal, sync_refusal
-from perdure.surfaces.write import fidelity
-from perdure.surfaces.write.exchange import Conflict, PutBack, alone, open_aside, put_back, unexpected
-from perdure.surfaces.write.fidelity import Facts
-from perdure.surfaces.write.identity import Expected
-from perdure.surfaces.write.names import shown
-from perdure.surfaces.write.syscalls import exchange, is_missing, rename_noreplace
 
 # A file without a name gets one through /proc.
 _TMPFILE: Final = getattr(os, "O_TMPFILE", 0) if os.path.exists("/proc/self/fd") else 0

@@ -23,9 +23,9 @@ from perdure.model.envelope import Envelope, ToolError
 from perdure.model.fault_points import passed, point
 from perdure.storage.digest import sha256_of
 from perdure.storage.durable import close_quietly
+from perdure.storage.files.identity import Expected
+from perdure.storage.files.syscalls import exchange, is_open_for_writing, rename_noreplace
 from perdure.storage.os_errors import os_refusal
-from perdure.surfaces.write.identity import Expected
-from perdure.surfaces.write.syscalls import exchange, is_open_for_writing, rename_noreplace
 
 _NOT_A_FILE: Final = (
     errno.ENOENT,

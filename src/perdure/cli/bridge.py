@@ -1,0 +1,11 @@
+"""`perdure bridge`: a remote server behind a pipe. The host starts it; it is no command for people."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+
+def main(argv: list[str]) -> NoReturn:
+    from perdure.host.bridge import main as run
+
+    run()

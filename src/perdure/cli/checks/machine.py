@@ -1,0 +1,104 @@
+"""Versions that do not fit, what is not installed, and disks that are nearly full."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from perdure import __version__
+from perdure.cli.checks.finding import Finding, Patient, ok
+from perdure.cli.screen import size
+from perdure.host import presence
+from perdure.storage.places import data_dir, state_dir
+
+VERSIONS, EXTRAS, DISK = "versions", "extras", "disk"
+FULL_BYTES = 100 * 1000 * 1000
+LOW_BYTES = 1000 * 1000 * 1000
+LOW_SHARE = 0.05
+# extra: (a module of it, what needs it)
+OPTIONAL = {
+    "postgres": ("psycopg", "a state store on PostgreSQL"),
+    "validate": ("tree_sitter", "checking the syntax of code before it is written"),
+    "seal": ("cryptography", "scratch contents sealed on disk"),
+    "top": ("rich", "the live screen of `perdure top`"),
+    "demo": ("mcp", "`perdure demo`, and servers behind a URL"),
+}
+
+
+def check_versions(patient: Patient) -> Iterator[Finding]:
+    from perdure.storage.sqlite.database import StoreError, check_library
+
+    found = 0
+    try:
+        check_library()
+    except StoreError as error:
+        found += 1
+        yield Finding(
+            VERSIONS,
+            "error",
+            str(error),
+            "a write could be lost when the machine fails",
+            "pip install --upgrade apsw",
+        )
+    for host in presence.running():
+        if host.version != __version__:
+            found += 1
+            yield Finding(
+                VERSIONS,
+                "warning",
+                f"the host {host.pid} runs {host.version}; {__version__} is installed",
+                "it does not have what the new version mends",
+                f"`perdure reload --host --pid {host.pid}`: its session goes on",
+            )
+    if not found:
+        yield ok(VERSIONS, f"perdure {__version__}, and every running host is of it")
+
+
+def check_extras(patient: Patient) -> Iterator[Finding]:
+    is_postgres = (patient.settings.state or "").startswith(("postgresql://", "postgres://"))
+    missing = [name for name, (module, _) in OPTIONAL.items() if find_spec(module) is None]
+    for name in missing:
+        is_needed = name == "postgres" and is_postgres
+        yield Finding(
+            EXTRAS,
+            "error" if is_needed else "note",
+            f"perdure[{name}] is not installed",
+            f"it is needed for {OPTIONAL[name][1]}",
+            f"pip install 'perdure[{name}]'" + ("" if is_needed else ", if you want that"),
+        )
+    if not missing:
+        yield ok(EXTRAS, "every optional part is installed")
+
+
+def check_disk(patient: Patient) -> Iterator[Finding]:
+    seen: set[int] = set()
+    found = 0
+    for path in (*patient.settings.workspaces, state_dir(), data_dir()):
+        while not os.path.exists(path) and path != os.path.dirname(path):
+            path = os.path.dirname(path)
+        facts = os.statvfs(path)
+        if (device := os.stat(path).st_dev) in seen:
+            continue
+        seen.add(device)
+        free, whole = facts.f_bavail * facts.f_frsize, facts.f_blocks * facts.f_frsize
+        if free < FULL_BYTES or (free < LOW_BYTES and whole and free / whole < LOW_SHARE):
+            found += 1
+            yield Finding(
+                DISK,
+                "error" if free < FULL_BYTES else "warning",
+                f"only {size(free)} are free where {path} is",
+                "a write needs room for its journal, its content and the file; without it, it is refused",
+                "make room; `[keep]` in perdure.toml says how much of the past is kept",
+            )
+        elif facts.f_files and not facts.f_favail:
+            found += 1
+            yield Finding(
+                DISK,
+                "error",
+                f"no more files can be made where {path} is",
+                "every write makes one before it replaces the old",
+                "remove files that are not needed: their number is used up, not their size",
+            )
+    if not found:
+        yield ok(DISK, "there is room")

@@ -1,0 +1,98 @@
+"""Who can read and change what is ours: folders of the user, `.perdure`, and the files of the stores."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from functools import partial
+
+from perdure.cli.checks.finding import Finding, Patient, ok
+from perdure.storage.places import data_dir, state_dir
+
+CHECK = "permissions"
+OURS = ("hosts", "log", "anchors", "catalogs", "capsules", "cache", "tools")
+
+
+def check(patient: Patient) -> Iterator[Finding]:
+    found = 0
+    for path in _places(patient):
+        for finding in _looked(path):
+            found += 1
+            yield finding
+    for workspace in patient.settings.workspaces:
+        if not os.access(workspace, os.W_OK | os.X_OK):
+            found += 1
+            yield Finding(
+                CHECK,
+                "error",
+                f"the workspace {workspace} cannot be written",
+                "every write there will be refused",
+                "give yourself write permission, or choose another workspace",
+            )
+    if not found:
+        yield ok(CHECK, "what is ours is for its owner alone, and can be written")
+
+
+def _places(patient: Patient) -> Iterator[str]:
+    yield from (os.path.join(state_dir(), name) for name in OURS)
+    folder = os.path.join(patient.settings.workspaces[0], ".perdure")
+    yield folder
+    yield from (os.path.join(folder, name) for name in ("journal.db", "blobs", "lock"))
+    state = patient.settings.state or os.path.join(data_dir(), "state.db")
+    if "://" not in state and state != "memory:":
+        yield state
+
+
+def _looked(path: str) -> Iterator[Finding]:
+    try:
+        facts = os.lstat(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield Finding(
+            CHECK,
+            "error",
+            f"{path} cannot be looked at: {error.strerror}",
+            "what is kept there cannot be used",
+            "look at the permissions of the folders above it",
+        )
+        return
+    if stat.S_ISLNK(facts.st_mode):
+        return
+    if facts.st_uid != os.getuid():
+        yield Finding(
+            CHECK,
+            "error",
+            f"{path} belongs to another user",
+            "it cannot be relied on, and often not written: perdure was run as somebody else here",
+            "give it back to yourself with chown, or remove it where it is not needed",
+        )
+        return
+    wanted = 0o700 if stat.S_ISDIR(facts.st_mode) else 0o600
+    mode = stat.S_IMODE(facts.st_mode)
+    if mode & 0o077:
+        yield Finding(
+            CHECK,
+            "error",
+            f"{path} can be reached by others (mode {mode:03o})",
+            "it holds contents of your files and state; others on this machine could read or change them",
+            f"chmod {mode & 0o700:03o} {path}",
+            partial(_narrowed, path, mode & 0o700),
+        )
+    if mode & wanted != wanted:
+        yield Finding(
+            CHECK,
+            "error",
+            f"{path} cannot be used by its owner (mode {mode:03o})",
+            "hosts and workers need to read and write it",
+            f"chmod {wanted:03o} {path}",
+            partial(_narrowed, path, wanted),
+        )
+
+
+def _narrowed(path: str, mode: int) -> str:
+    os.chmod(path, mode, follow_symlinks=False) if os.chmod in os.supports_follow_symlinks else os.chmod(
+        path, mode
+    )
+    return f"set the mode of {path} to {mode:03o}"

@@ -1,0 +1,128 @@
+"""Journal, contents and files against each other, and the formats of the stores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from perdure.cli.checks.finding import Finding, Patient, ok
+from perdure.cli.whereabouts import Whereabouts
+from perdure.storage.sqlite import glance
+
+CHECK = "journal"
+STATE = "state"
+SHOWN = 5
+
+
+def check_journal(patient: Patient) -> Iterator[Finding]:
+    path = os.path.join(patient.settings.workspaces[0], ".perdure", "journal.db")
+    known = glance.journal(path, 0)
+    if not known["found"]:
+        yield ok(CHECK, "nothing was written in this workspace yet")
+        return
+    if newer := _newer(path, "journal"):
+        yield newer
+        return
+    if "error" in known:
+        yield Finding(
+            CHECK,
+            "error",
+            f"the journal cannot be read: {known['error']}",
+            "no write, undo or history works here until it can",
+            f"keep a copy of {os.path.dirname(path)}, then bring journal.db back from a backup; "
+            "moved away, a new one is begun and your files stay as they are",
+        )
+        return
+    yield from _verified(patient, known["writes"])
+
+
+def _verified(patient: Patient, writes: int) -> Iterator[Finding]:
+    from perdure.cli.progress import Progress
+    from perdure.cli.tool_command import write_settings
+    from perdure.model.envelope import ToolError
+    from perdure.surfaces.write.verifying import verify
+    from perdure.worker.compose import open_write
+
+    try:
+        service = open_write(write_settings(patient.settings))
+    except (ToolError, OSError) as error:
+        yield Finding(
+            CHECK,
+            "error",
+            f"the workspace cannot be opened: {_words(error)}",
+            "no worker can serve it either",
+            "see the other findings; `perdure verify` tells the same",
+        )
+        return
+    try:
+        with Progress() as progress:
+            problems = list(verify(service, progress.at))
+    finally:
+        service.close()
+    drifted = [one for one in problems if one.kind == "drift"]
+    broken = [one for one in problems if one.kind != "drift"]
+    for problem in broken[:SHOWN]:
+        yield Finding(
+            CHECK,
+            "error",
+            f"{problem.kind}: {problem.detail}",
+            "the journal is not what was written: history and undo cannot be relied on before this point",
+            "keep a copy of .perdure, then compare with a backup; `perdure verify` lists everything",
+        )
+    for problem in drifted[:SHOWN]:
+        yield Finding(
+            CHECK,
+            "warning",
+            problem.detail,
+            "another program changed it; an undo across that change may conflict",
+            "nothing where that was meant; `perdure diff PATH` shows it, `perdure restore PATH ID` takes it back",
+        )
+    if (more := max(len(broken) - SHOWN, 0) + max(len(drifted) - SHOWN, 0)) > 0:
+        yield Finding(CHECK, "note", f"{more} more of this kind: `perdure verify` lists them")
+    if not problems:
+        yield ok(CHECK, f"{writes} writes, chain and contents whole, every file as it was left")
+
+
+def check_state(patient: Patient) -> Iterator[Finding]:
+    where = Whereabouts(patient.settings.workspaces, patient.settings.state, None)
+    if where.state_file is not None and (newer := _newer(where.state_file, "state")):
+        yield newer
+        return
+    from perdure.cli.overview import state_of
+
+    known = state_of(where)
+    if not known["found"]:
+        yield ok(STATE, "there is no state store yet")
+    elif "error" in known:
+        yield Finding(
+            STATE,
+            "error",
+            f"the state store {known['path']} cannot be used: {known['error']}",
+            "the state tools will answer with a fault",
+            "check that it is there and may be read, or name another one with --state",
+        )
+    else:
+        yield ok(STATE, f"the state store is at revision {known['revision']}")
+
+
+def _newer(path: str, family: str) -> Finding | None:
+    from perdure.storage.sqlite.database import migrations
+
+    found, known = glance.user_version(path), max(number for number, _ in migrations(family))
+    if found is None or found <= known:
+        return None
+    return Finding(
+        "versions",
+        "error",
+        f"{path} has format {found}; this perdure knows {known}",
+        "it was written by a newer version, and an older one must not touch it",
+        "install that newer version again",
+    )
+
+
+def _words(error: Exception) -> str:
+    from perdure.model.envelope import ToolError
+
+    if isinstance(error, ToolError):
+        return str(error.envelope.context.get("message", error.envelope.error))
+    return str(error)

@@ -1,0 +1,48 @@
+"""Which client, and which of its files: what the commands that deal with clients share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perdure.registry.clients.table import Client
+
+# Named here so that help and usage errors load none of the formats; a test compares it with the table.
+NAMES = (
+    "claude-code", "claude-desktop", "cursor", "vscode", "windsurf", "codex", "continue", "zed", "gemini", "goose",
+    "opencode", "cline",
+)  # fmt: skip
+
+
+def add_client(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("client", metavar="CLIENT", choices=NAMES, help=", ".join(NAMES))
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--file", metavar="F", help="the client's config file (default: this user's)")
+    where.add_argument("--project", action="store_true", help="the client's file of the project here")
+
+
+def add_apply(parser: argparse.ArgumentParser) -> None:
+    """For files that are not ours: shown by default, written only when asked."""
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--apply", action="store_true", help="write it; the old content is backed up")
+    what.add_argument("--dry-run", action="store_true", help="only show the change (the default)")
+
+
+def chosen(options: argparse.Namespace) -> tuple[Client, str]:
+    """The client and its file. Exits with 2 where there is none."""
+    from perdure.registry.clients import places
+    from perdure.registry.clients.table import CLIENTS
+
+    client = CLIENTS[options.client]
+    if options.file is not None:
+        return client, os.path.expanduser(options.file)
+    if not options.project:
+        return client, places.user_file(client.name, os.environ)
+    path = places.project_file(client.name, os.getcwd())
+    if path is None:
+        print(f"perdure: {client.title} has no file of a project", file=sys.stderr)
+        raise SystemExit(2)
+    return client, path

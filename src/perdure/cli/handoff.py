@@ -1,0 +1,156 @@
+"""`perdure handoff`: what one agent leaves to the next, shown to a person or written by a script."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any, Final
+
+from perdure.cli.parsing import formatter, new_parser
+from perdure.cli.screen import Screen, clean
+from perdure.cli.tool_command import run_tool
+
+DEFAULT_PATH: Final = "HANDOFF.md"
+MARKS: Final = {"done": "[x]", "in_progress": "[>]", "blocked": "[!]", "pending": "[ ]"}
+LISTS: Final = (("next_steps", "next"), ("open_questions", "questions"), ("blockers", "blockers"))
+USAGE_ERROR: Final = 2
+
+
+def parser() -> argparse.ArgumentParser:
+    found = new_parser("handoff", "What one agent leaves to the next.")
+    commands = found.add_subparsers(metavar="COMMAND", required=True, dest="command")
+    show = commands.add_parser(
+        "show",
+        help="the handoff, what is ready to be done, and which files changed since",
+        description="The handoff, what is ready to be done, and which files are no longer what it says.",
+        formatter_class=formatter,
+    )
+    show.add_argument("path", nargs="?", default=DEFAULT_PATH, help=DEFAULT_PATH)
+    write = commands.add_parser(
+        "write",
+        help="write it, with the checks that agents get",
+        description="Write a handoff, with the checks that agents get. FILE is its envelope as JSON or YAML, or a "
+        "whole handoff with front matter; - or none reads standard input. Exit code 3: another task's handoff "
+        "stands there, or the file is not the expected one.",
+        formatter_class=formatter,
+    )
+    write.add_argument("file", nargs="?", default="-", metavar="FILE", help="-: standard input")
+    write.add_argument("--path", default=DEFAULT_PATH, help=f"where it goes: {DEFAULT_PATH}")
+    write.add_argument("--body-file", metavar="FILE", help="the free text after the envelope")
+    write.add_argument("--archive", action="store_true", help="keep the one it replaces")
+    write.add_argument("--expect", metavar="SHA256", help="only if the file has this hash now")
+    for one in (show, write):
+        one.add_argument(
+            "--workspace", action="append", metavar="DIR", help="the workspace (PERDURE_WORKSPACE, else here)"
+        )
+        one.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    return found
+
+
+def main(argv: list[str]) -> int:
+    options = parser().parse_args(argv)
+    if options.command == "show":
+        return run_tool(options, "handoff_read", {"path": options.path}, _show)
+    from perdure.model.envelope import ToolError
+
+    try:
+        envelope, body = _given(options)
+    except OSError as error:
+        print(f"perdure handoff: {error.filename}: {error.strerror}", file=sys.stderr)
+        return USAGE_ERROR
+    except (ValueError, ToolError) as error:
+        print(f"perdure handoff: {options.file}: {_reason(error)}", file=sys.stderr)
+        return USAGE_ERROR
+    given = {
+        "envelope": envelope,
+        "body": body,
+        "path": options.path,
+        "archive": options.archive or None,
+        "expected_prev_sha256": options.expect,
+    }
+    return run_tool(options, "handoff_write", given)
+
+
+def _given(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from perdure.present.normalize import strict_object
+    from perdure.surfaces.write import front_matter
+
+    text, body = _read(options.file), ""
+    if text.startswith("---") and "\n---" in text:
+        front, body = front_matter.split(text)
+        envelope = front_matter.read(front)
+    elif text.lstrip().startswith("{"):
+        import msgspec
+
+        envelope = strict_object(msgspec.Raw(text.encode()))
+    else:
+        envelope = front_matter.read(text)
+    if options.body_file is not None:
+        body = _read(options.body_file)
+    return envelope, body
+
+
+def _read(file: str) -> str:
+    with open(0 if file == "-" else file, "rb") as source:
+        return source.read().decode("utf-8-sig")
+
+
+def _reason(error: Exception) -> str:
+    from perdure.model.envelope import ToolError
+
+    if isinstance(error, ToolError):
+        context = error.envelope.context
+        line = f", line {context['line']}" if "line" in context else ""
+        return f"{context.get('message', error.envelope.error)}{line}"
+    return "it is not text in UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+
+
+# --- showing ------------------------------------------------------------------------------------------------
+
+
+def _show(found: dict[str, Any]) -> None:
+    screen, envelope = Screen(), found["envelope"]
+    head = f"{clean(found['handoff_path'])}  {clean(envelope['task_id'])}  {envelope['status']}"
+    screen.line(f"{head}  by {clean(envelope['agent'])}", "bold")
+    _wrapped(screen, str(envelope["summary"]))
+    if found["drift_warnings"]:
+        screen.line("changed since", "bold yellow")
+        for one in found["drift_warnings"]:
+            screen.line(f"  {clean(one['path'])}  {one['reason'].replace('_', ' ')}", "yellow")
+    ready = found["ready_steps"]
+    if envelope.get("steps"):
+        screen.line("steps", "bold")
+        for step in envelope["steps"]:
+            _show_step(screen, step, step["id"] in ready)
+    for key, title in LISTS:
+        if envelope.get(key):
+            screen.line(title, "bold")
+            for item in envelope[key]:
+                _wrapped(screen, _text(item), mark="- ")
+    if found["body"].strip():
+        screen.line()
+        for line in found["body"].strip("\n").split("\n"):
+            screen.out.write(screen.styled(clean(line.expandtabs()), "") + "\n")
+
+
+def _show_step(screen: Screen, step: dict[str, Any], is_ready: bool) -> None:
+    needs = f"  after {', '.join(map(clean, step['depends_on']))}" if step.get("depends_on") else ""
+    mark = MARKS.get(step.get("status", "pending"), "[ ]")
+    text = f"  {mark} {clean(step['id'])}  {clean(step.get('description', ''))}{needs}"
+    screen.line(f"{text}  ready" if is_ready else text, "green" if is_ready else "")
+
+
+def _text(item: Any) -> str:
+    from json import dumps
+
+    return item if isinstance(item, str) else dumps(item, ensure_ascii=False)
+
+
+def _wrapped(screen: Screen, text: str, mark: str = "") -> None:
+    from textwrap import wrap
+
+    for line in text.splitlines():
+        room = screen.width - 2 - len(mark)
+        for part in wrap(clean(line), room) or [""]:
+            screen.line(f"  {mark}{part}")
+            mark = " " * len(mark)

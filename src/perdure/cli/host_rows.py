@@ -1,0 +1,63 @@
+"""Hosts in numbers for a person: one row each, the same in `perdure status` and in `perdure top`."""
+
+from __future__ import annotations
+
+import time
+
+from perdure.cli.screen import clean, duration, milliseconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SILENCES = {
+    "no_answer": "does not answer",
+    "no_socket": "cannot be asked (older, or no socket)",
+    "not_understood": "answers something else",
+}
+
+
+class HostRow:
+    """One host as it is shown. `trouble` is what a person should look at, empty where all is well."""
+
+    __slots__ = ("calls", "client", "in_flight", "p50", "p99", "pid", "state", "trouble", "up", "workspace")
+
+    def __init__(self, host: dict[str, Any]) -> None:
+        report = host.get("report")
+        self.pid = str(host["pid"])
+        self.workspace = clean(host["workspace"])
+        if report is None:
+            self.client, self.state = "?", SILENCES.get(host["silence"], host["silence"])
+            self.up = duration(time.time() - host["started"])
+            self.calls = self.p50 = self.p99 = self.in_flight = "-"
+            self.trouble = self.state
+            return
+        health, latency = report["health"], report["latency_ms"]
+        self.client = clean(report["client"])
+        self.state = health["state"]
+        self.up = duration(health["uptime_ms"] / 1000)
+        self.calls = f"{report['calls_per_s']:.1f}"
+        self.p50 = milliseconds(latency["p50"])
+        self.p99 = milliseconds(latency["p99"])
+        self.in_flight = str(report["in_flight"])
+        self.trouble = _trouble(report)
+
+
+def _trouble(report: dict[str, Any]) -> str:
+    health, totals = report["health"], report["telemetry"]["totals"]
+    opened = [clean(m["name"]) for m in health["mounts"] if m["circuit"] != "closed"]
+    disabled = [clean(m["name"]) for m in health["mounts"] if m["state"] == "disabled"]
+    parts = [
+        f"circuit open: {', '.join(opened)}" if opened else "",
+        f"disabled: {', '.join(disabled)}" if disabled else "",
+        f"{totals['recovery_faults']:,} faults" if totals["recovery_faults"] else "",
+        f"{health['restart_count']:,} restarts" if health["restart_count"] else "",
+        f"{totals['errors']:,} errors" if totals["errors"] else "",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def last_fault(mount: dict[str, Any]) -> str:
+    """Class and code only: a detail may hold what a server said."""
+    fault = mount.get("last_fault")
+    return f"{clean(fault.get('class', '?'))}/{clean(fault.get('code', '?'))}" if fault else ""

@@ -1,0 +1,132 @@
+"""`perdure registry`: the servers a person uses, from the terminal.
+
+One file per command. To add one: write `cli/registry/NAME.py` with `add(parser)`, which declares its options, and
+`run(options) -> int`, and give it its line in `COMMANDS`. `options.registry`, `options.workspace` and `options.json`
+are there already, before the command's name and after it; `shared.py` opens the registry and prints. A `RegistryError`
+that is raised is printed, and its `exit_code` returned. What stands behind `--` is in `options.behind`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Final
+
+# name: (module, one line of help); a module is loaded only when its command is used.
+COMMANDS: Final = {
+    "list": ("perdure.cli.registry.listing", "every server, with its problem where it has one"),
+    "show": ("perdure.cli.registry.show", "one server; references, never resolved values"),
+    "validate": ("perdure.cli.registry.validate", "check one server or all, without starting any"),
+    "refresh-capabilities": ("perdure.cli.registry.capabilities", "what the registry's backend can do now"),
+    "install": (
+        "perdure.cli.registry.install",
+        "add a server: install NAME [OPTIONS] -- COMMAND ARGS…, or install --from CATALOG_NAME[@VERSION]",
+    ),
+    "uninstall": ("perdure.cli.registry.uninstall", "remove a server"),
+    "enable": ("perdure.cli.registry.switch", "let the host mount a server"),
+    "disable": ("perdure.cli.registry.switch", "keep a server, but do not mount it"),
+    "search": ("perdure.cli.registry.search", "find servers in a catalog"),
+    "outdated": ("perdure.cli.registry.outdated", "what a catalog has in a newer version"),
+    "update": ("perdure.cli.registry.update", "take the newest version of a server from its catalog"),
+    "serve": ("perdure.cli.registry.serve", "serve the registry to others as a catalog"),
+    "approve": ("perdure.cli.registry.approve", "accept the changed tools of a pinned server"),
+    "import": ("perdure.cli.registry.importing", "take another client's servers into the registry"),
+    "export": ("perdure.cli.registry.export", "write the servers into another client's file"),
+    "sync": ("perdure.cli.registry.sync", "keep another client's file in step with the registry"),
+}
+USAGE_ERROR: Final = 2
+# Their values may begin with a dash: `--arg -y`.
+_TAKES_ANYTHING: Final = ("--arg", "--env", "--header", "--description")
+
+
+def main(argv: list[str]) -> int:
+    own, behind = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, None)
+    name = _command_in(own)
+    if name is None:
+        _overview().parse_args(own)
+        _overview().error("no command")
+    from difflib import get_close_matches
+    from importlib import import_module
+
+    from perdure.cli.registry.shared import noticed, refused
+    from perdure.registry.errors import RegistryError
+
+    if name not in COMMANDS:
+        near = get_close_matches(name, COMMANDS, 1)
+        _overview().error(f"no command {name}" + (f"; did you mean {near[0]}?" if near else ""))
+    module = import_module(COMMANDS[name][0])
+    parser = argparse.ArgumentParser(prog=f"perdure registry {name}", description=COMMANDS[name][1])
+    add_shared(parser)
+    module.add(parser)
+    at = own.index(name)
+    options = parser.parse_args(_joined(own[:at] + own[at + 1 :]))
+    options.command_name, options.behind = name, behind
+    try:
+        code = int(module.run(options))
+        noticed(getattr(getattr(options, "backend", None), "notice", ""))
+        return code
+    except RegistryError as error:
+        return refused(error, options)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """All of it as one parser, for whoever wants to know what there is."""
+    from importlib import import_module
+
+    found = _overview()
+    commands = found.add_subparsers(metavar="COMMAND")
+    for name, (module, text) in COMMANDS.items():
+        one = commands.add_parser(name, help=text, description=text)
+        add_shared(one)
+        import_module(module).add(one)
+    return found
+
+
+def add_shared(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--registry", metavar="FILE|URL", help="the registry (PERDURE_REGISTRY, else mcp.md or mcp.json)"
+    )
+    parser.add_argument(
+        "--workspace", metavar="DIR", help="where to look for the registry (PERDURE_WORKSPACE, else here)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
+
+
+def _overview() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    parser = argparse.ArgumentParser(
+        prog="perdure registry",
+        usage="perdure registry [OPTIONS] COMMAND [OPTIONS]",
+        description="The servers you use: one list, mounted by the host.\n\n"
+        + "\n".join(f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_shared(parser)
+    return parser
+
+
+def _command_in(words: list[str]) -> str | None:
+    """The first word that is neither an option nor the value of one."""
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in ("--registry", "--workspace"):
+            skip = True
+        elif not word.startswith("-"):
+            return word
+    return None
+
+
+def _joined(words: list[str]) -> list[str]:
+    """`--arg -y` as `--arg=-y`: argparse would take the value for another option."""
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        value = next(rest, None) if word in _TAKES_ANYTHING else None
+        found.append(word if value is None else f"{word}={value}")
+    return found

@@ -1,0 +1,227 @@
+"""`perdure registry install --from`: a server of a catalog, in one exact version, with its inputs.
+
+On a terminal the user is asked for what is required. Elsewhere a required input becomes a reference to the variable
+of its name. Secrets are references in any case: what is asked for is the name of a variable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from perdure.cli.registry.shared import backend_of, noticed, printed
+from perdure.registry.catalogs import Catalog, open_catalog
+from perdure.registry.entry import Entry, Provenance, check_name
+from perdure.registry.errors import AlreadyInstalled, InputRequired, InvalidEntry, RegistryError
+from perdure.registry.official.records import Record
+from perdure.registry.port import Backend
+from perdure.registry.runnable.aliases import alias
+from perdure.registry.runnable.bundles import completed, unpacked
+from perdure.registry.runnable.choosing import chosen
+from perdure.registry.runnable.plan import Ask, Plan, answer, settled
+from perdure.registry.templates import Template
+
+ATTEMPTS: Final = 5
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def run(options: argparse.Namespace, env: Mapping[str, Template], headers: Mapping[str, Template]) -> int:
+    if options.alias is not None:
+        check_name(options.alias)
+    backend = backend_of(options)
+    catalog = open_catalog(options.catalog or "", os.environ)
+    try:
+        offered = found_in(catalog, options.source)
+        if isinstance(offered, Entry):
+            entry, plan = _taken_over(offered, catalog), None
+            entry = msgspec.structs.replace(
+                entry, env={**entry.env, **env}, headers={**entry.headers, **headers}
+            )
+        else:
+            _refuse_a_second(backend, offered.name, options.alias)
+            plan = planned(offered, options.kind or "")
+            entry = _settled(plan, env, headers, catalog, options)
+    finally:
+        catalog.close()
+    entry = msgspec.structs.replace(
+        entry,
+        args=(*entry.args, *(Template(word) for word in options.arg)),
+        enabled=not options.disabled,
+        title=options.title or entry.title,
+        description=options.description or entry.description,
+        cwd=Template(options.cwd) if options.cwd else entry.cwd,
+    )
+    entry, source = _installed(backend, entry, offered.name, options.alias)
+    _report(options, backend, entry, source, plan)
+    noticed(catalog.notice)
+    return 0
+
+
+def found_in(catalog: Catalog, source: str) -> Record | Entry:
+    """NAME or NAME@VERSION; a tiered catalog's names may hold an @ of their own."""
+    name, at, version = source.rpartition("@")
+    if not at or not name:
+        return catalog.offer(source)
+    if "/" in name:
+        return catalog.offer(name, version)
+    try:
+        return catalog.offer(source)
+    except RegistryError as error:
+        if error.exit_code != 1 and not isinstance(error, ValueError):
+            raise
+    return catalog.offer(name, version)
+
+
+def planned(record: Record, kind: str) -> Plan:
+    """The way to run it, complete: a bundle is fetched and checked for that."""
+    plan = chosen(record, lambda command: shutil.which(command) is not None, kind)
+    return completed(plan, unpacked(plan.bundle)) if plan.bundle is not None else plan
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _settled(
+    plan: Plan,
+    env: Mapping[str, Template],
+    headers: Mapping[str, Template],
+    catalog: Catalog,
+    options: argparse.Namespace,
+) -> Entry:
+    asks = {ask.variable: ask for ask in plan.asks}
+    answers = {name: answer(asks[name], value) for name, value in env.items() if name in asks}
+    if sys.stdin.isatty() and sys.stderr.isatty() and not options.json:
+        for ask in plan.asks:
+            if ask.required and ask.variable not in answers:
+                answers[ask.variable] = _asked(ask)
+    entry = settled(plan, alias(plan.name, ()), answers, catalog.location, now())
+    more = {name: value for name, value in env.items() if name not in asks}
+    if more and entry.transport != "stdio":
+        raise InvalidEntry(f"{', '.join(more)}: not an input of {plan.name}", hint=_inputs(plan))
+    return msgspec.structs.replace(
+        entry,
+        env={**entry.env, **more},
+        headers={**entry.headers, **headers} if entry.transport != "stdio" else entry.headers,
+    )
+
+
+def _inputs(plan: Plan) -> str:
+    return f"its inputs: {', '.join(ask.variable for ask in plan.asks)}" if plan.asks else "it has no inputs"
+
+
+def _asked(ask: Ask) -> Template:
+    """On a terminal. Ends with InputRequired when the input ends."""
+    choices = f" ({', '.join(ask.choices)})" if ask.choices else ""
+    example = f", for example {ask.placeholder}" if ask.placeholder and not ask.secret else ""
+    print(f"{ask.label}: {ask.description or ask.variable}{choices}{example}", file=sys.stderr)
+    while True:
+        value = _secret(ask) if ask.secret else _plain(ask)
+        try:
+            return answer(ask, value)
+        except InputRequired as error:
+            print(f"  {error.message}", file=sys.stderr)
+
+
+def _plain(ask: Ask) -> Template:
+    usual = ask.default if ask.default is not None else f"${ask.variable}"
+    text = _line(f"  value [{usual}]: ", ask)
+    if not text:
+        return Template.literal(ask.default) if ask.default is not None else Template(f"${ask.variable}")
+    return Template(text)
+
+
+def _secret(ask: Ask) -> Template:
+    while True:
+        text = _line(f"  which variable holds it? [{ask.variable}]: ", ask).removeprefix("$") or ask.variable
+        if _VARIABLE.fullmatch(text) and (text == ask.variable or text in os.environ):
+            return Template(f"${text}")
+        # Not repeated: it may be the secret itself, typed where its name was asked for.
+        print("  there is no variable of that name; set it first, and give its name", file=sys.stderr)
+
+
+def _line(prompt: str, ask: Ask) -> str:
+    print(prompt, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise InputRequired(f"{ask.variable} is required", hint=f"--env '{ask.variable}=$VARIABLE'")
+    return line.strip()
+
+
+def _taken_over(offered: Entry, catalog: Catalog) -> Entry:
+    version = offered.provenance.version if offered.provenance is not None else ""
+    package = offered.provenance.package if offered.provenance is not None else ""
+    came = Provenance(
+        catalog=catalog.location, name=offered.name, version=version, package=package, installed_at=now()
+    )
+    return msgspec.structs.replace(offered, provenance=came)
+
+
+def _refuse_a_second(backend: Backend, full: str, given: str | None) -> None:
+    """The same server under a second name is only meant if the name is given."""
+    if given is not None:
+        return
+    for entry in backend.load_all():
+        if entry.provenance is not None and entry.provenance.name == full:
+            raise AlreadyInstalled(
+                f"{full} is already installed as {entry.name}",
+                entry=entry.name,
+                hint=f"perdure registry update {entry.name}, or --as ANOTHER_NAME",
+            )
+
+
+def _installed(backend: Backend, entry: Entry, full: str, given: str | None) -> tuple[Entry, str]:
+    """Under the name that was given, or under the shortest that is free."""
+    for _ in range(ATTEMPTS):
+        if given is None and "/" in full:
+            entry = msgspec.structs.replace(
+                entry, name=alias(full, {ref.name for ref in backend.list_servers()})
+            )
+        elif given is not None:
+            entry = msgspec.structs.replace(entry, name=given)
+        try:
+            return entry, backend.install(entry).source
+        except AlreadyInstalled:
+            if given is not None or "/" not in full:
+                raise
+    raise AlreadyInstalled(f"no name is free for {full}", hint="--as NAME")
+
+
+def _report(
+    options: argparse.Namespace, backend: Backend, entry: Entry, source: str, plan: Plan | None
+) -> None:
+    came = entry.provenance or Provenance()
+    checked = backend.validate(entry.name)
+    notes = [*(plan.notes if plan is not None else ()), *checked.errors]
+    missing = [name for _, one in entry.templates() for name in one.unset(os.environ)]
+    about = {ask.variable: ask for ask in plan.asks} if plan is not None else {}
+    used = set(entry.variables())
+    optional = [name for name, ask in about.items() if not ask.required and name not in used]
+    value: dict[str, Any] = {
+        "installed": entry.name,
+        "source": source,
+        "catalog": came.catalog,
+        "catalog_name": came.name,
+        "version": came.version,
+        "package": came.package,
+        "variables": list(dict.fromkeys(entry.variables())),
+        "unset": list(dict.fromkeys(missing)),
+        "optional": optional,
+        "notes": notes,
+    }
+    lines = [f"installed {entry.name} in {source}", f"  {came.name} {came.version} {came.package}".rstrip()]
+    for name in dict.fromkeys(missing):
+        said = about[name].description if name in about else ""
+        lines.append(f"  set {name} before it is started" + (f": {said}" if said else ""))
+    lines += [f"  {note}" for note in notes]
+    if optional:
+        lines.append(f"  optional: {', '.join(optional)} (--env NAME=VALUE)")
+    printed(options, value, "\n".join(lines))

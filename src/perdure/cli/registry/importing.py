@@ -1,0 +1,63 @@
+"""`perdure registry import`: another client's servers taken into the registry; its secrets stay where they are."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure.cli.client_option import add_client, chosen
+from perdure.cli.registry.shared import backend_of, location_of, printed, table
+from perdure.cli.registry.views import shown_place
+
+if TYPE_CHECKING:
+    from perdure.registry.clients.importing import Report
+
+CONFLICT: Final = 3
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    add_client(parser)
+    parser.add_argument(
+        "--keep-secrets", action="store_true", help="take literal secrets along instead of $NAME references"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be imported")
+
+
+def run(options: argparse.Namespace) -> int:
+    from perdure.registry.clients.importing import import_from
+
+    client, path = chosen(options)
+    report = import_from(
+        client, path, backend_of(options), keep_secrets=options.keep_secrets, apply=not options.dry_run
+    )
+    registry = shown_place(location_of(options))
+    printed(options, {**_plain(report), "registry": registry}, _text(report, registry))
+    return CONFLICT if report.has_conflicts else 0
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    return {
+        "client": report.client,
+        "file": report.file,
+        "applied": report.applied,
+        "servers": report.steps,
+        "notes": report.notes,
+        "secrets": report.secrets,
+        "kept_secrets": report.kept,
+    }
+
+
+def _text(report: Report, registry: str) -> str:
+    rows = [
+        [step.action, step.name, " ".join(filter(None, (step.entry and f"as {step.entry}", step.reason)))]
+        for step in report.steps
+    ]
+    rows += [["note", note.name, f"{note.field}: {note.reason}"] for note in report.notes]
+    rows += [
+        ["secret", one.name, f"{one.field}: stays there; here it is ${one.variable}"]
+        for one in report.secrets
+    ]
+    rows += [["secret", one.name, f"{one.field}: taken along as it is"] for one in report.kept]
+    if not rows:
+        return "no servers there"
+    return f"{table(rows)}\n{f'into {registry}' if report.applied else 'nothing is written yet'}"

@@ -1,0 +1,120 @@
+"""`perdure registry install`: one more server, from a command, a URL or a catalog. What is secret stays a reference."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Final
+
+from perdure.cli.registry.shared import add_catalog, backend_of, printed
+from perdure.registry.entry import TRANSPORTS, Entry, Transport, check_name
+from perdure.registry.errors import InvalidEntry, InvalidName
+from perdure.registry.redaction import is_secret_name
+from perdure.registry.templates import Template
+
+KINDS: Final = ("npm", "pypi", "oci", "nuget", "mcpb", "remote")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "perdure registry install NAME [OPTIONS] [--url URL] [-- COMMAND ARGS…]\n"
+        "       perdure registry install --from CATALOG_NAME[@VERSION] [--as NAME] [OPTIONS]"
+    )
+    parser.add_argument("name", nargs="?")
+    parser.add_argument("--from", dest="source", metavar="NAME[@VERSION]", help="a server of a catalog")
+    parser.add_argument(
+        "--as", dest="alias", metavar="NAME", help="its name here: the short one of the catalog's"
+    )
+    add_catalog(parser)
+    parser.add_argument("--kind", choices=KINDS, help="which of its packages, where it has several")
+    parser.add_argument("--description", default="", metavar="TEXT")
+    parser.add_argument("--title", default="", metavar="TEXT")
+    parser.add_argument("--env", action="append", default=[], metavar="K=V", help="repeatable; V may be $VAR")
+    parser.add_argument(
+        "--arg", action="append", default=[], metavar="A", help="one more argument; repeatable"
+    )
+    parser.add_argument(
+        "--cwd", metavar="DIR", help="where it is started, from the registry's folder: the workspace"
+    )
+    parser.add_argument("--transport", choices=TRANSPORTS, help="stdio, or streamable-http with --url")
+    parser.add_argument("--url", help="of a remote server")
+    parser.add_argument(
+        "--header", action="append", default=[], metavar="K=V", help="repeatable; V may be $VAR"
+    )
+    parser.add_argument("--disabled", action="store_true", help="install it, but do not mount it")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.source is not None:
+        return _from_catalog(options)
+    if options.name is None:
+        raise InvalidName(
+            "no name", hint="perdure registry install NAME -- COMMAND ARGS…, or --from CATALOG_NAME"
+        )
+    for option, given in (("--as", options.alias), ("--catalog", options.catalog), ("--kind", options.kind)):
+        if given is not None:
+            raise InvalidEntry(f"{option} goes with --from", entry=options.name)
+    check_name(options.name)
+    entry = _entry(options)
+    ref = backend_of(options).install(entry)
+    _warn_of_literals(entry)
+    printed(options, {"installed": ref.name, "source": ref.source}, f"installed {ref.name} in {ref.source}")
+    return 0
+
+
+def _from_catalog(options: argparse.Namespace) -> int:
+    from perdure.cli.registry import from_catalog
+
+    if options.behind or options.url or options.transport:
+        raise InvalidEntry(
+            "what is started comes from the catalog", hint="without --url, --transport and COMMAND"
+        )
+    if options.name is not None and options.alias is not None:
+        raise InvalidEntry("the name is given twice", hint="NAME or --as NAME")
+    options.alias = options.alias if options.alias is not None else options.name
+    env = _pairs(options.source, "--env", options.env)
+    return from_catalog.run(options, env, _pairs(options.source, "--header", options.header))
+
+
+def _entry(options: argparse.Namespace) -> Entry:
+    words = [*(options.behind or []), *options.arg]
+    transport: Transport = options.transport or ("streamable-http" if options.url else "stdio")
+    is_local = transport == "stdio"
+    if is_local and not options.behind:
+        hint = "perdure registry install NAME -- COMMAND ARGS…, or --url URL"
+        raise InvalidEntry(f"{options.name}: no command", entry=options.name, hint=hint)
+    return Entry(
+        name=options.name,
+        title=options.title,
+        description=options.description,
+        enabled=not options.disabled,
+        transport=transport,
+        command=Template(words[0]) if is_local else None,
+        args=tuple(Template(word) for word in (words[1:] if is_local else words)),
+        cwd=Template(options.cwd) if options.cwd else None,
+        env=_pairs(options.name, "--env", options.env),
+        url=Template(options.url) if options.url else None,
+        headers=_pairs(options.name, "--header", options.header),
+    )
+
+
+def _pairs(entry: str, option: str, given: list[str]) -> dict[str, Template]:
+    found: dict[str, Template] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidEntry(f"{option}: expected NAME=VALUE", entry=entry)
+        if name in found:
+            raise InvalidEntry(f"{option}: {name} is given twice", entry=entry)
+        found[name] = Template(value)
+    return found
+
+
+def _warn_of_literals(entry: Entry) -> None:
+    """The values are not repeated: that is the point."""
+    for name, value in (*entry.env.items(), *entry.headers.items()):
+        if value.is_literal and value.text and is_secret_name(name):
+            print(
+                f"perdure registry: {name} is stored as plain text; install it as '${name}' to keep it a reference",
+                file=sys.stderr,
+            )

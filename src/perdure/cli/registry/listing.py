@@ -1,0 +1,39 @@
+"""`perdure registry list`: every server of the registry, the broken ones too."""
+
+from __future__ import annotations
+
+import argparse
+
+from perdure.cli.registry.shared import backend_of, printed, table
+from perdure.registry.port import ServerRef
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def run(options: argparse.Namespace) -> int:
+    refs = backend_of(options).list_servers()
+    rows = [["NAME", "TRANSPORT", "STATE", "DESCRIPTION"], *(_row(ref) for ref in refs)]
+    text = table(rows) if refs else "No MCP servers in the registry."
+    printed(options, {"servers": [shown(ref) for ref in refs]}, text)
+    return 0
+
+
+def shown(ref: ServerRef) -> dict[str, object]:
+    found: dict[str, object] = {
+        "name": ref.name,
+        "enabled": ref.enabled,
+        "transport": ref.transport or None,
+        "description": ref.description,
+        "version": ref.version,
+        "source": ref.source,
+    }
+    if ref.error:
+        found["error"] = ref.error
+    return found
+
+
+def _row(ref: ServerRef) -> list[str]:
+    state = "error" if ref.error else "enabled" if ref.enabled else "disabled"
+    return [ref.name, ref.transport or "-", state, ref.error or ref.description]

@@ -1,0 +1,73 @@
+"""What the registry's commands share: opening it, and printing what they found."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from perdure.registry.errors import RegistryError, Unsupported
+from perdure.registry.locating import locate
+from perdure.registry.opening import open_backend
+from perdure.registry.port import Backend, EditableBackend
+
+
+def location_of(options: argparse.Namespace) -> str:
+    """Where the registry is, or would be made."""
+    environ = os.environ
+    workspace = options.workspace or environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE") or "."
+    return locate(options.registry, os.path.abspath(workspace.split(os.pathsep)[0]), environ)
+
+
+def backend_of(options: argparse.Namespace) -> Backend:
+    backend = open_backend(location_of(options), os.environ)
+    options.backend = backend
+    return backend
+
+
+def add_catalog(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--catalog", metavar="URL", help="where to look (PERDURE_CATALOG, else the official registry)"
+    )
+
+
+def noticed(text: str) -> None:
+    """What the user should know of a result that is one, such as its age."""
+    if text:
+        print(f"perdure registry: {text}", file=sys.stderr)
+
+
+def editable_backend_of(options: argparse.Namespace) -> EditableBackend:
+    backend = backend_of(options)
+    if not isinstance(backend, EditableBackend):
+        raise Unsupported(f"a registry of the kind {backend.backend_id} cannot change an entry in place")
+    return backend
+
+
+def printed(options: argparse.Namespace, value: Any, text: str) -> None:
+    """The result as JSON where that was asked for, else as text."""
+    if options.json:
+        import msgspec
+
+        print(msgspec.json.encode(value).decode())
+    elif text:
+        print(text)
+
+
+def refused(error: RegistryError, options: argparse.Namespace) -> int:
+    """Say what failed, where the result would have been or on standard error, and give the exit code."""
+    if options.json:
+        printed(options, error.shown(), "")
+    else:
+        hint = f"\n  {error.hint}" if error.hint else ""
+        print(f"perdure registry: {error.message}{hint}", file=sys.stderr)
+    return error.exit_code
+
+
+def table(rows: list[list[str]]) -> str:
+    """Columns as wide as their widest cell, the last one open."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )

@@ -1,0 +1,41 @@
+"""`perdure registry show`: one server, its references unresolved and its literal secrets hidden."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from perdure.cli.registry.shared import backend_of, printed
+from perdure.registry.redaction import shown_entry
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name")
+
+
+def run(options: argparse.Namespace) -> int:
+    backend = backend_of(options)
+    entry = backend.load(options.name)
+    found = shown_entry(entry)
+    refs = [ref for ref in backend.list_servers() if ref.name == options.name and not ref.error]
+    found["source"] = refs[0].source if refs else ""
+    printed(options, found, "\n".join(_lines(found)))
+    return 0
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    import json
+
+    lines = []
+    for key, value in found.items():
+        if value in (None, "", [], {}) or (isinstance(value, dict) and not any(value.values())):
+            continue
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        elif isinstance(value, dict) and key in ("env", "headers"):
+            lines += [f"{key}: {name}={text}" for name, text in value.items()]
+            continue
+        elif isinstance(value, (dict, list)):
+            value = json.dumps(value, ensure_ascii=False)
+        lines.append(f"{key}: {value}")
+    return lines

@@ -1,0 +1,81 @@
+"""What `export` and `sync` share: the registry in a client's file, shown, and written when asked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure.cli.client_option import add_apply, add_client, chosen
+from perdure.cli.registry.shared import backend_of, location_of, printed, table
+from perdure.registry.errors import Unreadable
+
+if TYPE_CHECKING:
+    from perdure.registry.clients.views import Report
+
+CONFLICT: Final = 3
+
+
+def add_view(parser: argparse.ArgumentParser) -> None:
+    add_client(parser)
+    add_apply(parser)
+    parser.add_argument(
+        "--overwrite", action="store_true", help="also change what was edited there, or is not ours"
+    )
+
+
+def run_view(options: argparse.Namespace, *, sync: bool) -> int:
+    from perdure.registry.clients.planning import wanted
+    from perdure.registry.clients.views import View
+
+    client, path = chosen(options)
+    backend = backend_of(options)
+    source = shown_place(location_of(options))
+    if sync and "://" not in source and not os.path.exists(source):
+        raise Unreadable("there is no registry here", hint="nothing is removed; --registry names one")
+    broken = {ref.name: ref.error for ref in backend.list_servers() if ref.error}
+    entries = backend.load_all()
+    sound = {entry.name for entry in entries}
+    want = wanted(client, source, entries, {name: why for name, why in broken.items() if name not in sound})
+    view = View(client, path)
+    make = view.apply if options.apply else view.show
+    report = make(want, sync=sync, overwrite=options.overwrite)
+    printed(options, _plain(report), _text(report))
+    return CONFLICT if report.has_conflicts else 0
+
+
+def shown_place(location: str) -> str:
+    """A registry by its place, without credentials: it is shown, and goes on record."""
+    from perdure.registry.redaction import shown_url
+
+    return shown_url(location) if "://" in location else os.path.realpath(location)
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    return {
+        "client": report.client,
+        "file": report.file,
+        "applied": report.applied,
+        "changed": report.changed,
+        "servers": report.steps,
+        "losses": report.losses,
+        "secrets": report.secrets,
+        "diff": report.diff,
+        "backup": report.backup or None,
+    }
+
+
+def _text(report: Report) -> str:
+    parts = [report.diff.rstrip("\n")] if report.diff else []
+    rows = [[step.action, step.name, step.reason] for step in report.steps]
+    rows += [["not held", loss.name, f"{loss.field}: {loss.reason}"] for loss in report.losses]
+    rows += [["secret", one.name, f"{one.field}: {one.reason}"] for one in report.secrets]
+    if rows:
+        parts.append(table(rows))
+    if report.backup:
+        parts.append(f"backup  {report.backup}")
+    if report.changed and not report.applied:
+        parts.append("nothing is written yet: --apply writes it")
+    elif not report.changed:
+        parts.append("nothing to write")
+    return "\n".join(parts)

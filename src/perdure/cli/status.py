@@ -1,0 +1,136 @@
+"""`perdure status`: hosts, journal, shared state and registry on one screen."""
+
+from __future__ import annotations
+
+import time
+
+from perdure.cli.host_rows import HostRow
+from perdure.cli.parsing import new_parser, quickly
+from perdure.cli.screen import Screen, clean, count, cut, cut_left, duration, home, size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from perdure.cli.whereabouts import Whereabouts
+
+LABEL = 10
+SIMPLE = {"workspace": (), "state": None, "registry": None, "json": False}
+
+
+def parser() -> argparse.ArgumentParser:
+    from perdure.cli.whereabouts import add_options
+
+    found = new_parser(
+        "status",
+        "Running hosts, the workspace's journal, the shared state and the registry, on one screen. "
+        "Nothing is changed. Exit code 1 where a store is there and cannot be read.",
+    )
+    add_options(found)
+    found.add_argument("--json", action="store_true", help="print everything as JSON")
+    return found
+
+
+def main(argv: list[str]) -> int:
+    options = quickly(argv, SIMPLE) or parser().parse_args(argv)
+    from perdure.cli.overview import gathered
+    from perdure.cli.whereabouts import whereabouts
+
+    where = whereabouts(options, "status")
+    found = gathered(where)
+    if options.json:
+        from perdure.cli.plain_json import dumps
+
+        print(dumps(found))
+    else:
+        show(found, where, Screen())
+    return 0 if found["ok"] else 1
+
+
+def show(found: dict[str, Any], where: Whereabouts, screen: Screen) -> None:
+    screen.line(f"perdure {found['version']}  {home(clean(found['workspace']))}", "bold")
+    _show_hosts(found["hosts"], where, screen)
+    _show_journal(found["journal"], screen)
+    _show_state(found["state"], screen)
+    place = found["registry"]["path"]
+    _section(screen, "registry", home(clean(place)) if place else "none found")
+
+
+def _section(screen: Screen, name: str, text: str, style: str = "") -> None:
+    screen.out.write(screen.styled(f"{name:<{LABEL}}", "bold"))
+    screen.out.write(screen.styled(cut(text, screen.width - LABEL), style) + "\n")
+
+
+def _show_hosts(hosts: list[dict[str, Any]], where: Whereabouts, screen: Screen) -> None:
+    from perdure.cli.overview import is_here
+
+    if not hosts:
+        _section(screen, "hosts", "none running")
+        return
+    _section(screen, "hosts", f"{len(hosts)} running")
+    screen.line("  pid      client            up       calls/s  p50      p99      busy", "dim")
+    for host in hosts:
+        row = HostRow(host)
+        screen.line(
+            f"  {row.pid:<8} {cut(row.client, 17):<17} {row.up:<8} {row.calls:<8} {row.p50:<8} "
+            f"{row.p99:<8} {row.in_flight}"
+        )
+        if not is_here(host["workspace"], where):
+            screen.line(f"           {cut_left(home(row.workspace), screen.width - 11)}", "dim")
+        if row.trouble:
+            screen.line(f"           {row.trouble}", "yellow")
+
+
+def _show_journal(journal: dict[str, Any], screen: Screen) -> None:
+    if not journal["found"]:
+        _section(screen, "journal", "none here: nothing was written in this workspace yet")
+        return
+    if "error" in journal:
+        _section(screen, "journal", f"cannot be read: {journal['error']}; try `perdure doctor`", "red")
+        return
+    more = "+" if journal["undo_in_reach"] >= 1000 else ""
+    parts = [
+        count(journal["writes"], "write"),
+        f"{journal['writes_today']:,} today",
+        f"{journal['undo_in_reach']:,}{more} can be undone",
+        count(journal["open_drafts"], "draft"),
+    ]
+    _section(screen, "journal", " · ".join(parts))
+    for row in journal["last"]:
+        path = cut_left(clean(row["path"]), screen.width - 50)
+        screen.line(
+            f"  {row['journal_id']:>6}  {_when(row['ts'])}  {clean(row['mode']):<9} {path}  "
+            f"{size(row['bytes'])}  {cut(clean(row['client']), 16)}",
+            "dim",
+        )
+
+
+def _when(ts_us: int) -> str:
+    """The time of day for today's, else the date; always as wide."""
+    then, now = time.localtime(ts_us / 1_000_000), time.localtime()
+    return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%y-%m-%d", then)
+
+
+def _show_state(state: dict[str, Any], screen: Screen) -> None:
+    place = home(clean(state["path"]))
+    if not state["found"]:
+        _section(screen, "state", f"no store yet at {place}" if place != "memory:" else "in memory only")
+        return
+    if "error" in state:
+        _section(screen, "state", f"cannot be read: {state['error']}", "red")
+        return
+    parts = [count(state["keys"], "key")] if "keys" in state else [f"revision {state['revision']:,}"]
+    parts += [
+        count(state["namespaces"], "namespace"),
+        count(len(state["leases"]), "lease") + " held",
+        count(state["waiters"], "waiter"),
+    ]
+    _section(screen, "state", " · ".join(parts))
+    screen.line(f"  {cut_left(place, screen.width - 2)}", "dim")
+    for lease in state["leases"]:
+        left = lease["expires_in_s"]
+        until = f"{duration(left)} left" if left is not None else "no end"
+        screen.line(
+            f"  lease {cut(clean(lease['name']), 30)}  {cut(clean(lease['owner']), 20)}  {until}", "dim"
+        )

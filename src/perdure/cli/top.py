@@ -1,0 +1,129 @@
+"""`perdure top`: what every session does, as it happens."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from perdure.cli.host_rows import HostRow, last_fault
+from perdure.cli.parsing import new_parser, quickly
+from perdure.cli.screen import Screen, clean, count, cut, cut_left, home
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+SHORTEST_S = 0.1
+LONGEST_S = 3600.0
+INTERRUPTED = 130
+EVERY_S = 1.0
+SIMPLE = {"workspace": None, "once": False, "json": False, "interval": EVERY_S}
+
+
+def parser() -> argparse.ArgumentParser:
+    found = new_parser(
+        "top",
+        "What every session does, live: calls per second, latency, calls in flight, and the servers behind it. "
+        "On a terminal with `rich` installed it is a screen that q or Ctrl-C ends; else it prints lines.",
+    )
+    found.add_argument("--workspace", metavar="DIR", help="only hosts of this workspace: all")
+    found.add_argument(
+        "--interval", type=_seconds, metavar="SECONDS", default=EVERY_S, help="between looks: 1"
+    )
+    found.add_argument("--once", action="store_true", help="look once, print it, and end")
+    found.add_argument(
+        "--json", action="store_true", help="one JSON object for each look, on a line of its own"
+    )
+    return found
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not SHORTEST_S <= value <= LONGEST_S:
+        raise ValueError(text)
+    return value
+
+
+def main(argv: list[str]) -> int:
+    options = quickly(argv, SIMPLE) or parser().parse_args(argv)
+    from perdure.cli.sampling import Sampler
+
+    sampler = Sampler(options.workspace)
+    try:
+        if not (options.once or options.json) and sys.stdout.isatty() and _has_rich():
+            from perdure.cli.top_live import live
+
+            return live(sampler, options.interval)
+        return _lines(sampler, options)
+    except KeyboardInterrupt:
+        return 0 if not options.once else INTERRUPTED
+
+
+def _has_rich() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("rich") is not None
+
+
+def _lines(sampler: Any, options: argparse.Namespace) -> int:
+    screen = Screen()
+    while True:
+        sample = sampler.sample()
+        if options.json:
+            from perdure.cli.plain_json import dumps
+
+            print(dumps(sample))
+        else:
+            show(sample, screen)
+        sys.stdout.flush()
+        if options.once:
+            return 0
+        time.sleep(options.interval)
+
+
+def show(sample: dict[str, Any], screen: Screen) -> None:
+    screen.line(summary(sample), "bold")
+    for host in sample["hosts"]:
+        row = HostRow(host)
+        screen.line(
+            f"{row.pid:<8} {cut(row.client, 16):<16} {cut(row.state, 22):<10} up {row.up:<8} {row.calls:>6}/s  "
+            f"p50 {row.p50}  p99 {row.p99}"
+        )
+        screen.line(f"         {cut_left(home(row.workspace), screen.width - 9)}", "dim")
+        for mount in host.get("report", {}).get("health", {}).get("mounts", ()):
+            screen.line(f"         {mount_line(mount)}", mount_style(mount))
+        for text in in_flight(host):
+            screen.line(f"         {text}", "cyan")
+
+
+def summary(sample: dict[str, Any]) -> str:
+    when = time.strftime("%H:%M:%S", time.localtime(sample["ts"]))
+    return (
+        f"{when}  {count(sample['sessions'], 'session')}  {sample['calls_per_s']:.1f} calls/s  "
+        f"{sample['in_flight']:,} in flight"
+    )
+
+
+def mount_line(mount: dict[str, Any]) -> str:
+    fault = last_fault(mount)
+    return (
+        f"{cut(clean(mount['name']), 20):<20} {mount['state']:<10} {count(mount['restarts'], 'restart')}"
+        + (f"  circuit {mount['circuit']}" if mount["circuit"] != "closed" else "")
+        + (f"  last fault {fault}" if fault else "")
+    )
+
+
+def mount_style(mount: dict[str, Any]) -> str:
+    if mount["circuit"] != "closed":
+        return "red"
+    return "dim" if mount["state"] == "ready" else "yellow"
+
+
+def in_flight(host: dict[str, Any], most: int = 5) -> list[str]:
+    """The oldest calls that a host holds."""
+    calls = host.get("report", {}).get("calls", ())
+    return [
+        f"in flight {call['age_ms'] / 1000:.1f} s  {clean(call['mount'])}  {cut(clean(call['name']), 30)}"
+        for call in calls[:most]
+    ]

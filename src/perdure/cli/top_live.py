@@ -1,0 +1,108 @@
+"""The live screen of `perdure top`, drawn with rich; q or Ctrl-C ends it and leaves the terminal as it was."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from perdure.cli.host_rows import HostRow, last_fault
+from perdure.cli.screen import clean, home
+from perdure.cli.top import in_flight, mount_style, summary
+
+if TYPE_CHECKING:
+    from perdure.cli.sampling import Sampler
+
+END = b"q\x03\x04"
+
+
+def live(sampler: Sampler, interval: float) -> int:
+    console = Console(highlight=False, markup=False, emoji=False)
+    with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as screen:
+        while True:
+            screen.update(drawn(sampler.sample()), refresh=True)
+            if keys.ended_within(interval):
+                return 0
+
+
+def drawn(sample: dict[str, Any]) -> Group:
+    parts: list[Any] = [Text(f"perdure top  {summary(sample)}", "bold"), _sessions(sample["hosts"])]
+    for host in sample["hosts"]:
+        if "report" in host:
+            parts.append(_mounts(host))
+            parts += [Text(f"  {text}", "cyan") for text in in_flight(host)]
+    if not sample["hosts"]:
+        parts.append(Text("no host is running", "dim"))
+    parts.append(Text("q ends", "dim"))
+    return Group(*parts)
+
+
+def _sessions(hosts: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
+    for name in ("pid", "client", "state", "up"):
+        table.add_column(name, no_wrap=True)
+    for name in ("calls/s", "p50", "p99", "busy"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("workspace", overflow="ellipsis", no_wrap=True, ratio=1)
+    for host in hosts:
+        row = HostRow(host)
+        numbers = (row.up, row.calls, row.p50, row.p99, row.in_flight)
+        cells = (row.pid, row.client, row.state, *numbers, home(row.workspace))
+        table.add_row(*(Text(cell) for cell in cells), style="yellow" if row.trouble else "")
+    return table
+
+
+def _mounts(host: dict[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
+    for name in (f"servers of {host['pid']}", "state", "restarts", "circuit", "tools", "last fault"):
+        table.add_column(name, no_wrap=True)
+    for mount in host["report"]["health"]["mounts"]:
+        cells = (
+            f"  {clean(mount['name'])}",
+            mount["state"],
+            str(mount["restarts"]),
+            mount["circuit"],
+            str(mount["tools"]),
+            last_fault(mount),
+        )
+        table.add_row(*(Text(cell) for cell in cells), style=mount_style(mount))
+    return table
+
+
+class Keys:
+    """Single keys from a terminal, without their echo. Where there is none, only the time passes."""
+
+    def __enter__(self) -> Keys:
+        self._fd = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else -1
+        if self._fd >= 0:
+            import termios
+            import tty
+
+            self._before = termios.tcgetattr(self._fd)
+            tty.setcbreak(self._fd)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            import termios
+
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
+
+    def ended_within(self, seconds: float) -> bool:
+        if self._fd < 0:
+            time.sleep(seconds)
+            return False
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if select.select([self._fd], [], [], left)[0]:
+                typed = os.read(self._fd, 64)
+                if not typed or any(key in END for key in typed):
+                    return True
+        return False

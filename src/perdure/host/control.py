@@ -1,0 +1,130 @@
+"""How a running host is asked how it is: a socket of its owner's, answered in the poll loop with one JSON line.
+
+Nothing is read from whoever asks, so nobody can hand the host anything to work on: to connect is to ask. Answers
+are bounded, a few askers are served at a time, and one who does not read is let go. The listener stands in the
+poll from the start and costs a call nothing. `_socket` is the C half of `socket`, which takes as long to import as
+the whole host.
+"""
+
+from __future__ import annotations
+
+import os
+from _socket import AF_UNIX, SOCK_STREAM, socket
+from typing import TYPE_CHECKING, Final
+
+from perdure.host import presence
+from perdure.host.outbox import Outbox
+
+if TYPE_CHECKING:
+    import select
+
+    from perdure.kernel.core import Kernel
+
+MOST_ASKERS: Final = 8
+BACKLOG: Final = 16
+PATIENCE_S: Final = 2.0
+FRESH_S: Final = 0.02
+_POLLIN, _POLLOUT = 1, 4
+
+
+class Control:
+    """The listening end. Where none can be opened the host runs all the same, and cannot be asked."""
+
+    def __init__(self, listener: socket) -> None:
+        self.fd = listener.fileno()
+        self._listener = listener
+        self._askers: dict[int, tuple[Outbox, float]] = {}
+        self._answer = b""
+        self._answered_at = float("-inf")
+
+    @classmethod
+    def open(cls) -> Control | None:
+        """Bound anew under our own number: what a predecessor left under it answers no more."""
+        name = presence.socket_name(os.getpid())
+        try:
+            folder = presence.folder()
+            presence.discard(os.path.join(folder, name))
+            listener = socket(AF_UNIX, SOCK_STREAM)
+            known = os.umask(0o177)
+            try:
+                with presence.reachable(folder) as place:
+                    listener.bind(os.path.join(place, name))
+            finally:
+                os.umask(known)
+            listener.listen(BACKLOG)
+        except OSError:
+            return None
+        listener.setblocking(False)
+        return cls(listener)
+
+    def watch(self, poll: select.poll) -> None:
+        poll.register(self.fd, _POLLIN)
+
+    def owns(self, fd: int) -> bool:
+        return fd == self.fd or fd in self._askers
+
+    def ready(self, fd: int, poll: select.poll, kernel: Kernel, now: float) -> None:
+        """One step for one descriptor: a new asker, or more of an answer."""
+        if fd == self.fd:
+            self._accept(poll, kernel, now)
+        elif fd in self._askers:
+            self._flush(fd, poll)
+
+    def _accept(self, poll: select.poll, kernel: Kernel, now: float) -> None:
+        for other, (_, until) in list(self._askers.items()):
+            if until <= now:
+                self._release(other, poll)
+        try:
+            fd, _ = self._listener._accept()  # type: ignore[attr-defined]
+        except OSError:
+            return
+        if len(self._askers) >= MOST_ASKERS:
+            os.close(fd)
+            return
+        os.set_blocking(fd, False)
+        outbox = Outbox(fd)
+        self._askers[fd] = (outbox, now + PATIENCE_S)
+        poll.register(fd, _POLLOUT)
+        try:
+            outbox.put_line(self._line(kernel, now))
+        except OSError:
+            self._release(fd, poll)
+            return
+        if not outbox.size:
+            self._release(fd, poll)
+
+    def _line(self, kernel: Kernel, now: float) -> bytes:
+        """Askers in a crowd share an answer, so that no number of them takes the session's time."""
+        if now - self._answered_at > FRESH_S:
+            import msgspec
+
+            from perdure.kernel.report import report
+
+            said: dict[str, object] = {"pid": os.getpid(), "version": kernel.version}
+            try:
+                said |= report(kernel, now)
+            except Exception as error:  # a bug of ours here must not cost the session
+                said["error"] = type(error).__name__
+            self._answer, self._answered_at = msgspec.json.encode(said), now
+        return self._answer
+
+    def _flush(self, fd: int, poll: select.poll) -> None:
+        outbox = self._askers[fd][0]
+        try:
+            outbox.flush()
+        except OSError:
+            self._release(fd, poll)
+            return
+        if not outbox.size:
+            self._release(fd, poll)
+
+    def _release(self, fd: int, poll: select.poll) -> None:
+        poll.unregister(fd)
+        del self._askers[fd]
+        os.close(fd)
+
+    def close(self) -> None:
+        for fd in self._askers:
+            os.close(fd)
+        self._askers.clear()
+        self._listener.close()

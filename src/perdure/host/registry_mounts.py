@@ -1,0 +1,269 @@
+"""The registry as the host sees it: which servers to mount, what each is started with, and what changed since.
+
+Only looked at where there is one. References are resolved when a server is started and kept nowhere; what a server
+says on standard error is scrubbed of them. A registry that cannot be read now leaves the mounts as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from perdure.host.launching import Launch, minimal
+from perdure.host.settings import Settings
+from perdure.kernel.events import Approved, Event, Remount
+from perdure.kernel.state import KnownTools
+from perdure.model.faults import Fault
+from perdure.model.mounts import RESERVED, SEPARATOR, MountSpec
+from perdure.registry.locating import FILE_NAMES, locate, user_folder
+from perdure.storage.places import private_dir, write_private
+
+if TYPE_CHECKING:
+    from perdure.registry.entry import Entry
+
+BRIDGE: Final = "PERDURE_BRIDGE"
+TAIL_CHARACTERS: Final = 1000
+
+
+class RegistryMounts:
+    """`taken` are the names that options and settings have given already: they come first."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str], taken: frozenset[str]) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._taken = taken | RESERVED
+        self._entries: dict[str, Entry] = {}
+        self._problems: dict[str, str] = {}
+        self._allowed: frozenset[str] | None = None
+        self._base = ""
+        self._seen: tuple[object, ...] | None = None
+        self._specs: dict[str, MountSpec] = {}
+
+    # --- what to mount ------------------------------------------------------------------------------------
+
+    def specs(self) -> dict[str, MountSpec]:
+        """The servers that the registry says are used, as far as it can be read."""
+        self._seen = self._signature()
+        location = locate(self._settings.registry, self._settings.workspaces[0], self._environ)
+        if "://" not in location and not os.path.lexists(location):
+            self._entries, self._problems, self._allowed, self._specs = {}, {}, None, {}
+            return {}
+        self._read(location)
+        return self._specs
+
+    @property
+    def current(self) -> dict[str, MountSpec]:
+        """As it was last read."""
+        return self._specs
+
+    def news(self) -> list[Event]:
+        """What changed since it was last read."""
+        if self._signature() == self._seen:
+            return []
+        found: list[Event] = [Remount(dict(self.specs()))]
+        for name, spec in self._specs.items():
+            if spec.pin and (tools := self.known_tools(name)) is not None and tools.known:
+                found.append(Approved(name, tools.known))
+        return found
+
+    def _read(self, location: str) -> None:
+        from perdure.registry.errors import RegistryError
+        from perdure.registry.filesystem import FileBackend
+        from perdure.registry.mirroring import mirrored
+        from perdure.registry.opening import open_backend
+
+        try:
+            here = mirrored(location, self._environ) if "://" in location else location
+            backend = open_backend(here, self._environ)
+            if not isinstance(backend, FileBackend):
+                raise RegistryError("only a registry in a file can be mounted")
+            document = backend.read()
+        except RegistryError as error:
+            print(f"perdure: registry: {error.message}", file=sys.stderr)
+            return
+        self._base = os.path.dirname(os.path.realpath(backend.path))
+        self._allowed = document.allowed
+        first = {slot.name: slot for slot in reversed(document.slots)}
+        used = [slot for slot in document.slots if first[slot.name] is slot and slot.name not in self._taken]
+        self._entries = {
+            slot.name: slot.entry for slot in used if slot.entry is not None and slot.entry.enabled
+        }
+        self._problems = {slot.name: slot.error for slot in used if slot.error}
+        prefixes = _prefixes([*self._entries, *self._problems])
+        self._specs = {name: self._spec(entry, prefixes[name]) for name, entry in self._entries.items()}
+        for name in self._problems:
+            self._specs[name] = MountSpec(
+                name, prefix=prefixes[name], managed=True, mark=self._problems[name]
+            )
+
+    def _spec(self, entry: Entry, prefix: str) -> MountSpec:
+        known = self._settings.timeouts
+        given = entry.timeouts
+        return MountSpec(
+            entry.name,
+            _shown_command(entry),
+            prefix,
+            cwd=self._settings.workspaces[0],
+            start=entry.start,
+            startup_s=given.startup or known.startup,
+            call_s=given.call or known.call,
+            idle_s=given.idle or known.idle,
+            trust_annotations=entry.replay.mode == "annotations",
+            replay=entry.replay.tools,
+            allow=entry.tools.allow,
+            deny=entry.tools.deny,
+            restart=entry.restart,
+            pin=entry.pin,
+            required=entry.required,
+            managed=True,
+            mark=self._mark(entry),
+        )
+
+    def _mark(self, entry: Entry) -> str:
+        from zlib import crc32
+
+        started = (entry.transport, entry.command, entry.args, entry.cwd, entry.env, entry.url, entry.headers)
+        listed = sorted(self._allowed) if self._allowed is not None else None
+        return f"{crc32(msgspec.msgpack.encode([started, listed])):08x}"
+
+    def _signature(self) -> tuple[object, ...]:
+        """What would be different if the registry, or an approval, were."""
+        settings = self._settings
+        named = settings.registry or self._environ.get("PERDURE_REGISTRY")
+        if named and "://" in named:
+            from perdure.registry.mirroring import mirror_path
+
+            named = mirror_path(named)
+        folders = [settings.workspaces[0], user_folder(self._environ)]
+        paths = (
+            [named] if named else [os.path.join(folder, name) for folder in folders for name in FILE_NAMES]
+        )
+        return tuple(_facts(path) for path in [*paths, _tools_folder()])
+
+    # --- starting one ---------------------------------------------------------------------------------------
+
+    def launch(self, spec: MountSpec, environ: Mapping[str, str]) -> Launch | Fault:
+        """With what a server is started now, or why it cannot be."""
+        from perdure.registry.allowed import check_allowed
+        from perdure.registry.errors import RegistryError
+        from perdure.registry.resolved import resolve
+
+        entry = self._entries.get(spec.name)
+        if entry is None:
+            return Fault(
+                "process", "invalid_entry", 0, self._problems.get(spec.name, "it is not in the registry")
+            )
+        try:
+            found = resolve(entry, environ)
+            if entry.transport == "stdio":
+                check_allowed(found.command, self._allowed, entry=entry.name)
+        except RegistryError as error:
+            return Fault("process", error.code, 0, error.message, error.hint)
+        env = {**minimal(environ), **found.env}
+        if entry.transport == "stdio":
+            cwd = os.path.join(self._base, os.path.expanduser(found.cwd)) if found.cwd else spec.cwd
+            return Launch((found.command, *found.args), env, cwd)
+        # By the environment: a command line is for everyone to read.
+        env[BRIDGE] = msgspec.json.encode(
+            {"transport": entry.transport, "url": found.url, "headers": found.headers}
+        ).decode()
+        return Launch(_bridge_command(), env, spec.cwd)
+
+    def scrubbed(self, spec: MountSpec, tail: bytes, environ: Mapping[str, str]) -> str:
+        """What may be shown of the end of a server's standard error."""
+        from perdure.registry.errors import RegistryError
+        from perdure.registry.redaction import scrubbed
+        from perdure.registry.resolved import resolve
+
+        entry = self._entries.get(spec.name)
+        try:
+            secrets = resolve(entry, environ).secrets if entry is not None else ()
+        except RegistryError:
+            secrets = ()
+        text = tail.decode("utf-8", "replace")
+        if len(tail) >= 4096:
+            text = text.partition("\n")[2]  # its first line may be half a secret
+        return scrubbed(text, secrets).strip()[-TAIL_CHARACTERS:]
+
+    # --- what its tools were ----------------------------------------------------------------------------------
+
+    def tools_of(self, specs: Mapping[str, MountSpec]) -> dict[str, KnownTools]:
+        found = {name: self.known_tools(name) for name, spec in specs.items() if spec.managed}
+        return {name: tools for name, tools in found.items() if tools is not None}
+
+    def known_tools(self, name: str) -> KnownTools | None:
+        return read_tools(self.place(), name)
+
+    def save_tools(self, name: str, known: dict[str, str], held: dict[str, str]) -> None:
+        try:
+            write_tools(self.place(), name, KnownTools(known, held))
+        except OSError:
+            pass  # then a change is noticed against what was known before
+        self._seen = self._signature()
+
+    def place(self) -> str:
+        return locate(self._settings.registry, self._settings.workspaces[0], self._environ)
+
+
+def read_tools(place: str, name: str) -> KnownTools | None:
+    """What was known of a server's tools when it was last mounted from this registry."""
+    try:
+        with open(_tools_file(place, name), "rb") as file:
+            return msgspec.json.decode(file.read(), type=KnownTools)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def write_tools(place: str, name: str, tools: KnownTools) -> None:
+    write_private(_tools_file(place, name), msgspec.json.encode(tools))
+
+
+def _tools_folder() -> str:
+    return private_dir("tools")
+
+
+def _tools_file(place: str, name: str) -> str:
+    from zlib import crc32
+
+    mark = crc32(os.fsencode(place if "://" in place else os.path.realpath(place)))
+    return os.path.join(_tools_folder(), f"{name}-{mark:08x}.json")
+
+
+def _facts(path: str) -> tuple[object, ...]:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return (path,)
+    return (path, info.st_ino, info.st_mtime_ns, info.st_size, info.st_ctime_ns)
+
+
+def _shown_command(entry: Entry) -> tuple[str, ...]:
+    """References as they are: this is kept with the server's catalog."""
+    if entry.command is not None:
+        return (entry.command.text, *(arg.text for arg in entry.args))
+    from perdure.registry.redaction import shown_url
+
+    return (entry.transport, shown_url(entry.url) if entry.url is not None else "")
+
+
+def _bridge_command() -> tuple[str, ...]:
+    from perdure.host.compose import own_command
+
+    return own_command("bridge")
+
+
+def _prefixes(names: list[str]) -> dict[str, str]:
+    """`name__`, in characters that every client takes in a tool's name; a collision gets a number."""
+    found: dict[str, str] = {}
+    for name in names:
+        plain = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)
+        prefix, number = plain, 1
+        while prefix + SEPARATOR in found.values():
+            number += 1
+            prefix = f"{plain}_{number}"
+        found[name] = prefix + SEPARATOR
+    return found

@@ -1,0 +1,176 @@
+"""Import: the servers of a client's file taken into a registry, one by one; a problem of one hides no other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.registry.clients.hearing import Problem, Taken, in_our_words
+from perdure.registry.clients.installing import NAME
+from perdure.registry.clients.references import meaning
+from perdure.registry.clients.saying import Loss
+from perdure.registry.clients.secrets import REFERRED_TO, Moved, by_reference
+from perdure.registry.clients.table import Client
+from perdure.registry.clients.views import View, text_of, understood
+from perdure.registry.entry import Entry
+from perdure.registry.errors import AlreadyInstalled, NotInRegistry, RegistryError, Unreadable
+from perdure.registry.port import Backend
+from perdure.registry.templates import Template
+
+Action = Literal["imported", "unchanged", "conflict", "skipped"]
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one server. `entry` is its name here, where that is another one."""
+
+    name: str
+    action: Action
+    reason: str = ""
+    entry: str = ""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """`secrets` stayed in the client's file, with the variable that stands for each; `kept` were taken along."""
+
+    client: str
+    file: str
+    applied: bool
+    steps: tuple[Step, ...]
+    notes: tuple[Loss, ...]
+    secrets: tuple[Moved, ...]
+    kept: tuple[Moved, ...] = ()
+
+    @property
+    def has_conflicts(self) -> bool:
+        return any(step.action == "conflict" for step in self.steps)
+
+
+def import_from(
+    client: Client, path: str, backend: Backend, *, keep_secrets: bool = False, apply: bool = True
+) -> Report:
+    """Raises Unreadable where there is no such file, or it cannot be read."""
+    view = View(client, path)
+    data = view.data()
+    if data is None:
+        raise Unreadable(
+            f"{client.title} has no file {os.path.basename(path)} here", hint="--file names another"
+        )
+    text = text_of(data, path)
+    servers = understood(path, lambda: client.text.servers(text))
+    taking = _Taking(client, backend, keep_secrets, apply)
+    for name, value in servers.items():
+        taking.hear(name, value)
+    taking.take()
+    return Report(
+        client.name,
+        view.path,
+        apply,
+        tuple(taking.steps),
+        tuple(taking.notes),
+        tuple(taking.moved),
+        tuple(taking.kept),
+    )
+
+
+class _Taking:
+    def __init__(self, client: Client, backend: Backend, keep_secrets: bool, apply: bool) -> None:
+        self.client = client
+        self.backend = backend
+        self.keep_secrets = keep_secrets
+        self.apply = apply
+        self.steps: list[Step] = []
+        self.notes: list[Loss] = []
+        self.moved: list[Moved] = []
+        self.kept: list[Moved] = []
+        self.heard: dict[str, Taken] = {}
+
+    def hear(self, name: str, value: Any) -> None:
+        if _is_perdure(value):
+            self.steps.append(Step(name, "skipped", "this is Perdure itself"))
+            return
+        try:
+            taken = in_our_words(self.client, name, value)
+        except Problem as problem:
+            self.steps.append(Step(name, "skipped", str(problem)))
+            return
+        if taken.entry.name in self.heard:
+            reason = f"another server of the file is {taken.entry.name} here already"
+            self.steps.append(Step(name, "skipped", reason))
+            return
+        self.heard[taken.entry.name] = taken
+        self.notes += taken.notes
+
+    def take(self) -> None:
+        """All were heard before: a variable that one refers to must not stand for another one's secret."""
+        variables = {name: REFERRED_TO for one in self.heard.values() for name in one.entry.variables()}
+        for taken in self.heard.values():
+            entry, moved = by_reference(taken.entry, variables)
+            if self.keep_secrets:
+                self.kept += moved
+                self._install(taken.name, taken.entry)
+            else:
+                self.moved += moved
+                self._install(taken.name, entry)
+
+    def _install(self, name: str, entry: Entry) -> None:
+        other = entry.name if entry.name != name else ""
+        try:
+            there = self._there(entry.name)
+            if there is None and self.apply:
+                self.backend.install(entry)
+        except AlreadyInstalled:
+            there = self._there(entry.name)
+        except RegistryError as error:
+            if error.exit_code > 3:
+                raise  # of the registry, not of this entry
+            self.steps.append(Step(name, "skipped", error.message, other))
+            return
+        if there is None:
+            self.steps.append(Step(name, "imported", "", other))
+        elif _same(there, entry):
+            self.steps.append(Step(name, "unchanged", "", other))
+        else:
+            reason = "the registry has another server of this name; it stays"
+            self.steps.append(Step(name, "conflict", reason, other))
+
+    def _there(self, name: str) -> Entry | None:
+        try:
+            return self.backend.load(name)
+        except NotInRegistry:
+            return None
+
+
+def _is_perdure(value: Any) -> bool:
+    """An entry that starts Perdure would mount it behind itself."""
+    if not isinstance(value, dict):
+        return False
+    command = value.get("command") or value.get("cmd")
+    words = command if isinstance(command, list) else [command, *(value.get("args") or ())]
+    if not all(isinstance(word, str) for word in words):
+        return False
+    starts = os.path.basename(words[0]) == NAME or words[1:4] == ["-P", "-m", NAME]
+    return starts and "run" in words[:5]
+
+
+def _same(one: Entry, other: Entry) -> bool:
+    return _plain(one) == _plain(other)
+
+
+def _plain(entry: Entry) -> Mapping[str, Any]:
+    """Everything of an entry, with texts as what they say; where it came from does not matter."""
+
+    def said(value: Any) -> Any:
+        match value:
+            case Template():
+                return meaning(value)
+            case dict():
+                return {key: said(one) for key, one in value.items()}
+            case tuple():
+                return [said(one) for one in value]
+        return value
+
+    fields = msgspec.structs.asdict(msgspec.structs.replace(entry, provenance=None))
+    return {key: said(value) for key, value in fields.items()}

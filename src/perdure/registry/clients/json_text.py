@@ -1,0 +1,82 @@
+"""Servers in a JSON file, with or without comments: members of one object, changed in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from perdure.registry import json_spans
+from perdure.registry.clients.splices import Scalar, Uneditable, newline_of
+from perdure.registry.json_spans import JsonProblem, Node
+
+
+class JsonText:
+    """`root` is the path of the object that holds the servers."""
+
+    def __init__(self, root: tuple[str, ...]) -> None:
+        self.root = root
+
+    def servers(self, text: str) -> dict[str, Any]:
+        top = _parsed(text)
+        node: Node | None = top
+        for depth in range(len(self.root) + 1):
+            node = json_spans.find(top, self.root[:depth])
+            if node is None or _is_null(node):
+                return {}
+            if node.kind != "object":
+                raise Uneditable(f"{'.'.join(self.root[:depth]) or 'the file'} is not an object")
+        assert node is not None
+        found: dict[str, Any] = json_spans.plain(node)
+        return found
+
+    def scalars(self, text: str) -> list[Scalar]:
+        return list(_scalars(_parsed(text), ()))
+
+    def with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str:
+        return self._put(text, (name,), dict(fields))
+
+    def with_field(self, text: str, name: str, field: str, value: Any) -> str:
+        return self._put(text, (name, field), value)
+
+    def without_field(self, text: str, name: str, field: str) -> str:
+        return self._checked(json_spans.remove(text, (*self.root, name, field)), (name, field), None)
+
+    def without_entry(self, text: str, name: str) -> str:
+        return self._checked(json_spans.remove(text, (*self.root, name)), (name,), None)
+
+    def _put(self, text: str, path: tuple[str, ...], value: Any) -> str:
+        if not text.strip("\ufeff \t\r\n"):
+            text = f"{text}{{}}{newline_of(text)}"
+        try:
+            return self._checked(json_spans.put(text, (*self.root, *path), value), path, value)
+        except JsonProblem as problem:
+            held = json_spans.find(_parsed(text), self.root)
+            if held is None or not _is_null(held):
+                raise Uneditable(f"{'.'.join(self.root)}: {problem}") from None
+        return self._checked(json_spans.put(text, self.root, {path[0]: value}), path, value)
+
+    def _checked(self, text: str, path: tuple[str, ...], value: Any) -> str:
+        """The new text, if it says what was meant."""
+        node = json_spans.find(_parsed(text), (*self.root, *path))
+        if (None if node is None else json_spans.plain(node)) != value:
+            raise Uneditable("a key that stands twice cannot be changed in place")
+        return text
+
+
+def _is_null(node: Node) -> bool:
+    return node.kind == "scalar" and node.value is None
+
+
+def _parsed(text: str) -> Node:
+    """An empty file is an empty object, as clients take it."""
+    try:
+        return json_spans.parse(text if text.strip("\ufeff \t\r\n") else "{}")
+    except JsonProblem as problem:
+        raise Uneditable(f"not valid JSON (line {problem.line}, column {problem.column})") from None
+
+
+def _scalars(node: Node, path: tuple[str | int, ...]) -> Iterator[Scalar]:
+    if node.kind == "scalar":
+        yield Scalar(path, node.start, node.end, node.value if isinstance(node.value, str) else "")
+    for index, element in enumerate(node.elements):
+        yield from _scalars(element.node, (*path, element.key if node.kind == "object" else index))

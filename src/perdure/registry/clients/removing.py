@@ -1,0 +1,87 @@
+"""Removing a file that only we have written, and only if that is still so."""
+
+from __future__ import annotations
+
+import os
+
+from perdure.model.envelope import ToolError
+from perdure.model.fault_points import passed, point
+from perdure.registry import backups
+from perdure.registry.errors import RegistryUnavailable
+from perdure.registry.turns import Turn
+from perdure.storage import temp_names
+from perdure.storage.digest import sha256_of
+from perdure.storage.durable import sync_directory
+from perdure.storage.files.exchange import open_aside
+from perdure.storage.files.syscalls import rename_noreplace
+
+
+def remove_file(path: str, sha256: str) -> bool:
+    """Whether it is gone; not if it has another content, which then stays or comes back to its name."""
+    try:
+        return _removed(os.path.realpath(path), sha256)
+    except (OSError, ToolError) as error:
+        raise _refused(path, error) from None
+
+
+def settle(path: str) -> None:
+    """Finish what a killed process left beside a file, also where the file itself is gone."""
+    try:
+        with Turn(os.path.realpath(path)):
+            pass
+    except OSError as error:
+        raise _refused(path, error) from None
+
+
+def _refused(path: str, error: OSError | ToolError) -> RegistryUnavailable:
+    why = error.strerror if isinstance(error, OSError) else error.envelope.context.get("message")
+    return RegistryUnavailable(f"{os.path.basename(path)}: {why}")
+
+
+def _removed(target: str, sha256: str) -> bool:
+    folder, name = os.path.split(target)
+    with Turn(target) as turn:
+        dir_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            turn.begin(
+                sha256, ""
+            )  # no content is planned: what is not ours goes back to its name, after a kill too
+            aside = temp_names.fresh("x")
+            point("view.before_remove")
+            os.rename(name, aside, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+            point("view.aside")
+            if not _is(dir_fd, aside, sha256):
+                _put_back(dir_fd, aside, name, target)
+                return False
+            backups.keep(target, _content(dir_fd, aside))
+            os.unlink(aside, dir_fd=dir_fd)
+            passed("view.removed")
+            sync_directory(dir_fd)
+            return True
+        finally:
+            os.close(dir_fd)
+
+
+def _is(dir_fd: int, name: str, sha256: str) -> bool:
+    file = open_aside(dir_fd, name)
+    if file is None:
+        return False
+    with file:
+        return sha256_of(file.fileno()) == sha256
+
+
+def _content(dir_fd: int, name: str) -> bytes:
+    file = open_aside(dir_fd, name)
+    if file is None:
+        return b""
+    with file:
+        return file.read() or b""
+
+
+def _put_back(dir_fd: int, aside: str, name: str, target: str) -> None:
+    """To its name; where that is taken already, the newer one stays and this one is kept as a backup."""
+    try:
+        rename_noreplace(dir_fd, aside, dir_fd, name)
+    except FileExistsError:
+        backups.keep(target, _content(dir_fd, aside))
+        os.unlink(aside, dir_fd=dir_fd)

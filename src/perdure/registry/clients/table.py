@@ -1,0 +1,168 @@
+"""Every client there is a view for: its format, the shape of an entry, and how it starts Perdure."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from perdure.registry.clients import references
+from perdure.registry.clients.json_text import JsonText
+from perdure.registry.clients.shapes import MILLISECONDS, SECONDS, Shape, Timing
+from perdure.registry.clients.splices import ConfigText
+from perdure.registry.clients.toml_text import TomlText
+from perdure.registry.clients.yaml_text import YamlText
+
+HTTP: Final = {"streamable-http": "http", "sse": "sse"}
+REMOTE: Final = {"streamable-http": "remote", "sse": "remote"}
+
+# Where the client starts a server: in the project that is open, told by a variable, or anywhere.
+Start = Literal["project", "variable", "anywhere"]
+
+
+class Client(msgspec.Struct, frozen=True):
+    """`text` changes its file; `shape` says what an entry looks like in it."""
+
+    name: str
+    title: str
+    text: ConfigText
+    shape: Shape
+    start: Start = "project"
+
+
+def _json(*root: str) -> ConfigText:
+    return JsonText(root or ("mcpServers",))
+
+
+CLIENTS: Final = {
+    client.name: client
+    for client in (
+        Client(
+            "claude-code",
+            "Claude Code",
+            _json(),
+            Shape(
+                types={"stdio": "stdio", **HTTP},
+                call=Timing("timeout", MILLISECONDS),
+                references=references.BRACED,
+            ),
+        ),
+        Client("claude-desktop", "Claude Desktop", _json(), Shape(types=HTTP), "anywhere"),
+        Client("cursor", "Cursor", _json(), Shape(references=references.EDITOR), "variable"),
+        Client(
+            "vscode",
+            "VS Code",
+            _json("servers"),
+            Shape(types={"stdio": "stdio", **HTTP}, cwd="cwd", references=references.EDITOR),
+            "variable",
+        ),
+        Client(
+            "windsurf",
+            "Windsurf",
+            _json(),
+            Shape(
+                urls={"streamable-http": "serverUrl", "sse": "serverUrl"},
+                disabled="disabled",
+                deny="disabledTools",
+                references=references.EDITOR,
+            ),
+            "anywhere",
+        ),
+        Client(
+            "codex",
+            "Codex",
+            TomlText(("mcp_servers",)),
+            Shape(
+                cwd="cwd",
+                urls={"streamable-http": "url"},
+                headers=("http_headers",),
+                enabled="enabled",
+                required="required",
+                startup=Timing("startup_timeout_sec", SECONDS),
+                call=Timing("tool_timeout_sec", SECONDS),
+                allow="enabled_tools",
+                deny="disabled_tools",
+                env_names="env_vars",
+                header_names="env_http_headers",
+                bearer_name="bearer_token_env_var",
+            ),
+        ),
+        Client(
+            "continue",
+            "Continue",
+            YamlText("mcpServers", is_list=True),
+            Shape(
+                types={"stdio": "stdio", "streamable-http": "streamable-http", "sse": "sse"},
+                cwd="cwd",
+                headers=("requestOptions", "headers"),
+                startup=Timing("connectionTimeout", MILLISECONDS),
+                references=references.SECRETS,
+            ),
+            "anywhere",
+        ),
+        Client(
+            "zed",
+            "Zed",
+            _json("context_servers"),
+            Shape(types=HTTP, enabled="enabled", always={"source": "custom"}),
+        ),
+        Client(
+            "gemini",
+            "Gemini CLI",
+            _json(),
+            Shape(
+                types=HTTP,
+                cwd="cwd",
+                call=Timing("timeout", MILLISECONDS),
+                allow="includeTools",
+                deny="excludeTools",
+                description="description",
+                references=references.SHELL,
+            ),
+        ),
+        Client(
+            "goose",
+            "Goose",
+            YamlText("extensions", is_list=False),
+            Shape(
+                types={"stdio": "stdio", "streamable-http": "streamable_http", "sse": "sse"},
+                command="cmd",
+                env="envs",
+                urls={"streamable-http": "uri", "sse": "uri"},
+                enabled="enabled",
+                call=Timing("timeout", SECONDS),
+                allow="available_tools",
+                description="description",
+                name="name",
+                env_names="env_keys",
+                always={"enabled": True},
+            ),
+        ),
+        Client(
+            "opencode",
+            "OpenCode",
+            _json("mcp"),
+            Shape(
+                types={"stdio": "local", **REMOTE},
+                args=None,
+                env="environment",
+                enabled="enabled",
+                startup=Timing("timeout", MILLISECONDS),
+                always={"enabled": True},
+                references=references.CURLY,
+            ),
+        ),
+        Client(
+            "cline",
+            "Cline",
+            _json(),
+            Shape(
+                types={"streamable-http": "streamableHttp", "sse": "sse"},
+                cwd="cwd",
+                disabled="disabled",
+                call=Timing("timeout", SECONDS),
+            ),
+            "anywhere",
+        ),
+    )
+}

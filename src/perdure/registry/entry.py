@@ -1,0 +1,202 @@
+"""One server in a registry: what it is, how it is started, what may be done with its tools.
+
+An `Entry` that exists is sound: every way to make one checks it (`InvalidName`, `InvalidEntry`). Strings that may
+hold references are templates; nothing in here is ever resolved (`perdure.registry.resolved` is).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+from perdure.model.replay import ProbeRequired, ReplayClass
+from perdure.registry.errors import InvalidEntry, InvalidName
+from perdure.registry.templates import Template
+
+Transport = Literal["stdio", "streamable-http", "sse"]
+TRANSPORTS: Final[tuple[str, ...]] = get_args(Transport)
+MAX_NAME: Final = 128
+# Every character at which some reader ends a line; in a value it would begin a section of its own.
+LINE_BREAKS: Final = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9_.+@-]+")
+_BREAK: Final = re.compile(f"[{LINE_BREAKS}]")
+_UNTEXT: Final = re.compile("[\x00\ud800-\udfff]")
+_VARIABLE: Final = re.compile(r"[^\s=,\"'\x00-\x1f]+")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_TOOL: Final = re.compile(r"[^\s,=]+")
+_SCHEME: Final = re.compile(r"https?://[^/?#]", re.IGNORECASE)
+
+
+class Tools(msgspec.Struct, frozen=True):
+    """Which tools are offered: all, those allowed, all but those denied."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """Seconds; None where the settings decide."""
+
+    startup: float | None = None
+    call: float | None = None
+    idle: float | None = None
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """What may be repeated: by the server's own annotations or only as declared; and tool by tool."""
+
+    mode: Literal["annotations", "declared"] = "annotations"
+    tools: dict[str, ReplayClass] = {}
+
+
+class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where an entry came from: the catalog, the full name there, the exact version, the package and its hash."""
+
+    catalog: str = ""
+    name: str = ""
+    version: str = ""
+    package: str = ""
+    digest: str = ""
+    installed_at: str = ""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`extra` holds the keys that are not ours, as they were found; they are kept where they are written."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    enabled: bool = True
+    transport: Transport = "stdio"
+    command: Template | None = None
+    args: tuple[Template, ...] = ()
+    cwd: Template | None = None
+    env: dict[str, Template] = {}
+    url: Template | None = None
+    headers: dict[str, Template] = {}
+    tools: Tools = Tools()
+    timeouts: Timeouts = Timeouts()
+    start: Literal["eager", "lazy"] = "eager"
+    restart: Literal["always", "never"] = "always"
+    replay: Replay = Replay()
+    pin: bool = False
+    required: bool = False
+    provenance: Provenance | None = None
+    extra: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        for what, text in self.texts():
+            check_text(text, what, self.name)
+        _check_way(self)
+        _check_names(self)
+        _check_times(self)
+        _check_replay(self)
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Every string of it, with what it is."""
+        yield "title", self.title
+        yield "description", self.description
+        for what, template in self.templates():
+            yield what, template.text
+        for name in (*self.env, *self.headers, *self.tools.allow, *self.tools.deny, *self.replay.tools):
+            yield "a name", name
+        for one in self.replay.tools.values():
+            if isinstance(one, ProbeRequired):
+                yield from (("a probe", text) for text in (one.tool, *one.arguments, *one.arguments.values()))
+        if self.provenance is not None:
+            yield from (("provenance", text) for text in msgspec.structs.astuple(self.provenance))
+        yield from (("a key", key) for key in self.extra)
+
+    def templates(self) -> Iterator[tuple[str, Template]]:
+        """Every text that may hold references, with what it is."""
+        for what, one in (("command", self.command), ("cwd", self.cwd), ("url", self.url)):
+            if one is not None:
+                yield what, one
+        yield from (("args", arg) for arg in self.args)
+        yield from ((f"env {name}", value) for name, value in self.env.items())
+        yield from ((f"header {name}", value) for name, value in self.headers.items())
+
+    def variables(self) -> tuple[str, ...]:
+        """The variables it refers to, in order, each once."""
+        return tuple(
+            dict.fromkeys(ref.variable for _, template in self.templates() for ref in template.references())
+        )
+
+
+def check_name(name: str) -> None:
+    """MUST 1, before anything is opened. The name itself is not repeated: it may hold anything."""
+    if not isinstance(name, str) or not name:
+        raise InvalidName("the name is empty")
+    hint = "letters, digits and _ . + @ - are allowed, no dot in front, no two dots in a row"
+    if len(name) > MAX_NAME:
+        raise InvalidName(f"the name is longer than {MAX_NAME} characters", hint=hint)
+    if _BREAK.search(name):
+        raise InvalidName("the name holds a line break", hint=hint)
+    if not _NAME.fullmatch(name) or name.startswith(".") or ".." in name:
+        raise InvalidName(
+            f"not a usable name: {name.encode('ascii', 'backslashreplace').decode()}", hint=hint
+        )
+
+
+def check_text(text: str, what: str, entry: str) -> None:
+    """No line break of any kind, and nothing that is not text."""
+    if _BREAK.search(text):
+        raise InvalidEntry(f"{what} of {entry} holds a line break", entry=entry, hint="keep it on one line")
+    if _UNTEXT.search(text):
+        raise InvalidEntry(f"{what} of {entry} is not text", entry=entry, hint="no zero byte, valid UTF-8")
+
+
+def _refuse(entry: Entry, problem: str, hint: str = "") -> None:
+    raise InvalidEntry(f"{entry.name}: {problem}", entry=entry.name, hint=hint)
+
+
+def _check_way(entry: Entry) -> None:
+    """A command or a URL, as the transport says."""
+    if entry.transport not in TRANSPORTS:
+        _refuse(entry, "transport is not known", f"one of {', '.join(TRANSPORTS)}")
+    if entry.transport == "stdio":
+        if entry.command is None or not entry.command.text.strip():
+            _refuse(entry, "command is missing", "a stdio server needs a command, a remote one a url")
+        if entry.url is not None:
+            _refuse(entry, "url and command are both given", "set transport to streamable-http or sse")
+        return
+    if entry.command is not None or entry.args:
+        _refuse(entry, "a remote server has no command", "set transport to stdio")
+    if entry.url is None or not entry.url.text:
+        _refuse(entry, "url is missing", "a remote server needs a url")
+    elif not entry.url.text.startswith("$") and not _SCHEME.match(entry.url.text):
+        _refuse(entry, "url is not http or https")
+    elif any(part.isspace() for part in entry.url.text):
+        _refuse(entry, "url holds a space")
+
+
+def _check_names(entry: Entry) -> None:
+    if not all(_VARIABLE.fullmatch(name) for name in entry.env):
+        _refuse(entry, "env holds a name that no variable can have")
+    if not all(_HEADER.fullmatch(name) for name in entry.headers):
+        _refuse(entry, "headers hold a name that no header can have")
+    if not all(_TOOL.fullmatch(name) for name in (*entry.tools.allow, *entry.tools.deny)):
+        _refuse(entry, "tools holds a name that no tool can have")
+
+
+def _check_times(entry: Entry) -> None:
+    for name, seconds in msgspec.structs.asdict(entry.timeouts).items():
+        if seconds is not None and not (math.isfinite(seconds) and 0 < seconds <= 1e9):
+            _refuse(entry, f"timeout {name} is not a number of seconds above 0")
+
+
+def _check_replay(entry: Entry) -> None:
+    for tool, one in entry.replay.tools.items():
+        if not _TOOL.fullmatch(tool):
+            _refuse(entry, "replay names a tool that no server can have")
+        if isinstance(one, ProbeRequired):
+            if not _TOOL.fullmatch(one.tool):
+                _refuse(entry, "a probe needs the name of a tool", 'replay TOOL: probe OTHER {"key": "/key"}')
+            if not all(path == "" or path.startswith("/") for path in one.arguments.values()):
+                _refuse(entry, "a probe's arguments are JSON Pointers", 'like {"key": "/key"}')

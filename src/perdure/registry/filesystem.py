@@ -1,0 +1,252 @@
+"""A registry in a file: `mcp.md` or `mcp.json`, shared with editors and other programs.
+
+Nothing is cached: every operation reads the file as it is. A change is planned on the text that is there and put in
+place only if that is still what is there (`perdure.registry.replacing`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from perdure.model.mounts import RESERVED
+from perdure.registry.allowed import is_allowed
+from perdure.registry.document import Document, Slot
+from perdure.registry.entry import Entry, check_name
+from perdure.registry.errors import (
+    AlreadyInstalled,
+    NotInRegistry,
+    Quarantined,
+    RegistryError,
+    Unreadable,
+)
+from perdure.registry.port import Capabilities, ServerRef, ValidationResult
+from perdure.registry.reading import WAIT_S, read_bytes
+from perdure.registry.redaction import scrubbed
+
+BACKEND_ID: Final = "filesystem"
+_LOOPBACK: Final = ("localhost", "127.", "[::1]")
+
+
+def open_markdown(location: str, environ: Mapping[str, str]) -> FileBackend:
+    from perdure.registry.mcp_md import MarkdownDocument
+
+    return FileBackend(location, MarkdownDocument, environ)
+
+
+def open_json(location: str, environ: Mapping[str, str]) -> FileBackend:
+    from perdure.registry.mcp_json import JsonDocument
+
+    return FileBackend(location, JsonDocument, environ)
+
+
+class FileBackend:
+    """One file is one scope (MUST 5)."""
+
+    def __init__(
+        self,
+        path: str,
+        document: Callable[[str], Document],
+        environ: Mapping[str, str],
+        *,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        self.path = os.path.abspath(os.path.expanduser(path))
+        self._document = document
+        self._environ = environ
+        self._wait_s = wait_s
+
+    @property
+    def backend_id(self) -> str:
+        return BACKEND_ID
+
+    @property
+    def capabilities(self) -> Capabilities:
+        can_write = _can_write(self.path)
+        return Capabilities(
+            supports_install=can_write,
+            supports_uninstall=can_write,
+            durable=True,
+            supports_canonical_export=True,
+        )
+
+    def refresh_capabilities(self) -> Capabilities:
+        return self.capabilities
+
+    def list_servers(self) -> list[ServerRef]:
+        return sorted((self._ref(slot) for slot in self.read().slots), key=lambda ref: ref.name)
+
+    def load(self, name: str) -> Entry:
+        check_name(name)
+        return self._loaded(self.read(), name)
+
+    def load_all(self) -> list[Entry]:
+        found = [slot.entry for slot in self.read().slots if slot.entry is not None]
+        return sorted(found, key=lambda entry: entry.name)
+
+    def validate(self, name: str) -> ValidationResult:
+        """A name that is not there and a file that cannot be read are results, too."""
+        try:
+            check_name(name)
+            if read_bytes(self.path) is None:
+                return ValidationResult(False, (f"{os.path.basename(self.path)} does not exist",))
+            document = self.read()
+            entry = self._loaded(document, name)
+        except RegistryError as error:
+            return ValidationResult(False, (error.message,))
+        errors = list(_problems(entry, document.allowed))
+        warnings = list(_doubts(entry, self._environ, os.path.dirname(self.path)))
+        return ValidationResult(not errors, tuple(errors), tuple(warnings))
+
+    def install(self, entry: Entry) -> ServerRef:
+        check_name(entry.name)
+
+        def plan(data: bytes | None) -> bytes:
+            document = self._parsed(data)
+            if document.slot(entry.name) is not None:
+                raise AlreadyInstalled(
+                    f"{entry.name} is already installed",
+                    entry=entry.name,
+                    hint="uninstall it first, or use another name",
+                )
+            return self._bytes(document.installed(entry))
+
+        self._change(plan, lambda document: document.slot(entry.name) is not None)
+        return self._ref(Slot(entry.name, entry))
+
+    def uninstall(self, name: str) -> None:
+        check_name(name)
+
+        def plan(data: bytes | None) -> bytes | None:
+            document = self._parsed(data)
+            if data is None or document.slot(name) is None:
+                return None
+            return self._bytes(document.uninstalled(name))
+
+        self._change(plan, lambda document: document.slot(name) is None)
+
+    def set_enabled(self, name: str, enabled: bool) -> ServerRef:
+        check_name(name)
+
+        def plan(data: bytes | None) -> bytes:
+            document = self._parsed(data)
+            self._loaded(document, name)
+            return self._bytes(document.enabled(name, enabled))
+
+        def holds(document: Document) -> bool:
+            slot = document.slot(name)
+            return slot is None or slot.entry is None or slot.entry.enabled == enabled
+
+        self._change(plan, holds)
+        return self._ref(self._slot(name))
+
+    def replace(self, entry: Entry) -> ServerRef:
+        def plan(data: bytes | None) -> bytes:
+            document = self._parsed(data)
+            self._loaded(document, entry.name)
+            return self._bytes(document.replaced(entry))
+
+        def holds(document: Document) -> bool:
+            slot = document.slot(entry.name)
+            return slot is None or slot.entry == entry
+
+        self._change(plan, holds)
+        return self._ref(self._slot(entry.name))
+
+    def close(self) -> None:
+        """Nothing is held open between two operations."""
+
+    def read(self) -> Document:
+        """The file as it is now; an absent one is empty."""
+        return self._parsed(read_bytes(self.path))
+
+    def _change(
+        self, plan: Callable[[bytes | None], bytes | None], holds: Callable[[Document], bool]
+    ) -> None:
+        from perdure.registry.replacing import change_file
+
+        def still_holds(data: bytes | None) -> bool:
+            try:
+                return holds(self._parsed(data))
+            except Unreadable:
+                return True  # somebody is at it; the change was made
+
+        change_file(self.path, plan, still_holds, wait_s=self._wait_s)
+
+    def _parsed(self, data: bytes | None) -> Document:
+        return self._document((data or b"").decode("utf-8", "surrogateescape"))
+
+    @staticmethod
+    def _bytes(text: str) -> bytes:
+        return text.encode("utf-8", "surrogateescape")
+
+    def _slot(self, name: str) -> Slot:
+        return self.read().slot(name) or Slot(name, None, "uninstalled meanwhile")
+
+    def _loaded(self, document: Document, name: str) -> Entry:
+        slot = document.slot(name)
+        if slot is None:
+            raise NotInRegistry(
+                f"{name} is not in the registry", entry=name, hint="`perdure registry list` shows what is"
+            )
+        if slot.entry is None:
+            raise Quarantined(
+                f"{name} cannot be used: {slot.error}", entry=name, hint="mend its section in the file"
+            )
+        return slot.entry
+
+    def _ref(self, slot: Slot) -> ServerRef:
+        source = f"{os.path.basename(self.path)}#{slot.name}"
+        if slot.entry is None:
+            return ServerRef(slot.name, source=source, transport="", error=slot.error)
+        version = slot.entry.provenance.version if slot.entry.provenance is not None else None
+        return ServerRef(
+            slot.name,
+            scrubbed(slot.entry.description),
+            slot.entry.transport,
+            version or None,
+            source,
+            slot.entry.enabled,
+        )
+
+
+def _can_write(path: str) -> bool:
+    target = os.path.realpath(path)
+    if os.path.exists(target) and not os.path.isfile(target):
+        return False
+    folder = os.path.dirname(target)
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _problems(entry: Entry, allowed: frozenset[str] | None) -> list[str]:
+    found = []
+    if entry.command is not None and entry.command.is_literal:
+        command = entry.command.resolve({})
+        if not is_allowed(command, allowed):
+            found.append(f"the command {os.path.basename(command)} is not in the allowed list")
+    return found
+
+
+def _doubts(entry: Entry, environ: Mapping[str, str], base: str) -> list[str]:
+    import shutil
+
+    found = [
+        f"the variable {variable} is not set"
+        for variable in dict.fromkeys(name for _, one in entry.templates() for name in one.unset(environ))
+    ]
+    if entry.command is not None and not entry.command.unset(environ):
+        command = entry.command.resolve(environ)
+        at = os.path.join(base, command) if "/" in command else command
+        if shutil.which(at, path=environ.get("PATH")) is None:
+            found.append(f"the command {os.path.basename(command)} is not on the PATH")
+    if entry.url is not None and entry.url.text.startswith("http://"):
+        host = entry.url.text.removeprefix("http://").rpartition("@")[2]
+        if not host.startswith(_LOOPBACK):
+            found.append("the url is not https: what is sent can be read on the way")
+    found += [f"the key {key} is not known" for key in entry.extra]
+    if entry.name in RESERVED:
+        found.append("the name is the host's own: it is not mounted")
+    return found

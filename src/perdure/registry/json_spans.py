@@ -1,0 +1,300 @@
+"""JSON text read with the place of every value, so that one value is changed and every other byte stays.
+
+Comments (`//`, `/* */`) and trailing commas are read and kept; so are a byte order mark, the indentation, the line
+endings and the order of keys. `parse` gives the tree; `put` and `remove` give the new text. A path is keys and, in
+lists, positions. Of a key that stands twice in an object the last counts, as for other readers of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+MAX_DEPTH: Final = 200
+DEFAULT_INDENT: Final = "  "
+
+_BLANK: Final = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+_SCALAR: Final = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_REST_OF_LINE: Final = re.compile(r"[ \t]*(?:/\*[^\r\n]*?\*/[ \t]*)*(?://[^\r\n]*)?(?=[\r\n]|$)")
+
+Path = Sequence[str | int]
+
+
+class JsonProblem(ValueError):
+    """Text that is not JSON, with the place where that shows."""
+
+    def __init__(self, reason: str, text: str, at: int) -> None:
+        self.reason = reason
+        self.line = text.count("\n", 0, at) + 1
+        self.column = at - text.rfind("\n", 0, at)
+        super().__init__(f"line {self.line}, column {self.column}: {reason}")
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A value and where it stands. `elements` are the members of an object, or the items of a list."""
+
+    kind: Literal["object", "list", "scalar"]
+    start: int
+    end: int
+    value: Any = None
+    elements: tuple[Element, ...] = ()
+
+
+class Element(msgspec.Struct, frozen=True):
+    """A member or an item, from its key on; `comma` is where the comma after it stands, or -1."""
+
+    key: str
+    start: int
+    node: Node
+    comma: int = -1
+
+    @property
+    def end(self) -> int:
+        return self.node.end
+
+
+def parse(text: str) -> Node:
+    """The tree of a text. Raises JsonProblem."""
+    node, at = _value(text, _skip(text, 0), 0)
+    at = _skip(text, at)
+    if at != len(text):
+        raise JsonProblem("something stands after the end", text, at)
+    return node
+
+
+def plain(node: Node) -> Any:
+    """The value as Python has it."""
+    if node.kind == "object":
+        return {one.key: plain(one.node) for one in node.elements}
+    if node.kind == "list":
+        return [plain(one.node) for one in node.elements]
+    return node.value
+
+
+def find(node: Node, path: Path) -> Node | None:
+    """The value at a path, or None."""
+    for step in path:
+        at = _position(node, step)
+        if at is None:
+            return None
+        node = node.elements[at].node
+    return node
+
+
+def put(text: str, path: Path, value: Any) -> str:
+    """The text with this value at this path: replaced, or added at the end of its object or list.
+
+    Objects that are missing on the way are made. Raises JsonProblem where something else is in the way.
+    """
+    root = parse(text)
+    node = root
+    for depth, step in enumerate(path):
+        at = _position(node, step)
+        if at is None:
+            if node.kind != ("list" if isinstance(step, int) else "object"):
+                raise JsonProblem(
+                    f"no {'list' if isinstance(step, int) else 'object'} here", text, node.start
+                )
+            for missing in reversed(path[depth + 1 :]):
+                value = {missing: value}
+            return append(text, node, None if isinstance(step, int) else step, value)
+        node = node.elements[at].node
+    return replaced(text, node, value)
+
+
+def remove(text: str, path: Path) -> str:
+    """The text without the value at this path; the same text where there is none."""
+    holder = find(parse(text), path[:-1])
+    at = None if holder is None else _position(holder, path[-1])
+    return text if holder is None or at is None else without(text, holder, at)
+
+
+def replaced(text: str, node: Node, value: Any) -> str:
+    """The text with another value in the place of this node."""
+    return text[: node.start] + rendered(text, value, _indent_at(text, node.start)) + text[node.end :]
+
+
+def append(text: str, holder: Node, key: str | None, value: Any) -> str:
+    """The text with one more member or item at the end of an object or list."""
+    if not holder.elements:
+        return _first(text, holder, key, value)
+    last = holder.elements[-1]
+    is_wide = _is_alone_on_its_line(text, last.start) or _breaks(text, holder.start, last.start)
+    indent = _indent_at(text, last.start)
+    element = _element(text, key, value, indent)
+    lead = _newline(text) + indent if is_wide else " "
+    if last.comma >= 0:
+        at = _after_line(text, last.comma + 1) if is_wide else last.comma + 1
+        return text[:at] + lead + element + "," + text[at:]
+    at = _after_line(text, last.end) if is_wide else last.end
+    return text[: last.end] + "," + text[last.end : at] + lead + element + text[at:]
+
+
+def without(text: str, holder: Node, at: int) -> str:
+    """The text without one element, its comma, and its line where nothing else stands on it."""
+    gone = holder.elements[at]
+    start, end = gone.start, gone.comma + 1 if gone.comma >= 0 else gone.end
+    if gone.comma >= 0 and text[gone.end : gone.comma].strip():
+        end = gone.end  # a comment stands before the comma: it stays, the comma goes alone
+    cut = [(start, end)]
+    if end == gone.end and gone.comma >= 0:
+        cut.append((gone.comma, gone.comma + 1))
+    elif gone.comma < 0 and at > 0:
+        before = holder.elements[at - 1]
+        cut.insert(0, (before.comma, before.comma + 1))
+    for number, (first, last) in enumerate(cut):
+        if first == gone.start:
+            cut[number] = _whole_line(text, first, last)
+    found, done = "", 0
+    for first, last in sorted(cut):
+        found += text[done:first]
+        done = last
+    return found + text[done:]
+
+
+def rendered(text: str, value: Any, indent: str) -> str:
+    """A value as this text would write it, for a line with this indentation."""
+    lines = json.dumps(value, ensure_ascii=False, indent=_unit(text)).split("\n")
+    return (_newline(text) + indent).join(lines)
+
+
+# --- reading -----------------------------------------------------------------------------------------
+
+
+def _skip(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
+
+
+def _value(text: str, at: int, depth: int) -> tuple[Node, int]:
+    if depth > MAX_DEPTH:
+        raise JsonProblem("nested too deeply", text, at)
+    mark = text[at : at + 1]
+    if mark in ("{", "["):
+        return _holder(text, at, depth, "object" if mark == "{" else "list")
+    if mark == '"':
+        end = _string_end(text, at)
+        return Node("scalar", at, end, json.loads(text[at:end])), end
+    found = _SCALAR.match(text, at)
+    if found is None:
+        raise JsonProblem("a value is missing" if mark in ("", "}", "]", ",") else "not a value", text, at)
+    return Node("scalar", at, found.end(), json.loads(found[0])), found.end()
+
+
+def _string_end(text: str, at: int) -> int:
+    found = _STRING.match(text, at)
+    if found is None:
+        raise JsonProblem("a text that does not end, or holds what must be escaped", text, at)
+    return found.end()
+
+
+def _holder(text: str, start: int, depth: int, kind: Literal["object", "list"]) -> tuple[Node, int]:
+    close = "}" if kind == "object" else "]"
+    elements: list[Element] = []
+    at = _skip(text, start + 1)
+    while text[at : at + 1] != close:
+        first, key = at, ""
+        if kind == "object":
+            if text[at : at + 1] != '"':
+                raise JsonProblem("a key is missing", text, at)
+            end = _string_end(text, at)
+            key = json.loads(text[at:end])
+            at = _skip(text, end)
+            if text[at : at + 1] != ":":
+                raise JsonProblem("a colon is missing", text, at)
+            at = _skip(text, at + 1)
+        node, at = _value(text, at, depth + 1)
+        at = _skip(text, at)
+        comma = at if text[at : at + 1] == "," else -1
+        elements.append(Element(key, first, node, comma))
+        if comma >= 0:
+            at = _skip(text, at + 1)
+        elif text[at : at + 1] != close:
+            raise JsonProblem(f"a comma or {close} is missing", text, at)
+    return Node(kind, start, at + 1, None, tuple(elements)), at + 1
+
+
+def _position(node: Node, step: str | int) -> int | None:
+    if isinstance(step, int):
+        return step if node.kind == "list" and 0 <= step < len(node.elements) else None
+    if node.kind != "object":
+        return None
+    return next((at for at in reversed(range(len(node.elements))) if node.elements[at].key == step), None)
+
+
+# --- writing -----------------------------------------------------------------------------------------
+
+
+def _first(text: str, holder: Node, key: str | None, value: Any) -> str:
+    """The first element of an empty object or list, on a line of its own; what stood between stays."""
+    outer = _indent_at(text, holder.start)
+    newline = _newline(text)
+    inner = outer + _unit(text)
+    kept = text[holder.start + 1 : holder.end - 1].rstrip()
+    element = _element(text, key, value, inner)
+    return (
+        text[: holder.start + 1] + kept + newline + inner + element + newline + outer + text[holder.end - 1 :]
+    )
+
+
+def _element(text: str, key: str | None, value: Any, indent: str) -> str:
+    shown = rendered(text, value, indent)
+    return shown if key is None else f"{json.dumps(key, ensure_ascii=False)}: {shown}"
+
+
+def _newline(text: str) -> str:
+    at = text.find("\n")
+    return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
+
+
+def _line_start(text: str, at: int) -> int:
+    start = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
+    return start + 1 if text[start : start + 1] == "\ufeff" else start
+
+
+def _indent_at(text: str, at: int) -> str:
+    """The indentation of the line on which a place is."""
+    line = text[_line_start(text, at) : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _is_alone_on_its_line(text: str, at: int) -> bool:
+    return not text[_line_start(text, at) : at].strip()
+
+
+def _breaks(text: str, start: int, end: int) -> bool:
+    return "\n" in text[start:end]
+
+
+def _after_line(text: str, at: int) -> int:
+    """Behind a comment that ends the line; `at` itself where more than that stands there."""
+    found = _REST_OF_LINE.match(text, at)
+    return found.end() if found and found[0].strip() else at
+
+
+def _whole_line(text: str, start: int, end: int) -> tuple[int, int]:
+    """A span widened to its lines, if nothing else stands on them; else without the blanks before it."""
+    first = _line_start(text, start)
+    last = end
+    while text[last : last + 1] in (" ", "\t"):
+        last += 1
+    is_own = not text[first:start].strip()
+    if is_own and text[last : last + 1] in ("\r", "\n"):
+        last += 2 if text[last : last + 2] == "\r\n" else 1
+        return first, last
+    if text[last : last + 1] in ("}", "]"):
+        while start > 0 and text[start - 1] in " \t":
+            start -= 1
+        return start, end
+    return start, last
+
+
+def _unit(text: str) -> str:
+    """One step of indentation: as the first indented line has it."""
+    found = re.search(r"[\r\n]([ \t]+)[^ \t\r\n/]", text)
+    return found[1] if found else DEFAULT_INDENT

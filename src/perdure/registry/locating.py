@@ -1,0 +1,36 @@
+"""Where the registry is. Looks at names alone, so that a host without one loads nothing of it."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILE_NAMES = ("mcp.md", "mcp.json")
+
+
+def locate(given: str | None, workspace: str, environ: Mapping[str, str]) -> str:
+    """The registry's place: the one that was named, else a file of the workspace, else the user's.
+
+    A folder stands for the file in it. Where there is none anywhere, the user's `mcp.md` is where one would be made.
+    """
+    named = given or environ.get("PERDURE_REGISTRY")
+    if named and "://" in named:
+        return named
+    if named:
+        named = os.path.abspath(os.path.expanduser(named))
+        return _in_folder(named) or os.path.join(named, FILE_NAMES[0]) if os.path.isdir(named) else named
+    user = user_folder(environ)
+    return _in_folder(workspace) or _in_folder(user) or os.path.join(user, FILE_NAMES[0])
+
+
+def user_folder(environ: Mapping[str, str]) -> str:
+    base = environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(base, "perdure")
+
+
+def _in_folder(folder: str) -> str | None:
+    paths = (os.path.join(folder, name) for name in FILE_NAMES)
+    return next((path for path in paths if os.path.lexists(path)), None)

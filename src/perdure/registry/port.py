@@ -1,0 +1,89 @@
+"""What a backend of a registry is: eight operations, its id, and what it can do at the moment.
+
+A constructor opens nothing (MUST 2). Names are checked before any I/O (MUST 1). Nothing that is loaded is resolved:
+references are resolved by whoever starts a server (`perdure.registry.resolved`). `load_all` gives what
+`list_servers` and `load` would, one by one (MUST 10); what has a problem is listed with its `error` and hides
+nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from perdure.registry.entry import Entry
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What is true when it is read (MUST 3). A method whose flag is true never answers `Unsupported`."""
+
+    supports_install: bool = False
+    supports_uninstall: bool = False
+    supports_capability_handshake: bool = False
+    supports_audit: bool = False
+    durable: bool = False
+    supports_canonical_export: bool = False
+
+
+class ServerRef(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a list. `source` says where it stands, without credentials; `error` why it cannot be used."""
+
+    name: str
+    description: str = ""
+    transport: str = "stdio"
+    version: str | None = None
+    source: str = ""
+    enabled: bool = True
+    error: str = ""
+
+
+class ValidationResult(msgspec.Struct, frozen=True):
+    ok: bool
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """One scope of one registry, fixed when it is made (MUST 5)."""
+
+    @property
+    def backend_id(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def list_servers(self) -> list[ServerRef]:
+        """Metadata only, sorted by name; empty where there is no registry yet."""
+
+    def load(self, name: str) -> Entry:
+        """Raises NotInRegistry, or Quarantined with the entry's error."""
+
+    def load_all(self) -> list[Entry]:
+        """Every sound entry, in the order of `list_servers`."""
+
+    def validate(self, name: str) -> ValidationResult:
+        """Static: nothing is started. An absent name is a result, not an exception."""
+
+    def install(self, entry: Entry) -> ServerRef:
+        """Exactly one winner per name; the others get AlreadyInstalled (MUST 9)."""
+
+    def uninstall(self, name: str) -> None:
+        """Gone afterwards, whether it was there or not."""
+
+    def refresh_capabilities(self) -> Capabilities: ...
+
+    def close(self) -> None:
+        """Any number of times, at any time."""
+
+
+@runtime_checkable
+class EditableBackend(Backend, Protocol):
+    """A backend whose entries can be changed in place."""
+
+    def set_enabled(self, name: str, enabled: bool) -> ServerRef:
+        """Raises NotInRegistry."""
+
+    def replace(self, entry: Entry) -> ServerRef:
+        """The entry of the same name becomes this one. Raises NotInRegistry."""

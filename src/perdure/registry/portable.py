@@ -1,0 +1,98 @@
+"""Entries as they may leave this machine: references stay, literal values that could be secret become references.
+
+The one who installs such an entry sets the variable; what it holds here is nobody else's business.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from perdure.registry.entry import Entry
+from perdure.registry.errors import InvalidEntry
+from perdure.registry.redaction import REDACTED, is_secret_name, scrubbed, shown_args, shown_url
+from perdure.registry.runnable.inputs import variable_name
+from perdure.registry.templates import Literal, Part, Template
+
+SHORT_LITERAL: Final = 8
+
+
+def portable(entry: Entry) -> Entry:
+    """The same entry without a literal secret. Keys that are not ours are left at home."""
+    prefix = variable_name(entry.name) or "SERVER"
+    return msgspec.structs.replace(
+        entry,
+        title=scrubbed(entry.title),
+        description=scrubbed(entry.description),
+        env={name: _named(name, value) for name, value in entry.env.items()},
+        headers={name: _named(name, value, prefix) for name, value in entry.headers.items()},
+        args=tuple(
+            _hidden(arg, shown, f"{prefix}_{number}_SECRET")
+            for number, (arg, shown) in enumerate(zip(entry.args, shown_args(entry.args), strict=True), 1)
+        ),
+        url=_hidden(entry.url, shown_url(entry.url), f"{prefix}_URL_SECRET")
+        if entry.url is not None
+        else None,
+        extra={},
+    )
+
+
+def check_portable(entry: Entry) -> None:
+    """Raises InvalidEntry that names what would have to stay at home, and never its value."""
+    fit = portable(entry)
+    kept = [f"env {name}" for name, value in entry.env.items() if fit.env[name] != value]
+    kept += [f"header {name}" for name, value in entry.headers.items() if fit.headers[name] != value]
+    kept += ["url"] if fit.url != entry.url else []
+    kept += ["an argument"] if fit.args != entry.args else []
+    if kept:
+        raise InvalidEntry(
+            f"{', '.join(kept)} of {entry.name} could be a secret and is not sent to a catalog",
+            entry=entry.name,
+            hint="refer to a variable instead: NAME=$NAME",
+        )
+
+
+def merged(sent: Entry, here: Entry) -> Entry:
+    """What was sent, with the values that were never sent out put back in where the sender left them as they were."""
+    shown = portable(here)
+    return msgspec.structs.replace(
+        sent,
+        title=here.title if sent.title == shown.title else sent.title,
+        description=here.description if sent.description == shown.description else sent.description,
+        env={n: here.env[n] if value == shown.env.get(n) else value for n, value in sent.env.items()},
+        headers={
+            n: here.headers[n] if value == shown.headers.get(n) else value
+            for n, value in sent.headers.items()
+        },
+        args=here.args if sent.args == shown.args else sent.args,
+        url=here.url if sent.url == shown.url else sent.url,
+        extra=sent.extra or here.extra,
+    )
+
+
+def _named(name: str, value: Template, prefix: str = "") -> Template:
+    """A value of env or headers: a literal becomes the variable of its name, a telling default goes.
+
+    Beside a reference a short literal is how a token is sent (`Bearer `); a longer one could be half of a secret.
+    """
+    if not value.text:
+        return value
+    if value.is_literal or any(
+        isinstance(part, Literal) and len(part.text) > SHORT_LITERAL for part in value.parts
+    ):
+        return Template(f"${variable_name(f'{prefix} {name}')}")
+    return Template("".join(_part(part, name) for part in value.parts))
+
+
+def _part(part: Part, name: str) -> str:
+    if isinstance(part, Literal):
+        return part.text.replace("$", "$$")
+    tells = (
+        is_secret_name(part.variable) or is_secret_name(name) or scrubbed(part.default or "") != part.default
+    )
+    return f"${{{part.variable}}}" if part.default and tells else part.source
+
+
+def _hidden(template: Template, shown: str, variable: str) -> Template:
+    return template if REDACTED not in shown else Template(shown.replace(REDACTED, f"${{{variable}}}"))

@@ -1,0 +1,220 @@
+"""The one place that makes an entry, a URL, arguments or foreign text fit to be shown.
+
+References are shown: they are names. Literal values of env and headers, the userinfo and the query of a URL, and
+arguments that look like secrets are replaced by `[redacted]`; the host of a URL stays readable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from perdure.model.replay import Convergent, ProbeRequired, ReplayClass
+from perdure.registry.entry import Entry
+from perdure.registry.templates import Literal, Reference, Template
+
+REDACTED: Final = "[redacted]"
+# Shorter values are words like `info` or `1`, and hide nothing but the text around them.
+LEAST_SECRET: Final = 6
+
+_SCHEME_WORDS: Final = re.compile(r"(?i:bearer|basic|token|digest|apikey) ")
+_SECRET_NAME: Final = re.compile(
+    r"(?i)(?:^|[-_.])(?:token|secret|passw(?:or)?d|pwd|pass|credentials?|auth|authorization|bearer|cookie|session"
+    r"|(?:api|access|private|secret|auth|signing|encryption|account)[-_.]?keys?|keys?|pat|dsn)$"
+    r"|(?:apikey|accesskey|authtoken|accesstoken|bearertoken|clientsecret|connectionstring)$"
+)
+_PREFIXES: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:sk-|sk_|rk_|pk_live_|ghp_|gho_|ghu_|ghs_|ghr_|github_pat_|glpat-|xox[abeoprs]-|xapp-|AKIA|ASIA"
+    r"|AIza|ya29\.|hf_|npm_|pypi-|dop_v1_|shpat_|SG\.|eyJ|lin_api_|ntn_|secret_|figd_|tvly-|pplx-|gsk_|r8_|dapi"
+    r"|sbp_|whsec_|xai-|nvapi-|tskey-|hvs\.|AGE-SECRET-KEY-)[A-Za-z0-9_\-+/=.]{6,}"
+)
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]*")
+_LONG_SEGMENT: Final = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_\-=.~%]{24,}")
+_ENV_OPTIONS: Final = frozenset({"-e", "--env", "-E", "--set-env"})
+_HEADER_OPTIONS: Final = frozenset({"-H", "--header", "--headers"})
+
+
+def shown_value(template: Template) -> str:
+    """A value of env or headers: its references, and the word that names how a token is sent."""
+    found = ""
+    for part in template.parts:
+        if isinstance(part, Reference):
+            found += _shown_reference(part)
+        elif not found and (word := _SCHEME_WORDS.match(part.text)) is not None:
+            found += word[0] + (REDACTED if part.text[word.end() :] else "")
+        else:
+            found += REDACTED
+    return found
+
+
+def shown_url(url: Template | str) -> str:
+    """A URL without its userinfo, the values of its query, its fragment, and what in its path looks like a key."""
+    text = url.text if isinstance(url, Template) else url
+    scheme, mark, rest = text.partition("://")
+    if not mark:
+        return _shown_template(Template(text))
+    rest, _, fragment = rest.partition("#")
+    rest, asked, query = rest.partition("?")
+    authority, slash, path = rest.partition("/")
+    userinfo, at, host = authority.rpartition("@")
+    shown = f"{scheme}://{(REDACTED if not _is_reference(userinfo) else userinfo) + '@' if at else ''}{host}"
+    shown += slash + "/".join(REDACTED if _looks_secret(part) else part for part in path.split("/"))
+    if asked:
+        shown += "?" + "&".join(_shown_parameter(one) for one in query.split("&"))
+    return shown + (f"#{REDACTED}" if fragment else "")
+
+
+def shown_args(args: Sequence[Template | str]) -> list[str]:
+    """Arguments, with every value hidden that an option names a secret, or that looks like one."""
+    found: list[str] = []
+    after = ""
+    for arg in args:
+        text = arg.text if isinstance(arg, Template) else arg
+        found.append(_shown_argument(text, after))
+        after = text
+    return found
+
+
+def shown_env(values: Mapping[str, Template]) -> dict[str, str]:
+    return {name: shown_value(value) for name, value in values.items()}
+
+
+def shown_entry(entry: Entry) -> dict[str, Any]:
+    """Everything of an entry that a person may see, as plain JSON; references unresolved."""
+    found: dict[str, Any] = {
+        "name": entry.name,
+        "title": entry.title or None,
+        "description": scrubbed(entry.description),
+        "enabled": entry.enabled,
+        "transport": entry.transport,
+        "command": _shown_template(entry.command) if entry.command is not None else None,
+        "args": shown_args(entry.args),
+        "cwd": _shown_template(entry.cwd) if entry.cwd is not None else None,
+        "env": shown_env(entry.env),
+        "url": shown_url(entry.url) if entry.url is not None else None,
+        "headers": shown_env(entry.headers),
+        "tools": {"allow": list(entry.tools.allow), "deny": list(entry.tools.deny)},
+        "timeouts": {
+            "startup": entry.timeouts.startup,
+            "call": entry.timeouts.call,
+            "idle": entry.timeouts.idle,
+        },
+        "start": entry.start,
+        "restart": entry.restart,
+        "replay": {
+            "mode": entry.replay.mode,
+            "tools": {tool: shown_replay(one) for tool, one in entry.replay.tools.items()},
+        },
+        "pin": entry.pin,
+        "required": entry.required,
+    }
+    if entry.provenance is not None:
+        found["provenance"] = {
+            "catalog": shown_url(entry.provenance.catalog),
+            "name": entry.provenance.name,
+            "version": entry.provenance.version,
+            "package": scrubbed(entry.provenance.package),
+            "digest": entry.provenance.digest,
+            "installed_at": entry.provenance.installed_at,
+        }
+    if entry.extra:
+        found["extra"] = dict.fromkeys(entry.extra, REDACTED)
+    return found
+
+
+def shown_replay(one: ReplayClass) -> str:
+    """A replay class as `mcp.md` writes it."""
+    if isinstance(one, ProbeRequired):
+        import json
+
+        arguments = f" {json.dumps(one.arguments, ensure_ascii=False)}" if one.arguments else ""
+        return f"probe {one.tool}{arguments}"
+    return "convergent" if isinstance(one, Convergent) else "never"
+
+
+def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
+    """Foreign text, such as what a server wrote to standard error, without the secrets it was started with."""
+    for secret in sorted({one for one in secrets if len(one) >= LEAST_SECRET}, key=len, reverse=True):
+        text = text.replace(secret, REDACTED)
+    text = _URL.sub(lambda found: shown_url(found[0]) if _has_more_than_a_place(found[0]) else found[0], text)
+    text = re.sub(
+        r"(?i)\b((?:[a-z0-9]+[-_.])*(?:token|secret|password|passwd|api[-_]?key|authorization)\"?\s*[=:]\s*\"?)"
+        r"((?:bearer |basic )?)[^\s\"',;]{4,}",
+        rf"\1\2{REDACTED}",
+        text,
+    )
+    return _PREFIXES.sub(REDACTED, text)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether what goes by this name is meant to be kept secret: `API_KEY`, `--token`, `Authorization`."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def _shown_argument(text: str, after: str) -> str:
+    name, equals, value = text.partition("=")
+    if after.startswith("-") and "=" not in after:
+        if is_secret_name(after) and not text.startswith("--"):
+            return _shown_hidden(text)
+        if after in _ENV_OPTIONS and equals:
+            return f"{name}={_shown_hidden(value)}"
+        if after in _HEADER_OPTIONS:
+            header, colon, rest = text.partition(":")
+            return f"{header}: {shown_value(Template(rest.strip()))}" if colon else _shown_hidden(text)
+    if equals and name.startswith("-") and name.partition("-")[2] and is_secret_name(name):
+        return f"{name}={_shown_hidden(value)}"
+    if equals and name.lower() in _HEADER_OPTIONS | _ENV_OPTIONS:
+        inner, mark, rest = value.partition(":" if ":" in value else "=")
+        return f"{name}={inner}{mark}{_shown_hidden(rest)}" if mark else f"{name}={_shown_hidden(value)}"
+    if equals and not name.startswith("-") and is_secret_name(name):
+        return f"{name}={_shown_hidden(value)}"
+    return _shown_template(Template(text))
+
+
+def _shown_hidden(text: str) -> str:
+    return shown_value(Template(text)) if text else ""
+
+
+def _shown_template(template: Template) -> str:
+    """A text whose literals may be shown, as far as they do not look like secrets."""
+    if not any(isinstance(part, Reference) and part.default for part in template.parts):
+        return scrubbed(template.text)
+    return "".join(
+        scrubbed(part.text.replace("$", "$$")) if isinstance(part, Literal) else _shown_reference(part)
+        for part in template.parts
+    )
+
+
+def _shown_reference(part: Reference) -> str:
+    if not part.default:
+        return part.source
+    return part.source.replace(f":-{part.default}", f":-{REDACTED}")
+
+
+def _shown_parameter(text: str) -> str:
+    name, equals, value = text.partition("=")
+    if not equals:
+        return text if _is_reference(text) else REDACTED
+    return f"{name}={value if _is_reference(value) else REDACTED}"
+
+
+def _is_reference(text: str) -> bool:
+    parts = Template(text).parts
+    return bool(parts) and all(isinstance(part, Reference) and not part.default for part in parts)
+
+
+def _looks_secret(text: str) -> bool:
+    return _PREFIXES.search(text) is not None or (
+        "$" not in text and _LONG_SEGMENT.fullmatch(text) is not None and not _is_words(text)
+    )
+
+
+def _is_words(text: str) -> bool:
+    """Whether a long name is words and versions, such as `server-filesystem-2025.11.25`, and not a key."""
+    return all(part.isalpha() or part.isdigit() or len(part) <= 4 for part in re.split(r"[-_.]", text))
+
+
+def _has_more_than_a_place(url: str) -> bool:
+    rest = url.partition("://")[2]
+    return any(mark in rest for mark in "@?#") or any(_looks_secret(part) for part in rest.split("/")[1:])

@@ -1,0 +1,110 @@
+"""Text that may refer to variables: parsed, never resolved where it is stored.
+
+    $VAR  ${VAR}  ${env:VAR}      the variable's value; unset is an error, empty is a value
+    ${VAR:-default}               the default where it is unset or empty; also ${env:VAR:-default}
+    $$                            one dollar sign
+    anything else                 itself, a lone dollar sign too
+
+References may stand anywhere in a text: `Bearer $TOKEN`. The source text is kept as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from perdure.registry.errors import UnsetVariable
+
+_REFERENCE: Final = re.compile(
+    r"\$(?:(?P<escape>\$)"
+    r"|(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|\{(?:env:)?(?P<braced>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\})"
+)
+
+
+class Literal(msgspec.Struct, frozen=True, tag=True):
+    """Text that stands for itself; an escaped dollar sign is already one here."""
+
+    text: str
+
+
+class Reference(msgspec.Struct, frozen=True, tag=True):
+    """A variable, with the source text that names it."""
+
+    variable: str
+    source: str
+    default: str | None = None
+
+
+Part = Literal | Reference
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A text with references. `text` is its source, exactly as it stands in a file."""
+
+    text: str
+
+    @classmethod
+    def literal(cls, value: str) -> Template:
+        """The template that stands for this value alone."""
+        return cls(value.replace("$", "$$"))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return _parts(self.text)
+
+    def references(self) -> tuple[Reference, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Reference))
+
+    @property
+    def is_literal(self) -> bool:
+        return not self.references()
+
+    def resolve(self, environ: Mapping[str, str], *, entry: str = "") -> str:
+        """The value. Raises UnsetVariable, which names the variable and nothing else."""
+        return "".join(
+            part.text if isinstance(part, Literal) else _value(part, environ, entry) for part in self.parts
+        )
+
+    def unset(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """The variables without which it cannot be resolved."""
+        return tuple(
+            one.variable for one in self.references() if one.default is None and one.variable not in environ
+        )
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _value(reference: Reference, environ: Mapping[str, str], entry: str) -> str:
+    value = environ.get(reference.variable)
+    if reference.default is not None and not value:
+        return reference.default
+    if value is None:
+        raise UnsetVariable(reference.variable, entry=entry)
+    return value
+
+
+@lru_cache(maxsize=4096)
+def _parts(text: str) -> tuple[Part, ...]:
+    found: list[Part] = []
+    literal = ""
+    at = 0
+    for match in _REFERENCE.finditer(text):
+        literal += text[at : match.start()]
+        at = match.end()
+        if match["escape"]:
+            literal += "$"
+            continue
+        if literal:
+            found.append(Literal(literal))
+            literal = ""
+        found.append(Reference(match["bare"] or match["braced"], match[0], match["default"]))
+    literal += text[at:]
+    if literal:
+        found.append(Literal(literal))
+    return tuple(found)

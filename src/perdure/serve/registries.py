@@ -1,0 +1,61 @@
+"""The registries behind the workspaces that are served: what they list, and with what their servers are started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from perdure.host.child import Child
+from perdure.host.launching import Launch
+from perdure.host.registry_mounts import RegistryMounts
+from perdure.host.settings import Settings
+from perdure.kernel.events import Event, SaveTools
+from perdure.kernel.state import KnownTools
+from perdure.model.faults import Fault
+from perdure.model.mounts import MountSpec
+
+
+class Registries:
+    """One registry for each workspace, read when its first session comes."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, RegistryMounts] = {}
+
+    def open(self, workspace: str, settings: Settings, taken: Mapping[str, MountSpec]) -> None:
+        found = RegistryMounts(settings, os.environ, frozenset(taken))
+        found.specs()
+        self._known[workspace] = found
+
+    def current(self, workspace: str) -> dict[str, MountSpec]:
+        found = self._known.get(workspace)
+        return found.current if found is not None else {}
+
+    def news(self) -> list[tuple[str, list[Event]]]:
+        return [(workspace, events) for workspace, one in self._known.items() if (events := one.news())]
+
+    def launch(self, spec: MountSpec, environ: Mapping[str, str]) -> Launch | Fault:
+        if not spec.managed:
+            return Launch(spec.argv, {**environ, **spec.env}, spec.cwd)
+        owner = self._owner(spec)
+        if owner is None:
+            return Fault("process", "invalid_entry", 0, "it is not in the registry any more")
+        return owner.launch(spec, environ)
+
+    def last_words(self, spec: MountSpec, child: Child) -> str:
+        """The end of what a process wrote to standard error, without the secrets it was started with."""
+        if child.stderr >= 0:
+            child.read_stderr()
+        owner = self._owner(spec)
+        return owner.scrubbed(spec, child.tail, os.environ) if owner is not None and child.tail else ""
+
+    def tools_of(self, workspace: str, specs: Mapping[str, MountSpec]) -> dict[str, KnownTools]:
+        found = self._known.get(workspace)
+        return found.tools_of(specs) if found is not None else {}
+
+    def save_tools(self, workspace: str, effect: SaveTools) -> None:
+        found = self._known.get(workspace)
+        if found is not None:
+            found.save_tools(effect.mount, effect.known, effect.held)
+
+    def _owner(self, spec: MountSpec) -> RegistryMounts | None:
+        return next((one for one in self._known.values() if one.current.get(spec.name) == spec), None)

@@ -1,0 +1,205 @@
+"""A look at the two stores' files for whoever only wants to know: read-only, nothing made, migrated or locked.
+
+Commands that only read start without msgspec and typing; so does this. What cannot be read is told, not raised.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import apsw
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+BUSY_MS = 1_000
+IN_REACH = 1_000
+LAST = 5
+MOST_LEASES = 20
+STATE_ID = 0x50645374
+STATE_FORMAT = 1
+_ENTRY = "key, version, revision, updated, expires"
+_LIVE = "space = 'key' AND namespace = ? AND value IS NOT NULL AND (expires IS NULL OR expires > ?)"
+_COMMITTED = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = {row}.seq)"
+_ROW = "seq, ts, path, op, mode, old_sha, new_sha, bytes, client, session, txn"
+_LAST_ROWS = (
+    f"SELECT seq, ts, path, mode, bytes, client FROM journal WHERE {_COMMITTED.format(row='journal')} "
+    "ORDER BY seq DESC LIMIT ?"
+)
+# A change that is not taken back, or whose taking back was: among the newest, since no undo reaches further.
+_UNDOABLE = (
+    "SELECT count(*) FROM (SELECT seq, op FROM journal WHERE seq > (SELECT retired FROM sums) "
+    f"AND {_COMMITTED.format(row='journal')} ORDER BY seq DESC LIMIT ?) AS j "
+    "WHERE j.op NOT IN ('undo', 'redo') AND NOT EXISTS (SELECT 1 FROM journal AS u WHERE u.undoes = j.seq "
+    f"AND {_COMMITTED.format(row='u')} AND NOT EXISTS (SELECT 1 FROM journal AS r WHERE r.undoes = u.seq "
+    f"AND {_COMMITTED.format(row='r')}))"
+)
+_LEASES = (
+    "SELECT namespace, key, value, expires FROM entries WHERE space = 'lease' AND value IS NOT NULL "
+    "AND (expires IS NULL OR expires > ?) ORDER BY expires LIMIT ?"
+)
+
+
+def journal(path: str, since_us: int, last: int = LAST) -> dict[str, Any]:
+    """The journal's sums, its last rows, and what could be taken back. `since_us`: when today began."""
+    return _looked(path, lambda connection: _journal(connection, since_us, last))
+
+
+def state(path: str) -> dict[str, Any]:
+    """The state store's sums and the leases that are held now."""
+    return _looked(path, _state)
+
+
+def rows(path: str, n: int, wanted: dict[str, str | None]) -> dict[str, Any]:
+    """The newest rows, as they stand in the journal, and whether any of all is not settled by a live process yet."""
+    terms = [
+        _COMMITTED.format(row="journal"),
+        *(f"{name} = ?" for name, value in wanted.items() if value is not None),
+    ]
+    given = [value for value in wanted.values() if value is not None]
+    text = f"SELECT {_ROW} FROM journal WHERE {' AND '.join(terms)} ORDER BY seq DESC LIMIT ?"
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        unsettled: list[Any] = connection.execute("SELECT 1 FROM intents LIMIT 1").fetchall()
+        return {"unsettled": bool(unsettled), "rows": connection.execute(text, (*given, n)).fetchall()}
+
+    return _looked(path, look)
+
+
+def entry(path: str, namespace: str, key: str) -> dict[str, Any]:
+    """A key that is there now, in a store of this version; without `row` for all else."""
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        text = f"SELECT {_ENTRY}, value FROM entries WHERE {_LIVE} AND key = ?"
+        return {"row": _first(connection.execute(text, (namespace, _now(), key)).fetchall())}
+
+    return _looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
+
+
+def entries(path: str, namespace: str, prefix: str, n: int) -> dict[str, Any]:
+    """The first keys with a prefix; without `rows` where the store, or the prefix, is for others to look at."""
+    if prefix and not "\x00" < prefix[-1] < "\ud7ff":
+        return {}
+    above = prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else None
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        revision = _first(connection.execute("SELECT revision FROM store").fetchall())
+        within, given = ("AND key >= ? AND key < ?", (prefix, above)) if above is not None else ("", ())
+        text = f"SELECT {_ENTRY}, NULL FROM entries WHERE {_LIVE} {within} ORDER BY key LIMIT ?"
+        found = connection.execute(text, (namespace, _now(), *given, n)).fetchall()
+        return {"revision": revision[0], "rows": found}
+
+    return _looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
+
+
+def _is_ours(connection: apsw.Connection) -> bool:
+    found = (connection.pragma("application_id"), connection.pragma("user_version"))
+    return found == (STATE_ID, STATE_FORMAT)
+
+
+def _first(rows: list[Any]) -> Any:
+    return rows[0] if rows else None
+
+
+def _now() -> int:
+    return int(time.time() * 1_000_000)
+
+
+def user_version(path: str) -> int | None:
+    """The format of a store; None where it cannot be read."""
+    found = _looked(path, lambda connection: {"format": int(connection.pragma("user_version"))})
+    return found.get("format")
+
+
+def _looked(path: str, look: Any) -> dict[str, Any]:
+    if not os.path.exists(path):
+        return {"found": False, "path": path}
+    try:
+        connection = _opened(path)
+        try:
+            return {"found": True, "path": path, **look(connection)}
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        return {"found": True, "path": path, "error": _in_words(error)}
+
+
+def _opened(path: str) -> apsw.Connection:
+    # One whose folder cannot be written is read as it stands: nobody who could change it is at work there.
+    can_share = os.access(os.path.dirname(path) or ".", os.W_OK) and os.access(path, os.W_OK)
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    place = f"file:{quoted}?mode=ro" + ("" if can_share else "&immutable=1")
+    connection = apsw.Connection(place, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    connection.set_busy_timeout(BUSY_MS)
+    return connection
+
+
+def _journal(connection: apsw.Connection, since_us: int, last: int) -> dict[str, Any]:
+    def one(text: str, *given: int) -> Any:
+        rows: list[Any] = connection.execute(text, given).fetchall()
+        return rows[0][0]
+
+    rows: list[Any] = connection.execute(_LAST_ROWS, (last,)).fetchall()
+    names = ("journal_id", "ts", "path", "mode", "bytes", "client")
+    return {
+        "format": int(connection.pragma("user_version")),
+        "writes": one("SELECT writes FROM sums"),
+        "writes_today": one(
+            "SELECT coalesce(sum(writes), 0) FROM minutes WHERE minute >= ?", since_us // 60_000_000
+        ),
+        "stored_bytes": one("SELECT stored FROM sums"),
+        "open_drafts": one("SELECT count(*) FROM drafts"),
+        "unsettled": one("SELECT count(*) FROM intents"),
+        "undo_in_reach": one(_UNDOABLE, IN_REACH),
+        "last": [dict(zip(names, (str(row[0]), *row[1:]), strict=True)) for row in rows],
+    }
+
+
+def _state(connection: apsw.Connection) -> dict[str, Any]:
+    now = _now()
+    sums: list[Any] = connection.execute(
+        "SELECT coalesce(sum(keys), 0), coalesce(sum(bytes), 0), count(*) FROM namespaces WHERE keys > 0"
+    ).fetchall()
+    # The sums count leases and once-keys as well; there are few of those.
+    others: list[Any] = connection.execute(
+        "SELECT count(*) FROM entries WHERE space IN ('lease', 'once') AND value IS NOT NULL"
+    ).fetchall()
+    revision: list[Any] = connection.execute("SELECT revision FROM store").fetchall()
+    leases: list[Any] = connection.execute(_LEASES, (now, MOST_LEASES)).fetchall()
+    return {
+        "format": int(connection.pragma("user_version")),
+        "keys": sums[0][0] - others[0][0],
+        "bytes": sums[0][1],
+        "namespaces": sums[0][2],
+        "revision": revision[0][0],
+        "leases": [lease(row[0], row[1], row[2], row[3], now) for row in leases],
+    }
+
+
+def lease(namespace: str, name: str, value: str, expires: int | None, now: int) -> dict[str, Any]:
+    from json import loads
+
+    try:
+        owner = str(loads(value)["owner"])
+    except (ValueError, TypeError, KeyError):
+        owner = "unknown"
+    left = (expires - now) / 1_000_000 if expires is not None else None
+    return {"namespace": namespace, "name": name, "owner": owner, "expires_in_s": left}
+
+
+def _in_words(error: apsw.Error) -> str:
+    match error:
+        case apsw.NotADBError():
+            return "it is not a database"
+        case apsw.CorruptError():
+            return "it is damaged"
+        case apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
+            return "it cannot be opened"
+        case apsw.BusyError() | apsw.LockedError():
+            return "another process keeps it locked"
+        case apsw.SQLError():
+            return "it is not such a store"
+        case _:
+            return "it cannot be read"

@@ -1,0 +1,115 @@
+"""Changes of the registry's file under races and kills: nobody's entry is lost, and no file is ever half written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.model.fault_points import names
+from perdure.registry.filesystem import open_json, open_markdown
+from perdure.testing import registry_storm
+
+INSTALL = (
+    "import os, sys\n"
+    "from perdure.registry.entry import Entry\n"
+    "from perdure.registry.opening import open_backend\n"
+    "from perdure.registry.templates import Template\n"
+    "open_backend(sys.argv[1], os.environ).install(Entry(name='new', command=Template('python')))\n"
+)
+POINTS = [name for name in names() if name.startswith(("registry.", "write."))]
+OLD = {
+    "mcp.md": b"# MCP servers\n\n## old\ncommand: node\n",
+    "mcp.json": b'{"mcpServers": {"old": {"command": "node"}}}\n',
+}
+
+
+@pytest.mark.parametrize("style", registry_storm.CERTAIN)
+def test_sixteen_processes_and_a_program_without_our_lock_lose_nothing(style: str, tmp_path: Path) -> None:
+    assert registry_storm.storm(tmp_path, 16, 3, style) == []
+
+
+def test_a_lost_entry_would_be_noticed(tmp_path: Path) -> None:
+    (tmp_path / registry_storm.FILE).write_text(registry_storm.BEGIN + "\n## half\n")
+    assert registry_storm._difference(tmp_path, ["gone"]) == ["lost: gone", "not removed: half", "torn: half"]
+
+
+def install(path: Path, home: Path, fault: str = "") -> int:
+    env = {**os.environ, "PERDURE_HOME": str(home), "PERDURE_FAULT": fault}
+    done = subprocess.run(
+        [sys.executable, "-c", INSTALL, str(path)], env=env, capture_output=True, timeout=60
+    )
+    return done.returncode
+
+
+@pytest.mark.parametrize("name", list(OLD))
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_kill_at_any_point_of_an_install_leaves_the_old_file_or_the_new(
+    name: str, exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    killed = 0
+    for point in POINTS:
+        folder = tmp_path / point
+        folder.mkdir()
+        path = folder / name
+        if exists:
+            path.write_bytes(OLD[name])
+        code = install(path, tmp_path / "home", f"{point}=kill")
+        killed += code == -signal.SIGKILL
+        there = path.read_bytes() if path.exists() else b""
+        old = ["old"] if exists else []
+        opener = open_markdown if name == "mcp.md" else open_json
+        backend = opener(str(path), os.environ)
+        listed = [ref.name for ref in backend.list_servers()]
+        assert listed in (old, ["new", *old]), point
+        if listed == old:
+            assert there == (OLD[name] if exists else b"")
+            assert code != 0
+            assert install(path, tmp_path / "home") == 0  # whoever comes next is not held up
+        backend.uninstall("other")
+        backend.uninstall("new")
+        assert [one for one in os.listdir(folder) if one != name] == [], point
+    assert killed >= 8
+
+
+@pytest.mark.parametrize("error", ["enospc", "eio", "erofs"])
+def test_a_failing_disk_is_told_and_leaves_the_old_file(error: str, tmp_path: Path) -> None:
+    path = tmp_path / "mcp.md"
+    for point in POINTS:
+        path.write_bytes(OLD["mcp.md"])
+        code = install(path, tmp_path / "home", f"{point}={error}")
+        if code:
+            assert path.read_bytes() == OLD["mcp.md"], point
+        assert [one for one in os.listdir(tmp_path) if one not in ("home", "mcp.md")] == [], point
+
+
+@pytest.mark.parametrize("taken", [b"theirs before", None])
+def test_what_another_program_wrote_just_before_a_kill_comes_back(
+    taken: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the exchange, before anybody looked at what came out: theirs is the newest, so it goes back."""
+    path, home = tmp_path / "mcp.md", tmp_path / "home"
+    path.write_bytes(OLD["mcp.md"])
+    gate = tmp_path / "gate"
+    env = {
+        **os.environ,
+        "PERDURE_HOME": str(home),
+        "PERDURE_FAULT": f"write.before_exchange=pause:{gate};write.exchanged=kill",
+    }
+    process = subprocess.Popen([sys.executable, "-c", INSTALL, str(path)], env=env)
+    while not gate.exists():
+        pass
+    if taken is not None:
+        path.write_bytes(OLD["mcp.md"] + b"\n## theirs\ncommand: node\n")
+    gate.unlink()
+    assert process.wait(60) == -signal.SIGKILL
+    monkeypatch.setenv("PERDURE_HOME", str(home))
+    backend = open_markdown(str(path), os.environ)
+    backend.uninstall("old")
+    assert [ref.name for ref in backend.list_servers()] == (["theirs"] if taken is not None else ["new"])
+    assert sorted(os.listdir(tmp_path)) == ["home", "mcp.md"]
