@@ -82,6 +82,20 @@ def test_markup_in_any_field_stays_text(served: ServeProcess) -> None:
     assert seen >= 11
 
 
+def test_the_registry_shows_no_commands_and_no_markup(served: ServeProcess) -> None:
+    text = (
+        "# MCP servers\n## weather\ncommand: python\nargs: --token=very-secret-value\nenv: KEY=very-secret-value\n"
+        f"enabled: false\ndescription: {EVIL}\n## broken\ndescription: no command\n"
+    )
+    (served.workspace / "mcp.md").write_text(text)
+    page = Visitor(served.port).text("/registry")
+    assert "weather" in page
+    assert "&lt;img src=x" in page
+    assert "<img" not in page
+    assert ">error</span>" in page
+    assert "very-secret" not in page
+
+
 def first_event(port: int, page: str) -> str:
     """The first event of a page's live stream."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)

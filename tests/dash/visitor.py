@@ -22,6 +22,7 @@ PAGES = (
     "/handoffs",
     "/drafts",
     "/sessions",
+    "/registry",
 )
 
 

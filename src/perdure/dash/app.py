@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.dash import journal, layout, overview, shelves
+from perdure.dash import journal, layout, overview, registry, shelves
 from perdure.dash.desk import Desk
 from perdure.dash.html import Markup
 from perdure.dash.tools import ToolFailed
@@ -64,6 +64,7 @@ BUILT_IN: Final[dict[str, Show]] = {
     "/state/key": shelves.key,
     "/handoffs": shelves.handoffs,
     "/drafts": shelves.drafts,
+    "/registry": registry.registry,
 }
 CHANGES: Final[dict[str, Change]] = {
     "/mounts/order": overview.order,

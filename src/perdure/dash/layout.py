@@ -16,6 +16,7 @@ PLACES: Final = (
     ("/handoffs", "Handoffs"),
     ("/drafts", "Drafts"),
     ("/sessions", "Sessions"),
+    ("/registry", "Registry"),
 )
 
 

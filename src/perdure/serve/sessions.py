@@ -62,7 +62,7 @@ class Sessions:
         self._registries = registries or Registries()
         self.named: dict[str, HttpSession] = {}
         self.unnamed: dict[str, list[HttpSession]] = {}
-        self._settings = settings
+        self.settings = settings
         self._specs_of = specs_of
         self._store = store
         self._log = log
@@ -195,11 +195,11 @@ class Sessions:
             specs,
             session_id=name,
             now=time.monotonic(),
-            limits=self._settings.limits,
+            limits=self.settings.limits,
             wrapped=self._wrapped,
             version=__version__,
-            render=self._settings.render,
-            detail=self._settings.detail,
+            render=self.settings.render,
+            detail=self.settings.detail,
             catalogs=self._known(specs),
             tools=self._registries.tools_of(workspace, specs),
             seed=int.from_bytes(os.urandom(6), "big"),
