@@ -21,7 +21,8 @@ def parser() -> argparse.ArgumentParser:
 
     made = argparse.ArgumentParser(
         prog="perdure serve",
-        description="One server on a machine instead of one per client: streamable HTTP at /mcp, both protocol eras.",
+        description="One server on a machine instead of one per client: streamable HTTP at /mcp, both protocol eras; "
+        "a dashboard at /.",
     )
     made.add_argument("--host", default="127.0.0.1", help="the address to listen on: 127.0.0.1")
     made.add_argument("--port", type=int, default=8765, help="the port, 0 for any: 8765")
@@ -55,6 +56,7 @@ def main(argv: list[str]) -> int:
         return 2
     settings = settle(options, "serve")
     try:
+        from perdure.dash.app import Dashboard
         from perdure.serve.app import Options, serve
     except ImportError:
         print("perdure serve: uvicorn is missing: pip install 'perdure[serve]'", file=sys.stderr)
@@ -79,7 +81,7 @@ def main(argv: list[str]) -> int:
     scheme = "https" if options.certificate else "http"
     name = f"[{options.host}]" if ":" in options.host else options.host
     address = f"{scheme}://{name}:{listening.getsockname()[1]}/mcp"
-    return serve(chosen, settings, listening, guardian, address)
+    return serve(chosen, settings, listening, guardian, address, Dashboard)
 
 
 def _words(command: str | None) -> tuple[str, ...]:

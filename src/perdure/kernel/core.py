@@ -52,6 +52,7 @@ from perdure.kernel.events import (
     Event,
     Exit,
     Note,
+    Order,
     Reload,
     Remount,
     Shutdown,
@@ -303,6 +304,12 @@ def _reload(k: Kernel, event: Reload) -> None:
         rollout.begin(k, mount)
 
 
+def _order(k: Kernel, event: Order) -> None:
+    if (mount := k.state.mounts.get(event.mount)) is not None:
+        act = {"restart": mounts.restart, "enable": mounts.enable, "disable": mounts.disable}
+        act[event.action](k, mount)
+
+
 _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     ClientFrame: lambda k, e: session.on_frame(k, e.frame),
     ClientOversize: lambda k, e: session.on_oversize(k, e),
@@ -315,6 +322,7 @@ _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     ChildBacklog: lambda k, e: mounts.on_backlog(k, e),
     Tick: _tick,
     Reload: _reload,
+    Order: _order,
     Remount: lambda k, e: remounting.remount(k, e.specs),
     Approved: lambda k, e: pins.approve(k, e.mount, e.tools),
 }

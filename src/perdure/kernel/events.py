@@ -6,6 +6,8 @@ and carries out the effects in order.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from perdure.model.faults import Fault
@@ -84,6 +86,13 @@ class Reload(_Event, frozen=True):
     """Roll every child over to what is installed now."""
 
 
+class Order(_Event, frozen=True):
+    """Somebody other than the client wants a server restarted, stopped or back; an unknown name is nothing."""
+
+    mount: str
+    action: Literal["restart", "enable", "disable"]
+
+
 class Remount(_Event, frozen=True):
     """What the registry lists now, all of it: what is new is mounted, what is gone is not, what changed rolls over."""
 
@@ -112,6 +121,7 @@ Event = (
     | ChildBacklog
     | Tick
     | Reload
+    | Order
     | Remount
     | Approved
     | Shutdown

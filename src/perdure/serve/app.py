@@ -8,8 +8,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -50,10 +51,17 @@ class Options(msgspec.Struct, frozen=True):
     key: str | None = None
 
 
-class App:
-    """The ASGI application."""
+Pages = Callable[[Scope, Receive, Send], Awaitable[None]]
+Front = Callable[[Sessions, Options], Pages]
+ENDPOINTS: Final = ("/mcp", "/healthz", "/metrics")
 
-    def __init__(self, options: Options, settings: Settings, store: Store) -> None:
+
+class App:
+    """The ASGI application. `front` makes the pages for people, which ask for the token in their own way."""
+
+    def __init__(
+        self, options: Options, settings: Settings, store: Store, front: Front | None = None
+    ) -> None:
         self._options = options
         self._settings = settings
         self._store = store
@@ -64,6 +72,8 @@ class App:
         self._registries = Registries()
         self.sessions: Sessions | None = None
         self._mcp: Streamable | None = None
+        self._front = front
+        self._pages: Pages | None = None
 
     def start(self, guardian: Guardian) -> None:
         limits = self._settings.limits
@@ -81,6 +91,7 @@ class App:
             registries=self._registries,
         )
         self._mcp = Streamable(self.sessions, limits.frame_bytes, self._workspace_of)
+        self._pages = self._front(self.sessions, self._options) if self._front is not None else None
 
     async def close(self) -> None:
         assert self.sessions is not None
@@ -92,7 +103,8 @@ class App:
             return
         path: str = scope["path"]
         headers: Headers = scope["headers"]
-        denied = self._guard.check(headers, needs_token=path != "/healthz")
+        is_page = self._pages is not None and path not in ENDPOINTS
+        denied = self._guard.check(headers, needs_token=path != "/healthz" and not is_page)
         if denied is not None:
             body = refused(denied.status, denied.reason).body
             await respond(send, denied.status, body, list(denied.headers))
@@ -103,6 +115,8 @@ class App:
         elif path == "/metrics" and self._options.metrics and scope["method"] == "GET":
             text = prometheus.text(self.loaded, self._started)
             await respond(send, 200, text, [(b"content-type", prometheus.CONTENT_TYPE)])
+        elif is_page and self._pages is not None:
+            await self._pages(scope, receive, send)
         else:
             await respond(send, 404, refused(404, "there is nothing here").body)
 
@@ -170,6 +184,10 @@ class PatientProtocol(H11Protocol):
 class Server(uvicorn.Server):
     """Ends in good order at a signal, and says so by its exit code."""
 
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._app = app
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
@@ -177,16 +195,25 @@ class Server(uvicorn.Server):
             loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._app.loaded.is_ending = True  # who only watches need not be waited for
+
 
 def serve(
-    options: Options, settings: Settings, listening: socket.socket, guardian: Guardian, address: str
+    options: Options,
+    settings: Settings,
+    listening: socket.socket,
+    guardian: Guardian,
+    address: str,
+    front: Front | None = None,
 ) -> int:
     """Until a signal ends it. `address` is said once everybody is answered."""
     port: int = listening.getsockname()[1]
     store = Store(os.path.join(private_dir("serve"), f"sessions-{port}.db"))
     for mark in store.replace_mark(guardian.mark):
         end_marked(mark, PREDECESSOR_S)  # what a killed predecessor started must do nothing more
-    app = App(options, settings, store)
+    app = App(options, settings, store, front)
     config = uvicorn.Config(
         app,
         http=PatientProtocol,
@@ -199,7 +226,7 @@ def serve(
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
     )
-    server = Server(config)
+    server = Server(config, app)
 
     async def run() -> None:
         app.start(guardian)

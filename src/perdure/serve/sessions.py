@@ -21,7 +21,7 @@ from perdure.host.eventlog import EventLog
 from perdure.host.settings import Settings
 from perdure.kernel.catalog import load_catalog
 from perdure.kernel.core import Kernel
-from perdure.kernel.events import Note
+from perdure.kernel.events import Note, Order
 from perdure.kernel.state import ChildCatalog, Invocation, Parked
 from perdure.model.frames import RequestId
 from perdure.model.mounts import MountSpec
@@ -62,7 +62,7 @@ class Sessions:
         self._registries = registries or Registries()
         self.named: dict[str, HttpSession] = {}
         self.unnamed: dict[str, list[HttpSession]] = {}
-        self._settings = settings
+        self.settings = settings
         self._specs_of = specs_of
         self._store = store
         self._log = log
@@ -75,10 +75,25 @@ class Sessions:
         self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
         self._looking = self._loop.call_later(LOOK_S, self._look)
         self._recovered: set[str] = set()
+        self._disabled: set[str] = set()
+        self.is_ending = False
 
     @property
     def all(self) -> list[HttpSession]:
         return [*self.named.values(), *(one for many in self.unnamed.values() for one in many)]
+
+    def order(self, order: Order) -> None:
+        """For every session that is there, and where it stops a server for those that come."""
+        self._disabled.discard(order.mount)
+        if order.action == "disable":
+            self._disabled.add(order.mount)
+        for session in self.all:
+            session.feed(order)
+
+    def _started(self, session: HttpSession) -> None:
+        session.apply(session.kernel.start(time.monotonic()))
+        for mount in sorted(self._disabled):
+            session.feed(Order(mount, "disable"))
 
     def look_at_registries(self) -> None:
         """Tell every session what changed in its workspace's registry."""
@@ -96,7 +111,7 @@ class Sessions:
             raise TooManySessions
         session = self._made(os.urandom(16).hex(), "", workspace)
         self.named[session.kernel.state.session.session_id] = session
-        session.apply(session.kernel.start(time.monotonic()))
+        self._started(session)
         return session
 
     def named_as(self, identity: str) -> HttpSession | None:
@@ -113,6 +128,8 @@ class Sessions:
         lost = self._store.calls(stored.id)
         session.take_up(lost)
         session.apply(session.kernel.take_up(stored.session, lost, time.monotonic()))
+        for mount in sorted(self._disabled):
+            session.feed(Order(mount, "disable"))
         return session
 
     def end(self, session: HttpSession) -> None:
@@ -141,7 +158,7 @@ class Sessions:
                 return one
         made = self._made(os.urandom(16).hex(), identity, workspace)
         kernels.append(made)
-        made.apply(made.kernel.start(time.monotonic()))
+        self._started(made)
         return made
 
     def _recover(self, identity: str, workspace: str) -> None:
@@ -180,11 +197,11 @@ class Sessions:
             specs,
             session_id=name,
             now=time.monotonic(),
-            limits=self._settings.limits,
+            limits=self.settings.limits,
             wrapped=self._wrapped,
             version=__version__,
-            render=self._settings.render,
-            detail=self._settings.detail,
+            render=self.settings.render,
+            detail=self.settings.detail,
             catalogs=self._known(specs),
             tools=self._registries.tools_of(workspace, specs),
             seed=int.from_bytes(os.urandom(6), "big"),

@@ -192,8 +192,8 @@ BUGS: Final = (
             Patch("host.guardian", "        _end(groups, mark)\n", "        pass\n"),
             Patch(
                 "worker.server",
-                "    server.serve(read_frames(source))\n",
-                "    server.serve(read_frames(source))\n    threading.Event().wait(8)\n",
+                "diagnostics=diagnostics).serve()\n",
+                "diagnostics=diagnostics).serve()\n    threading.Event().wait(8)\n",
             ),
         ),
         "hosted",

@@ -1,0 +1,1 @@
+"""The dashboard of `perdure serve`: pages for people, made on the server."""

@@ -1,0 +1,239 @@
+"""The dashboard's door: which page an address means, who may see it, who may change something.
+
+| | needs |
+|---|---|
+| a page, a live stream | the token where one is set: as Bearer, or by signing in |
+| a change | that, from one of our own pages, with the value that only our pages know |
+| a static file | nothing: there are three, the same for everyone |
+
+Live updates: a page's address under `/live` is a stream of its parts, each sent when it has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from perdure.dash import journal, layout, overview, registry, shelves
+from perdure.dash.desk import Desk
+from perdure.dash.html import Markup
+from perdure.dash.tools import ToolFailed
+from perdure.dash.web import (
+    SAFE,
+    Ask,
+    NotThere,
+    Page,
+    Reply,
+    answer,
+    asked,
+    cookie,
+    form,
+    header,
+    is_same_origin,
+    moved,
+)
+from perdure.serve.app import Options
+from perdure.serve.sessions import Sessions
+from perdure.serve.streamable import STREAM, Headers, Receive, Scope, Send
+
+LIVE_S: Final = 1.0
+PING_EVERY: Final = 15
+MOST_STREAMS: Final = 64
+WRONG_TOKEN_S: Final = 0.5
+
+Show = Callable[[Desk, Ask], Awaitable[Page]]
+Change = Callable[[Desk, dict[str, str]], Awaitable[str]]
+
+ALWAYS: Final[dict[str, Show]] = {
+    "/": overview.overview,
+    "/mounts": overview.mounts,
+    "/sessions": overview.sessions,
+}
+BUILT_IN: Final[dict[str, Show]] = {
+    "/journal": journal.journal,
+    "/journal/entry": journal.entry,
+    "/journal/undo": journal.undo,
+    "/journal/restore": journal.restore,
+    "/state": shelves.state,
+    "/state/key": shelves.key,
+    "/handoffs": shelves.handoffs,
+    "/drafts": shelves.drafts,
+    "/registry": registry.registry,
+}
+CHANGES: Final[dict[str, Change]] = {
+    "/mounts/order": overview.order,
+    "/journal/undo": journal.undo_now,
+    "/journal/restore": journal.restore_now,
+}
+FILES: Final = {
+    "/static/dash.css": ("dash.css", b"text/css; charset=utf-8"),
+    "/static/dash.js": ("dash.js", b"text/javascript; charset=utf-8"),
+    "/static/icon.svg": ("icon.svg", b"image/svg+xml"),
+}
+
+
+class Dashboard:
+    def __init__(self, sessions: Sessions, options: Options) -> None:
+        self._desk = Desk(sessions, is_wrapped=bool(options.wrap))
+        self._token = options.token.encode() if options.token is not None else None
+        # The browser never keeps the token itself: a cookie goes to every port of this machine.
+        self._pass = secrets.token_urlsafe(24)
+        self._turn = asyncio.Lock()
+        self._streams = 0
+        folder = Path(__file__).with_name("static")
+        self._files = {
+            path: Reply(200, (folder / name).read_bytes(), kind=kind, cache=b"no-cache")
+            for path, (name, kind) in FILES.items()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        is_reading = scope["method"] in ("GET", "HEAD")
+        if is_reading and path.startswith("/live/") and self._may_see(scope):
+            await self._live(scope, receive, send)
+            return
+        if is_reading:
+            reply = await self._read(scope, path)
+        elif scope["method"] == "POST":
+            reply = await self._post(scope, receive, path)
+        else:
+            reply = Reply(405, b"", ((b"allow", b"GET, HEAD, POST"),))
+        await answer(send, reply, without_body=scope["method"] == "HEAD")
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    async def _read(self, scope: Scope, path: str) -> Reply:
+        if path in self._files:
+            return self._files[path]
+        if path == "/sign-in" and self._token is not None:
+            return Reply(200, layout.sign_in(self._desk.csrf, ""))
+        if not self._may_see(scope):
+            return Reply(401) if path.startswith("/live/") else moved("/sign-in")
+        return self._framed(await self._page(asked(scope, path)), path)
+
+    async def _page(self, ask: Ask) -> Page:
+        show = ALWAYS.get(ask.path) or BUILT_IN.get(ask.path)
+        try:
+            if show is None:
+                raise NotThere
+            if self._desk.is_wrapped and ask.path in BUILT_IN:
+                return layout.failure(
+                    "Not here", "A wrapped server is served without the built-in tools.", 404
+                )
+            return await show(self._desk, ask)
+        except NotThere:
+            return layout.failure("Not found", "There is nothing at this address.", 404)
+        except ToolFailed as failed:
+            return layout.failure("That did not work", f"{str(failed).capitalize()}.", 409)
+
+    def _framed(self, page: Page, path: str) -> Reply:
+        return Reply(page.status, layout.whole(page, path, signs_out=self._signs_out()))
+
+    def _signs_out(self) -> Markup | None:
+        return self._desk.button("Sign out", "/sign-out", {}) if self._token is not None else None
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ask = asked(scope, scope["path"].removeprefix("/live"))
+        if self._streams >= MOST_STREAMS:
+            await answer(send, Reply(503))
+            return
+        self._streams += 1
+        watcher = asyncio.ensure_future(_gone(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *SAFE]})
+            await self._follow(ask, send, watcher)
+        finally:
+            self._streams -= 1
+            watcher.cancel()
+
+    async def _follow(self, ask: Ask, send: Send, watcher: asyncio.Future[None]) -> None:
+        """Every second the parts that changed, and now and then a sign of life."""
+        sent: dict[str, str] = {}
+        quiet = 0
+        while not watcher.done() and not self._desk.sessions.is_ending:
+            page = await self._page(ask)
+            new = {part.id: str(part.content) for part in page.parts if sent.get(part.id) != part.content}
+            quiet = 0 if new else quiet + 1
+            if new:
+                sent |= new
+                await _event(send, b"data: " + msgspec.json.encode(new) + b"\n\n")
+            elif quiet % PING_EVERY == 0:
+                await _event(send, b": still there\n\n")
+            await asyncio.wait([watcher], timeout=LIVE_S)
+        if not watcher.done():
+            await send({"type": "http.response.body", "body": b""})
+
+    # --- changing --------------------------------------------------------------------------------------------
+
+    async def _post(self, scope: Scope, receive: Receive, path: str) -> Reply:
+        headers: Headers = scope["headers"]
+        given = await form(receive)
+        if given is None:
+            return Reply(413)
+        if not is_same_origin(headers) or not _same(given.get("csrf", ""), self._desk.csrf):
+            page = layout.failure("Refused", "Open the page again and repeat this from there.", 403)
+            return self._framed(page, "/") if self._may_see(scope) else Reply(403)
+        if path == "/sign-in" and self._token is not None:
+            return await self._sign_in(scope, given.get("token", ""))
+        if not self._may_see(scope):
+            return moved("/sign-in")
+        if path == "/sign-out" and self._token is not None:
+            return moved("/sign-in", self._cookie(scope, "", "; Max-Age=0"))
+        try:
+            if path not in CHANGES or (self._desk.is_wrapped and path in BUILT_IN):
+                raise NotThere
+            return moved(await CHANGES[path](self._desk, given))
+        except NotThere:
+            return self._framed(layout.failure("Not found", "There is nothing at this address.", 404), path)
+        except ToolFailed as failed:
+            page = layout.failure("That did not work", f"{str(failed).capitalize()}.", 409)
+            return self._framed(page, path)
+
+    # --- who it is -------------------------------------------------------------------------------------------
+
+    async def _sign_in(self, scope: Scope, token: str) -> Reply:
+        assert self._token is not None
+        if not _same(token.strip(), self._token.decode()):
+            async with self._turn:  # one wrong token at a time, however many are tried at once
+                await asyncio.sleep(WRONG_TOKEN_S)
+            return Reply(403, layout.sign_in(self._desk.csrf, "That is not the token."))
+        return moved("/", self._cookie(scope, self._pass))
+
+    def _may_see(self, scope: Scope) -> bool:
+        if self._token is None:
+            return True
+        headers: Headers = scope["headers"]
+        bearer = header(headers, b"authorization")
+        if bearer[:7].lower() == "bearer " and _same(bearer[7:].strip(), self._token.decode()):
+            return True
+        return _same(cookie(headers, _cookie_name(scope)), self._pass)
+
+    def _cookie(self, scope: Scope, value: str, more: str = "") -> tuple[bytes, bytes]:
+        secure = "; Secure" if scope.get("scheme") == "https" else ""
+        said = f"{_cookie_name(scope)}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}"
+        return (b"set-cookie", said.encode())
+
+
+def _cookie_name(scope: Scope) -> str:
+    """Ports share a host's cookies: each server has its own."""
+    server = scope.get("server") or ("", 0)
+    return f"perdure_{server[1]}"
+
+
+def _same(given: str, known: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode("utf-8", "replace"))
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _event(send: Send, data: bytes) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": True})

@@ -1,0 +1,170 @@
+"""What every page works with, and what it knows of the running server without asking a tool."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any, Final, Literal
+
+import msgspec
+
+from perdure.dash.html import Attribute, Content, Markup, element
+from perdure.dash.pulse import Pulse
+from perdure.dash.tools import Tools, is_own
+from perdure.kernel import ops
+from perdure.kernel.state import Invocation
+from perdure.model.frames import members
+from perdure.serve.session import HttpSession
+from perdure.serve.sessions import Sessions
+
+MOST_ROWS: Final = 200
+_WORST: Final = ("degraded", "recovering", "starting", "disabled", "ready", "cold")
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call that somebody waits for."""
+
+    client: str
+    session: str
+    name: str
+    mount: str
+    seconds: float
+    arguments: dict[str, Any]
+
+
+class MountRow(msgspec.Struct):
+    """One server as all sessions together see it."""
+
+    name: str
+    state: str = "cold"
+    circuit: str = "closed"
+    restarts: int = 0
+    tools: int = 0
+    sessions: int = 0
+    pids: list[int] = []
+    fault: str = ""
+    hint: str = ""
+
+
+class Desk:
+    """`csrf` is known only to pages that this process made."""
+
+    def __init__(self, sessions: Sessions, *, is_wrapped: bool) -> None:
+        self.sessions = sessions
+        self.tools = Tools(sessions)
+        self.pulse = Pulse(sessions)
+        self.is_wrapped = is_wrapped
+        self.csrf = secrets.token_urlsafe(24)
+
+    @property
+    def clients(self) -> list[HttpSession]:
+        return [session for session in self.sessions.all if not is_own(session)]
+
+    def calls(self) -> list[Call]:
+        now = time.monotonic()
+        found = [
+            _call(session, call, now)
+            for session in self.clients
+            for call in session.kernel.state.calls.values()
+        ]
+        return sorted(found, key=lambda call: -call.seconds)
+
+    def mounts(self) -> list[MountRow]:
+        rows: dict[str, MountRow] = {}
+        for session in self.sessions.all:
+            for known in ops.health(session.kernel)["mounts"]:
+                row = rows.setdefault(known["name"], MountRow(known["name"]))
+                row.state = min(row.state, known["state"], key=_WORST.index)
+                row.circuit = known["circuit"] if known["circuit"] != "closed" else row.circuit
+                row.restarts = max(row.restarts, known["restarts"])
+                row.tools = max(row.tools, known["tools"])
+                row.sessions += not is_own(session)
+                if fault := known.get("last_fault"):
+                    row.fault = f"{fault['class']}: {fault['code']}" + _said(fault.get("detail"))
+                    row.hint = fault.get("hint", "")
+        for process in self.sessions.switchboard.running:
+            if process.spec.name in rows:
+                rows[process.spec.name].pids.append(process.child.pid)
+        return [rows[name] for name in sorted(rows)]
+
+    def button(
+        self,
+        label: str,
+        to: str,
+        fields: dict[str, str],
+        *,
+        kind: Literal["plain", "danger", "main"] = "plain",
+        said: str | None = None,
+    ) -> Markup:
+        """A form of one button: every change is posted, with the value that only our pages know."""
+        hidden = {"csrf": self.csrf, **fields}
+        return element(
+            "form",
+            [element("input", type="hidden", name=name, value=value) for name, value in hidden.items()],
+            element("button", label, class_=kind, aria_label=said),
+            method="post",
+            action=to,
+        )
+
+
+def badge(word: str) -> Markup:
+    return element("span", word.replace("_", " "), class_=f"badge {word}")
+
+
+def when(stamp: object) -> Markup:
+    """An ISO 8601 time, to the second."""
+    said = str(stamp or "")
+    return element("time", said[:19].replace("T", " "), datetime=said) if said else Markup("")
+
+
+def code(content: Content, **attributes: Attribute) -> Markup:
+    return element("code", content, **attributes)
+
+
+def short(identity: object) -> Markup:
+    """The head of a hash or session id; the whole of it for whoever points at it."""
+    said = str(identity or "")
+    return code(said[:10], title=said) if said else Markup("")
+
+
+def field(label: str, name: str, value: str, **attributes: Attribute) -> Markup:
+    return element(
+        "label",
+        element("span", label),
+        element("input", name=name, value=value, autocomplete="off", **attributes),
+    )
+
+
+def search(title: str, label: str, to: str, *fields: Markup) -> Markup:
+    return element(
+        "form",
+        fields,
+        element("button", label),
+        method="get",
+        action=to,
+        class_="search",
+        role="search",
+        aria_label=title,
+    )
+
+
+def _call(session: HttpSession, call: Invocation, now: float) -> Call:
+    state = session.kernel.state.session
+    return Call(
+        state.client_name,
+        state.session_id,
+        call.name or call.method,
+        call.mount,
+        round(now - call.accepted_at, 1),
+        _arguments(call.params),
+    )
+
+
+def _arguments(params: bytes | None) -> dict[str, Any]:
+    found = members(params).get("arguments") if params is not None else None
+    decoded = msgspec.json.decode(found) if found is not None else {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def _said(detail: str | None) -> str:
+    return f" ({detail})" if detail else ""

@@ -1,0 +1,89 @@
+"""What all sessions do, second by second: calls, errors and latencies of the last minutes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from perdure.dash.tools import is_own
+from perdure.kernel.metrics import quantile
+from perdure.kernel.state import Counters, Latency
+from perdure.serve.sessions import Sessions
+
+EVERY_S: Final = 1.0
+KEPT: Final = 120
+CALL: Final = "tools/call"
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """One second: how many calls ended, how many of them badly, and how long they took, in ms."""
+
+    calls: int = 0
+    errors: int = 0
+    p50: float = 0.0
+    p99: float = 0.0
+
+
+class _Seen(msgspec.Struct):
+    errors: int = 0
+    buckets: dict[int, int] = {}
+
+
+class Pulse:
+    """Takes one beat per second for as long as it lives. The dashboard's own calls do not count."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.beats: deque[Beat] = deque([Beat()] * KEPT, KEPT)
+        self.calls = 0
+        self.errors = 0
+        self._sessions = sessions
+        self._seen: dict[int, _Seen] = {}
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_later(EVERY_S, self._tick)
+
+    def recent(self, seconds: int = 10) -> Beat:
+        """The last seconds as one: calls per second, and the slowest quantiles among them."""
+        last = [beat for beat in list(self.beats)[-seconds:] if beat.calls]
+        return Beat(
+            round(sum(beat.calls for beat in last) / seconds),
+            sum(beat.errors for beat in last),
+            max((beat.p50 for beat in last), default=0.0),
+            max((beat.p99 for beat in last), default=0.0),
+        )
+
+    def _tick(self) -> None:
+        self._loop.call_later(EVERY_S, self._tick)
+        self.take()
+
+    def take(self) -> None:
+        latency, errors = Latency(), 0
+        seen: dict[int, _Seen] = {}
+        for session in self._sessions.all:
+            counters = session.kernel.state.metrics.methods.get(CALL)
+            if counters is None or is_own(session):
+                continue
+            known = self._seen.get(session.number, _Seen())
+            seen[session.number] = known
+            errors += counters.errors - known.errors
+            known.errors = counters.errors
+            _add_new(latency, counters, known)
+        self._seen = seen
+        self.calls += latency.count
+        self.errors += errors
+        p50, p99 = (quantile(latency, share) if latency.count else 0.0 for share in (0.5, 0.99))
+        self.beats.append(Beat(latency.count, errors, p50, p99))
+
+
+def _add_new(latency: Latency, counters: Counters, known: _Seen) -> None:
+    """What a session has more of than when it was last looked at."""
+    if counters.latency.count == sum(known.buckets.values()):
+        return
+    for bucket, count in counters.latency.buckets.items():
+        if new := count - known.buckets.get(bucket, 0):
+            latency.buckets[bucket] = latency.buckets.get(bucket, 0) + new
+            latency.count += new
+    latency.max = max(latency.max, counters.latency.max)
+    known.buckets = dict(counters.latency.buckets)

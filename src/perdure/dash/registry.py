@@ -1,0 +1,37 @@
+"""The registry's servers, the broken ones too. Commands, arguments and environments are not shown."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from perdure.dash.desk import Desk, badge
+from perdure.dash.html import table
+from perdure.dash.layout import card
+from perdure.dash.tools import ToolFailed
+from perdure.dash.web import Ask, Page, Part
+from perdure.registry.errors import RegistryError
+from perdure.registry.locating import locate
+from perdure.registry.opening import open_backend
+from perdure.registry.port import ServerRef
+
+
+async def registry(desk: Desk, ask: Ask) -> Page:
+    """Read when it is asked for: it may be a catalog on another machine."""
+    settings = desk.sessions.settings
+    location = locate(settings.registry, settings.workspaces[0], os.environ)
+    try:
+        refs = await asyncio.to_thread(lambda: open_backend(location, os.environ).list_servers())
+    except RegistryError as error:
+        raise ToolFailed(str(error)) from None
+    rows = (
+        (ref.name, badge(_state(ref)), ref.transport, ref.version, ref.error or ref.description)
+        for ref in refs
+    )
+    heads = ("Server", "State", "Transport", "Version", "Description")
+    body = table("Servers of the registry", heads, rows, "No MCP servers in the registry.")
+    return Page("Registry", (Part("registry", card("Servers", body)),), is_live=False)
+
+
+def _state(ref: ServerRef) -> str:
+    return "error" if ref.error else "enabled" if ref.enabled else "disabled"

@@ -1,0 +1,127 @@
+"""What a browser asks and gets: queries, forms, pages, and the headers that keep them safe."""
+
+from __future__ import annotations
+
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from perdure.dash.html import Markup
+from perdure.serve.streamable import Headers, Receive, Scope, Send
+
+MOST_FORM_BYTES: Final = 64 * 1024
+MOST_FIELDS: Final = 50
+HTML: Final = b"text/html; charset=utf-8"
+SAFE: Final = [
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),  # with no-referrer a browser hides where our own forms come from
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A request for a page: its path and what was asked along."""
+
+    path: str
+    query: dict[str, str] = {}
+
+    def get(self, name: str, default: str = "") -> str:
+        return self.query.get(name, default).strip() or default
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A piece of a page that is replaced as a whole when it changes."""
+
+    id: str
+    content: Markup
+
+
+class Page(msgspec.Struct, frozen=True):
+    title: str
+    parts: tuple[Part, ...]
+    status: int = 200
+    is_live: bool = True
+
+
+class Reply(msgspec.Struct, frozen=True):
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    kind: bytes = HTML
+    cache: bytes = b"no-store"
+
+
+class NotThere(Exception):
+    """No page has this address."""
+
+
+def asked(scope: Scope, path: str) -> Ask:
+    return Ask(path, fields(scope.get("query_string", b"")))
+
+
+def fields(data: bytes) -> dict[str, str]:
+    """Of a query or a form; what is no such thing is nothing."""
+    try:
+        found = parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        return {}
+    return dict(found)
+
+
+async def form(receive: Receive) -> dict[str, str] | None:
+    """What was posted; None where it is too much."""
+    data = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        data += message.get("body", b"")
+        if len(data) > MOST_FORM_BYTES:
+            return None
+        if not message.get("more_body"):
+            return fields(data)
+
+
+def header(headers: Headers, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in headers if key == name), "")
+
+
+def cookie(headers: Headers, name: str) -> str:
+    try:
+        found = SimpleCookie(header(headers, b"cookie"))
+    except CookieError:
+        return ""
+    return found[name].value if name in found else ""
+
+
+def is_same_origin(headers: Headers) -> bool:
+    """Whether one of our own pages sent this. A browser always says where a form comes from."""
+    site, origin = header(headers, b"sec-fetch-site"), header(headers, b"origin")
+    if site and site != "same-origin":
+        return False
+    return bool(origin) and urlsplit(origin).netloc.lower() == header(headers, b"host").lower()
+
+
+async def answer(send: Send, reply: Reply, *, without_body: bool = False) -> None:
+    own = [
+        (b"content-type", reply.kind),
+        (b"content-length", str(len(reply.body)).encode()),
+        (b"cache-control", reply.cache),
+    ]
+    await send(
+        {"type": "http.response.start", "status": reply.status, "headers": [*own, *SAFE, *reply.headers]}
+    )
+    await send({"type": "http.response.body", "body": b"" if without_body else reply.body})
+
+
+def moved(to: str, *headers: tuple[bytes, bytes]) -> Reply:
+    return Reply(303, b"", ((b"location", to.encode()), *headers))

@@ -1,0 +1,211 @@
+"""The dashboard as its server sends it: every page, every change, on a real `perdure serve`."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import shlex
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from visitor import PAGES, Visitor, agent, furnish
+
+from perdure.dash.journal import turned
+from perdure.testing.http_client import ServeProcess
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[ServeProcess]:
+    process = ServeProcess(tmp_path)
+    yield process
+    assert process.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    process = ServeProcess(tmp_path_factory.mktemp("lived-in"))
+    furnish(agent(process))
+    yield process
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_opens_with_landmarks_and_safe_headers(lived_in: ServeProcess, path: str) -> None:
+    answer = Visitor(lived_in.port).get(path)
+    page = answer.body.decode()
+    assert answer.status == 200
+    for landmark in ("<main", "<nav", "<h1>", 'href="#content"', 'lang="en"'):
+        assert landmark in page
+    policy = answer.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "same-origin"
+    assert answer.headers["cache-control"] == "no-store"
+    assert not re.search(r"<script(?! src=)|<style| style=| on\w+=|https?://", page)
+
+
+def test_pages_before_anybody_came_say_so(served: ServeProcess) -> None:
+    visitor = Visitor(served.port)
+    assert "Nothing was written yet" in visitor.text("/journal")
+    assert "No key matches" in visitor.text("/state")
+    assert "There is no handoff" in visitor.text("/handoffs")
+    assert "Nobody is connected" in visitor.text("/sessions")
+
+
+def test_what_is_asked_for_in_vain_is_said_so(lived_in: ServeProcess) -> None:
+    visitor = Visitor(lived_in.port)
+    for path in ("/nothing", "/journal/entry", "/state/key", "/journal/", "//"):
+        assert visitor.get(path).status == 404, path
+    gone = visitor.get("/journal/undo?path=a.txt&id=999")
+    assert gone.status == 409
+    assert b"The journal has no such entry" in gone.body
+    assert visitor.ask("DELETE", "/").status == 405
+
+
+def test_contents_put_aside_are_never_shown(lived_in: ServeProcess) -> None:
+    page = Visitor(lived_in.port).text("/drafts")
+    assert "notes" in page
+    assert "big" in page
+    assert "before" in page
+    assert "hidden" not in page
+
+
+def test_the_journal_is_filtered_by_path_client_and_session(served: ServeProcess) -> None:
+    one, other = agent(served, "first"), agent(served, "second")
+    one.call("safe_write", {"path": "of-one", "content": "1\n"})
+    other.call("safe_write", {"path": "of-other", "content": "2\n"})
+    visitor = Visitor(served.port)
+    for query in ("client=first", f"session={one.session}", "path=of-one"):
+        page = visitor.text(f"/journal?{query}")
+        assert "<code>of-one</code>" in page, query
+        assert "<code>of-other</code>" not in page, query
+
+
+def test_a_long_journal_is_read_page_by_page(served: ServeProcess) -> None:
+    client = agent(served)
+    for number in range(60):
+        client.call("safe_write", {"path": f"f{number:02}", "content": "x\n"})
+    visitor = Visitor(served.port)
+    first = visitor.text("/journal")
+    assert "<code>f59</code>" in first
+    assert "<code>f09</code>" not in first
+    older = re.search(r'class="more" href="([^"]*)"|href="([^"]*)" class="more"', first)
+    assert older is not None
+    assert "<code>f09</code>" in visitor.text((older[1] or older[2]).replace("&amp;", "&"))
+
+
+def test_undo_is_previewed_and_then_done(served: ServeProcess) -> None:
+    # given two versions of a file
+    furnish(agent(served))
+    visitor, file = Visitor(served.port), served.workspace / "a.txt"
+    # when the undo of the second is only looked at
+    page = visitor.text("/journal/undo?path=a.txt&id=2")
+    # then nothing happened
+    assert "-two" in page
+    assert "+one" in page
+    assert file.read_text() == "two\n"
+    # and when it is confirmed, it did, in the name of the dashboard
+    done = visitor.post("/journal/undo", visitor.form(page, "/journal/undo"))
+    assert done.status == 303
+    assert file.read_text() == "one\n"
+    after = visitor.text(done.headers["location"])
+    assert "The change was taken back" in after
+    assert ">dashboard</a>" in after
+
+
+def test_an_undo_that_collides_offers_no_button(served: ServeProcess) -> None:
+    client = agent(served)
+    furnish(client)
+    client.call("edit", {"path": "a.txt", "edits": [{"old": "two", "new": "three"}]})
+    page = Visitor(served.port).text("/journal/undo?path=a.txt&id=2")
+    assert "cannot be taken back" in page
+    assert "Undo now" not in page
+
+
+def test_a_version_is_restored_unless_the_file_changed_after_the_preview(served: ServeProcess) -> None:
+    furnish(agent(served))
+    visitor, file = Visitor(served.port), served.workspace / "a.txt"
+    page = visitor.text("/journal/restore?path=a.txt&id=1")
+    fields = visitor.form(page, "/journal/restore")
+    file.write_text("by hand\n")
+    assert visitor.post("/journal/restore", fields).status == 409
+    assert file.read_text() == "by hand\n"
+    fresh = visitor.form(visitor.text("/journal/restore?path=a.txt&id=1"), "/journal/restore")
+    assert visitor.post("/journal/restore", fresh).status == 303
+    assert file.read_text() == "one\n"
+
+
+def test_a_server_is_restarted_stopped_and_started_for_everyone(served: ServeProcess) -> None:
+    client, visitor = agent(served), Visitor(served.port)
+    csrf = visitor.form(visitor.text("/mounts"), "/mounts/order")["csrf"]
+
+    def order(action: str) -> int:
+        fields = {"csrf": csrf, "action": action, "name": "perdure"}
+        return visitor.post("/mounts/order", fields).status
+
+    def pids() -> list[int]:
+        return [
+            row.get("pid", 0)
+            for row in client.call("health", {"render": "json"})["structuredContent"]["mounts"]
+        ]
+
+    before = pids()
+    assert order("restart") == 303
+    assert not client.call("list_state", {}).get("isError")
+    assert pids() != before
+    assert order("disable") == 303
+    assert client.call("list_state", {})["code"] == -32098
+    assert agent(served).call("list_state", {})["code"] == -32098
+    assert order("enable") == 303
+    assert not client.call("list_state", {}).get("isError")
+    assert not agent(served).call("list_state", {}).get("isError")
+    assert order("explode") == 404
+
+
+def test_a_change_appears_on_the_live_stream(served: ServeProcess) -> None:
+    client = agent(served)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+    connection.request("GET", "/live/journal")
+    answer = connection.getresponse()
+    assert answer.headers["content-type"] == "text/event-stream"
+    first = msgspec.json.decode(answer.readline()[6:])
+    assert "Nothing was written yet" in first["entries"]
+    client.call("safe_write", {"path": "fresh", "content": "x\n"})
+    answer.readline()
+    then = msgspec.json.decode(answer.readline()[6:])
+    assert list(then) == ["entries"]
+    assert "fresh" in then["entries"]
+    answer.close()
+    connection.close()
+
+
+def test_who_waits_for_a_key_is_seen(served: ServeProcess) -> None:
+    client = agent(served, "patient")
+    waiting = threading.Thread(target=client.call, args=("state_wait", {"key": "door", "timeout_s": 20}))
+    waiting.start()
+    visitor = Visitor(served.port)
+    while "patient" not in (page := visitor.text("/state")):
+        assert waiting.is_alive()
+    assert "<code>door</code>" in page
+    assert "state_wait" in visitor.text("/")
+    agent(served).call("set_state", {"key": "door", "value": "1"})
+    waiting.join()
+
+
+def test_a_wrapped_server_has_no_journal_to_show(tmp_path: Path) -> None:
+    command = shlex.join([sys.executable, "-m", "perdure", "worker", "--workspace", str(tmp_path)])
+    process = ServeProcess(tmp_path, "--wrap", command)
+    visitor = Visitor(process.port)
+    assert visitor.get("/").status == 200
+    assert visitor.get("/journal").status == 404
+    assert process.stop() == 0
+
+
+def test_a_diff_turned_round_says_what_will_happen() -> None:
+    diff = "--- a@1\n+++ a@2\n@@ -1,2 +1,3 @@\n same\n-old\n+new\n+more\n"
+    assert turned(diff) == "--- a@2\n+++ a@1\n@@ -1,3 +1,2 @@\n same\n-new\n-more\n+old"
