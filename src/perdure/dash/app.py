@@ -38,9 +38,9 @@ from perdure.dash.web import (
     is_same_origin,
     moved,
 )
+from perdure.serve.answering import STREAM, Headers, Receive, Scope, Send
 from perdure.serve.app import Options
 from perdure.serve.sessions import Sessions
-from perdure.serve.streamable import STREAM, Headers, Receive, Scope, Send
 
 LIVE_S: Final = 1.0
 PING_EVERY: Final = 15

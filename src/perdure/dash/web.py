@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from perdure.dash.html import Markup
-from perdure.serve.streamable import Headers, Receive, Scope, Send
+from perdure.serve.answering import Headers, Receive, Scope, Send
 
 MOST_FORM_BYTES: Final = 64 * 1024
 MOST_FIELDS: Final = 50
