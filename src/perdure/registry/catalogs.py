@@ -265,14 +265,6 @@ class TieredCatalog:
         self._backend.close()
 
 
-def _version_of(raw: dict[str, Any]) -> str:
-    """Of a record as it came; empty where it names none."""
-    try:
-        return read_record(raw).version
-    except BadRecord:
-        return ""
-
-
 def _listing(record: Record) -> Listing:
     kinds = [one.registry_type for one in record.packages] + ["remote"] * bool(record.remotes)
     return Listing(

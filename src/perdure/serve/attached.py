@@ -24,7 +24,6 @@ from perdure.serve.session import HttpSession, asked
 from perdure.serve.sessions import Sessions, TooManySessions
 
 READ_BYTES: Final = 1 << 18
-HELLO_S: Final = 10.0
 MOST_WAITING: Final = 64 * 1024 * 1024
 
 

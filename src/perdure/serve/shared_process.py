@@ -75,7 +75,6 @@ class SharedProcess:
         self.spec = spec
         self.child = child
         self.users: dict[int, tuple[Party, int]] = {}
-        self.is_outdated = False
         self.idle_since: float | None = None
         self.is_root_sensitive = False
         self.unclaimed = 0

@@ -73,7 +73,7 @@ class Switchboard:
             return
         key = _key(spec)
         found = None if key in self._private else self._current.get(key)
-        if found is None or found.is_outdated or not found.child.input_open:
+        if found is None or not found.child.input_open:
             wait = self._started_at.get(key, 0.0) + START_EVERY_S - time.monotonic()
             if wait > 0 and key not in self._private:
                 # Many sessions lose a process at the same moment: one of them starts its successor.
@@ -109,16 +109,6 @@ class Switchboard:
         for process in self._running:
             if (user := process.users.get(old)) is not None:
                 process.users[party.number] = user
-
-    def outdate(self) -> None:
-        """What is started from now on is started anew."""
-        for process in self._running:
-            process.is_outdated = True
-
-    def restart(self, mount: str) -> None:
-        for process in self._running:
-            if process.spec.name == mount:
-                process.child.signal(signal.SIGKILL)
 
     # --- processes -------------------------------------------------------------------------------------------
 
@@ -163,7 +153,7 @@ class Switchboard:
         if process.users:
             return
         process.idle_since = time.monotonic()
-        if process.is_outdated or _key(process.spec) in self._private:
+        if _key(process.spec) in self._private:
             self._end(process)
 
     def _end(self, process: SharedProcess) -> None:

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -216,14 +215,6 @@ class HttpClient:
             routing["Mcp-Name"] = str(named)
         message = {"jsonrpc": "2.0", "id": self.next_id() if identity is None else identity, "method": method}
         return self.post({**message, "params": given}, **{**routing, **headers})
-
-
-def wait_for(path: Path, seconds: float = 30) -> None:
-    """Until a file is there."""
-    until = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < until, f"{path} never came"
-        time.sleep(0.01)
 
 
 def free_port() -> int:
