@@ -353,6 +353,7 @@ REMOTES = st.builds(
     transport=st.sampled_from(["streamable-http", "sse"]),
     url=st.just(Template("https://host.test/mcp?a=$K,b")),
     headers=st.dictionaries(WORDS, TEMPLATES, max_size=3),
+    oauth=st.dictionaries(st.sampled_from(["client_id", "scopes", "issuer"]), TEMPLATES, max_size=3),
 )
 
 
