@@ -24,6 +24,7 @@ from perdure.storage.places import private_dir, sign_ins_folder, write_private
 
 if TYPE_CHECKING:
     from perdure.registry.entry import Entry
+    from perdure.registry.mirroring import Mirror
 
 BRIDGE: Final = "PERDURE_BRIDGE"
 TAIL_CHARACTERS: Final = 1000
@@ -43,6 +44,7 @@ class RegistryMounts:
         self._base = ""
         self._seen: tuple[object, ...] | None = None
         self._specs: dict[str, MountSpec] = {}
+        self._mirror: Mirror | None = None
 
     # --- what to mount ------------------------------------------------------------------------------------
 
@@ -63,6 +65,8 @@ class RegistryMounts:
 
     def news(self) -> list[Event]:
         """What changed since it was last read."""
+        if self._mirror is not None:
+            self._mirror.tend()
         if self._signature() == self._seen:
             return []
         found: list[Event] = [Remount(dict(self.specs()))]
@@ -74,11 +78,10 @@ class RegistryMounts:
     def _read(self, location: str) -> None:
         from perdure.registry.errors import RegistryError
         from perdure.registry.filesystem import FileBackend
-        from perdure.registry.mirroring import mirrored
         from perdure.registry.opening import open_backend
 
         try:
-            here = mirrored(location, self._environ) if "://" in location else location
+            here = self._copied(location) if "://" in location else location
             backend = open_backend(here, self._environ)
             if not isinstance(backend, FileBackend):
                 raise RegistryError("only a registry in a file can be mounted")
@@ -100,6 +103,14 @@ class RegistryMounts:
             self._specs[name] = MountSpec(
                 name, prefix=prefixes[name], managed=True, mark=self._problems[name]
             )
+
+    def _copied(self, location: str) -> str:
+        from perdure.registry.mirroring import Mirror
+
+        if self._mirror is None:
+            self._mirror = Mirror(location, self._environ)
+            self._mirror.open()
+        return self._mirror.path
 
     def _spec(self, entry: Entry, prefix: str) -> MountSpec:
         known = self._settings.timeouts
