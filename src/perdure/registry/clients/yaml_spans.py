@@ -62,7 +62,7 @@ def tree(text: str) -> Node | None:
     """The one document of a text that `load` has read; None for an empty one."""
     from ruamel.yaml import YAML
 
-    events = iter(YAML(typ="rt", pure=True).parse(text))
+    events = iter(YAML(typ="safe", pure=True).parse(text))
     for event in events:
         name = type(event).__name__
         if name.endswith("EndEvent"):
