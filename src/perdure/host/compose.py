@@ -8,7 +8,7 @@ import time
 from binascii import hexlify
 
 from perdure import __version__
-from perdure.host import catalogs, presence
+from perdure.host import allocation, catalogs, presence
 from perdure.host.control import Control
 from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian
@@ -59,7 +59,9 @@ def _builtin(settings: Settings) -> MountSpec:
         if value is not None:
             words += [option, value]
     # By the environment: a command line is for everyone to read, and a URL may hold a password.
-    env = {"PERDURE_STATE": settings.state} if settings.state is not None else {}
+    env = allocation.for_worker()
+    if settings.state is not None:
+        env["PERDURE_STATE"] = settings.state
     return MountSpec(BUILTIN, own_command(*words), env=env, cwd=settings.workspaces[0], builtin=True)
 
 

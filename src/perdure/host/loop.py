@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from perdure.host import allocation
 from perdure.host import child as processes
 from perdure.host.child import Child
 from perdure.host.control import Control
@@ -449,6 +450,8 @@ class Shell:
             if isinstance(line, Oversize):
                 self.feed(ClientOversize(line.size, line.head, line.tail))
             else:
+                if len(line) >= allocation.LARGE:
+                    allocation.keep()
                 self.feed(ClientFrame(line))
 
     def _take_child_frames(self, child: Child, *, last: bool = False) -> None:
