@@ -133,6 +133,10 @@ class SqliteJournal:
 
     # --- writing ----------------------------------------------------------------------------------------------
 
+    @property
+    def head(self) -> int:
+        return self._head[0]
+
     def append(self, row: NewRow) -> Row:
         seq, prev = self._head[0] + 1, self._head[1]
         made = Row(
