@@ -585,6 +585,9 @@ class Shell:
         child.close()
         self._take_child_frames(child, last=True)
         code = os.waitstatus_to_exitcode(status)
+        spec = self.kernel.specs.get(child.mount)
+        if spec is not None and spec.managed and self.registry is not None:
+            fault = self.registry.explained(spec, fault, code)
         self.feed(ChildLost(child.mount, child.generation, fault, code, said))
 
     # --- effects -----------------------------------------------------------------------------------------------------------

@@ -280,6 +280,7 @@ class Switchboard:
             os.waitstatus_to_exitcode(status),
             self._registries.last_words(process.spec, process.child),
         )
+        fault = self._registries.explained(process.spec, fault, code)
         self._forget_output(process)
         self._forget_input(process)
         self._forget_stderr(process)
