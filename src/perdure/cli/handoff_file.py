@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from perdure.cli.short_way import NotSimple, hash_of, looked, opened
+from perdure.cli.short_way import NotSimple, hash_of, looked, opened, sha256_for
 from perdure.model.step_graph import GraphError, ready_steps
 from perdure.surfaces.write import plain_yaml
 
@@ -58,11 +58,9 @@ def read(where: Whereabouts, path: str) -> dict[str, Any]:
         ready = ready_steps([_Step(step) for step in envelope.get("steps", [])])
     except (plain_yaml.NotPlain, GraphError):
         raise NotSimple from None
-    from hashlib import sha256
-
     return {
         "handoff_path": path,
-        "sha256": sha256(data).hexdigest(),
+        "sha256": sha256_for(len(data))(data).hexdigest(),
         "drift_warnings": [found for good in envelope["last_good_state"] if (found := _drift(where, good))],
         "ready_steps": ready,
         "checkpoint_refs": looked(where, _checkpoints)["refs"],

@@ -56,7 +56,7 @@ def is_served(where: Whereabouts) -> bool:
     """Whether a host is at work here: then what is not settled yet is its own, and it looks after what others left."""
     from perdure.host import presence
 
-    return any(host.workspace == where.workspace for host in presence.running())
+    return any(where.workspace in host.workspaces for host in presence.running())
 
 
 def is_plain(where: Whereabouts, path: str) -> bool:
@@ -107,16 +107,28 @@ def hash_of(where: Whereabouts, path: str) -> bytes | None:
     return found
 
 
+def sha256_for(size: int) -> Any:
+    """The fast one takes longer to load than it needs for a small file; the small one is not in every Python."""
+    if size < _CHUNK:
+        try:
+            from _sha256 import sha256 as small  # type: ignore[import-not-found]
+
+            return small
+        except ImportError:
+            pass
+    from hashlib import sha256
+
+    return sha256
+
+
 def _times(fd: int) -> tuple[int, ...]:
     facts = os.fstat(fd)
     return facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size
 
 
 def digest_of(fd: int) -> bytes:
-    from hashlib import sha256
-
-    digest, offset = sha256(), 0
+    digest, offset = sha256_for(os.fstat(fd).st_size)(), 0
     while piece := os.pread(fd, _CHUNK, offset):
         digest.update(piece)
         offset += len(piece)
-    return digest.digest()
+    return bytes(digest.digest())

@@ -5,7 +5,7 @@ The same answer as the tool `diff`, which is asked about everything else.
 
 from __future__ import annotations
 
-from perdure.cli.short_way import COMMITTED, NotSimple, blob_path, looked, opened
+from perdure.cli.short_way import COMMITTED, NotSimple, blob_path, looked, opened, sha256_for
 from perdure.surfaces.write.hunks import bounded, unified_body
 
 TYPE_CHECKING = False
@@ -55,9 +55,7 @@ class _Versions:
         return row
 
     def content(self, sha: bytes | None) -> bytes | None:
-        from hashlib import sha256
-
-        from perdure.storage.sqlite.chain import unpacked
+        from perdure.storage.sqlite.unpacking import unpacked
 
         if sha is None:
             return None
@@ -70,7 +68,7 @@ class _Versions:
         if data is None:
             with open(blob_path(self.where, sha), "rb") as file:
                 data = file.read(MOST + 1)
-        if sha256(data).digest() != sha:
+        if sha256_for(len(data))(data).digest() != sha:
             raise NotSimple
         return data
 

@@ -10,6 +10,8 @@ import zlib
 from _json import encode_basestring
 from hashlib import sha256
 
+from perdure.storage.sqlite.unpacking import unpacked
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     import apsw
 
 GENESIS = bytes(32)
-RAW, ZLIB, FILE = 0, 1, 2
 COLUMNS = "seq, ts, path, op, mode, old_sha, new_sha, bytes, client, session, key, txn, undoes, detail"
 
 
@@ -78,13 +79,3 @@ def contents(connection: apsw.Connection) -> Iterator[tuple[bytes, bytes | None]
     """Every kept content by its hash; None stands for a file's."""
     for sha, codec, data in connection.execute("SELECT sha, codec, data FROM contents"):
         yield sha, unpacked(codec, data)
-
-
-def unpacked(codec: int, data: bytes | None) -> bytes | None:
-    """What damaged bytes stand for is nothing that has the right hash."""
-    if codec == FILE or data is None:
-        return None
-    try:
-        return zlib.decompress(data) if codec == ZLIB else bytes(data)
-    except zlib.error:
-        return b""

@@ -32,9 +32,10 @@ from perdure.storage.journal import (
     State,
 )
 from perdure.storage.sqlite import chain, journal_retention, journal_shelf, journal_sums
-from perdure.storage.sqlite.chain import COLUMNS, FILE, GENESIS, RAW, ZLIB, unpacked
+from perdure.storage.sqlite.chain import COLUMNS, GENESIS
 from perdure.storage.sqlite.database import open_database, open_reader
 from perdure.storage.sqlite.failures import refusal, typed
+from perdure.storage.sqlite.unpacking import FILE, RAW, ZLIB, unpacked
 
 T = TypeVar("T")
 
