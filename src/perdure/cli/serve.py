@@ -86,10 +86,11 @@ def main(argv: list[str]) -> int:
     address = f"{scheme}://{name}:{listening.getsockname()[1]}/mcp"
 
     def front(sessions: Sessions, given: Options) -> Dashboard:
-        made = Dashboard(sessions, given)
+        made = Dashboard(sessions, given, Looks(settings))
         made.announced = Announced(made.desk, address)
         return made
 
+    from perdure.cli.looking import Looks
     from perdure.host import presence
 
     try:

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from perdure.dash import journal, layout, overview, registry, shelves
-from perdure.dash.desk import Desk
+from perdure.dash.desk import Desk, Looks
 from perdure.dash.html import Markup
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import (
@@ -79,8 +79,8 @@ FILES: Final = {
 
 
 class Dashboard:
-    def __init__(self, sessions: Sessions, options: Options) -> None:
-        self.desk = Desk(sessions, is_wrapped=bool(options.wrap))
+    def __init__(self, sessions: Sessions, options: Options, looks: Looks | None = None) -> None:
+        self.desk = Desk(sessions, is_wrapped=bool(options.wrap), looks=looks)
         self._token = options.token.encode() if options.token is not None else None
         # The browser never keeps the token itself: a cookie goes to every port of this machine.
         self._pass = secrets.token_urlsafe(24)

@@ -18,6 +18,7 @@ BUSY_MS = 1_000
 IN_REACH = 1_000
 LAST = 5
 MOST_LEASES = 20
+MOST_SHOWN = 200
 JOURNAL_FORMAT = 2
 STATE_ID = 0x50645374
 STATE_FORMAT = 1
@@ -122,6 +123,36 @@ def every_entry(path: str, tell: Any) -> dict[str, Any]:
         return {"told": True}
 
     return looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
+
+
+def spaces(path: str) -> dict[str, Any]:
+    """The namespaces with what is in them, and every lease that is held, as far as a page shows."""
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        now = _now()
+        counted = connection.execute(
+            "SELECT namespace, sum(space = 'key'), sum(space = 'lease') FROM entries "
+            "WHERE value IS NOT NULL AND (expires IS NULL OR expires > ?) GROUP BY namespace ORDER BY namespace LIMIT ?",
+            (now, MOST_SHOWN),
+        )
+        held: list[Any] = connection.execute(_LEASES, (now, MOST_SHOWN)).fetchall()
+        return {
+            "namespaces": [dict(zip(("namespace", "keys", "leases"), row, strict=True)) for row in counted],
+            "leases": [lease(row[0], row[1], row[2], row[3], now) for row in held],
+        }
+
+    return looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
+
+
+def drafts(path: str) -> dict[str, Any]:
+    """Payloads that were refused and kept, newest first: never their contents."""
+    names = ("draft", "path", "reason", "size", "client", "session", "ts")
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        text = f"SELECT id, path, reason, size, client, session, ts FROM drafts ORDER BY ts DESC LIMIT {MOST_SHOWN}"
+        return {"drafts": [dict(zip(names, row, strict=True)) for row in connection.execute(text)]}
+
+    return looked(path, look)
 
 
 def _is_ours(connection: apsw.Connection) -> bool:
