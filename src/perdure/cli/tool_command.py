@@ -24,10 +24,10 @@ COMMANDS: Final = {"journal_tail": "journal", "handoff_read": "handoff", "handof
 class CommandCall:
     """The call as its handler sees it (`perdure.surfaces.port.Call`)."""
 
-    client = CLIENT
     invocation_key = None
 
     def __init__(self, tool: str, view: View) -> None:
+        self.client = CLIENT
         self.tool = tool
         self.view = view
         self.session = f"cli-{os.getpid()}"
