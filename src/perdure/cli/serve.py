@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import argparse
     import socket
 
+    from perdure.serve.sessions import Sessions
+
 UNAVAILABLE = 4
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -56,6 +58,7 @@ def main(argv: list[str]) -> int:
         return 2
     settings = settle(options, "serve")
     try:
+        from perdure.dash.announcing import Announced
         from perdure.dash.app import Dashboard
         from perdure.serve.app import Options, serve
     except ImportError:
@@ -81,7 +84,19 @@ def main(argv: list[str]) -> int:
     scheme = "https" if options.certificate else "http"
     name = f"[{options.host}]" if ":" in options.host else options.host
     address = f"{scheme}://{name}:{listening.getsockname()[1]}/mcp"
-    return serve(chosen, settings, listening, guardian, address, Dashboard)
+
+    def front(sessions: Sessions, given: Options) -> Dashboard:
+        made = Dashboard(sessions, given, Looks(settings))
+        made.announced = Announced(made.desk, address)
+        return made
+
+    from perdure.cli.looking import Looks
+    from perdure.host import presence
+
+    try:
+        return serve(chosen, settings, listening, guardian, address, front)
+    finally:
+        presence.withdraw()
 
 
 def _words(command: str | None) -> tuple[str, ...]:

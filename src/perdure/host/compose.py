@@ -168,6 +168,7 @@ def announce(kernel: Kernel, settings: Settings) -> None:
                 time.time(),
                 presence.start_ticks(pid),
                 tuple(kernel.specs),
+                workspaces=settings.workspaces,
             )
         )
     except OSError:

@@ -82,6 +82,10 @@ class Sessions:
     def all(self) -> list[HttpSession]:
         return [*self.named.values(), *(one for many in self.unnamed.values() for one in many)]
 
+    def workspace_of(self, session: HttpSession) -> str:
+        """The one its client asked for; empty means all of them."""
+        return self._workspaces.get(session.kernel.state.session.session_id, "")
+
     def order(self, order: Order) -> None:
         """For every session that is there, and where it stops a server for those that come."""
         self._disabled.discard(order.mount)
