@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.model.keep import Keep
 from perdure.model.mounts import RESERVED, Limits
+from perdure.model.serving import ServeFile
 from perdure.model.state_limits import StateLimits
 
 FILE_NAME = "perdure.toml"
@@ -45,6 +46,7 @@ class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     keep: Keep | None = None
     state_limits: StateLimits | None = None
     limits: dict[str, float] = {}
+    serve: ServeFile | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -77,6 +77,8 @@ class HttpSession:
         *,
         new_number: Callable[[], int],
         identity: str,
+        workspace: str,
+        owner: str = "",
         said: Callable[[HttpSession, Note], None],
         save_catalog: Callable[[str, bytes], None],
         save_tools: Callable[[SaveTools], None],
@@ -84,6 +86,8 @@ class HttpSession:
         self.kernel = kernel
         self.number = new_number()
         self.identity = identity
+        self.workspace = workspace
+        self.owner = owner
         self.standing: Exchange | None = None
         self.exchanges: dict[RequestId, Exchange] = {}
         self.undelivered: dict[RequestId, bytes] = {}
@@ -100,6 +104,7 @@ class HttpSession:
         self._timer: asyncio.TimerHandle | None = None
         self._kept: deque[bytes] = deque(maxlen=MOST_KEPT)
         self._saved: dict[RequestId, tuple[int, int]] = {}  # by id: its number, and what was asked
+        self._on_their_way: set[RequestId] = set()
         self.left = LeftStreams()
         self.standing_stream = Stream(None)
         self._remembered = b""
@@ -190,6 +195,7 @@ class HttpSession:
     def delivered(self, identity: RequestId) -> None:
         """The client has its answer."""
         self.undelivered.pop(identity, None)
+        self._on_their_way.discard(identity)
         if (saved := self._saved.pop(identity, None)) is not None:
             self._records.forget_call(self, saved[0])
 
@@ -237,7 +243,9 @@ class HttpSession:
     def knows(self, identity: RequestId, question: int) -> bool:
         """Whether just this was asked before, and its answer has not been delivered."""
         saved = self._saved.get(identity)
-        return saved is not None and saved[1] == question and identity not in self.exchanges
+        if saved is None or identity in self._on_their_way:
+            return False
+        return saved[1] == question and identity not in self.exchanges
 
     def give_up(self, exchange: Exchange) -> None:
         """Its client went away before the answer. It may take up its stream again, or ask again."""
@@ -248,12 +256,26 @@ class HttpSession:
         if exchange.stream is not None and exchange.id is not None:
             self.left.add(exchange)
 
-    def sent(self, exchange: Exchange) -> None:
-        """All of it is on its way. Whether it arrived is known by nobody, so a stream is kept for a while."""
-        if exchange.id is not None:
-            self.delivered(exchange.id)
+    def sent(self, exchange: Exchange, answer: bytes) -> Callable[[bool], None]:
+        """All of it is on its way. What is returned hears whether it arrived: if not, the answer is kept."""
+        identity = exchange.id
+        saved = self._saved.get(identity) if identity is not None else None
         if exchange.stream is not None:
             self.left.add(exchange)
+        if identity is None or saved is None:
+            return _ignored
+        self._on_their_way.add(identity)
+
+        def settled(arrived: bool) -> None:
+            if self._saved.get(identity) is not saved:
+                return  # its id has come to mean another call
+            self._on_their_way.discard(identity)
+            if arrived:
+                self.delivered(identity)
+            else:
+                self._keep_answer(identity, answer)
+
+        return settled
 
     def standing_exchange(self) -> Exchange:
         return Exchange(None, None, can_stream=True, is_resumable=True, stream=self.standing_stream)
@@ -354,6 +376,10 @@ class HttpSession:
             exchange.put(frame)
         elif keep:
             self._kept.append(frame)
+
+
+def _ignored(arrived: bool) -> None:
+    pass
 
 
 def asked(method: str, params: bytes | Raw | None) -> int:

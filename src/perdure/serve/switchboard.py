@@ -105,6 +105,11 @@ class Switchboard:
         if process is not None and process.child.input_open:
             process.send(party, generation, frame)
 
+    def renew(self) -> None:
+        """Whoever needs a server from now on gets one that is started from now on."""
+        self._current.clear()
+        self._started_at.clear()
+
     def renumber(self, party: Party, old: int) -> None:
         for process in self._running:
             if (user := process.users.get(old)) is not None:
