@@ -16,8 +16,8 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from authorization_server import CLIENT, SECRET, AuthorizationServer
 
+from authorization_server import CLIENT, SECRET, AuthorizationServer
 from perdure.testing.http_client import HttpClient, ServeProcess
 
 

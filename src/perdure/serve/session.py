@@ -93,6 +93,7 @@ class HttpSession:
         self.undelivered: dict[RequestId, bytes] = {}
         self.used_at = time.monotonic()
         self.is_over = False
+        self._is_left = False
         self._switchboard = switchboard
         self._records = records
         self._said = said
@@ -114,6 +115,8 @@ class HttpSession:
     # --- as the processes behind it see it ---------------------------------------------------------------------
 
     def feed(self, event: Event) -> None:
+        if self._is_left:
+            return
         self._events.append(event)
         if self._is_busy:
             return  # an effect made this event; whoever applies it comes back here
@@ -303,6 +306,9 @@ class HttpSession:
         """The client is done, or nobody wants this session any more."""
         self._switchboard.leave(self)
         self.unload()
+        if not self._is_left and not self._is_busy:
+            self._is_left = True
+            self.kernel.release()
 
     def unload(self) -> None:
         self.is_over = True
