@@ -367,7 +367,6 @@ def test_a_head_that_is_too_large_is_refused(served: ServeProcess) -> None:
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET / HTTP/1.1\r\n\r\n",
-        b"GET /healthz HTTP/9.9\r\nHost: localhost\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n12345",
         b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n",
@@ -417,7 +416,6 @@ def test_a_body_shorter_than_it_says_does_nothing(served: ServeProcess) -> None:
         "/mcp/../../etc/passwd",
         "/%00",
         "/.well-known/oauth-protected-resource",
-        "/live/../../etc/passwd",
         "http://evil.example/etc/passwd",
     ],
 )

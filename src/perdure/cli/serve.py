@@ -19,7 +19,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def parser() -> argparse.ArgumentParser:
     import argparse
 
-    from perdure.cli.options import add_mounts, add_shared
+    from perdure.cli.options import add_mounts, add_shared, add_telemetry
 
     made = argparse.ArgumentParser(
         prog="perdure serve",
@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     _add_oauth(made)
     add_mounts(made)
     add_shared(made)
+    add_telemetry(made)
     return made
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -15,7 +14,8 @@ import msgspec
 import uvicorn
 
 from perdure import __version__
-from perdure.host.compose import specs_of, wrapped_spec
+from perdure.host.compose import new_exporter, specs_of, wrapped_spec
+from perdure.host.console import Console
 from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian, end_marked
 from perdure.host.settings import Settings
@@ -26,6 +26,7 @@ from perdure.serve import connections, prometheus
 from perdure.serve.answering import Headers, Receive, Scope, Send, respond
 from perdure.serve.entrance import Entrance
 from perdure.serve.guard import LOOPBACK, Denied, Guard
+from perdure.serve.logs import to_console
 from perdure.serve.pace import Pace
 from perdure.serve.places import attach_path
 from perdure.serve.registries import Registries
@@ -63,8 +64,10 @@ class App:
         store: Store,
         port: int,
         address: str,
+        console: Console,
         front: Front | None = None,
     ) -> None:
+        self._console = console
         self._options = options
         self._serving = options.serving
         self._settings = settings
@@ -100,6 +103,8 @@ class App:
             wrapped=bool(self._options.wrap),
             registries=self._registries,
             limits=self._serving.limits,
+            console=self._console,
+            exporter=new_exporter(self._settings),
         )
         self._mcp = Streamable(self.sessions, self._workspace_of)
         # Access tokens are for /mcp: pages for people are kept by the token alone.
@@ -219,7 +224,9 @@ def serve(
     store = Store(os.path.join(private_dir("serve"), f"sessions-{port}.db"))
     for mark in store.replace_mark(guardian.mark):
         end_marked(mark, PREDECESSOR_S)  # what a killed predecessor started must do nothing more
-    app = App(options, settings, store, port, address, front)
+    console = Console(settings.log_level, settings.log_format)
+    to_console(console)
+    app = App(options, settings, store, port, address, console, front)
     config = uvicorn.Config(
         app,
         http=connections.protocol(serving.limits),
@@ -239,7 +246,7 @@ def serve(
         app.start(guardian)
         socket_path = attach_path()
         attached = await attached_clients.listen(socket_path, app.loaded, settings.limits.frame_bytes)
-        print(f"perdure serve: {address}", file=sys.stderr, flush=True)
+        console.announce(f"perdure serve: {address}", "listening", {"address": address})
         try:
             await server.serve(sockets=[listening])
         finally:

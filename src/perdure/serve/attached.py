@@ -99,6 +99,8 @@ class Line:
         except TooManySessions:
             self.write(msgspec.json.encode({"refused": "too many sessions are open"}))
             raise _Unwelcome from None
+        if session.tracing is not None:
+            session.tracing.transport = {"network.transport": "unix"}
         self.write(msgspec.json.encode(Welcome(session.kernel.state.session.session_id, found is not None)))
         return session
 

@@ -12,7 +12,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -41,6 +41,9 @@ from perdure.serve.exchange import Exchange
 from perdure.serve.resumption import LeftStreams, Stream
 from perdure.serve.shared_process import SHIFT
 from perdure.serve.switchboard import Switchboard
+
+if TYPE_CHECKING:
+    from perdure.host.tracing import Tracing
 
 MOST_KEPT: Final = 256
 MOST_WAITING: Final = 4096
@@ -94,6 +97,7 @@ class HttpSession:
         self.used_at = time.monotonic()
         self.is_over = False
         self._is_left = False
+        self.tracing: Tracing | None = None
         self._switchboard = switchboard
         self._records = records
         self._said = said
@@ -137,9 +141,11 @@ class HttpSession:
         return min(times, default=None)
 
     def _handle(self, event: Event) -> None:
+        if self.tracing is not None:
+            self.tracing.saw(event)
         effects = self.kernel.handle(event, time.monotonic())
         self._save_calls()
-        self._apply(effects)
+        self._apply(effects if self.tracing is None else self.tracing.does(effects))
         self._save_session()
 
     def apply(self, effects: list[Effect]) -> None:
@@ -308,6 +314,8 @@ class HttpSession:
         self.unload()
         if not self._is_left and not self._is_busy:
             self._is_left = True
+            if self.tracing is not None:
+                self.tracing.end()
             self.kernel.release()
 
     def unload(self) -> None:

@@ -11,12 +11,13 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from perdure import __version__
 from perdure.host import catalogs
+from perdure.host.console import Console
 from perdure.host.eventlog import EventLog
 from perdure.host.settings import Settings
 from perdure.kernel.catalog import load_catalog
@@ -32,10 +33,15 @@ from perdure.serve.store import Store, Stored
 from perdure.serve.switchboard import Switchboard
 from perdure.serve.tallies import Tallies
 
+if TYPE_CHECKING:
+    from perdure.host.exporting import Exporter
+
 SWEEP_S: Final = 5.0
 LOOK_S: Final = 1.0
 TOUCH_S: Final = 60.0
 UNLOAD_AFTER_S: Final = 300.0
+
+HTTP: Final = {"network.transport": "tcp", "network.protocol.name": "http"}
 
 Specs = Callable[[str], dict[str, MountSpec]]
 
@@ -58,6 +64,8 @@ class Sessions:
         wrapped: bool,
         registries: Registries | None = None,
         limits: ServeLimits | None = None,
+        console: Console | None = None,
+        exporter: Exporter | None = None,
     ) -> None:
         self.switchboard = switchboard
         self._registries = registries or Registries()
@@ -70,6 +78,8 @@ class Sessions:
         self._wrapped = wrapped
         self.limits = limits or ServeLimits()
         self.past = Tallies()
+        self._console = console
+        self._exporter = exporter
         self._catalogs: dict[MountSpecKey, ChildCatalog] = {}
         self._loop = asyncio.get_running_loop()
         self._flushing: asyncio.Handle | None = None
@@ -230,7 +240,7 @@ class Sessions:
             if (found := load_catalog(data)) is not None:
                 self._catalogs[_key(spec)] = found
 
-        return HttpSession(
+        session = HttpSession(
             kernel,
             self.switchboard,
             self,
@@ -242,6 +252,11 @@ class Sessions:
             save_catalog=save_catalog,
             save_tools=lambda effect: self._registries.save_tools(workspace, effect),
         )
+        if self._exporter is not None:
+            from perdure.host.tracing import Tracing
+
+            session.tracing = Tracing(self._exporter.tell, kernel, {**HTTP})
+        return session
 
     def _of_its_era(self, spec: MountSpec) -> MountSpec:
         """A wrapped server serves a 2026 client in that era, so that nothing is lost in translation, if it can."""
@@ -261,13 +276,18 @@ class Sessions:
         return found
 
     def _said(self, session: HttpSession, note: Note) -> None:
-        self._log.add(time.time(), session.kernel.state.session.session_id, note.event, note.fields)
+        name = session.kernel.state.session.session_id
+        self._log.add(time.time(), name, note.event, note.fields)
+        if self._console is not None:
+            self._console.note(name, note.event, note.fields)
         if self._flushing is None:
             self._flushing = self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flushing = None
         self._log.flush()
+        if self._exporter is not None:
+            self._exporter.flush()
 
     def _look(self) -> None:
         self._looking = self._loop.call_later(LOOK_S, self._look)
@@ -319,7 +339,11 @@ class Sessions:
         self._touch()
         for session in self.all:
             session.unload()
+            if session.tracing is not None:
+                session.tracing.end()
         self._flush()
+        if self._exporter is not None:
+            self._exporter.close()
 
 
 MountSpecKey = bytes

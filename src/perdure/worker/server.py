@@ -241,10 +241,11 @@ def serve_stdio(
     view: View = DEFAULT_VIEW,
     roots: tuple[str, ...] = (),
     log_level: str = DEFAULT_LEVEL,
+    log_format: str = "text",
 ) -> int:
     """Serve the given surfaces, or only some of their tools, on stdin and stdout until the client closes the pipe."""
     source, sink = claim_stdio()
-    diagnostics = Diagnostics(log_level)
+    diagnostics = Diagnostics(log_level, log_format)
     registry = Registry(surfaces, tools)
     out = FrameWriter(sink)
     Server(registry, read_frames(source), out, view=view, roots=roots, diagnostics=diagnostics).serve()
