@@ -210,6 +210,10 @@ class Kernel:
         self.now = capsule.now
         self.public = catalog.Public(self)
 
+    def release(self) -> None:
+        """The session is over and nothing more comes: let go of what points back here, so that memory is free at once."""
+        del self.public
+
     # --- what every rule uses -------------------------------------------------------------------------
 
     def mint(self) -> int:

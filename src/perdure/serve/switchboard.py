@@ -113,6 +113,11 @@ class Switchboard:
                 return self._registries.shown_words(process.spec, process.child)
         return self._words.get(mount, "")
 
+    def renew(self) -> None:
+        """Whoever needs a server from now on gets one that is started from now on."""
+        self._current.clear()
+        self._started_at.clear()
+
     def renumber(self, party: Party, old: int) -> None:
         for process in self._running:
             if (user := process.users.get(old)) is not None:
