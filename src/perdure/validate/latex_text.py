@@ -22,6 +22,7 @@ _VERBATIM: Final = {
 _TOKEN: Final = re.compile(
     r"""(?P<comment>%[^\n]*)
     |(?P<verb>\\(?:verb|lstinline|mintinline\s*\{\w*\})\*?(?:\[[^\]\n]*\])?(?:\{[^{}\n]*\}|(?P<d>[^\sA-Za-z*{])[^\n]*?(?P=d)))
+    |(?P<path>\\path\s*(?P<p>[|!+/])[^\n]*?(?P=p))
     |(?P<url>\\(?:url|href|path|nolinkurl|burl|hyperref)\*?(?=\s*\{))
     |(?P<env>\\(?P<which>begin|end)\s*\{(?P<name>[^{}\\\n$]*)\})
     |(?P<define>\\(?:(?:re)?newcommand|providecommand|(?:re)?newenvironment|[gex]?def|DeclareRobustCommand
@@ -36,6 +37,13 @@ _TOKEN: Final = re.compile(
 )
 _NEW_VERBATIM: Final = re.compile(
     r"\\(?:lstnewenvironment|DefineVerbatimEnvironment|newtcblisting|newverbatim\w*|newminted\[)\s*\{?(\w+\*?)[}\]]"
+)
+# Characters that quote what is between two of them; some classes come with one.
+_SHORT_VERB: Final = re.compile(
+    r"\\(?:MakeShortVerb|DefineShortVerb|lstMakeShortInline)\*?(?:\[[^\]]*\])?\s*\{?\\(.)"
+)
+_WITH_SHORT_VERB: Final = re.compile(
+    r"\\(?:documentclass|LoadClass)(?:\[[^\]]*\])?\{(?:ltx\w+|l3doc|doc\w*)\}"
 )
 _CLOSES: Final = {r"\)": r"\(", r"\]": r"\["}
 _ENDS: Final = {"$": "$", "$$": "$$", r"\(": r"\)", r"\[": r"\]", "{": "}"}
@@ -60,6 +68,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.lines = Lines(text)
+        self.quotes = set(_SHORT_VERB.findall(text)) | ({"|"} if _WITH_SHORT_VERB.search(text) else set())
         self.stack: list[Open] = []
         self.found: list[Problem] = []
         self.definition = 0
@@ -67,17 +76,20 @@ class _Reader:
 
     def run(self) -> list[Problem]:
         position = 0
-        while match := _TOKEN.search(self.text, position):
+        token = self._token()
+        while match := token.search(self.text, position):
             position = match.end()
             kind = match.lastgroup or ""
             if kind == "env":
                 if match["which"] == "end" and match["name"] == "document":
+                    if self._is_conditional(match.start()):
+                        continue
                     self._end("document", self.lines.place(match.start()))
                     break
                 position = self._environment(match)
             elif kind == "url":
                 position = self._past_group(position)
-            elif match[0] == r"\endinput":
+            elif match[0] == r"\endinput" and not self.stack:
                 break
             else:
                 self._take(kind, match)
@@ -85,6 +97,18 @@ class _Reader:
             if not left.free:
                 self._unclosed(left, self.lines.end())
         return self.found
+
+    def _token(self) -> re.Pattern[str]:
+        """What to look for, with the short quotes of this text first."""
+        if not self.quotes:
+            return _TOKEN
+        marks = "|".join(f"{re.escape(mark)}[^\\n]*?{re.escape(mark)}" for mark in sorted(self.quotes))
+        return re.compile(f"(?P<quoted>(?<!\\\\)(?:{marks}))|{_TOKEN.pattern}", _TOKEN.flags)
+
+    def _is_conditional(self, at: int) -> bool:
+        """Whether the document ends in a group of the same line, as in an argument of a condition."""
+        top = self.stack[-1] if self.stack else None
+        return top is not None and top.mark == "{" and top.place.line == self.lines.place(at).line
 
     def _take(self, kind: str, match: re.Match[str]) -> None:
         place = self.lines.place(match.start())

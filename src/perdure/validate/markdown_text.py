@@ -36,7 +36,7 @@ def check_markdown(text: str) -> list[Problem]:
     joined = "\n".join(prose)
     found += _references(joined, text)
     for number, row in enumerate(prose, 1):
-        found += _links(number, row)
+        found += _links(number, row, prose[number] if number < len(prose) else "")
         if _NO_SPACE.fullmatch(row) and not (number > 1 and prose[number - 2].strip()):
             found.append(warning(number, 1, "a heading needs a space after its '#'"))
     found += _tables(prose)
@@ -155,11 +155,11 @@ def _label(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _links(number: int, row: str) -> list[Problem]:
+def _links(number: int, row: str, following: str) -> list[Problem]:
     if row.startswith(("    ", "\t")):
         return []
     match = _OPEN_LINK.search(row)
-    if match and not row.rstrip().endswith("("):
+    if match and not row.rstrip().endswith("(") and not re.match(r"[^()\n]*\)", following):
         return [Problem(number, match.start() + 1, "a link whose ')' is missing")]
     match = _NO_BRACKET.search(row)
     if match:

@@ -22,6 +22,13 @@ from perdure.validate.trees import first_stop, parse
 SECONDS: Final = 4
 _SAID: Final = re.compile(rb"line (\d+): (.*)")
 _OTHER_SHELL: Final = re.compile(r"#!.*\b(?:zsh|fish|csh|tcsh|ksh|elvish|nu|xonsh)\b")
+_SHEBANG: Final = re.compile(r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-S[ \t]+)?)?(?:\S*/)?(\w[\w.-]*)")
+_CHECKED: Final = {"sh", "bash", "dash", "ash", "busybox", "rbash"}
+_ZSH: Final = re.compile(
+    r"\}\s*always\s*\{|\$\{\(\w|^\s*(?:setopt|zmodload|autoload\s+-|compdef|zstyle|zle|emulate\s+-L)\b"
+    r"|^\s*for\s+\w+\s+\(|\bprint\s+-[PrnRl]",
+    re.M,
+)
 _TOKEN: Final = re.compile(rb"near unexpected token `(.{1,40}?)'")
 _QUOTE: Final = re.compile(rb"looking for matching `(.)'")
 
@@ -30,6 +37,18 @@ def check_shell(text: str) -> list[Problem]:
     text = text.removeprefix("\ufeff")
     if _OTHER_SHELL.match(text):
         raise Unsure("not checked: a script for another shell")
+    found = _found(text)
+    if found and _is_for_others(text):
+        raise Unsure("not checked: looks like a script for another shell")
+    return found
+
+
+def _is_for_others(text: str) -> bool:
+    shebang = _SHEBANG.match(text)
+    return (shebang is not None and shebang[1] not in _CHECKED) or _ZSH.search(text) is not None
+
+
+def _found(text: str) -> list[Problem]:
     bash = shutil.which("bash", path="/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin")
     if bash is None:
         return _by_tree(text)

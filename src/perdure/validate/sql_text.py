@@ -95,6 +95,8 @@ class _Reader:
         self.lines = Lines(text)
         self.tokens, self.left_open = tokens(text)
         self.found: list[Problem] = []
+        # Some tools take one statement a line, without an end.
+        self.has_ends = any(token.text == ";" for token in self.tokens)
         self.is_server = _SERVER.search(text) is not None
 
     def run(self) -> list[Problem]:
@@ -143,11 +145,15 @@ class _Reader:
 
     def _statements(self) -> Iterator[list[Token]]:
         statement: list[Token] = []
+        depth = 0
         for token in self.tokens:
             statement.append(token)
-            if token.text == ";":
+            depth += (token.text == "(") - (token.text == ")")
+            # A rule holds statements in brackets; elsewhere a ';' in brackets says that one was not closed.
+            if token.text == ";" and not (depth > 0 and "RULE" in [t.word for t in statement[1:4]]):
                 yield statement
                 statement = []
+                depth = 0
         if statement:
             yield statement
 
@@ -251,7 +257,7 @@ class _Reader:
 
     def _runs_on(self, statement: list[Token], words: list[str]) -> None:
         """A new statement on a line of its own, without ';' before it."""
-        if words[0] not in _WHOLE or self.is_server or "BEGIN" in words:
+        if words[0] not in _WHOLE or self.is_server or "BEGIN" in words or not self.has_ends:
             return
         depth = 0
         for index in range(1, len(statement) - 1):
