@@ -41,7 +41,11 @@ RIGHT = [
     ("sql", "insert into t values (1)\ninsert into t values (2)\n"),
     ("latex", "\\MakeShortVerb{\\|}\n|\\begin{x}| and |{|\n\\path|{|\n"),
     ("latex", "\\begin{document}\n\\ifthenelse{\\x}{a}{\\end{document}}\nb\n\\end{document}\n"),
+    ("latex", "\\iffalse { \\ifx\\a\\b c\\fi $ \\fi\nd\n"),
     ("markdown", "See [there](page.md#\nname).\n"),
+    ("c", 'typedef interface A A;\nchar *s = x ? ":..." : "a";\nvoid printflike(1, 2)\nlog_it(const char *f, ...);\n'),
+    ("cpp", "typedef R (C::*F)(A) const;\nvoid g() { (b->*p)(2); emit done(1); }\n"),
+    ("css", ".tw\\:bg-\\[url\\(\\'a.png\\'\\)\\] { color: red; }\n"),
 ]  # fmt: skip
 
 WRONG = [
@@ -54,6 +58,27 @@ WRONG = [
     ("c", "void f(int x) {\n  switch (x) { case 1 ... 5: y = ; }\n}\n", 2),
     ("cpp", "class A {\npublic slots:\n  void x(;\n};\n", 3),
     ("sql", "SELECT 1 \\gset\nSELECT (2;\n", 2),
+    ("sql", "UPDATE t\nSET name 'x' WHERE id = 1;\n", 2),
+    ("sql", "SELECT a\nFROM t WHERE b = = 1;\n", 2),
+    ("sql", "SELECT a,\nFROM t;\n", 1),
+    ("shell", 'x=1\nif [[ "$x" = a ]; then\n  echo\nfi\n', 2),
+    ("shell", "x=1\ncat <<EOF\nabc\n  EOF\necho\n", 2),
+    ("css", '@import url("x.css")\n\na { b: c; }\n', 1),
+    ("css", ".a,\n, .b { c: d; }\n", 1),
+    ("css", "a {\n  width:: 1px;\n}\n", 2),
+    ("c", "int x;\n#inclde <stdio.h>\n", 2),
+    ("c", "#include <stdio.h\nint x;\n", 1),
+    (
+        "c",
+        "int f(int x)\n\n    switch (x) {\n    case 1:\n        break;\n    default:\n        x = 2;\n    }\n}\n",
+        9,
+    ),
+    ("latex", "\\documentclass{a}\n\\begin{document}\n\nA\n\nB\n", 6),
+    ("markdown", "# A\n\n<details>\n<summary>x\n\ny\n\n</details>\n", 4),
+    ("markdown", "# A\n\nSee [a](b.md and [c](d.md).\n", 3),
+    ("markdown", "# A\n\nSee [a(https://b.c).\n", 3),
+    ("markdown", "##A heading\n", 1),
+    ("markdown", "| a | b |\n|---|\n", 2),
 ]
 
 

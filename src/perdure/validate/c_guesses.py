@@ -189,7 +189,7 @@ class Guesser:
                 yield index, ("", "0", ";", "int f()", "T", "if(1)")
             elif _LOOPS.fullmatch(token.text):
                 yield index, ("if(1)",)
-            elif self._is_qualifier(index):
+            elif self._is_qualifier(index) or self._is_attribute(index):
                 yield index, ("",)
             elif token.text in _TAKES_TYPES or self._takes_type(index):
                 yield index, ("0",)
@@ -203,6 +203,15 @@ class Guesser:
         if before in _ENDS or before in ("static", "extern", "const", "volatile"):
             return len(names) == 3 and all(name.isidentifier() for name in names)
         return before in ("*", "&", "(", ",") and self._is_mark(index)
+
+    def _is_attribute(self, index: int) -> bool:
+        """Whether something with arguments stands between a type and the name of a function: `void checked(1, 2) f(`."""
+        before = self.tokens[index - 1] if index else None
+        if before is None or before.kind != "word" or before.text in ("return", "else", "case", "goto"):
+            return False
+        after = self.partner.get(index + 1, len(self.tokens)) + 1
+        names = [token.text for token in self.tokens[after : after + 2]]
+        return self._follows(index, "(") and len(names) == 2 and names[0].isidentifier() and names[1] == "("
 
     def _is_mark(self, index: int) -> bool:
         """Whether a name before a type, or between a pointer and its name, stands so elsewhere too: `void *not_null p`."""

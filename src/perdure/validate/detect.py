@@ -45,7 +45,9 @@ _NAMES: Final = {
     ".clang-format": "yaml", ".clang-tidy": "yaml", ".bashrc": "shell", ".bash_profile": "shell",
     ".profile": "shell", ".bash_aliases": "shell", "pkgbuild": "shell", "readme": UNKNOWN,
 }  # fmt: skip
-_COMMENTED_JSON: Final = re.compile(r"(?:ts|js)config[\w.-]*\.json|[\w.-]*color-theme\.json", re.I)
+_COMMENTED_JSON: Final = re.compile(
+    r"(?:(?:ts|js)config|pyright)[\w.-]*\.json|[\w.-]*color-theme\.json", re.I
+)
 _COMMENTED_FOLDERS: Final = {".vscode", ".devcontainer", ".codesandbox"}
 _SHEBANG: Final = re.compile(r"#![ \t]*(?:\S*/)?([^/\s]+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
 _INTERPRETERS: Final = {

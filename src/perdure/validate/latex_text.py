@@ -11,7 +11,7 @@ import re
 from typing import Final, NamedTuple
 
 from perdure.validate.layout import Lines, Place
-from perdure.validate.report import Problem, shown
+from perdure.validate.report import Problem, Unsure, shown
 
 _VERBATIM: Final = {
     "verbatim", "verbatim*", "Verbatim", "Verbatim*", "BVerbatim", "LVerbatim", "lstlisting", "minted", "comment",
@@ -29,7 +29,8 @@ _TOKEN: Final = re.compile(
         |(?:New|Renew|Provide|Declare)Document(?:Command|Environment)|DeclareMathOperator|newtcolorbox|AtBegin\w*
         |AtEnd\w*|lstnewenvironment|newtheoremstyle|titleformat|let|newcolumntype|tikzset|pgfkeys|cs_\w+:\w*
         |\w*NewEnviron\w*|BeforeBeginEnvironment|AfterEndEnvironment|pretocmd|apptocmd|patchcmd)(?![A-Za-z@]))
-    |(?P<skip>\\(?:string[{}$%]|(?:(?:cat|lc|uc|sf)code|char)\s*`\\?.|iffalse\b.*?\\fi\b|[A-Za-z@]+|[^\[\]()A-Za-z]|$)|\{\$\$?\}|\^\^.)
+    |(?P<never>\\iffalse(?![A-Za-z@]))
+    |(?P<skip>\\(?:string[{}$%]|(?:(?:cat|lc|uc|sf)code|char)\s*`\\?.|[A-Za-z@]+|[^\[\]()A-Za-z]|$)|\{\$\$?\}|\^\^.)
     |(?P<math>\\[\[\]()]|\$\$?)
     |(?P<brace>[{}])
     |(?P<par>\n[ \t]*\n\s*)""",
@@ -45,6 +46,9 @@ _SHORT_VERB: Final = re.compile(
 _WITH_SHORT_VERB: Final = re.compile(
     r"\\(?:documentclass|LoadClass)(?:\[[^\]]*\])?\{(?:ltx\w+|l3doc|doc\w*)\}"
 )
+_TEMPLATE: Final = re.compile(r"\$(?:projectn\w+|latexdocumentpre|doxygenversion)|^%%BEGIN [A-Z_]+", re.M)
+_CONDITION: Final = re.compile(r"%[^\n]*|\\(?P<start>if[A-Za-z@]*)|\\(?P<end>fi)(?![A-Za-z@])|\\.", re.S)
+_NO_CONDITIONS: Final = {"iff", "ifthenelse", "ifstrequal", "ifstrempty", "ifblank", "ifdefempty"}
 _CLOSES: Final = {r"\)": r"\(", r"\]": r"\["}
 _ENDS: Final = {"$": "$", "$$": "$$", r"\(": r"\)", r"\[": r"\]", "{": "}"}
 _BREAK: Final = re.compile(r"\s*(?:\\(?:sub)*section\b|\\chapter\b|\\paragraph\b|$)")
@@ -61,7 +65,10 @@ class Open(NamedTuple):
 
 
 def check_latex(text: str) -> list[Problem]:
-    return _Reader(text).run()
+    found = _Reader(text).run()
+    if found and _TEMPLATE.search(text):
+        raise Unsure("looks like a template: only its output can be checked")
+    return found
 
 
 class _Reader:
@@ -87,6 +94,8 @@ class _Reader:
                     self._end("document", self.lines.place(match.start()))
                     break
                 position = self._environment(match)
+            elif kind == "never":
+                position = self._past_condition(position)
             elif kind == "url":
                 position = self._past_group(position)
             elif match[0] == r"\endinput" and not self.stack:
@@ -228,16 +237,16 @@ class _Reader:
         if left.mark in _ENDS:
             self.found.append(Problem(*left.place, f"'{left.mark}' opened here needs '{_ENDS[left.mark]}'"))
             return
-        place = self._end_place(left.place, found)
+        place = self._end_place(left.place, found, is_document=left.mark == "document")
         self.found.append(
             Problem(*place, f"{_env('end', left.mark)} is missing: begun at line {left.place.line}")
         )
         if place.line - left.place.line > 1:
             self.found.append(Problem(*left.place, "the environment begun here is never ended"))
 
-    def _end_place(self, start: Place, found: Place) -> Place:
+    def _end_place(self, start: Place, found: Place, *, is_document: bool) -> Place:
         """After the indented lines; without any, where the next blank line or heading is."""
-        if self.lines.indent(found.line) < self.lines.indent(start.line):
+        if self.lines.indent(found.line) < self.lines.indent(start.line) or is_document:
             return found
         place = self.lines.end_of_block(start.line, found.line - 1)
         if place.line > start.line:
@@ -246,6 +255,18 @@ class _Reader:
             if _BREAK.match(self.lines.row(line)):
                 return Place(line, 1)
         return found
+
+    def _past_condition(self, position: int) -> int:
+        """The offset after the `\\fi` that ends the condition open at `position`, or `position` if there is none."""
+        depth = 1
+        for match in _CONDITION.finditer(self.text, position):
+            if match["end"]:
+                depth -= 1
+            elif match["start"] and match["start"] not in _NO_CONDITIONS:
+                depth += 1
+            if depth == 0:
+                return match.end()
+        return position
 
     def _past_group(self, position: int) -> int:
         """The offset after the group at `position`, whose characters mean nothing."""

@@ -27,10 +27,11 @@ _TYPESCRIPT: Final = (
 )
 _C: Final = (
     # case 1 ... 5, goto *label, a label at the end of a block, a bit-field without a name
-    (r"\.\.\.[^:;{}()\n]*(?=:)", " "),
+    (r"(?<=[\w')])\s*\.\.\.\s*[-+\w'()]+\s*(?=:)", " "),
     (r"(?<=\bgoto)\s*\*[^;{}]*(?=;)", " l"),
     (r"(?<!case )(?<![?:.>\w])\b(?!default\b|public\b|private\b|protected\b)[A-Za-z_]\w*\s*:(?=\s*\})", ";"),
     (r"(?:(?<=\bint)|(?<=char|long|gned|hort|bool|Bool|\w\w_t)|(?<=\bu\d\d))\s*:\s*\w+(?=\s*;)", " "),
+    (r"\binterface(?=\s+\w+)", "struct "),
     (r"\b(?:typeof_unqual|__typeof__|__typeof|typeof|_BitInt)\s*\([^()]*\)", "int "),
 )
 _CPP: Final = (
@@ -41,9 +42,11 @@ _CPP: Final = (
     (r"(?<=\()[\w:]+::(?=\*)", " "),
     (r"(?:->|\.)\*\([^()\n]*\)", " "),
     (r"(?<=[\w>] )[\w:]+::\*+(?=\s*\w)", " "),
-    (r"(?<=\))\s*(?:const|noexcept)\b(?=\s*=)", " "),
+    (r"(?<=\))\s*(?:const|noexcept)\b(?=\s*[=;,)])", " "),
+    (r"(?<=->)\*(?=\s*\w)", " "),
     (r"=\s*\{\s*\}(?=\s*[,)])", " "),
     (r"(?:(?<=\binline )|(?<=\bconstexpr ))friend\b", " "),
+    (r"\b(?:emit|Q_EMIT)\s+(?=[A-Za-z_][\w:.>-]*\s*\()", " "),
     # slots and signals of Qt, modules, attributes, explicit instantiation
     (r"(?<=public|rivate|tected)\s+(?:slots|Q_SLOTS)(?=\s*:)", " "),
     (r"(?<=[\s;}])(?:signals|Q_SIGNALS)(?=\s*:(?!:))", "public "),

@@ -30,6 +30,7 @@ _ZSH: Final = re.compile(
     re.M,
 )
 _TOKEN: Final = re.compile(rb"near unexpected token `(.{1,40}?)'")
+_HERE: Final = re.compile(rb"here-document at line (\d+) delimited by end-of-file")
 _QUOTE: Final = re.compile(rb"looking for matching `(.)'")
 
 
@@ -67,7 +68,7 @@ def _ask(bash: str, text: str) -> bytes | None:
     """What bash says against the script, or None if nothing."""
     try:
         run = subprocess.run(
-            [bash, "--norc", "--noprofile", "-O", "extglob", "-n"],
+            [bash, "--norc", "--noprofile", "-O", "extglob", "-n", "/dev/stdin"],
             input=text.encode("utf-8", "replace"),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -78,15 +79,20 @@ def _ask(bash: str, text: str) -> bytes | None:
         )
     except subprocess.TimeoutExpired:
         raise Unsure("validation took too long") from None
-    if run.returncode == 0:
-        return None
     if run.returncode < 0:
         raise _Crashed
+    # A wrong condition ends the reading, and a here-document may end with the file; neither shows in the exit code.
+    if run.returncode == 0 and b"syntax error" not in run.stderr and not _HERE.search(run.stderr):
+        return None
     return run.stderr
 
 
 def _placed(verdict: bytes, text: str) -> list[Problem]:
     lines = Lines(text)
+    here = _HERE.search(verdict)
+    if here is not None:
+        line = min(int(here[1]), len(lines.rows))
+        return [Problem(*_of_token("<<", line, lines), "the here-document begun here is never ended")]
     first = _SAID.search(verdict)
     if first is None:
         raise Unsure("the parser failed on this content")
