@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 GENESIS: Final = bytes(32)
 RAW, ZLIB, FILE = 0, 1, 2
+_SMALL: Final = 8192
 _COLUMNS: Final = (
     "seq, ts, path, op, mode, old_sha, new_sha, bytes, client, session, key, txn, undoes, detail"
 )
@@ -151,7 +152,7 @@ class SqliteJournal:
         return made
 
     def keep(self, sha: Sha, data: bytes, *, by_row: bool = True) -> None:
-        packed = zlib.compress(data, 1) if len(data) > 256 else data
+        packed = _compressed(data) if len(data) > 256 else data
         codec, stored = (ZLIB, packed) if len(packed) < len(data) else (RAW, data)
         self._keep(sha, len(data), codec, stored, by_row)
 
@@ -403,6 +404,14 @@ class SqliteJournal:
             return int(seq), bytes.fromhex(digest.decode())
         except (OSError, ValueError):
             return None
+
+
+def _compressed(data: bytes) -> bytes:
+    """For a small content most of the time would go into making the compressor ready: then a smaller one is made."""
+    if len(data) > _SMALL:
+        return zlib.compress(data, 1)
+    packing = zlib.compressobj(1, zlib.DEFLATED, _SMALL.bit_length() - 1, 5)
+    return packing.compress(data) + packing.flush()
 
 
 def chain_hash(prev: bytes, row: Row) -> bytes:

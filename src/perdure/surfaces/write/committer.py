@@ -24,6 +24,7 @@ from perdure.model.fault_points import passed, point
 from perdure.storage.durable import close_quietly
 from perdure.storage.journal import Journal, JournalError
 from perdure.storage.os_errors import os_refusal
+from perdure.surfaces.port import Flag
 
 MOST_PER_ROUND: Final = 64
 # Systems write back by themselves what is some seconds old: what is synced after that costs commits little.
@@ -62,7 +63,7 @@ class Job:
     """One caller's change, from submission to its payload or its error."""
 
     def __init__(
-        self, paths: frozenset[str], plan: Callable[[], Landing | None], cancelled: threading.Event | None
+        self, paths: frozenset[str], plan: Callable[[], Landing | None], cancelled: Flag | None
     ) -> None:
         self.paths = paths
         self.plan = plan
@@ -122,7 +123,7 @@ class Committer:
         self,
         paths: frozenset[str],
         plan: Callable[[], Landing | None],
-        cancelled: threading.Event | None = None,
+        cancelled: Flag | None = None,
     ) -> Any:
         """Block until the change is on disk and acknowledged, or refused. Raises what refused it."""
         job = Job(paths, plan, cancelled)
