@@ -176,7 +176,9 @@ def _record(field: Field, value: Payload, detail: Detail, bounds: Bounds) -> str
 def _table(field: Field, rows: list[Any], detail: Detail, bounds: Bounds) -> Iterator[str]:
     yield f"{_label(field.name)}: {len(rows):,} {'row' if len(rows) == 1 else 'rows'}"
     columns = list(_columns(field.columns or _undeclared(rows), detail, ()))
-    if not rows or not columns:
+    # What no row has was not asked for.
+    columns = [(path, column) for path, column in columns if any(_has(row, path) for row in rows)]
+    if not columns:
         return
     yield " | ".join(text(".".join(path), "cell", bounds.cell) for path, _ in columns)
     for row in rows[: bounds.rows]:
@@ -203,6 +205,11 @@ def _columns(
 def _undeclared(rows: list[Any]) -> tuple[Field, ...]:
     names = {name: None for row in rows if isinstance(row, Mapping) for name in row}
     return tuple(Field(name) for name in names)
+
+
+def _has(row: Any, path: tuple[str, ...]) -> bool:
+    above = _at(row, path[:-1])
+    return isinstance(above, Mapping) and path[-1] in above
 
 
 def _at(row: Any, path: tuple[str, ...]) -> Any:

@@ -214,9 +214,13 @@ class SqliteJournal:
         )
 
     def spend(self, path: str, sha: Sha, budget: int) -> int:
-        """How many tries of this content at this path are left after this one; -1 where none was."""
+        """How many tries of this content at this path are left after this one; -1 where none was.
+
+        Once the content was written there, they are counted anew."""
         known = self._write.execute(
-            "SELECT left FROM budgets WHERE path = ? AND sha = ?", (path, sha)
+            "SELECT left FROM budgets WHERE path = ? AND sha = ? AND NOT EXISTS (SELECT 1 FROM journal "
+            f"WHERE journal.path = budgets.path AND new_sha = sha AND journal.ts > budgets.ts AND {_COMMITTED})",
+            (path, sha),
         ).fetchone()
         left = max(budget if known is None else int(known[0]) - 1, -1)
         self._write.execute("INSERT OR REPLACE INTO budgets VALUES (?,?,?,?)", (path, sha, left, self._now()))
