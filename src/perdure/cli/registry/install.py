@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import Final
 
@@ -11,6 +10,10 @@ from perdure.registry.entry import TRANSPORTS, Entry, Transport, check_name
 from perdure.registry.errors import InvalidEntry, InvalidName
 from perdure.registry.redaction import is_secret_name
 from perdure.registry.templates import Template
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
 
 KINDS: Final = ("npm", "pypi", "oci", "nuget", "mcpb", "remote")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from typing import Any, Final
@@ -11,6 +10,10 @@ from perdure.registry.errors import RegistryError, Unsupported
 from perdure.registry.locating import locate
 from perdure.registry.opening import open_backend
 from perdure.registry.port import Backend, EditableBackend
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
 
 LINGER_S: Final = 0.2  # a program that reads the file and writes it back takes about that long
 
