@@ -24,7 +24,7 @@ COMMANDS = {
     "refresh-capabilities": ("perdure.cli.registry.capabilities", "what the registry's backend can do now"),
     "install": (
         "perdure.cli.registry.install",
-        "add a server: install NAME [OPTIONS] -- COMMAND ARGS…, or install --from CATALOG_NAME[@VERSION]",
+        "add a server: install NAME [OPTIONS] -- COMMAND ARGS…, or install [--from] CATALOG_NAME[@VERSION]",
     ),
     "uninstall": ("perdure.cli.registry.uninstall", "remove a server"),
     "enable": ("perdure.cli.registry.switch", "let the host mount a server"),

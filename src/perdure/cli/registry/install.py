@@ -55,6 +55,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.source is None and _is_of_a_catalog(options):
+        options.source, options.name = options.name, None
     if options.source is not None:
         return _from_catalog(options)
     if options.name is None:
@@ -70,6 +72,20 @@ def run(options: argparse.Namespace) -> int:
     _warn_of_literals(entry)
     printed(options, {"installed": ref.name, "source": ref.source}, f"installed {ref.name} in {ref.source}")
     return 0
+
+
+def _is_of_a_catalog(options: argparse.Namespace) -> bool:
+    """`install com.acme/weather`: a full name, as a search shows it, and nothing that says what to start."""
+    import re
+
+    full = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9._-]+(?:@[^\s/]+)?")
+    return bool(
+        options.name is not None
+        and full.fullmatch(options.name)
+        and options.behind is None
+        and not options.url
+        and not options.transport
+    )
 
 
 def _from_catalog(options: argparse.Namespace) -> int:
