@@ -2,7 +2,7 @@
 
 Every server in it is an entry in its newest version, pinned, with references where a value is asked for, and switched
 off: what exists is not what somebody uses. A full name holds a slash, which no entry's name may, so `com.acme/weather`
-is `com.acme+weather` here. Answers come from the copy on disk that searches use, renewed first; while the registry
+is `com.acme+weather` here. Answers come from a copy on disk, renewed first (with what changed); while the registry
 cannot be reached, the copy answers and `notice` says so. Nothing can be installed in it.
 """
 
@@ -125,7 +125,7 @@ class OfficialBackend:
             token = self._environ.get(TOKEN, "")
             fetcher = Fetcher(token=token, allow_http=self._allow_http, token_name=TOKEN)
             identity = hashlib.sha256(token.encode()).hexdigest() if token else ""
-            key = f"{self._address.shown} {identity} {self._address.userinfo}"
+            key = f"registry {self._address.shown} {identity} {self._address.userinfo}"
             self._opened = CatalogStore(key), OfficialApi(fetcher, self._address)
         return self._opened
 
