@@ -26,6 +26,9 @@ from perdure.registry.reading import WAIT_S, read_bytes
 from perdure.registry.redaction import scrubbed
 
 BACKEND_ID: Final = "filesystem"
+CONTENDED_LINGER_S: Final = (
+    0.25  # how long a change is looked after where another program writes the file, too
+)
 _LOOPBACK: Final = ("localhost", "127.", "[::1]")
 
 
@@ -56,9 +59,7 @@ class FileBackend:
         self._document = document
         self._environ = environ
         self._wait_s = wait_s
-        self.linger_s = (
-            0.0  # how long a change is looked after, against programs that write back what they read
-        )
+        self.linger_s = 0.0  # the same where nobody else was seen to write it
 
     @property
     def backend_id(self) -> str:
@@ -175,10 +176,11 @@ class FileBackend:
             except Unreadable:
                 return True  # somebody is at it; the change was made
 
-        number = change_file(self.path, plan, still_holds, wait_s=self._wait_s, about=about)
-        if number and self.linger_s:
+        made = change_file(self.path, plan, still_holds, wait_s=self._wait_s, about=about)
+        linger_s = CONTENDED_LINGER_S if made is not None and made.is_contended else self.linger_s
+        if made is not None and linger_s:
             change = Change(plan, still_holds, about)
-            keep_in_place(self.path, change, number, self.linger_s, wait_s=self._wait_s)
+            keep_in_place(self.path, change, made.number, linger_s, wait_s=self._wait_s)
 
     def _parsed(self, data: bytes | None) -> Document:
         return self._document((data or b"").decode("utf-8", "surrogateescape"))

@@ -48,6 +48,13 @@ class Found(NamedTuple):
     is_busy: bool = False
 
 
+class Made(NamedTuple):
+    """The number of a change, and whether another program was writing the file, too."""
+
+    number: int
+    is_contended: bool
+
+
 class Change(NamedTuple):
     """What is to be changed, and what the change is about: a later one about the same takes its place."""
 
@@ -70,8 +77,8 @@ def read_file(path: str) -> Found | None:
 
 def change_file(
     path: str, plan: Plan, holds: Holds, *, wait_s: float = WAIT_S, backup: bool = True, about: str = ""
-) -> int:
-    """The number of the change, 0 where there was nothing to do.
+) -> Made | None:
+    """What was made of it; None where there was nothing to do.
 
     Raises what `plan` raises, before anything is touched, and RegistryError.
     """
@@ -79,9 +86,10 @@ def change_file(
     change = Change(plan, holds, about)
     try:
         if read_file(target) is None and plan(None) is None:
-            return 0  # nothing to do, so nothing is made either
+            return None  # nothing to do, so nothing is made either
         with Turn(target, wait_s=wait_s) as turn:
-            return _change(target, turn, change, time.monotonic() + wait_s, backup)
+            number = _change(target, turn, change, time.monotonic() + wait_s, backup)
+            return Made(number, turn.is_contended) if number else None
     except ToolError as error:
         raise _refused_tool(error, os.path.basename(target)) from None
     except OSError as error:

@@ -38,7 +38,6 @@ from perdure.storage.files.syscalls import exchange
 CERTAIN: Final = ("renamed", "append")
 STYLES: Final = (*CERTAIN, "in-place", "naive", "slow")
 THINKING_S: Final = 0.1
-LINGER_S: Final = 0.25
 FILE: Final = "mcp.md"
 BEGIN: Final = "# MCP servers\n\nProse that stays.\n\n## Allowed commands\npython\n"
 
@@ -46,7 +45,6 @@ BEGIN: Final = "# MCP servers\n\nProse that stays.\n\n## Allowed commands\npytho
 def installer(folder: Path, number: int, rounds: int) -> None:
     """Installs `rounds` servers and removes every second one."""
     backend = open_markdown(str(folder / FILE), os.environ)
-    backend.linger_s = LINGER_S
     kept = []
     for turn in range(rounds):
         name = f"ours-{number}-{turn}"
