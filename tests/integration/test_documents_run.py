@@ -87,7 +87,9 @@ def test_the_tutorial_can_be_followed_from_its_first_line_to_its_last(bed: Bed, 
     put, get = commands_of(tutorial, "6. Two agents, one truth")
     run(bed, put)
     assert "step" in run(bed, get)
-    stale = agent.use_data("set_state", {"key": "plan", "value": "2", "expected_version": 9, "render": "json"})
+    stale = agent.use_data(
+        "set_state", {"key": "plan", "value": "2", "expected_version": 9, "render": "json"}
+    )
     assert stale["status"] == "conflict"
 
 

@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--workspace", metavar="DIR", help="only hosts of this workspace: all")
     found.add_argument(
-        "--interval", type=_seconds, metavar="SECONDS", default=EVERY_S, help="between looks: 1"
+        "--interval", type=seconds, metavar="SECONDS", default=EVERY_S, help="between looks: 1"
     )
     found.add_argument("--once", action="store_true", help="look once, print it, and end")
     found.add_argument(
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     value = float(text)
     if not SHORTEST_S <= value <= LONGEST_S:
         raise ValueError(text)
