@@ -141,15 +141,15 @@ def tools() -> str:
 
 def limits() -> str:
     from perdure.model.mounts import Limits
+    from perdure.model.serving import ServeLimits
 
-    rows = [f"| `{field.name}` | {field.default} |" for field in msgspec.structs.fields(Limits)]
-    head = [
-        "# Limits",
-        "",
-        "Generated. Every bound of the host, settable in `[limits]` of `perdure.toml`.",
-        "",
-    ]
-    return "\n".join([*head, "| limit | default |", "|---|---|", *rows]) + "\n"
+    def table(of: Any) -> list[str]:
+        rows = [f"| `{field.name}` | {field.default} |" for field in msgspec.structs.fields(of)]
+        return ["", "| limit | default |", "|---|---|", *rows]
+
+    head = ["# Limits", "", "Generated. Every bound of the host, settable in `[limits]` of `perdure.toml`."]
+    more = ["", "## Of `perdure serve`", "", "In `[serve.limits]`, beside those above."]
+    return "\n".join([*head, *table(Limits), *more, *table(ServeLimits)]) + "\n"
 
 
 def _schema(of: Any) -> dict[str, Any]:

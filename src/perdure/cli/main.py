@@ -40,7 +40,10 @@ COMMANDS = {
 }
 
 # What the host starts itself; no command for people.
-HIDDEN = {"bridge": ("perdure.cli.bridge", "")}
+HIDDEN = {
+    "bridge": ("perdure.cli.bridge", ""),
+    "export-telemetry": ("perdure.cli.export_telemetry", ""),
+}
 
 
 def main(argv: list[str] | None = None) -> int:

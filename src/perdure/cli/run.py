@@ -7,7 +7,7 @@ import argparse
 
 def parser() -> argparse.ArgumentParser:
     from perdure.cli.arguments import Parser
-    from perdure.cli.options import add_mounts, add_shared
+    from perdure.cli.options import add_mounts, add_shared, add_telemetry
 
     found = Parser(
         prog="perdure run",
@@ -15,6 +15,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add_mounts(found)
     add_shared(found)
+    add_telemetry(found)
     return found
 
 

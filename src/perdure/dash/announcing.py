@@ -153,7 +153,7 @@ def _session(desk: Desk, one: HttpSession) -> dict[str, Any]:
     return {
         "session": state.session_id,
         "client": state.client_name[:MOST_NAME],
-        "workspace": desk.sessions.workspace_of(one) or desk.sessions.settings.workspaces[0],
+        "workspace": one.workspace or desk.sessions.settings.workspaces[0],
         "protocol": state.version or "2026-07-28",
         "idle_ms": int(max(0.0, now - one.used_at) * 1000),
         "calls_per_s": round(metrics.pace(known.pace, now), 2),

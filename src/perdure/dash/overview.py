@@ -213,7 +213,7 @@ def _session(desk: Desk, one: HttpSession) -> tuple[Content, ...]:
     return (
         state.client_name,
         link(short(state.session_id), "/journal", {"session": state.session_id}),
-        os.path.basename(desk.sessions.workspace_of(one)) or "all",
+        os.path.basename(one.workspace) or "all",
         state.version or "2026-07-28",
         totals.requests,
         totals.errors,

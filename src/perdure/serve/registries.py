@@ -64,6 +64,10 @@ class Registries:
         owner = self._owner(spec)
         return owner.scrubbed(spec, child.tail, os.environ) if owner is not None and child.tail else ""
 
+    def explained(self, spec: MountSpec, fault: Fault, code: int) -> Fault:
+        owner = self._owner(spec)
+        return owner.explained(spec, fault, code) if owner is not None else fault
+
     def tools_of(self, workspace: str, specs: Mapping[str, MountSpec]) -> dict[str, KnownTools]:
         found = self._known.get(workspace)
         return found.tools_of(specs) if found is not None else {}

@@ -113,6 +113,11 @@ class Switchboard:
                 return self._registries.shown_words(process.spec, process.child)
         return self._words.get(mount, "")
 
+    def renew(self) -> None:
+        """Whoever needs a server from now on gets one that is started from now on."""
+        self._current.clear()
+        self._started_at.clear()
+
     def renumber(self, party: Party, old: int) -> None:
         for process in self._running:
             if (user := process.users.get(old)) is not None:
@@ -289,6 +294,7 @@ class Switchboard:
             os.waitstatus_to_exitcode(status),
             self._registries.last_words(process.spec, process.child),
         )
+        fault = self._registries.explained(process.spec, fault, code)
         self._words[process.spec.name] = self._registries.shown_words(process.spec, process.child)
         self._forget_output(process)
         self._forget_input(process)

@@ -39,6 +39,7 @@ from perdure.storage.sqlite.unpacking import FILE, RAW, ZLIB, unpacked
 
 T = TypeVar("T")
 
+_SMALL: Final = 8192
 _COMMITTED: Final = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq)"
 _encode = msgspec.json.encode
 
@@ -129,6 +130,10 @@ class SqliteJournal:
 
     # --- writing ----------------------------------------------------------------------------------------------
 
+    @property
+    def head(self) -> int:
+        return self._head[0]
+
     def append(self, row: NewRow) -> Row:
         seq, prev = self._head[0] + 1, self._head[1]
         made = Row(
@@ -148,7 +153,7 @@ class SqliteJournal:
         return made
 
     def keep(self, sha: Sha, data: bytes, *, by_row: bool = True) -> None:
-        packed = zlib.compress(data, 1) if len(data) > 256 else data
+        packed = _compressed(data) if len(data) > 256 else data
         codec, stored = (ZLIB, packed) if len(packed) < len(data) else (RAW, data)
         self._keep(sha, len(data), codec, stored, by_row)
 
@@ -209,9 +214,13 @@ class SqliteJournal:
         )
 
     def spend(self, path: str, sha: Sha, budget: int) -> int:
-        """How many tries of this content at this path are left after this one; -1 where none was."""
+        """How many tries of this content at this path are left after this one; -1 where none was.
+
+        Once the content was written there, they are counted anew."""
         known = self._write.execute(
-            "SELECT left FROM budgets WHERE path = ? AND sha = ?", (path, sha)
+            "SELECT left FROM budgets WHERE path = ? AND sha = ? AND NOT EXISTS (SELECT 1 FROM journal "
+            f"WHERE journal.path = budgets.path AND new_sha = sha AND journal.ts > budgets.ts AND {_COMMITTED})",
+            (path, sha),
         ).fetchone()
         left = max(budget if known is None else int(known[0]) - 1, -1)
         self._write.execute("INSERT OR REPLACE INTO budgets VALUES (?,?,?,?)", (path, sha, left, self._now()))
@@ -373,6 +382,14 @@ class SqliteJournal:
             os.pwrite(self._anchor_fd, b"%020d %s\n" % (self._head[0], self._head[1].hex().encode()), 0)
         except OSError:
             pass
+
+
+def _compressed(data: bytes) -> bytes:
+    """For a small content most of the time would go into making the compressor ready: then a smaller one is made."""
+    if len(data) > _SMALL:
+        return zlib.compress(data, 1)
+    packing = zlib.compressobj(1, zlib.DEFLATED, _SMALL.bit_length() - 1, 5)
+    return packing.compress(data) + packing.flush()
 
 
 def chain_hash(prev: bytes, row: Row) -> bytes:
