@@ -16,6 +16,7 @@ from perdure.host.settings import FileSettings, Timeouts
 from perdure.model import envelope, faults
 from perdure.model.keep import Keep
 from perdure.model.mounts import Limits
+from perdure.model.serving import OAuthFile, ServeFile, ServeLimits
 from perdure.model.state_limits import StateLimits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,7 +119,7 @@ def test_a_command_or_option_that_there_is_not_would_be_found(root: Node) -> Non
 
 def settings_keys() -> set[str]:
     found = {field.encode_name for field in msgspec.structs.fields(FileSettings)}
-    for part in (Timeouts, Keep, StateLimits):
+    for part in (Timeouts, Keep, StateLimits, ServeFile, OAuthFile, ServeLimits):
         found |= {field.encode_name for field in msgspec.structs.fields(part)}
     return found | {field.name for field in msgspec.structs.fields(Limits)}
 
