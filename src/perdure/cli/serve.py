@@ -18,13 +18,12 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def parser() -> argparse.ArgumentParser:
-    import argparse
-
     from perdure.cli.options import add_mounts, add_shared, add_telemetry
+    from perdure.cli.parsing import new_parser
 
-    made = argparse.ArgumentParser(
-        prog="perdure serve",
-        description="One server on a machine instead of one per client: streamable HTTP at /mcp, both protocol eras; "
+    made = new_parser(
+        "serve",
+        "One server on a machine instead of one per client: streamable HTTP at /mcp, both protocol eras; "
         "a dashboard at /.",
     )
     made.add_argument("--host", help="the address to listen on (PERDURE_HOST): 127.0.0.1")
