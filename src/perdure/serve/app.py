@@ -37,6 +37,7 @@ from perdure.serve.switchboard import Switchboard
 from perdure.storage.places import private_dir
 
 PREDECESSOR_S: Final = 5.0
+CLOSE_S: Final = 8.0  # for servers to end, and a store
 SESSION: Final = b"mcp-session-id"
 
 
@@ -87,6 +88,8 @@ class App:
         self._mcp: Streamable | None = None
         self._front = front
         self._pages: Pages | None = None
+        # Access tokens are for /mcp: pages for people are kept by the token alone.
+        self._shows_pages = front is not None and (self._oauth is None or options.token is not None)
 
     def start(self, guardian: Guardian) -> None:
         limits = self._settings.limits
@@ -107,9 +110,7 @@ class App:
             exporter=new_exporter(self._settings),
         )
         self._mcp = Streamable(self.sessions, self._workspace_of)
-        # Access tokens are for /mcp: pages for people are kept by the token alone.
-        if self._front is not None and (self._oauth is None or self._options.token is not None):
-            self._pages = self._front(self.sessions, self._options)
+        self._pages = self._front(self.sessions, self._options) if self._front is not None else None
 
     async def close(self) -> None:
         assert self.sessions is not None
@@ -129,7 +130,7 @@ class App:
             return
         path: str = scope["path"]
         denied = self._guard.check(scope["headers"]) or self._too_fast(scope)
-        is_page = self._pages is not None and path not in (*ENDPOINTS, *self._documents)
+        is_page = self._shows_pages and path not in (*ENDPOINTS, *self._documents)
         scope[OWNER] = ""
         if denied is None and not is_page and path != "/healthz" and path not in self._documents:
             found = await self._entrance.admit(scope["headers"])
@@ -240,19 +241,17 @@ def serve(
         ssl_certfile=serving.certificate,
         ssl_keyfile=serving.key,
     )
-    server = connections.Server(config, app.end, app.reload)
+    server = connections.Server(config, app.end, app.reload, serving.limits.drain_s + CLOSE_S)
 
     async def run() -> None:
         app.start(guardian)
-        socket_path = attach_path()
-        attached = await attached_clients.listen(socket_path, app.loaded, settings.limits.frame_bytes)
+        attached = await attached_clients.listen(attach_path(), app.loaded, settings.limits.frame_bytes)
         console.announce(f"perdure serve: {address}", "listening", {"address": address})
         try:
             await server.serve(sockets=[listening])
         finally:
             if attached is not None:
-                attached.close()
-                os.unlink(socket_path)
+                await attached.close()
             await app.close()
 
     try:

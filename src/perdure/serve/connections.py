@@ -151,14 +151,15 @@ def _has_arrived(transport: Any) -> bool:
 
 
 class Server(uvicorn.Server):
-    """Ends in good order at a signal, and says so by its exit code."""
+    """Ends in good order at a signal, and says so by its exit code. After `most_s` it ends, whatever holds it."""
 
     def __init__(
-        self, config: uvicorn.Config, ending: Callable[[], None], rolling: Callable[[], None]
+        self, config: uvicorn.Config, ending: Callable[[], None], rolling: Callable[[], None], most_s: float
     ) -> None:
         super().__init__(config)
         self._ending = ending
         self._rolling = rolling
+        self._most_s = most_s
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -170,4 +171,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
+        # By the system: no thread and no full pipe of ours can stand in its way.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, self._most_s)
         self._ending()

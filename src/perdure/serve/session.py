@@ -228,7 +228,10 @@ class HttpSession:
         """A frame of the client's; where it is a request, with the exchange that waits for its answer."""
         self.used_at = time.monotonic()
         if exchange is not None and exchange.id is not None:
-            if exchange.id in self.exchanges:
+            first = self.exchanges.get(exchange.id)
+            if first is not None and self._asked(exchange.id) == question and first.is_left():
+                self.give_up(first)
+            elif first is not None:
                 exchange.answer(encode_error(None, INVALID_REQUEST, "request id is already in use"))
                 return
             is_again = self.knows(exchange.id, question)
@@ -255,6 +258,11 @@ class HttpSession:
         if saved is None or identity in self._on_their_way:
             return False
         return saved[1] == question and identity not in self.exchanges
+
+    def _asked(self, identity: RequestId) -> int | None:
+        """What was asked under this id, where that must not be done twice."""
+        saved = self._saved.get(identity)
+        return saved[1] if saved is not None else None
 
     def give_up(self, exchange: Exchange) -> None:
         """Its client went away before the answer. It may take up its stream again, or ask again."""
@@ -317,6 +325,13 @@ class HttpSession:
             if self.tracing is not None:
                 self.tracing.end()
             self.kernel.release()
+
+    def stop(self) -> None:
+        """We end: what comes of that is for our successor to find out."""
+        self.unload()
+        self._is_left = True
+        if self.tracing is not None:
+            self.tracing.end()
 
     def unload(self) -> None:
         self.is_over = True

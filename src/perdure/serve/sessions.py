@@ -338,9 +338,7 @@ class Sessions:
         self._looking.cancel()
         self._touch()
         for session in self.all:
-            session.unload()
-            if session.tracing is not None:
-                session.tracing.end()
+            session.stop()
         self._flush()
         if self._exporter is not None:
             self._exporter.close()
