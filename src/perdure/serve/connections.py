@@ -23,11 +23,10 @@ from termios import TIOCOUTQ
 from types import FrameType
 from typing import Any, Final
 
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from perdure.model.frames import INVALID_REQUEST, encode_error
 from perdure.model.serving import ServeLimits
+from perdure.serve import uvicorn_parts as uvicorn
+from perdure.serve.uvicorn_parts import H11Protocol
 
 CONNECTION: Final = "perdure.connection"
 UNREAD_S: Final = 60
