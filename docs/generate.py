@@ -181,9 +181,20 @@ def error_schema() -> str:
     return schema_text()
 
 
+def completions() -> dict[str, str]:
+    """What `perdure completion` prints, kept so that a shell that starts need not wait for it to be made."""
+    from perdure.cli.command_tree import tree
+    from perdure.cli.completion import SHELLS
+    from perdure.cli.completion_scripts import script
+
+    root = tree()
+    return {f"src/perdure/cli/completions/{shell}": script(shell, root) for shell in SHELLS}
+
+
 def generated() -> dict[str, str]:
     """Every generated file and what must stand in it."""
     return {
+        **completions(),
         "docs/reference/commands.md": commands(),
         "docs/reference/tools.md": tools(),
         "docs/reference/limits.md": limits(),
@@ -197,5 +208,6 @@ def generated() -> dict[str, str]:
 
 if __name__ == "__main__":
     for name, text in generated().items():
+        (ROOT / name).parent.mkdir(exist_ok=True)
         (ROOT / name).write_text(text)
     sys.exit(0)

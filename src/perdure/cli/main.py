@@ -29,6 +29,7 @@ COMMANDS = {
         "perdure.cli.registry",
         "the servers you use: list, show, validate, install, enable, disable …",
     ),
+    "hook": ("perdure.cli.hook", "hooks for a client's own write tools: steer, journal"),
     "install": ("perdure.cli.install", "put Perdure into a client's config file"),
     "uninstall": ("perdure.cli.uninstall", "take it out again, byte for byte"),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),

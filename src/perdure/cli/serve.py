@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import socket
 
     from perdure.model.serving import Serving
+    from perdure.serve.sessions import Sessions
 
 UNAVAILABLE = 4
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -83,6 +84,7 @@ def main(argv: list[str]) -> int:
     settings = settle(options, "serve")
     serving = _serving(options, settings.workspaces[0], token)
     try:
+        from perdure.dash.announcing import Announced
         from perdure.dash.app import Dashboard
         from perdure.serve.app import Options, serve
     except ImportError:
@@ -105,7 +107,19 @@ def main(argv: list[str]) -> int:
     scheme = "https" if serving.certificate else "http"
     name = f"[{serving.host}]" if ":" in serving.host else serving.host
     address = f"{scheme}://{name}:{listening.getsockname()[1]}/mcp"
-    return serve(chosen, settings, listening, guardian, address, Dashboard)
+
+    def front(sessions: Sessions, given: Options) -> Dashboard:
+        made = Dashboard(sessions, given, Looks(settings))
+        made.announced = Announced(made.desk, address)
+        return made
+
+    from perdure.cli.looking import Looks
+    from perdure.host import presence
+
+    try:
+        return serve(chosen, settings, listening, guardian, address, front)
+    finally:
+        presence.withdraw()
 
 
 def _serving(options: argparse.Namespace, workspace: str, token: str | None) -> Serving:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from perdure.host import allocation
 from perdure.host import child as processes
 from perdure.host.child import Child
 from perdure.host.console import Console
@@ -465,6 +466,8 @@ class Shell:
             if isinstance(line, Oversize):
                 self.feed(ClientOversize(line.size, line.head, line.tail))
             else:
+                if len(line) >= allocation.LARGE:
+                    allocation.keep()
                 self.feed(ClientFrame(line))
 
     def _take_child_frames(self, child: Child, *, last: bool = False) -> None:
@@ -598,6 +601,9 @@ class Shell:
         child.close()
         self._take_child_frames(child, last=True)
         code = os.waitstatus_to_exitcode(status)
+        spec = self.kernel.specs.get(child.mount)
+        if spec is not None and spec.managed and self.registry is not None:
+            fault = self.registry.explained(spec, fault, code)
         self.feed(ChildLost(child.mount, child.generation, fault, code, said))
 
     # --- effects -----------------------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ from perdure.model.faults import Fault
 from perdure.model.frames import Inside, Members, RequestId
 from perdure.model.mounts import Limits, MountSpec
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
 
 
 class Kernel:
