@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import signal
 import socket
@@ -165,8 +166,15 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.handle_exit, number, None)
-        loop.add_signal_handler(signal.SIGHUP, self._rolling)
+        loop.add_signal_handler(signal.SIGHUP, self._roll, os.isatty(0))
         yield
+
+    def _roll(self, had_terminal: bool) -> None:
+        """The same signal says that the terminal was closed: then nobody wants us any more."""
+        if had_terminal and not os.isatty(0):
+            self.handle_exit(signal.SIGHUP, None)
+        else:
+            self._rolling()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
