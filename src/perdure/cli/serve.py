@@ -133,10 +133,25 @@ def _serving(options: argparse.Namespace, workspace: str, token: str | None) -> 
             raise SettingsError("listening beyond loopback needs a token: --token or PERDURE_TOKEN")
         if found.oauth is not None:
             _check_oauth(found)
+        if found.certificate is not None:
+            _check_certificate(found.certificate, found.key)
     except SettingsError as error:
         print(f"perdure serve: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     return found
+
+
+def _check_certificate(certificate: str, key: str | None) -> None:
+    import ssl
+
+    from perdure.host.settings import SettingsError
+
+    try:
+        # Without a password: one must not be asked for on a terminal that may not be there.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise SettingsError(f"--certificate {certificate}, --key {key}: {reason}") from None
 
 
 def _check_oauth(serving: Serving) -> None:
