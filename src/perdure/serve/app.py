@@ -81,6 +81,7 @@ class App:
         self._documents = self._oauth.metadata_paths if self._oauth is not None else ()
         limits = self._serving.limits
         self._pace = Pace(limits.session_rate, limits.session_rate * 2)
+        self._address_pace = Pace(limits.address_rate, limits.address_rate * 2)
         self._specs: dict[str, dict[str, MountSpec]] = {}
         self._registries = Registries()
         self.sessions: Sessions | None = None
@@ -153,8 +154,11 @@ class App:
         """By the session where there is one, else by the address."""
         headers: Headers = scope["headers"]
         named = next((value.decode("latin-1") for name, value in headers if name == SESSION), "")
-        who = named if named in self.loaded.named else f"address {address_of(scope)}"
-        wait = self._pace.wait(who, time.monotonic())
+        now = time.monotonic()
+        if named in self.loaded.named:
+            wait = self._pace.wait(named, now)
+        else:
+            wait = self._address_pace.wait(address_of(scope), now)
         if not wait:
             return None
         no = overdone(429, "too many requests", "too_fast", wait)
