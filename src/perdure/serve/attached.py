@@ -19,8 +19,9 @@ import msgspec
 
 from perdure.host.lines import LineReader, Oversize
 from perdure.model.frames import Malformed, Notification, Request, Response, decode, encode_error
+from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
-from perdure.serve.session import HttpSession, asked
+from perdure.serve.session import HttpSession
 from perdure.serve.sessions import Sessions, TooManySessions
 
 READ_BYTES: Final = 1 << 18
