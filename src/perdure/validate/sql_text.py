@@ -80,6 +80,8 @@ _NEW_STATEMENT: Final = {
     "ALTER": "TABLE",
 }
 _WHOLE: Final = {"SELECT", "INSERT", "UPDATE", "DELETE", "DROP"}
+# Where the body of a function seems to end.
+_BODY_ENDS: Final = re.compile(r"^(?=[ \t]*LANGUAGE\b)|^END(?:\s+\w+)?[ \t]*;?[ \t]*$", re.M | re.I)
 _TEMPLATE: Final = re.compile(r"\{\{|\{%|<%|\$\{")
 _SERVER: Final = re.compile(r"^\s*GO\s*$|\bdbo\b|\bDECLARE\s+@|^\s*/\s*$", re.M | re.I)
 
@@ -106,7 +108,12 @@ class _Reader:
         if runaway is not None:
             return [self._at(runaway, "a quote opened here runs on into later lines")]
         if self.left_open is not None:
-            return [self._at(self.left_open, f"{self._named(self.left_open)} opened here is never closed")]
+            found = [self._at(self.left_open, f"{self._named(self.left_open)} opened here is never closed")]
+            end = _BODY_ENDS.search(self.text, self.left_open.at) if self.left_open.text[0] == "$" else None
+            if end is not None:
+                place = self.lines.place(end.end())
+                found.append(Problem(*place, f"'{self.left_open.text}' may be missing here"))
+            return found
         for statement in self._statements():
             marks = [(t.text, t.at) for t in statement if t.kind == "mark" and t.text in "()"]
             self.found += unbalanced(marks, self.lines)
@@ -206,6 +213,8 @@ class _Reader:
         ends = last or (following in _ENDS_CLAUSE and (following != "" or last))
         # A column may be called `values`.
         is_column = following == "VALUES" and words[0] in ("CREATE", "ALTER")
+        # SQL Server lets the list of a table end with one.
+        is_column |= following == ")" and words[0] == "CREATE" and self.is_server
         if word == "," and following in _AFTER_COMMA and (following or last) and not is_column:
             self._expected(token, "something after ','", statement, index)
         elif (
@@ -219,6 +228,7 @@ class _Reader:
             and token.kind == "word"
             and ends
             and following not in ("FROM", ",", "GROUP")
+            and (word, following) != ("SELECT", "WHERE")
         ):
             if before not in (".", "AS", "(", ",") and not (word == "SET" and following != "WHERE"):
                 self._expected(token, f"something after {word}", statement, index)
@@ -268,7 +278,7 @@ class _Reader:
 
     def _runs_on(self, statement: list[Token], words: list[str]) -> None:
         """A new statement on a line of its own, without ';' before it."""
-        if words[0] not in _WHOLE or self.is_server or "BEGIN" in words or not self.has_ends:
+        if words[0] not in {*_WHOLE, "WITH"} or self.is_server or "BEGIN" in words or not self.has_ends:
             return
         depth = 0
         for index in range(1, len(statement) - 1):
@@ -276,6 +286,8 @@ class _Reader:
             starts = _NEW_STATEMENT.get(words[index]) == words[index + 1] or (
                 words[index] == "SELECT" and words[0] != "INSERT" and "SELECT" in words[:index]
             )
+            if words[0] == "WITH":
+                starts = words[index] in ("CREATE", "ALTER", "DROP") and words[index + 1] == "TABLE"
             previous = statement[index - 1]
             operand = previous.kind in ("number", "string") or previous.text == ")" or _is_name(previous)
             joined = {"UNION", "INTERSECT", "EXCEPT", "MINUS"} & set(words[max(0, index - 4) : index])
@@ -306,11 +318,19 @@ class _Reader:
     def _whole(self, statement: list[Token], words: list[str]) -> None:
         if words[0] == "UPDATE" and "SET" not in words and len(words) > 4 and "=" in words:
             self.found.append(self._at(statement[1], "expected SET in this UPDATE"))
-        if words[0] in _WHOLE and words.count("CASE") > words.count("END") and "BEGIN" not in words:
+        if (
+            words[0] in {*_WHOLE, "WITH"}
+            and words.count("CASE") > words.count("END")
+            and "BEGIN" not in words
+        ):
             token = statement[len(words) - 1 - words[::-1].index("CASE")]
             self.found.append(self._at(token, "a CASE without END"))
         for index, word in enumerate(words[1:-1], 1):
-            if word in ("ORDER", "GROUP") and statement[index - 1].kind != "mark" and words[0] == "SELECT":
+            if (
+                word in ("ORDER", "GROUP")
+                and statement[index - 1].kind != "mark"
+                and words[0] in ("SELECT", "WITH")
+            ):
                 following = statement[index + 1]
                 if (
                     _is_name(following)
