@@ -597,3 +597,36 @@ def test_concurrent_increments_lose_nothing(open_backend: Open) -> None:
         list(pool.map(increment, range(90)))
 
     assert stores[0].use("get_state", key="n")["value"] == "90"
+
+
+# --- what was never given out, and what cannot be said ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cursor", ["", "!!!!", "YQ", "_w==", "AA==", "YV9i!"])
+def test_a_cursor_that_was_never_given_out_does_not_begin_again(store: Store, cursor: str) -> None:
+    store.use("set_state", key="a", value="1")
+
+    assert store.refused("list_state", cursor=cursor)["context"]["argument"] == "cursor"
+
+
+@pytest.mark.parametrize("after", [-1, 2**63, 10**30])
+def test_a_revision_that_no_store_can_reach_is_refused(store: Store, after: int) -> None:
+    assert store.refused("state_wait", key="a", after=after)["context"]["argument"] == "after"
+
+
+def test_a_sum_that_is_not_exact_is_refused_and_changes_nothing(store: Store) -> None:
+    large = "1" + "0" * 400
+    store.use("set_state", key="a", value=large)
+
+    refused = store.refused("state_patch", key="a", op="increment", value="0.5")
+
+    assert (refused["error"], refused["context"]["reason"]) == ("invalid_input", "unfit_value")
+    assert store.use("get_state", key="a")["value"] == large
+    assert store.use("state_patch", key="a", op="increment", value="1")["value"] == large[:-1] + "1"
+
+
+@pytest.mark.parametrize("version", ["true", "1.0", '"1"', "null"])
+def test_only_a_number_names_a_version_to_go_back_to(store: Store, version: str) -> None:
+    store.use("set_state", key="a", value="1")
+
+    assert store.refused("state_patch", key="a", op="revert", value=version)["error"] == "invalid_input"

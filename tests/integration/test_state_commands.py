@@ -90,6 +90,20 @@ def test_an_export_can_be_imported_elsewhere(state: Shell) -> None:
     assert [one["key"] for one in json.loads(again.stdout)["skipped"]] == ["a", "b"]
 
 
+def test_every_row_that_is_not_imported_is_named_by_its_line(state: Shell) -> None:
+    rows = [{"key": "a", "value": "1"}, {"key": "a", "value": "2"}, {"key": "", "value": "3"}]
+    text = "\n\n".join(map(json.dumps, rows))
+
+    done = state("import", "-", "--json", stdin=text)
+
+    found = json.loads(done.stdout)
+    assert (found["imported"], [one["row"] for one in found["skipped"]]) == (1, [3, 5])
+    assert json.loads(state("get", "a", "--json").stdout)["value"] == "1"
+    again = json.loads(state("import", "-", "--overwrite", "--json", stdin=text).stdout)
+    assert (again["imported"], [one["row"] for one in again["skipped"]]) == (1, [1, 5])
+    assert json.loads(state("get", "a", "--json").stdout)["value"] == "2"
+
+
 def test_a_file_of_agentcheckpoint_is_imported_and_left_as_it_is(state: Shell) -> None:
     path = state.root / "checkpoints.db"
     with closing(sqlite3.connect(path)) as connection:

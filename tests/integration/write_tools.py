@@ -41,11 +41,16 @@ class Tools:
     """Set PERDURE_HOME before one is made."""
 
     def __init__(
-        self, workspace: Path, durability: Durability = "journal", policy: Path | None = None
+        self,
+        workspace: Path,
+        durability: Durability = "journal",
+        policy: Path | None = None,
+        others: tuple[Path, ...] = (),
     ) -> None:
         self.workspace = workspace
+        self._roots = tuple(map(str, (workspace, *others)))
         settings = Settings(
-            workspaces=(str(workspace),),
+            workspaces=self._roots,
             surfaces=("write",),
             durability=durability,
             policy=str(policy) if policy is not None else None,
@@ -70,7 +75,7 @@ class Tools:
             name,
             msgspec.Raw(msgspec.json.encode(arguments)),
             default=VIEW,
-            roots=(str(self.workspace),),
+            roots=self._roots,
             context=self._context,
             diagnostics=Diagnostics("emergency"),
         )

@@ -220,6 +220,20 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_header(rows: list[dict[st
         assert calls == str(row["calls"])
 
 
+def test_a_column_that_no_row_has_is_left_out() -> None:
+    shape = Shape(
+        "", (Field("keys", "table", columns=(Field("key"), Field("value", "json"), Field("version"))),)
+    )
+    rows = [{"key": "a", "version": 1}, {"key": "b", "version": 2}]
+    assert render({"keys": rows}, shape).splitlines()[1:] == ["key | version", "a | 1", "b | 2"]
+    assert render({"keys": [*rows, {"key": "c", "value": None}]}, shape).splitlines()[1:] == [
+        "key | value | version",
+        "a | null | 1",
+        "b | null | 2",
+        "c | null | -",
+    ]
+
+
 def test_rows_and_items_beyond_the_bound_are_counted() -> None:
     shape = Shape("x", (Field("t", "table", columns=(Field("n"),)), Field("i", "items")))
     shown = render({"t": [{"n": n} for n in range(1005)], "i": list(range(7))}, shape, bounds=Bounds(rows=2))

@@ -57,6 +57,9 @@ PLACEHOLDERS = [
 ]
 
 MARKERS = [
+    "[... truncated ...]",
+    "... [500 more lines] ...",
+    "<!-- (1,204 more bytes) -->",
     "# (unchanged)",
     "[rest of file unchanged]",
     "(rest of file unchanged)",
@@ -80,6 +83,9 @@ ELLIPSES = ["# ...", "    # ...", "// ...", "// …", "/* ... */", "<!-- ... -->
             "(* ... *)", "# (...)", "// [...]", "#...", "REM ...", ":: ...", "// ... ..."]  # fmt: skip
 
 ORDINARY = [
+    "print('rest of file unchanged')",
+    "keep(rest of the file)",
+    "see [2 more items] below",
     "...",
     "    ...",
     "def f(): ...",

@@ -109,12 +109,44 @@ def test_a_git_patch_is_read_into_operations() -> None:
         ("--- a/x\n+++ a/x\n", "a/x"),
         ("--- ../x\n+++ ../x\n", "../x"),
         ("Index: x\n======\n--- x\n+++ x\n", "x"),
-        ("", "given"),
     ],
 )
 def test_paths_are_returned_as_given(header: str, path: str) -> None:
-    (one,) = parse(header + "@@ -1 +1 @@\n-a\n+b\n", "given")
+    (one,) = parse(header + "@@ -1 +1 @@\n-a\n+b\n")
     assert (one.op, one.path) == ("update", path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "--- \n+++ \n",
+        "--- before\n+++ after\n",
+        "--- src/a.py.orig\n+++ src/a.py\n",
+        "--- a/a.py\n+++ b/a.py\n",
+        "--- a/src/a.py\n+++ b/src/a.py\n",
+        "--- a/repo/src/a.py\n+++ b/repo/src/a.py\n",
+    ],
+)
+def test_a_diff_of_one_file_is_for_the_path_it_comes_with(header: str) -> None:
+    (one,) = parse(header + "@@ -1 +1 @@\n-a\n+b\n", "src/a.py")
+    assert (one.op, one.path) == ("update", "src/a.py")
+
+
+def test_a_diff_that_names_another_file_than_its_path_is_refused() -> None:
+    diff = "--- a/other.py\n+++ b/other.py\n@@ -1 +1 @@\n-a\n+b\n"
+    assert refused(parse, diff, "src/a.py").context["reason"] == "bad_patch"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("```diff\n", "```\n"), ("apply_patch <<'EOF'\n", "EOF\n"), ("<<EOF\n```\n", "```\nEOF")],
+)
+def test_what_wraps_a_patch_is_no_part_of_it(before: str, after: str) -> None:
+    envelope = "*** Begin Patch\n*** Add File: x\n+a\n*** End Patch\n"
+    for patch in (GIT, envelope):
+        assert parse(before + patch + after) == parse(patch)
+    assert refused(parse, before + envelope).context["reason"] == "bad_patch"
 
 
 def test_a_line_that_looks_like_a_header_is_content_while_the_counts_say_so() -> None:
@@ -137,7 +169,7 @@ HEAD = "--- a/x\n+++ b/x\n"
         (HEAD, 2),
         ("@@ -1 +1 @@\n-a\n+b\n", 1),
         ("--- a/x\n@@ -1 +1 @@\n-a\n+b\n", 2),
-        ("--- x\n+++ y\n@@ -1 +1 @@\n-a\n+b\n", 5),
+        ("--- x\n+++ y\n@@ -1 +1 @@\n-a\n+b\n", 3),
         (HEAD + "@@ -1,2 +1 @@\n-a\n+b\n", 5),
         (HEAD + "@@ -1 +1 @@\n-a\n+b\n+c\n", 6),
         (HEAD + "@@ -1 +1 @@\n-a\n-b\n+c\n", 5),

@@ -279,3 +279,76 @@ def test_what_is_taken_back_is_as_it_was_to_the_mode(workspace: Path) -> None:
     assert [(name, (workspace / name).read_text()) for name in ("b", "c")] == [("b", "b"), ("c", "c")]
     assert [(workspace / name).stat().st_mode & 0o777 for name in ("b", "c")] == [0o644, 0o600]
     assert not (workspace / "d").exists()
+
+
+_ONTO_B: Calls = [
+    (
+        "transaction",
+        {
+            "ops": [
+                {"op": "delete", "path": "b"},
+                {"op": "move", "path": "c", "to": "b"},
+                {"op": "edit", "path": "a", "edits": [{"old": "third", "new": "fourth"}]},
+            ]
+        },
+    )
+]
+
+
+@pytest.mark.parametrize("fault", ["write.exchanged=kill", "commit.landed=kill"])
+def test_what_a_recovery_takes_back_is_as_it_was_to_the_mode(workspace: Path, fault: str) -> None:
+    """A move brought its file's mode along, and the process was killed with the transaction half-done."""
+    left_after(workspace, overwrites(THIRD))
+    for name, mode in (("b", 0o750), ("c", 0o600)):
+        (workspace / name).write_text(name)
+        (workspace / name).chmod(mode)
+
+    edited_meanwhile(workspace, _ONTO_B, fault)
+
+    reopened(workspace)
+    assert (workspace / "a").read_text() == "theirs\n"
+    assert [(workspace / name).read_text() for name in ("b", "c")] == ["b", "c"]
+    assert [(workspace / name).stat().st_mode & 0o777 for name in ("b", "c")] == [0o750, 0o600]
+
+
+_EXECUTABLE: Calls = [
+    (
+        "transaction",
+        {
+            "ops": [
+                {
+                    "op": "patch",
+                    "path": "a",
+                    "patch": "diff --git a/a b/a\nold mode 100644\nnew mode 100755\n",
+                }
+            ]
+        },
+    )
+]
+
+
+def test_a_mode_that_was_decided_and_did_not_land_is_set_by_recovery(workspace: Path) -> None:
+    (workspace / "a").write_text("echo\n")
+    (workspace / "a").chmod(0o640)
+
+    left_after(workspace, _EXECUTABLE, "commit.decided=kill")
+    assert (workspace / "a").stat().st_mode & 0o777 == 0o640
+
+    reopened(workspace)
+    assert (workspace / "a").stat().st_mode & 0o777 == 0o750
+    assert (workspace / "a").read_text() == "echo\n"
+
+
+def test_a_mode_that_a_power_cut_took_back_is_set_again_under_a_later_change(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "a").write_text("echo\n")
+    (workspace / "a").chmod(0o640)
+    left_after(workspace, [*_EXECUTABLE, *overwrites(FIRST)])
+    (workspace / "a").write_text("echo\n")
+    (workspace / "a").chmod(0o640)
+
+    other_boot(monkeypatch)
+
+    reopened(workspace)
+    assert ((workspace / "a").read_text(), (workspace / "a").stat().st_mode & 0o777) == (FIRST, 0o750)

@@ -125,7 +125,13 @@ def test_a_line_that_was_not_touched_keeps_its_own_ending(body: str, data: st.Da
 def test_an_inserted_line_takes_the_ending_most_lines_have() -> None:
     text = decode(b"a\r\nb\nc\r\n")
     assert encode(text, "a\nnew\nb\nc\n") == b"a\r\nnew\r\nb\nc\r\n"
-    assert encode(text, "a\nB\nc") == b"a\r\nB\r\nc"
+    assert encode(text, "a\nB\nBB\nc") == b"a\r\nB\r\nBB\r\nc"
+
+
+def test_a_line_of_a_mixed_file_keeps_its_ending_where_only_its_text_changes() -> None:
+    text = decode(b"a\r\nb\nc\r\n")
+    assert encode(text, "a\nB\nc\n") == b"a\r\nB\nc\r\n"
+    assert encode(text, "A\nB\nc") == b"A\r\nB\nc"
 
 
 def test_content_is_edited_in_lf_and_written_in_crlf() -> None:

@@ -23,11 +23,17 @@ def path_text(value: str, style: PathStyle, roots: tuple[str, ...], where: str) 
         return path
     if style == "absolute":
         return path if path.startswith("/") else f"{roots[0].rstrip('/')}/{path}"
-    # A path relative to a root that is not the first would be read against the first.
-    prefix = roots[0].rstrip("/") + "/"
-    if not f"{path}/".startswith(prefix):
+    within = [
+        (len(root), at) for at, root in enumerate(roots) if f"{path}/".startswith(root.rstrip("/") + "/")
+    ]
+    if not within:
         return path
-    return path[len(prefix) :].lstrip("/") or "."
+    _, at = max(within)
+    rest = path[len(roots[at].rstrip("/")) :].lstrip("/")
+    if at == 0:
+        return rest or "."
+    # Relative to another root than the first it would be read against the first: it is named as rows name it.
+    return f"@{at}/{rest}" if rest else path
 
 
 def _unwrapped(uri: str, where: str) -> str:

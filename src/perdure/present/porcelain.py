@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -53,7 +54,7 @@ def render(payload: Payload, shape: Shape, detail: Detail = "concise", bounds: B
     parts: list[str | _Block] = []
     if summary := _summary(template, payload, shape, detail, limits):
         parts.append(summary)
-    told = set(_PLACEHOLDER.findall(template))
+    told = _names(template)
     for field in _shown(payload, shape, detail):
         # A list in the summary is only counted there, so its rows are still to come.
         if detail == "full" or field.name not in told or isinstance(payload[field.name], list):
@@ -78,16 +79,29 @@ def _shown(payload: Payload, shape: Shape, detail: Detail) -> Iterator[Field]:
         yield from (Field(name, "json") for name in payload if name not in declared)
 
 
+@lru_cache(maxsize=256)
+def _segments(template: str) -> tuple[tuple[str, ...], ...]:
+    """A summary in its segments, each in turn a text and the name of a field. Read once: there are few of them."""
+    return tuple(tuple(_PLACEHOLDER.split(segment)) for segment in template.split("  "))
+
+
+@lru_cache(maxsize=256)
+def _names(template: str) -> frozenset[str]:
+    return frozenset(_PLACEHOLDER.findall(template))
+
+
 def _summary(template: str, payload: Payload, shape: Shape, detail: Detail, bounds: Bounds) -> str:
-    segments: list[str] = []
-    for segment in template.split("  "):
-        values: dict[str, str] = {}
-        for name in _PLACEHOLDER.findall(segment):
-            if (shown := _told(name, payload, shape, detail, bounds)) is not None:
-                values[name] = shown
-        if set(_PLACEHOLDER.findall(segment)) == set(values):
-            segments.append(_PLACEHOLDER.sub(lambda found: values[found.group(1)], segment))  # noqa: B023
-    return "  ".join(segments)
+    """The segments all of whose fields are there."""
+    told: list[str] = []
+    for segment in _segments(template):
+        parts = list(segment)
+        for at in range(1, len(parts), 2):
+            if (shown := _told(parts[at], payload, shape, detail, bounds)) is None:
+                break
+            parts[at] = shown
+        else:
+            told.append("".join(parts))
+    return "  ".join(told)
 
 
 def _told(name: str, payload: Payload, shape: Shape, detail: Detail, bounds: Bounds) -> str | None:
@@ -100,7 +114,7 @@ def _told(name: str, payload: Payload, shape: Shape, detail: Detail, bounds: Bou
         field = next((c for c in field.columns if c.name == member), None) if field else None
     if value is None:
         return None
-    if isinstance(value, (list, Mapping)):
+    if isinstance(value, (list, dict)):
         return f"{len(value):,}"
     return _scalar(field or Field(name), value, "atom", bounds.scalar, detail)
 
@@ -162,7 +176,9 @@ def _record(field: Field, value: Payload, detail: Detail, bounds: Bounds) -> str
 def _table(field: Field, rows: list[Any], detail: Detail, bounds: Bounds) -> Iterator[str]:
     yield f"{_label(field.name)}: {len(rows):,} {'row' if len(rows) == 1 else 'rows'}"
     columns = list(_columns(field.columns or _undeclared(rows), detail, ()))
-    if not rows or not columns:
+    # What no row has was not asked for.
+    columns = [(path, column) for path, column in columns if any(_has(row, path) for row in rows)]
+    if not columns:
         return
     yield " | ".join(text(".".join(path), "cell", bounds.cell) for path, _ in columns)
     for row in rows[: bounds.rows]:
@@ -189,6 +205,11 @@ def _columns(
 def _undeclared(rows: list[Any]) -> tuple[Field, ...]:
     names = {name: None for row in rows if isinstance(row, Mapping) for name in row}
     return tuple(Field(name) for name in names)
+
+
+def _has(row: Any, path: tuple[str, ...]) -> bool:
+    above = _at(row, path[:-1])
+    return isinstance(above, Mapping) and path[-1] in above
 
 
 def _at(row: Any, path: tuple[str, ...]) -> Any:

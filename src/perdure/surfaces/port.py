@@ -6,7 +6,6 @@ Whatever it opens, it opens at the first call.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -15,6 +14,12 @@ import msgspec
 from perdure.model.replay import SafeToRetry, StillUnknown
 from perdure.model.tools import ToolSpec, View
 from perdure.present.shape import Shape
+
+
+class Flag(Protocol):
+    """As much of a `threading.Event` as a call needs: whether it was set."""
+
+    def is_set(self) -> bool: ...
 
 
 class Call(Protocol):
@@ -35,7 +40,7 @@ class Call(Protocol):
         """To be kept beside a journaled result, so that a probe can answer as the call would have."""
 
     @property
-    def cancelled(self) -> threading.Event: ...
+    def cancelled(self) -> Flag: ...
 
     def progress(self, value: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the call is, where it asked to be told."""

@@ -12,12 +12,27 @@ from perdure.model.tools import View
 from perdure.worker.pipe import FrameWriter
 
 
+class _Cancelled:
+    """Set once, by whoever reads; nobody waits for it, so it is no more than its state."""
+
+    __slots__ = ("_is_set",)
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+
 class Running:
     """A request between its arrival and its one answer."""
 
     def __init__(self, identity: RequestId, out: FrameWriter) -> None:
         self.id = identity
-        self.cancelled = threading.Event()
+        self.cancelled = _Cancelled()
         self._out = out
         self._lock = threading.Lock()
         self._is_answered = False

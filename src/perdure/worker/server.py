@@ -9,6 +9,7 @@ A slow tool therefore never delays a ping. A request is answered once, or not at
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
@@ -241,11 +242,13 @@ def serve_stdio(
     view: View = DEFAULT_VIEW,
     roots: tuple[str, ...] = (),
     log_level: str = DEFAULT_LEVEL,
+    log_format: str = "text",
 ) -> int:
     """Serve the given surfaces, or only some of their tools, on stdin and stdout until the client closes the pipe."""
     source, sink = claim_stdio()
-    diagnostics = Diagnostics(log_level)
+    diagnostics = Diagnostics(log_level, log_format)
     registry = Registry(surfaces, tools)
     out = FrameWriter(sink)
+    gc.freeze()  # what was loaded stays: nobody has to look through it again for what can go
     Server(registry, read_frames(source), out, view=view, roots=roots, diagnostics=diagnostics).serve()
     return 0

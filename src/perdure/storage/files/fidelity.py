@@ -58,10 +58,33 @@ def capture(fd: int) -> Facts:
     return Facts(stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid, xattrs, tuple(unread))
 
 
-def recalled(detail: dict[str, Any]) -> Facts | None:
-    """The facts of a file that is not there, as far as its row in the journal keeps them."""
-    mode = detail.get("file_mode")
-    return Facts(int(mode), os.getuid(), os.getgid()) if mode is not None else None
+def recalled(detail: dict[str, Any], now: Facts | None = None, *, key: str = "file_mode") -> Facts | None:
+    """The facts of a file as far as its row in the journal keeps them; of one that is there, its own but for the mode."""
+    mode = detail.get(key)
+    if mode is None:
+        return now
+    return of_mode(int(mode)) if now is None else msgspec.structs.replace(now, mode=int(mode))
+
+
+def of_mode(mode: int) -> Facts:
+    return Facts(mode, os.getuid(), os.getgid())
+
+
+def made_executable(facts: Facts | None, executable: bool) -> Facts:
+    """Whoever may read it may run it, or nobody may; `facts` are None for a new file."""
+    found = facts or of_mode(0o666 & ~_umask())
+    mode = found.mode & ~0o111
+    return msgspec.structs.replace(found, mode=mode | (mode & 0o444) >> 2 if executable else mode)
+
+
+def _umask() -> int:
+    try:
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1], 8) for line in file if line.startswith("Umask:"))
+    except (OSError, StopIteration):
+        mask = os.umask(0o077)  # for an instant, other threads make files that nobody else may read
+        os.umask(mask)
+        return mask
 
 
 def apply(fd: int, facts: Facts, *, keep_setid: bool = False) -> tuple[str, ...]:

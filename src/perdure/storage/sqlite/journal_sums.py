@@ -12,6 +12,8 @@ from perdure.storage.journal import Row
 MINUTE: Final = 60_000_000
 TIMELINE: Final = 50
 HOT: Final = 5
+_COMMITTED: Final = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq)"
+_END: Final = f"SELECT ts FROM journal WHERE {_COMMITTED} ORDER BY seq {{}} LIMIT 1"
 
 
 def add(connection: apsw.Connection, row: Row) -> None:
@@ -19,8 +21,13 @@ def add(connection: apsw.Connection, row: Row) -> None:
 
 
 def remove(connection: apsw.Connection, row: Row) -> None:
-    """A row that did not become what it intended no longer counts."""
+    """A row that did not become what it intended no longer counts, neither in a sum nor as the first or the most."""
     _count(connection, row, -1)
+    connection.execute(
+        f"UPDATE sums SET first = ({_END.format('')}), last = ({_END.format('DESC')}), "
+        "(peak_minute, peak_writes) = (SELECT CASE WHEN writes > 0 THEN minute END, writes FROM minutes "
+        "ORDER BY writes DESC, minute LIMIT 1)"
+    )
 
 
 def _count(connection: apsw.Connection, row: Row, sign: int) -> None:
@@ -77,8 +84,7 @@ def _whole(connection: apsw.Connection) -> dict[str, Any]:
         "SELECT path, writes FROM paths WHERE writes > 0 ORDER BY writes DESC, path LIMIT ?", (HOT,)
     ).fetchall()
     timeline = connection.execute(
-        "SELECT ts, path, mode, bytes FROM journal WHERE NOT EXISTS "
-        "(SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq) ORDER BY seq DESC LIMIT ?",
+        f"SELECT ts, path, mode, bytes FROM journal WHERE {_COMMITTED} ORDER BY seq DESC LIMIT ?",
         (TIMELINE,),
     ).fetchall()
     return _shape(writes, paths, size, by_mode, by_client, timeline, hot, first, last, peak)
@@ -92,7 +98,7 @@ def _totals(connection: apsw.Connection, kind: str) -> dict[str, int]:
 
 
 def _part(connection: apsw.Connection, since: int | None, session: str | None) -> dict[str, Any]:
-    where = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq)"
+    where = _COMMITTED
     values: list[Any] = []
     if since is not None:
         where += " AND ts >= ?"

@@ -18,6 +18,7 @@ MOST_WAITS: Final = 24
 LONGEST_WAIT_S: Final = 600.0
 LONGEST_TTL_S: Final = 10 * 366 * 86400.0
 PATTERN_BYTES: Final = 1024
+MOST_REVISIONS: Final = 2**63
 
 
 def unlisted(default: str) -> Any:

@@ -26,7 +26,10 @@ def incremented(target: Any, by: Any) -> Any:
         raise _unfit("value is the number to add")
     if target is not None and not _is_number(target):
         raise _unfit("the key does not hold a number")
-    return (target or 0) + by
+    try:
+        return (target or 0) + by
+    except OverflowError:
+        raise _unfit("the sum of an integer that large and a fraction is not exact") from None
 
 
 def appended(target: Any, element: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from typing import Annotated, Any
 
 import msgspec
@@ -12,7 +12,7 @@ from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.state import Change, Entry, Name, Span, prefix_end
 from perdure.storage.state_rounds import Payload
-from perdure.storage.state_values import BadValue, canonical, parsed, written
+from perdure.storage.state_values import BadValue, canonical, key_problem, parsed, written
 from perdure.surfaces.port import Call
 from perdure.surfaces.state.keys import shown, times
 from perdure.surfaces.state.limits import (
@@ -120,9 +120,12 @@ def _cursor(text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        return urlsafe_b64decode(text.encode("ascii")).decode()
+        key = b64decode(text.encode("ascii"), altchars=b"-_", validate=True).decode()
     except ValueError:
-        raise bad_argument("cursor", "cursor is not one that was given out") from None
+        key = ""
+    if key_problem(key) is not None:
+        raise bad_argument("cursor", "cursor is not one that was given out")
+    return key
 
 
 def _fitting(entries: list[Entry]) -> list[Entry]:

@@ -30,10 +30,12 @@ class Line(msgspec.Struct, frozen=True):
     version: int = 1
     updated_at: str | None = None
     expires_at: str | None = None
+    row: int | None = None
+    """Where it stood in what is imported; an export has none."""
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    row: int
+    row: int | None
     reason: str
     key: str | None = None
 
@@ -57,7 +59,7 @@ def json_lines(lines: Iterable[bytes]) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            found = msgspec.json.decode(line, type=Line)
+            found = msgspec.structs.replace(msgspec.json.decode(line, type=Line), row=number)
             microseconds(found.expires_at)
         except (ValueError, msgspec.MsgspecError):
             yield Skipped(number, "not a line of an export")
@@ -78,7 +80,7 @@ def checkpoint_rows(path: str) -> Iterator[Row]:
         rows = connection.execute("SELECT key, value, version FROM checkpoints ORDER BY key")
         for number, (key, value, version) in enumerate(rows, 1):
             if isinstance(key, str) and isinstance(value, str) and isinstance(version, int):
-                yield Line(key, value, version=version)
+                yield Line(key, value, version=version, row=number)
             else:
                 yield Skipped(number, "not a key with a text and a version")
 
@@ -86,25 +88,30 @@ def checkpoint_rows(path: str) -> Iterator[Row]:
 def imported(service: StateService, rows: Iterable[Row], call: Call, *, overwrite: bool) -> Payload:
     """Write what can be kept, many rows to a round; name the rest. Without `overwrite` what is there stays."""
     count, skipped = 0, []
-    numbered = enumerate(rows, 1)
-    while batch := list(islice(numbered, BATCH)):
-        fit: dict[Name, tuple[int, Line]] = {}
-        for number, row in batch:
-            problem = _problem(service, row)
-            if isinstance(row, Skipped) or problem is not None:
-                skipped.append(row if isinstance(row, Skipped) else Skipped(number, problem or "", row.key))
+    rows = iter(rows)
+    while batch := list(islice(rows, BATCH)):
+        fit: dict[Name, Line] = {}
+        for row in batch:
+            if isinstance(row, Skipped):
+                skipped.append(row)
+                continue
+            name: Name = ("key", row.namespace, row.key)
+            if (problem := _problem(service, row)) is not None:
+                skipped.append(Skipped(row.row, problem, row.key))
+            elif name in fit and not overwrite:
+                skipped.append(Skipped(row.row, "the key is there already", row.key))
             else:
-                fit["key", row.namespace, row.key] = (number, row)
+                if name in fit:
+                    skipped.append(Skipped(fit[name].row, "a later row has the key", row.key))
+                fit[name] = row
         done = service.change(call, frozenset(fit), lambda step: _written(step, fit, overwrite))  # noqa: B023
         count += done["imported"]
         skipped += [Skipped(**one) for one in done["skipped"]]
-    shown = [msgspec.to_builtins(one) for one in sorted(skipped, key=lambda one: one.row)]
+    shown = [msgspec.to_builtins(one) for one in sorted(skipped, key=lambda one: one.row or 0)]
     return {"imported": count, "skipped": shown}
 
 
-def _problem(service: StateService, row: Row) -> str | None:
-    if isinstance(row, Skipped):
-        return row.reason
+def _problem(service: StateService, row: Line) -> str | None:
     if row.version < 1:
         return "the version is less than 1"
     if value_problem(row.namespace, "0") is not None:
@@ -112,15 +119,15 @@ def _problem(service: StateService, row: Row) -> str | None:
     return value_problem(row.key, row.value, service.limits.value_bytes)
 
 
-def _written(step: Step, fit: dict[Name, tuple[int, Line]], overwrite: bool) -> Payload:
+def _written(step: Step, fit: dict[Name, Line], overwrite: bool) -> Payload:
     skipped: list[dict[str, Any]] = []
     count = 0
-    for name, (number, line) in fit.items():
+    for name, line in fit.items():
         expires = microseconds(line.expires_at)
         if not overwrite and step.live(name) is not None:
-            skipped.append({"row": number, "reason": "the key is there already", "key": line.key})
+            skipped.append({"row": line.row, "reason": "the key is there already", "key": line.key})
         elif expires is not None and expires <= step.now:
-            skipped.append({"row": number, "reason": "its time is over", "key": line.key})
+            skipped.append({"row": line.row, "reason": "its time is over", "key": line.key})
         else:
             step.put(name, line.value, expires, version=line.version)
             count += 1

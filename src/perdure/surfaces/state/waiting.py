@@ -12,7 +12,7 @@ from perdure.model.tools import arg
 from perdure.storage.state import Change, Span, prefix_end
 from perdure.storage.state_rounds import Payload
 from perdure.surfaces.port import Call
-from perdure.surfaces.state.limits import LONGEST_WAIT_S, bad_argument, named, unlisted
+from perdure.surfaces.state.limits import LONGEST_WAIT_S, MOST_REVISIONS, bad_argument, named, unlisted
 from perdure.surfaces.state.service import StateService
 
 CANCEL_S = 0.25
@@ -30,7 +30,7 @@ def state_wait(service: StateService, params: Wait, call: Call) -> Payload:
     span = _span(params)
     if not 0 <= params.timeout_s <= LONGEST_WAIT_S:
         raise bad_argument("timeout_s", f"timeout_s is from 0 to {LONGEST_WAIT_S:.0f}")
-    if params.after is not None and params.after < 0:
+    if params.after is not None and not 0 <= params.after < MOST_REVISIONS:
         raise bad_argument("after", "after is a revision")
     if not service.waits.acquire(blocking=False):
         raise refuse(

@@ -145,6 +145,8 @@ _PATCHES = {"merge": merged, "increment": incremented, "append": appended}
 
 
 def _version_value(service: StateService, name: Name, version: Any) -> str:
+    if type(version) is not int:
+        raise bad_argument("value", "for revert, value is the number of a version")
     for change in service.backend.history(name, 1000):
         if change.entry.version == version and change.entry.value is not None:
             return change.entry.value

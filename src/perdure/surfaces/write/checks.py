@@ -17,10 +17,11 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from perdure import risk
-from perdure.model.envelope import Envelope, ToolError, refuse
+from perdure.model.envelope import ToolError, refuse
 from perdure.risk import Report, RiskSettings
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import screening
+from perdure.surfaces.write.rejecting import Rejected, rejected
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Tree
@@ -30,6 +31,7 @@ Verdict = Literal["low", "medium", "high"]
 SMALL: Final = 64 * 1024
 ROUNDS: Final = 8
 LARGE: Final = 256 * 1024
+SECRET_IN_NAME: Final = "secret_in_name"
 
 
 class _Change(NamedTuple):
@@ -44,20 +46,12 @@ class _Change(NamedTuple):
         return self.path, self.before.sha256 if self.before is not None else None, self.after.sha256
 
 
-class _Unchecked(ToolError):
+class _Unchecked(Exception):
     """Not a refusal: the plan waits for these checks."""
 
     def __init__(self, changes: list[_Change]) -> None:
-        super().__init__(Envelope(error="invalid_input"))
+        super().__init__()
         self.changes = changes
-
-
-class _Refused(ToolError):
-    """A refusal of one file's content, which is to be kept."""
-
-    def __init__(self, envelope: Envelope, change: _Change) -> None:
-        super().__init__(envelope)
-        self.change = change
 
 
 class _Scan:
@@ -122,7 +116,7 @@ class Checks:
         try:
             self._check_names()
         except ToolError as error:
-            raise self._service.rejected(self._call, error, "", content) from None
+            raise rejected(self._service, self._call, error, "", content) from None
         report: Report | None = None
         try:
             self._check_size(path, content)
@@ -132,7 +126,7 @@ class Checks:
                 self.warnings += screening.warnings(report)
         except ToolError as error:
             redacted = self._redacted(content, report) if report is not None else None
-            raise self._service.rejected(self._call, error, path, content, redacted=redacted) from None
+            raise rejected(self._service, self._call, error, path, content, redacted=redacted) from None
         self._screened.add(content.sha256)
 
     def _whole(self, content: Content, text: str | None) -> Report:
@@ -162,9 +156,8 @@ class Checks:
 
         try:
             return self._rounds(checked, more)
-        except _Refused as error:
-            change = error.change
-            raise self._service.rejected(self._call, error, change.path, change.after) from None
+        except Rejected as error:
+            raise rejected(self._service, self._call, error, error.path, error.content) from None
 
     def _rounds(self, plan: Callable[[Tree], dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
         for _ in range(ROUNDS):
@@ -228,7 +221,7 @@ class Checks:
                     refuses=self._validate == "refuse",
                 )
         except ToolError as error:
-            raise _Refused(error.envelope, change) from None
+            raise Rejected(error.envelope, change.path, change.after) from None
         self._passed[change.key] = said
 
     def _added(self, change: _Change) -> Report:
@@ -249,7 +242,7 @@ class Checks:
         names = "\n".join((*sorted(self._paths), self._told))
         report = risk.scan(names, self._service.policy)
         if report.verdict == "high":
-            raise _blocked(report, "high", "secret_in_name", "a path or message has a secret in it")
+            raise _blocked(report, "high", SECRET_IN_NAME, "a path or message has a secret in it")
         self._are_names_known = True
 
     def _check_size(self, path: str, content: Content) -> None:

@@ -24,6 +24,7 @@ from perdure.model.fault_points import passed, point
 from perdure.storage.durable import close_quietly
 from perdure.storage.journal import Journal, JournalError
 from perdure.storage.os_errors import os_refusal
+from perdure.surfaces.port import Flag
 
 MOST_PER_ROUND: Final = 64
 # Systems write back by themselves what is some seconds old: what is synced after that costs commits little.
@@ -62,7 +63,7 @@ class Job:
     """One caller's change, from submission to its payload or its error."""
 
     def __init__(
-        self, paths: frozenset[str], plan: Callable[[], Landing | None], cancelled: threading.Event | None
+        self, paths: frozenset[str], plan: Callable[[], Landing | None], cancelled: Flag | None
     ) -> None:
         self.paths = paths
         self.plan = plan
@@ -96,6 +97,10 @@ class Job:
         return self.landing.payload if self.landing is not None else None
 
 
+class _LeftUndone(Exception):
+    """Another process died in the middle of its round: that has to be settled before anything is planned."""
+
+
 class Committer:
     """`settle_left` settles what other processes left undecided, under the lock."""
 
@@ -122,7 +127,7 @@ class Committer:
         self,
         paths: frozenset[str],
         plan: Callable[[], Landing | None],
-        cancelled: threading.Event | None = None,
+        cancelled: Flag | None = None,
     ) -> Any:
         """Block until the change is on disk and acknowledged, or refused. Raises what refused it."""
         job = Job(paths, plan, cancelled)
@@ -220,11 +225,9 @@ class Committer:
     def _round(self, batch: list[Job]) -> None:
         if self._owed:
             self._conclude_owed()  # on its own, so that those who plan can see it
-        elif self._journal.newest_intent() > max(self._journal.landed(), self._known):
-            self._recover()  # another process died in the middle of its round
         point("commit.planning")
         try:
-            settled = self._journal.transact(lambda: self._plan_all(batch))
+            settled = self._planned(batch)
         except BaseException:
             for job in batch:
                 if job.landing is not None:
@@ -261,7 +264,17 @@ class Committer:
             if not self._has_stuck:
                 self._journal.mark_landed(self._known)
 
+    def _planned(self, batch: list[Job]) -> int:
+        try:
+            return self._journal.transact(lambda: self._plan_all(batch))
+        except _LeftUndone:
+            self._recover()
+            return self._journal.transact(lambda: self._plan_all(batch))
+
     def _plan_all(self, batch: list[Job]) -> int:
+        # Only where somebody else has written since: what became of our own is known.
+        if self._journal.head > self._known and self._has_left():
+            raise _LeftUndone
         settled = self._settle_accounts()
         for job in batch:
             if job.cancelled is not None and job.cancelled.is_set():
@@ -278,6 +291,9 @@ class Committer:
             except Exception as error:  # one that nobody foresaw is its own caller's alone
                 job.error = error
         return settled
+
+    def _has_left(self) -> bool:
+        return self._journal.newest_intent() > max(self._journal.landed(), self._known)
 
     def _settle_accounts(self) -> int:
         """In a transaction: what is durable by now, and what did not land. Returns how much of the former."""

@@ -84,6 +84,8 @@ _CUT = re.compile(
     rf"(?:trimmed|truncated) (?:input|output|content|text|file|code|lines?)\b"
     rf"|(?:input|output|content|contents|text|file|code|rest|remainder|middle|section)[ _-]{_WAS_CUT}\b"
     rf"|(?:[\d,]+|several|many|some|more) (?:more )?(?:lines?|chars|characters|bytes|tokens) {_WAS_CUT}\b"
+    rf"|[\d,]+ (?:more|other|further|additional|remaining) (?:lines?|chars|characters|bytes|tokens)\s*{_DOTS}?\s*[\]>)}}]"
+    rf"|{_WAS_CUT}\s{{0,3}}{_DOTS}\s{{0,3}}[\]>)}}]"
     rf"|(?:rest[ _-]of[ _-](?:the[ _-])?\w+[ _-])?(?:unchanged|snip|snipped|elided)\s*/?[\]>)}}]"
     r")",
     re.IGNORECASE,
@@ -96,6 +98,7 @@ _ONLY_DOTS = re.compile(
 )
 _RULER: Final = "......."
 _BARE_DOTS = re.compile(rf"\s*{_DOTS}\s*")
+_PLAIN = re.compile(r"[\w\s'’-]+")  # words and nothing that makes a line code, or a sentence
 _OPENS_COMMENT = re.compile(rf"[\W_]*?{_DOTS}")
 _OPENS_LINE = re.compile(rf"{_DOTS}\s")
 _CLOSES = re.compile(rf"{_DOTS}[\W_]*$")
@@ -106,6 +109,7 @@ _KEYS: Final = (
     *("...", "…", "unchanged", "untouched", "unmodified", "rest ", "remainder", "remaining", "existing"),
     *("previous", "original", "omitted", "truncated", "trimmed", "elided", "snip", "not shown", "hidden"),
     *("skipped", "removed", "identical", "intact", "same", "as before", "as is", "as-is", "everything else"),
+    *("more line", "more char", "more byte", "more token"),
     *("no change", "no other change", "for brevity", "for clarity", "for space", "for conciseness"),
 )
 
@@ -210,7 +214,7 @@ def _stands_for_code(line: str) -> Literal["placeholder", "statement"] | None:
     if _STATED.fullmatch(words):
         if bracket or opens or closes or behind:
             return "placeholder"
-        return "statement" if comment or (said[-1] not in ".,;:" and " of " in words) else None
+        return "statement" if comment or (_PLAIN.fullmatch(said) and " of " in words) else None
     if not _HINTED.fullmatch(words):
         return None
     if comment or bracket:

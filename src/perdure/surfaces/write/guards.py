@@ -7,7 +7,9 @@ from typing import Any
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.surfaces.write import elision, lines
+from perdure.surfaces.write.rejecting import Rejected
 from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.text import decode
 from perdure.surfaces.write.tree import Known, Tree
 
@@ -67,8 +69,8 @@ def _changed_lines(service: WriteService, tree: Tree, known: Known, seen: str | 
     return [[change.b0 + 1, max(change.b1, change.b0 + 1)] for change in found[:20]]
 
 
-def check_elision(new: bytes, old: bytes, path: str) -> None:
-    """Content that stands for content must not replace it."""
+def check_elision(after: Content, new: bytes, old: bytes, path: str) -> None:
+    """Content that stands for content must not replace it. `new` is what `after` holds."""
     try:
         text, before = decode(new).content, decode(old).content if old else ""
     except ToolError:
@@ -76,7 +78,7 @@ def check_elision(new: bytes, old: bytes, path: str) -> None:
     evidence = elision.evidence(text, before)
     if evidence:
         shown: list[dict[str, Any]] = [{"line": one.line, "rule": one.rule} for one in evidence]
-        raise refuse(
+        refused = refuse(
             "blocked",
             "elided_content",
             "the content has placeholders where the rest of the file should be; force writes it as it is",
@@ -85,3 +87,4 @@ def check_elision(new: bytes, old: bytes, path: str) -> None:
             path=path,
             evidence=shown,
         )
+        raise Rejected(refused.envelope, path, after)

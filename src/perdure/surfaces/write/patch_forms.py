@@ -9,8 +9,10 @@
     +new                         +new
                                  *** End Patch
 
-Line endings are LF in what is read, since a file keeps its own; a new file has those it was sent in. What
-cannot be read with certainty is refused with the line of the patch; an error never carries content.
+Line endings are LF in what is read, since a file keeps its own; a new file has those it was sent in. A fence or a
+here-document around a patch is no part of it. A diff of one file is for the `path` it comes with: two made-up names, or
+a name from another folder of the same tree, mean that file. What cannot be read with certainty is refused with the line
+of the patch; an error never carries content.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ Operation = Literal["create", "update", "delete"]
 _COUNTS = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _ESCAPE = re.compile(r"\\([0-7]{3}|.)", re.DOTALL)
 _ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
+_WRAPPER = re.compile(r"```\w*|(?:apply_patch\s*)?<<-?\s*['\"]?(\w+)['\"]?")
 _BETWEEN = ("diff ", "Index: ", "===", "Only in ", "From ", "index ")
 _MODES = {"100644": False, "100755": True}
 
@@ -56,13 +59,24 @@ class FilePatch(msgspec.Struct, frozen=True):
 
 def parse(patch: str, path: str | None = None) -> tuple[FilePatch, ...]:
     """The operations of a patch, in order. Hunks without a file header belong to `path`."""
-    raw = patch.removesuffix("\n").split("\n")
-    start = next((at for at, line in enumerate(raw) if line.strip()), 0)
+    raw, start = _unwrapped(patch.removesuffix("\n").split("\n"))
     reader = _Reader(raw, start)
     found = _envelope(reader) if raw[start].startswith("*** Begin Patch") else _unified(reader, path)
     if not found:
         raise reader.malformed("it changes no file")
     return tuple(found)
+
+
+def _unwrapped(raw: list[str]) -> tuple[list[str], int]:
+    """The lines up to the end of a patch, and where it begins among them."""
+    start = 0
+    while True:
+        filled = [at for at in range(start, len(raw)) if raw[at].strip()]
+        start = filled[0] if filled else start
+        wrapper = _WRAPPER.fullmatch(raw[start].strip())
+        if wrapper is None or len(filled) < 2 or raw[filled[-1]].strip() != (wrapper[1] or "```"):
+            return raw, start
+        raw, start = raw[: filled[-1]], start + 1
 
 
 class _Reader:
@@ -93,12 +107,16 @@ class _Reader:
 
 def _unified(reader: _Reader, path: str | None) -> list[FilePatch]:
     found: list[FilePatch] = []
+    unnamed: ToolError | None = None
     preamble = True  # a commit message may come first, and a signature last
     while (line := reader.line()) is not None:
         if line.startswith("diff --git "):
             found.append(_git_file(reader))
         elif line.startswith("--- ") and (reader.line(1) or "").startswith("+++ "):
             old, new = _pair(reader)
+            if old is not None and new is not None and old != new:
+                unnamed = reader.malformed("two different names and no rename")
+                old = new = ""
             found.append(_plain_file(reader, old, new))
         elif line.startswith("@@ ") and path is not None and not found:
             found.append(FilePatch("update", path, hunks=_hunks(reader)))
@@ -114,7 +132,25 @@ def _unified(reader: _Reader, path: str | None) -> list[FilePatch]:
         else:
             raise reader.malformed("this line belongs to no hunk; a count may be wrong")
         preamble = False
+    return (
+        [_meant(reader, found[0], path)] if len(found) == 1 and path is not None else _named(found, unnamed)
+    )
+
+
+def _named(found: list[FilePatch], problem: ToolError | None) -> list[FilePatch]:
+    if problem is not None:
+        raise problem
     return found
+
+
+def _meant(reader: _Reader, only: FilePatch, path: str) -> FilePatch:
+    """The one file of a diff, where `path` says which."""
+    named = only.path
+    if only.to is not None or named == path:
+        return only
+    if not named or f"/{path}".endswith(f"/{named}") or f"/{named}".endswith(f"/{path}"):
+        return msgspec.structs.replace(only, path=path)
+    raise reader.malformed("it names another file than path does")
 
 
 def _pair(reader: _Reader) -> tuple[str | None, str | None]:
@@ -129,8 +165,6 @@ def _pair(reader: _Reader) -> tuple[str | None, str | None]:
 def _name(reader: _Reader, given: str) -> str | None:
     """A path as a diff names it, None for /dev/null: without its date, unquoted."""
     name = _unquoted(reader, given) if given.startswith('"') else given.split("\t")[0].rstrip()
-    if not name:
-        raise reader.malformed("a file without a name")
     return None if name == "/dev/null" else name
 
 
@@ -152,8 +186,6 @@ def _plain_file(reader: _Reader, old: str | None, new: str | None) -> FilePatch:
         raise reader.malformed("a file header without a hunk")
     if old is None or new is None:
         return _settled(reader, "create" if old is None else "delete", old or new, hunks)
-    if old != new:
-        raise reader.malformed("two different names and no rename")
     return _settled(reader, "update", old, hunks)
 
 
@@ -180,6 +212,8 @@ def _git_file(reader: _Reader) -> FilePatch:
             raise reader.malformed("copies and binary files cannot be patched")
         elif line.startswith("--- ") and (reader.line(1) or "").startswith("+++ "):
             old, new = _pair(reader)
+            if "" in (old, new):
+                raise reader.malformed("a file without a name")
             names = source or old or new, target or new or old
             op = "create" if old is None else "delete" if new is None else op
             hunks = _hunks(reader)
@@ -206,7 +240,7 @@ def _git_names(reader: _Reader, given: str) -> tuple[str | None, str | None]:
         return None, None  # cut in the middle of a name: they differ
     if old.startswith("a/") and new.startswith("b/"):
         old, new = old[2:], new[2:]
-    return (old, new) if old == new else (None, None)
+    return (old, new) if old and old == new else (None, None)
 
 
 def _settled(

@@ -12,15 +12,16 @@ from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
 from perdure.model.when import iso, microseconds
 from perdure.storage.files.identity import seen
-from perdure.storage.journal import Filter, Row
+from perdure.storage.journal import Filter, Row, Sha
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import checkpoints, chunking, diffs, text
 from perdure.surfaces.write.service import WriteService
-from perdure.surfaces.write.tree import Tree, journal_path
-from perdure.surfaces.write.writing import PATH, row_of
+from perdure.surfaces.write.tree import Tree, canonical, journal_path
+from perdure.surfaces.write.writing import PATH, row_of, sequence
 
 MOST_TEXT = 64 * 1024 * 1024
 MOST_ROWS = 1000
+MODES = ("create", "overwrite", "append", "replace", "delete", "move")
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -67,6 +68,10 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
             size = os.fstat(fd).st_size
             payload: dict[str, Any] = {"path": journal_path(place), "content": ""}
             if given.encoding == "base64":
+                if given.start_line is not None or given.end_line is not None:
+                    raise refuse(
+                        "invalid_input", "no_lines", "base64 has no lines; leave start_line and end_line"
+                    )
                 data = os.pread(fd, given.max_bytes, 0)
                 payload |= {
                     "content": base64.b64encode(data).decode(),
@@ -76,13 +81,7 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
                 payload |= {"encoding": "base64", "eol": "none", "start_line": None, "end_line": None}
                 payload |= {"total_lines": None, "truncated": len(data) < size}
             else:
-                if size > MOST_TEXT:
-                    raise refuse(
-                        "quota_exceeded",
-                        "too_large",
-                        "too large to be read as text",
-                        reason_hint="size_limit",
-                    )
+                _check_size(size)
                 whole = text.decode(os.pread(fd, size, 0), given.encoding)
                 part = text.excerpt(whole, given.start_line, given.end_line, given.max_bytes)
                 payload |= {"content": part.content, "sha256": expected.sha256, "bytes": size}
@@ -96,12 +95,15 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
 
 
 def journal_tail(service: WriteService, given: JournalTail, call: Call) -> dict[str, Any]:
-    before = None
-    if given.cursor is not None:
-        if not given.cursor.isascii() or not given.cursor.isdigit():
-            raise refuse("invalid_input", "bad_cursor", "a cursor is what next_cursor was")
-        before = int(given.cursor)
-    wanted = Filter(path=given.filter_path, mode=given.filter_mode, client=given.filter_client, before=before)
+    before = sequence(given.cursor) if given.cursor is not None else None
+    if before is None and given.cursor is not None:
+        raise refuse("invalid_input", "bad_cursor", "a cursor is what next_cursor was")
+    if given.filter_mode is not None and given.filter_mode not in MODES:
+        raise refuse(
+            "invalid_input", "not_a_choice", "filter_mode is not one of its choices", choices=list(MODES)
+        )
+    path = canonical(service, given.filter_path) if given.filter_path is not None else None
+    wanted = Filter(path=path, mode=given.filter_mode, client=given.filter_client, before=before)
     rows = service.journal.rows(wanted, given.n + 1)
     payload: dict[str, Any] = {"entries": [_entry(row) for row in reversed(rows[: given.n])]}
     if len(rows) > given.n:
@@ -126,7 +128,7 @@ def _entry(row: Row) -> dict[str, Any]:
 
 
 def history(service: WriteService, given: History, call: Call) -> dict[str, Any]:
-    path = _canonical(service, given.path)
+    path = canonical(service, given.path)
     rows = service.journal.rows(Filter(path=path), given.n)
     if not rows:
         raise refuse("not_found", "no_history", "nothing was written here", path=path)
@@ -135,11 +137,11 @@ def history(service: WriteService, given: History, call: Call) -> dict[str, Any]
 
 
 def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]:
-    path = _canonical(service, given.path)
+    path = canonical(service, given.path)
     to_data, to_row = _side(service, path, given.to)
     if given.from_ is not None:
         row = row_of(service, path, given.from_)
-        from_data = service.store.load(row.new_sha.hex()) if row.new_sha is not None else None
+        from_data = _loaded(service, row.new_sha)
         from_label = given.from_
     else:
         from_data, from_label = _before(service, path, to_data, to_row)
@@ -159,13 +161,14 @@ def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]
 def _side(service: WriteService, path: str, which: str) -> tuple[bytes | None, Row | None]:
     if which != "disk":
         row = row_of(service, path, which)
-        return (service.store.load(row.new_sha.hex()) if row.new_sha is not None else None), row
+        return _loaded(service, row.new_sha), row
     tree = Tree(service.workspace, service.store, service.journal, client="", session="")
     try:
         with service.workspace.locate(tree.anchored(path), purpose="read") as place:
             fd = place.open()
             try:
-                return os.pread(fd, os.fstat(fd).st_size, 0), None
+                _check_size(size := os.fstat(fd).st_size)
+                return os.pread(fd, size, 0), None
             finally:
                 os.close(fd)
     except ToolError as error:
@@ -182,19 +185,31 @@ def _before(
         row = service.journal.last_of(path)
         if row is None:
             return None, "nothing"
-        known = service.store.load(row.new_sha.hex()) if row.new_sha is not None else None
+        known = _loaded(service, row.new_sha)
         if known != data:
             return known, str(row.seq)
     older = service.journal.rows(Filter(path=path, before=row.seq), 1)
     label = str(older[0].seq) if older else "nothing"
-    return (service.store.load(row.old_sha.hex()) if row.old_sha is not None else None), label
+    return _loaded(service, row.old_sha), label
 
 
-def _canonical(service: WriteService, path: str) -> str:
-    """The journal's name for a file that may be gone."""
-    tree = Tree(service.workspace, service.store, service.journal, client="", session="")
-    with service.workspace.locate(tree.anchored(path), force=True) as place:
-        return journal_path(place)
+def _loaded(service: WriteService, sha: Sha | None) -> bytes | None:
+    if sha is None:
+        return None
+    _check_size(service.store.find(sha.hex()).size)
+    return service.store.load(sha.hex())
+
+
+def _check_size(size: int) -> None:
+    """What is shown as text, or compared, is held in memory."""
+    if size > MOST_TEXT:
+        raise refuse(
+            "quota_exceeded",
+            "too_large",
+            "too large to be read as text",
+            reason_hint="size_limit",
+            bytes=size,
+        )
 
 
 def analytics(service: WriteService, given: Analytics, call: Call) -> dict[str, Any]:

@@ -112,6 +112,8 @@ def _take_back(workspace: Workspace, tree: Tree, store: Store, row: Row) -> None
             before, facts = _look(place)
             if (before.sha256 if before is not None else None) == _hex(row.new_sha):
                 after = store.find(row.old_sha.hex()) if row.old_sha is not None else None
+                key = "file_mode" if row.new_sha is None else "mode_before"
+                facts = fidelity.recalled(row.detail, facts, key=key)
                 FileChange(place, before, facts, after).apply(store, sync=True)
     except JournalError:
         raise
@@ -130,14 +132,14 @@ def _settle(
         with workspace.locate(tree.anchored(row.path), force=True) as place:
             before, facts = _look(place)
             found = before.sha256 if before is not None else None
-            if has_landed or found == _hex(row.new_sha):
+            ours = _undecided(intents)
+            if has_landed or (found == _hex(row.new_sha) and not _lacks_mode(facts, ours)):
                 _sync(place)
                 return "settled"
-            if not _is_ours(place, found, store, intents):
+            if not _is_ours(place, found, store, intents, ours):
                 return "lost"
             after = store.find(row.new_sha.hex()) if row.new_sha is not None else None
-            facts = fidelity.recalled(row.detail) or facts
-            change = FileChange(place, before, facts, after)
+            change = FileChange(place, before, _facts(facts, ours), after)
             change.apply(store, sync=True)
             return "settled" if change.left is None or _is_unlinked(place, change.left) else "open"
     except JournalError:
@@ -159,16 +161,39 @@ def _is_unlinked(place: Place, left: str) -> bool:
     return True
 
 
-def _is_ours(place: Place, found: str | None, store: Store, intents: list[Intent]) -> bool:
+def _undecided(intents: list[Intent]) -> list[Row]:
+    """Of the intents for a file, oldest first, those of which nobody knows how much of them is on disk."""
+    last, after_cut = intents[-1], _is_after_cut(intents)
+    return [one.row for one in intents if after_cut or one is last or _is_same_call(one.row, last.row)]
+
+
+def _is_after_cut(intents: list[Intent]) -> bool:
+    return not all(intent.same_boot for intent in intents)
+
+
+def _facts(now: Facts | None, rows: list[Row]) -> Facts | None:
+    """What the file shall be besides its content."""
+    for row in rows:
+        if row.new_sha is None:
+            now = now or fidelity.recalled(row.detail)
+        elif "file_mode" in row.detail:
+            now = fidelity.recalled(row.detail, now if "mode_before" in row.detail else None)
+    return now
+
+
+def _lacks_mode(now: Facts | None, rows: list[Row]) -> bool:
+    """Whether only the mode of a file was to be changed, and was not."""
+    before = next((row.detail["mode_before"] for row in rows if "mode_before" in row.detail), None)
+    return now is not None and now.mode == before
+
+
+def _is_ours(place: Place, found: str | None, store: Store, intents: list[Intent], rows: list[Row]) -> bool:
     """Whether the file is what it was before its last intent, or as a power cut can leave what we made of it."""
-    last = intents[-1]
-    after_cut = not all(intent.same_boot for intent in intents)
-    rows = [one.row for one in intents if after_cut or one is last or _is_same_call(one.row, last.row)]
     known = [sha for row in rows for sha in (row.old_sha, row.new_sha)]
     if found in map(_hex, known):
         return True
     return (
-        after_cut
+        _is_after_cut(intents)
         and found is not None
         and any(_is_torn(place, store, sha) for sha in dict.fromkeys(known) if sha is not None)
     )

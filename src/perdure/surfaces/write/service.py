@@ -27,6 +27,7 @@ from perdure.surfaces.write.committer import Committer, Landing
 from perdure.surfaces.write.confine import Workspace
 from perdure.surfaces.write.landing import CallLanding
 from perdure.surfaces.write.policy import DEFAULT, Policy
+from perdure.surfaces.write.rejecting import Nothing, draft_id, rejected
 from perdure.surfaces.write.store import Content, Store
 from perdure.surfaces.write.tending import Tending
 from perdure.surfaces.write.tree import Sighting, Tree
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from perdure.validate.isolated import Checker
 
 FOLDER: Final = ".perdure"
+KEY_MAX: Final = 512
 
 Plan = Callable[[Tree], dict[str, Any]]
 """Under the lock: look, check, put; the payload. Raises ToolError to change nothing."""
@@ -115,11 +117,8 @@ class WriteService:
         payload_of: tuple[str, Content] | None = None,
     ) -> dict[str, Any]:
         """Run a plan and land it. A refused payload is kept as a draft, and its tries are counted."""
+        _check_key(idempotency_key)
         fingerprint = _fingerprint(call.tool, arguments)
-        if idempotency_key is not None:
-            known = self._deduplicated(idempotency_key, fingerprint)
-            if known is not None:
-                return known
 
         def planned() -> Landing:
             tree = Tree(self.workspace, self.store, self.journal, client=call.client, session=call.session)
@@ -128,7 +127,7 @@ class WriteService:
                     known := self._deduplicated(idempotency_key, fingerprint)
                 ):
                     tree.close()
-                    return _Nothing(known)
+                    return Nothing(known)
                 payload = plan(tree)
             except BaseException:
                 tree.close()
@@ -151,11 +150,13 @@ class WriteService:
             return landing
 
         try:
+            if idempotency_key is not None and (known := self._deduplicated(idempotency_key, fingerprint)):
+                return known
             result: dict[str, Any] = self.committer.submit(paths, planned, call.cancelled)
         except ToolError as error:
-            if payload_of is None or error.envelope.error == "invalid_input":
+            if payload_of is None:
                 raise
-            raise self.rejected(call, error, *payload_of) from None
+            raise rejected(self, call, error, *payload_of) from None
         return result
 
     def _remember(
@@ -228,47 +229,6 @@ class WriteService:
 
     # --- drafts ---------------------------------------------------------------------------------------------------
 
-    def rejected(
-        self, call: Call, error: ToolError, path: str, content: Content, *, redacted: Content | None = None
-    ) -> ToolError:
-        """Keep a payload that was not written, count the try, and say both in the error.
-
-        With `redacted`, what could be written in its place is kept as well.
-        """
-        identity = _draft_id(content)
-
-        def keep() -> Landing:
-            reason = str(error.envelope.context.get("reason", error.envelope.error))
-            for one in (content, redacted):
-                if one is not None:
-                    self.store.record(one, by_row=False)
-                    kept = Draft(_draft_id(one), one.digest, one.size, path, reason)
-                    self.journal.save_draft(kept, call.client, call.session)
-            return _Nothing(
-                {"left": self.journal.spend(path, content.digest, self.policy.retry_budget.default)}
-            )
-
-        try:
-            left: int = self.committer.submit(frozenset(), keep)["left"]
-        except (ToolError, OSError):
-            return error  # the disk is full, or worse: then there is no draft to promise
-        if left < 0:
-            spent = refuse(
-                "quota_exceeded",
-                "retries_spent",
-                "the same content was refused here too often",
-                suggested_action="ask_user",
-                draft=identity,
-                path=path,
-                last_error=error.envelope.error,
-            )
-            return ToolError(msgspec.structs.replace(spent.envelope, reason_hint=error.envelope.reason_hint))
-        context = error.envelope.context
-        if redacted is not None:
-            context = {**context, "redacted_draft": _draft_id(redacted)}
-        envelope = msgspec.structs.replace(error.envelope, draft=identity, retry_budget=left, context=context)
-        return ToolError(envelope)
-
     def draft(self, identity: str) -> Content:
         known = self.journal.draft(identity)
         if known is None:
@@ -312,39 +272,16 @@ class _Aftermath:
             journal.saw(self._session, one.path, one.before)
         for content in self._foreign:
             self._service.store.record(content, by_row=False)
-            kept = Draft(_draft_id(content), content.digest, content.size, "", "displaced")
+            kept = Draft(draft_id(content), content.digest, content.size, "", "displaced")
             journal.save_draft(kept, "", "")
 
     def drafts(self) -> list[str]:
-        return [_draft_id(content) for content in self._foreign]
+        return [draft_id(content) for content in self._foreign]
 
 
-class _Nothing:
-    """A round in which no file changes."""
-
-    is_stuck = False
-
-    def __init__(self, payload: dict[str, Any]) -> None:
-        self.seqs: list[int] = []
-        self.payload = payload
-
-    def land(self) -> None:
-        pass
-
-    def failed(self, journal: Journal, error: Exception) -> None:
-        pass
-
-    def concluded(self, error: Exception) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def begin_sync(self) -> None:
-        pass
-
-    def sync(self, synced: set[tuple[int, str]]) -> None:
-        pass
+def _check_key(key: str | None) -> None:
+    if key is not None and not 1 <= len(key) <= KEY_MAX:
+        raise refuse("invalid_input", "bad_key", f"an idempotency key has 1 to {KEY_MAX} characters")
 
 
 def _fingerprint(tool: str, arguments: object) -> bytes:
@@ -377,10 +314,6 @@ def _is_filled(path: str) -> bool:
             return file.read(1) not in (b"", b"\0")
     except FileNotFoundError:
         return False
-
-
-def _draft_id(content: Content) -> str:
-    return f"d_{content.sha256[:24]}"
 
 
 def new_transaction_id() -> str:

@@ -40,10 +40,13 @@ class Store:
         """A content that was sent. A large one is on disk for good when this returns."""
         if len(data) <= INLINE:
             return Content(hashlib.sha256(data).hexdigest(), len(data), data)
-        return self.take_pieces([data])
+        return self._fresh(data)
 
     def take_pieces(self, pieces: Iterable[bytes]) -> Content:
-        blob = self._blobs.put(pieces)
+        return self._fresh(pieces)
+
+    def _fresh(self, source: bytes | Iterable[bytes]) -> Content:
+        blob = self._blobs.put(source)
         return Content(blob.sha256, blob.size, is_fresh=True)
 
     def take_file(self, fd: int) -> Content:

@@ -6,8 +6,8 @@
     append_bytes(style, …)   → bytes: a payload in the style of the file it is added to
     excerpt(text, …)         → Excerpt: some lines, bounded
 
-Content is edited in LF. A line of a mixed file that was not touched keeps its own ending; a new one takes
-the ending that most lines have. A lone carriage return ends no line: it is a character and stays one.
+Content is edited in LF. A line of a mixed file keeps its own ending, also where another text takes its place; a
+new one takes the ending that most lines have. A lone carriage return ends no line: it is a character and stays one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import base64
 import binascii
 import codecs
 import re
+from collections.abc import Iterator
 from typing import Any, Final, Literal
 
 import msgspec
 
 from perdure.model.envelope import SuggestedAction, ToolError, refuse
 from perdure.surfaces.write import lines
+from perdure.surfaces.write.lines import Change
 
 Encoding = Literal["utf-8", "utf-16-le", "utf-16-be", "latin-1", "cp1252"]
 Eol = Literal["lf", "crlf", "mixed", "none"]
@@ -194,13 +196,20 @@ def _own_endings(text: Text, content: str) -> str:
     old = [line.removesuffix("\n") for line in lines.split(text.content)]
     new = [line.removesuffix("\n") for line in after]
     found = [line[:-1] + text.style.newline if line.endswith("\n") else line for line in after]
-    for block in lines.matching(old, new):
-        for at_old, at_new in zip(
-            range(block.a, block.a + block.size), range(block.b, len(new)), strict=False
-        ):
-            if before[at_old].endswith("\n") and after[at_new].endswith("\n"):
-                found[at_new] = before[at_old]
+    for at_old, at_new in _paired(old, new):
+        if before[at_old].endswith("\n") and after[at_new].endswith("\n"):
+            found[at_new] = new[at_new] + before[at_old][len(old[at_old]) :]
     return "".join(found)
+
+
+def _paired(old: list[str], new: list[str]) -> Iterator[tuple[int, int]]:
+    """Lines that are the same, or stand in the place of one another."""
+    at_old = at_new = 0
+    for change in [*lines.changes(old, new), Change(len(old), len(old), len(new), len(new))]:
+        yield from zip(range(at_old, change.a0), range(at_new, change.b0), strict=True)
+        if change.a1 - change.a0 == change.b1 - change.b0:
+            yield from zip(range(change.a0, change.a1), range(change.b0, change.b1), strict=True)
+        at_old, at_new = change.a1, change.b1
 
 
 def content_bytes(content: str, encoding: str = "utf-8") -> bytes:
@@ -215,6 +224,24 @@ def content_bytes(content: str, encoding: str = "utf-8") -> bytes:
         raise _refuse("unknown_encoding", "no such encoding", "fix_syntax", choices=[*_ASKED, "base64"])
     marked = encoding == "utf-16" and not content.startswith(_BOM)
     return encode_body(Style(codec, marked), content)
+
+
+def as_sent(data: bytes, encoding: str) -> str | None:
+    """The text of a payload that was kept; None where it is none in this encoding."""
+    try:
+        body = _asked(data, encoding).body
+    except ToolError:
+        return None
+    return None if "\0" in body else body
+
+
+def is_wide(head: bytes) -> bool:
+    """Whether a file that is not text may be UTF-32, or UTF-16 without a mark: every second byte is mostly NUL."""
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return True
+    some = head[: min(len(head), 4096) & ~1]
+    fewer, more = sorted((some[::2].count(0), some[1::2].count(0)))
+    return len(some) >= 4 and more * 4 > len(some) and fewer * 20 <= len(some)
 
 
 def append_bytes(style: Style | None, content: str, encoding: str = "utf-8") -> bytes:

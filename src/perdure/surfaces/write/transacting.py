@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
+from perdure.storage.files import fidelity
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import edits, guards, patches, text
-from perdure.surfaces.write.checks import Checks
+from perdure.surfaces.write.checks import SECRET_IN_NAME, Checks
+from perdure.surfaces.write.rejecting import Rejected, draft_id, kept, rejected
 from perdure.surfaces.write.service import WriteService, new_transaction_id
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Known, Tree
@@ -18,6 +20,7 @@ from perdure.surfaces.write.validating import Validate
 from perdure.surfaces.write.writing import CLASSIFY, VALIDATE, put, sent_content
 
 MOST_OPS = 1000
+DRAFTS_TOLD: Final = 100
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -46,10 +49,70 @@ class Transaction(msgspec.Struct, frozen=True):
 
 
 def transaction(service: WriteService, given: Transaction, call: Call) -> dict[str, Any]:
-    sent = [
-        sent_content(service, one.content, one.draft, one.encoding) if one.op == "write" else None
-        for one in given.ops
-    ]
+    sent: list[Content | None] = []
+    try:
+        problems = [_taken(service, number, one, sent) for number, one in enumerate(given.ops)]
+        for problem in filter(None, problems):
+            raise problem
+        return _transacted(service, given, sent, call)
+    except ToolError as error:
+        raise _keeping(service, call, given, sent, error) from None
+
+
+def _taken(
+    service: WriteService, number: int, one: Operation, sent: list[Content | None]
+) -> ToolError | None:
+    """The content of an operation, or why it cannot be had: then those of the others are still to be kept."""
+    found: Content | None = None
+    problem: ToolError | None = None
+    try:
+        if one.op == "write":
+            found = sent_content(service, one.content, one.draft, one.encoding)
+    except ToolError as error:
+        found = error.content if isinstance(error, Rejected) else None
+        problem = _numbered(error, number, one.path)
+    sent.append(found)
+    return problem
+
+
+def _numbered(error: ToolError, number: int, path: str) -> ToolError:
+    known = error.envelope.context
+    shown = {} if known.get("reason") == SECRET_IN_NAME else {"path": path}
+    context = {"operation": number, **shown, **known}
+    error.envelope = msgspec.structs.replace(error.envelope, context=context)
+    return error
+
+
+def _keeping(
+    service: WriteService,
+    call: Call,
+    given: Transaction,
+    sent: list[Content | None],
+    error: ToolError,
+) -> ToolError:
+    """Nothing of it was written, so all that was sent is kept."""
+    reason, operation = (error.envelope.context.get(name) for name in ("reason", "operation"))
+    payloads = {
+        n: (given.ops[n].path if reason != SECRET_IN_NAME else "", content)
+        for n, content in enumerate(sent)
+        if content is not None
+    }
+    failed = payloads.get(operation) if operation is not None else None
+    if failed is not None and error.envelope.draft is None:
+        error = rejected(service, call, error, *failed)
+    if payloads and kept(service, call, error, list(payloads.values())):
+        drafts = [
+            {"operation": n, "draft": draft_id(content)}
+            for n, (_, content) in list(payloads.items())[:DRAFTS_TOLD]
+        ]
+        context = {**error.envelope.context, "drafts": drafts}
+        error.envelope = msgspec.structs.replace(error.envelope, context=context)
+    return error
+
+
+def _transacted(
+    service: WriteService, given: Transaction, sent: list[Content | None], call: Call
+) -> dict[str, Any]:
     identity = new_transaction_id()
     checks = Checks(
         service,
@@ -59,9 +122,12 @@ def transaction(service: WriteService, given: Transaction, call: Call) -> dict[s
         validate=given.validate,
         told=given.message,
     )
-    for one, content in zip(given.ops, sent, strict=True):
+    for number, (one, content) in enumerate(zip(given.ops, sent, strict=True)):
         if content is not None:
-            checks.sent(one.path, content, one.content if one.encoding != "base64" else None)
+            try:
+                checks.sent(one.path, content, one.content if one.encoding != "base64" else None)
+            except ToolError as error:
+                raise _numbered(error, number, one.path) from None
 
     def plan(tree: Tree) -> dict[str, Any]:
         for path, sha256 in given.expected.items():
@@ -72,8 +138,7 @@ def transaction(service: WriteService, given: Transaction, call: Call) -> dict[s
             try:
                 files += step.run(one, content)
             except ToolError as error:
-                context = {"operation": number, "path": one.path, **error.envelope.context}
-                raise ToolError(msgspec.structs.replace(error.envelope, context=context)) from None
+                raise _numbered(error, number, one.path) from None
         return {"transaction_id": identity, "files": files}
 
     return checks.change(
@@ -91,6 +156,11 @@ def _paths(given: Transaction) -> frozenset[str]:
             for file in patches.parse(one.patch, one.path):
                 paths |= {file.path, file.to or file.path}
     return frozenset(paths)
+
+
+def _changes(file: patches.FilePatch) -> bool:
+    """Whether a patch does more than move a file."""
+    return bool(file.hunks) or file.executable is not None
 
 
 class _Step:
@@ -127,24 +197,17 @@ class _Step:
                 return [self._put(self._existing(one.path, follow=False), None, "delete", "delete")]
 
     def _write(self, one: Operation, content: Content) -> dict[str, Any]:
-        known = self._tree.look(one.path, force=self._force)
-        if one.mode == "create" and known.now is not None:
-            raise refuse(
-                "stale_precondition",
-                "file_already_exists",
-                "the file is there already",
-                suggested_action="reread",
-                existing_sha256=known.sha256,
-            )
+        look = self._new if one.mode == "create" else self._look
+        known = look(one.path)
         if not self._force and content.data is not None:
-            guards.check_elision(content.data, self._tree.data(known), known.path)
+            guards.check_elision(content, content.data, self._tree.data(known), known.path)
         return self._put(known, content, "write", one.mode)
 
     def _edit(self, one: Operation, wanted: list[edits.Edit]) -> dict[str, Any]:
         known = self._existing(one.path)
         before = text.decode(self._tree.data(known))
         edited = edits.apply(before.content, wanted)
-        after = self._service.store.take(text.encode(before, edited.content))
+        after = self._changed(known, text.encode(before, edited.content))
         return {
             **self._put(known, after, "edit", "replace"),
             "replacements": edited.replacements,
@@ -153,22 +216,37 @@ class _Step:
 
     def _patch(self, file: patches.FilePatch) -> list[dict[str, Any]]:
         if file.op == "create":
-            known = self._tree.look(file.path, force=self._force)
-            if known.now is not None:
-                raise refuse("stale_precondition", "file_already_exists", "the file is there already")
-            after = self._service.store.take(patches.apply(file, "").encode())
+            known = self._new(file.path)
+            after = self._changed(known, patches.apply(file, "").encode())
+            if file.executable is not None:
+                known.facts = fidelity.made_executable(None, file.executable)
             return [self._put(known, after, "patch", "create")]
         known = self._existing(file.path, follow=file.op != "delete")
-        before = text.decode(self._tree.data(known))
-        content = patches.apply(file, before.content)
         if file.op == "delete":
+            patches.apply(file, text.decode(self._tree.data(known)).content if file.hunks else "")
             return [self._put(known, None, "patch", "delete")]
-        changed = self._put(known, self._service.store.take(text.encode(before, content)), "patch", "replace")
-        return [changed, *self._move(file.path, file.to)] if file.to is not None else [changed]
+        done = [self._put(known, self._patched(known, file), "patch", "replace")] if _changes(file) else []
+        return [*done, *self._move(file.path, file.to)] if file.to is not None else done
+
+    def _patched(self, known: Known, file: patches.FilePatch) -> Content:
+        if file.executable is not None:
+            known.facts = fidelity.made_executable(known.facts, file.executable)
+        if not file.hunks:
+            assert known.now is not None
+            return known.now
+        before = text.decode(self._tree.data(known))
+        return self._changed(known, text.encode(before, patches.apply(file, before.content)))
+
+    def _changed(self, known: Known, data: bytes) -> Content:
+        """What a file becomes. Content that only stands for content is refused, and kept."""
+        after = self._service.store.take(data)
+        if not self._force:
+            guards.check_elision(after, data, self._tree.data(known), known.path)
+        return after
 
     def _move(self, path: str, to: str) -> list[dict[str, Any]]:
         source = self._existing(path, follow=False)
-        target = self._tree.look(to, force=self._force)
+        target = self._look(to)
         if target.now is not None:
             raise refuse(
                 "stale_precondition",
@@ -185,10 +263,26 @@ class _Step:
             self._put(source, None, "move", "move", moved_to=target.path),
         ]
 
+    def _look(self, path: str, *, follow: bool = True) -> Known:
+        return self._tree.look(path, force=self._force, follow=follow)
+
     def _existing(self, path: str, *, follow: bool = True) -> Known:
-        known = self._tree.look(path, force=self._force, follow=follow)
+        known = self._look(path, follow=follow)
         if known.now is None:
-            raise refuse("not_found", "file_not_found", "there is no such file")
+            raise refuse("not_found", "file_not_found", "there is no such file", path=known.path)
+        return known
+
+    def _new(self, path: str) -> Known:
+        known = self._look(path)
+        if known.now is not None:
+            raise refuse(
+                "stale_precondition",
+                "file_already_exists",
+                "the file is there already",
+                suggested_action="reread",
+                path=known.path,
+                existing_sha256=known.sha256,
+            )
         return known
 
     def _put(self, known: Known, after: Content | None, op: str, mode: str, **detail: str) -> dict[str, Any]:

@@ -7,9 +7,9 @@ call on one file see each other's results; each gets its row, and only the last 
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perdure.model.envelope import refuse
+from perdure.model.envelope import ToolError, refuse
 from perdure.storage.files import fidelity
 from perdure.storage.files.fidelity import Facts
 from perdure.storage.files.identity import Expected, seen
@@ -17,6 +17,9 @@ from perdure.storage.journal import Journal, NewRow, Row, Sha
 from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.landing import FileChange
 from perdure.surfaces.write.store import Content, Store
+
+if TYPE_CHECKING:
+    from perdure.surfaces.write.service import WriteService
 
 
 class Sighting(NamedTuple):
@@ -34,7 +37,7 @@ class Known:
         self.path = path
         self.place = place
         self.before = before
-        self.facts = self.facts_on_disk = facts
+        self.facts = self.facts_on_disk = self.facts_told = facts
         self.old: Content | None = None
         self.now: Content | None = None
         self.changed = False
@@ -130,6 +133,9 @@ class Tree:
         facts = dict(detail or {})
         if known.facts is not None and (after is None or known.facts is not known.facts_on_disk):
             facts["file_mode"] = known.facts.mode  # what nobody can read off the disk afterwards
+            if after is not None and before is not None and _mode(known.facts_told) != known.facts.mode:
+                facts["mode_before"] = _mode(known.facts_told)
+        known.facts_told = known.facts
         row = self._journal.append(
             NewRow(
                 path=known.path,
@@ -160,6 +166,8 @@ class Tree:
         found = []
         for known in self._known.values():
             same = (known.old.sha256 if known.old else None) == known.sha256
+            if same and known.now is not None:
+                same = _mode(known.facts) == _mode(known.facts_on_disk)
             if known.changed and not same:
                 found.append(
                     FileChange(
@@ -183,6 +191,22 @@ class Tree:
             for known in self._known.values()
             if known.changed
         ]
+
+
+def canonical(service: WriteService, path: str) -> str:
+    """The journal's name for a file that may be gone, or whose name something else has by now."""
+    tree = Tree(service.workspace, service.store, service.journal, client="", session="")
+    try:
+        with service.workspace.locate(tree.anchored(path), force=True) as place:
+            return journal_path(place)
+    except ToolError as error:
+        if error.envelope.context.get("reason") in ("special_file", "is_directory"):
+            return path
+        raise
+
+
+def _mode(facts: Facts | None) -> int | None:
+    return facts.mode if facts is not None else None
 
 
 def journal_path(place: Place) -> str:

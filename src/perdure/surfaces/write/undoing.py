@@ -20,8 +20,8 @@ from perdure.surfaces.port import Call
 from perdure.surfaces.write import merge, text
 from perdure.surfaces.write.service import WriteService, new_transaction_id
 from perdure.surfaces.write.store import Content
-from perdure.surfaces.write.tree import Known, Tree
-from perdure.surfaces.write.writing import put
+from perdure.surfaces.write.tree import Known, Tree, canonical
+from perdure.surfaces.write.writing import put, sequence
 
 PAGE = 200
 MOST = 1000
@@ -60,6 +60,8 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
                 continue
             if known.now is None:
                 known.facts = fidelity.recalled(row.detail) or known.facts
+            elif known.facts is not None and known.facts.mode == row.detail.get("file_mode"):
+                known.facts = fidelity.recalled(row.detail, known.facts, key="mode_before")
             done = put(
                 tree,
                 known,
@@ -79,7 +81,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
             "journal_ids": [one["journal_id"] for one in reverted],
         }
         if given.dry_run:
-            raise _Refused([], payload)
+            raise _Refused([], {**payload, "reverted": [{**one, "journal_id": None} for one in reverted]})
         return payload
 
     try:
@@ -105,20 +107,21 @@ class _Refused(ToolError):
 def _selected(service: WriteService, given: Undo) -> list[Row]:
     """The rows to take back, newest first, whole transactions at a time."""
     if given.journal_id is not None:
-        wanted = given.journal_id
-        row = service.journal.row(int(wanted)) if wanted.isascii() and wanted.isdigit() else None
+        seq = sequence(given.journal_id)
+        row = service.journal.row(seq) if seq is not None else None
         if row is None:
             raise refuse("not_found", "version_not_found", "the journal has no such entry")
         if not _is_effective(service, row):
             raise refuse("conflict", "already_undone", "this change was taken back already")
         return _whole(service, row)
     since = microseconds(given.since)
+    path = canonical(service, given.path) if given.path is not None else None
     found: list[list[Row]] = []
     taken: set[int] = set()
     before: int | None = None
     while len(found) < given.n or since is not None:
         wanted_rows = Filter(
-            path=given.path, session=given.session, client=given.client, since=since, before=before
+            path=path, session=given.session, client=given.client, since=since, before=before
         )
         page = service.journal.rows(wanted_rows, PAGE)
         for row in page:

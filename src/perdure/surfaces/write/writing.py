@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -10,15 +11,18 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
 from perdure.model.when import iso
+from perdure.storage.files import fidelity
 from perdure.storage.journal import Row
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import edits, guards, text
 from perdure.surfaces.write.checks import Checks, Verdict
+from perdure.surfaces.write.rejecting import Rejected, rejected
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import INLINE, Content
 from perdure.surfaces.write.tree import Known, Tree
 from perdure.surfaces.write.validating import Validate
 
+_SEQUENCE = re.compile(r"[0-9]{1,18}", re.ASCII)
 ENCODINGS = Literal["utf-8", "utf-16", "latin-1", "base64"]
 
 # What these mean is said in the server's instructions, and once more where a file is written whole.
@@ -82,7 +86,10 @@ def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str,
     )
     plain = given.content if given.encoding != "base64" else None
     checks.ahead(plain)
-    sent = sent_content(service, given.content, given.draft, given.encoding)
+    try:
+        sent = sent_content(service, given.content, given.draft, given.encoding)
+    except Rejected as error:
+        raise rejected(service, call, error, error.path, error.content) from None
     checks.sent(given.path, sent, plain)
 
     def plan(tree: Tree) -> dict[str, Any]:
@@ -106,7 +113,7 @@ def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str,
             case "append":
                 after = _appended(service, tree, known, given, sent)
         if given.mode != "append" and not given.force and sent.data is not None:
-            guards.check_elision(sent.data, tree.data(known) if _is_small(known) else b"", known.path)
+            guards.check_elision(sent, sent.data, tree.data(known) if _is_small(known) else b"", known.path)
         return put(tree, known, after, call, op="write", mode=mode)
 
     return checks.change(
@@ -122,7 +129,13 @@ def sent_content(service: WriteService, content: str | None, draft: str | None, 
         raise refuse("invalid_input", "content_or_draft", "give content, or the id of a draft, and not both")
     if draft is not None:
         return service.draft(draft)
-    return service.store.take(text.content_bytes(content or "", encoding))
+    try:
+        return service.store.take(text.content_bytes(content or "", encoding))
+    except ToolError as error:
+        if encoding == "base64":
+            raise
+        # A character that this encoding lacks: another one, or none, can still have it.
+        raise Rejected(error.envelope, "", service.store.take((content or "").encode())) from None
 
 
 def _is_small(known: Known) -> bool:
@@ -134,10 +147,20 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
     if known.now is None:
         return sent
     added = b"".join(service.store.pieces(sent))
-    if given.content is not None and given.encoding != "base64":
+    if given.encoding != "base64":
+        said = given.content if given.content is not None else text.as_sent(added, given.encoding)
         head = next(iter(service.store.pieces(known.now)), b"")
         style = text.style_of(head, complete=len(head) == known.now.size)
-        added = text.append_bytes(style, given.content, given.encoding)
+        if style is None and text.is_wide(head):
+            raise refuse(
+                "invalid_input",
+                "unmarked_encoding",
+                "the file has two or four bytes to a character and no mark that says which; append base64",
+                reason_hint="encoding",
+                suggested_action="escape",
+                path=known.path,
+            )
+        added = text.append_bytes(style, said, given.encoding) if said is not None else added
     if known.now.size + len(added) <= INLINE:
         return service.store.take(tree.data(known) + added)
     old = known.now
@@ -174,10 +197,11 @@ def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> di
             edited = edits.apply(before.content, wanted)
         except ToolError as error:
             raise placed(error, known.path) from None
-        after = text.encode(before, edited.content)
+        data = text.encode(before, edited.content)
+        after = service.store.take(data)
         if not given.force:
-            guards.check_elision(after, tree.data(known), known.path)
-        payload = put(tree, known, service.store.take(after), call, op="edit", mode="replace")
+            guards.check_elision(after, data, tree.data(known), known.path)
+        payload = put(tree, known, after, call, op="edit", mode="replace")
         return {**payload, "replacements": edited.replacements, "match": edited.match}
 
     return checks.change(
@@ -189,20 +213,33 @@ def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> di
 
 def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]:
     def plan(tree: Tree) -> dict[str, Any]:
-        known = tree.look(given.path)
+        known = tree.look(given.path, force=True)  # the version was written once: it was allowed then
         guards.check_precondition(known, given.expected_prev_sha256)
         row = row_of(service, known.path, given.journal_id)
         after = service.store.find(row.new_sha.hex()) if row.new_sha is not None else None
-        return put(tree, known, after, call, op="restore", mode="overwrite" if known.now else "create")
+        if after is None and known.now is None:
+            raise refuse(
+                "not_found", "nothing_to_restore", "there was no file then, nor is there now", path=known.path
+            )
+        if known.now is None and (gone := service.journal.last_of(known.path)) is not None:
+            known.facts = fidelity.recalled(gone.detail)
+        mode = "delete" if after is None else "overwrite" if known.now is not None else "create"
+        return put(tree, known, after, call, op="restore", mode=mode)
 
     return service.change(call, frozenset({given.path}), plan)
 
 
 def row_of(service: WriteService, path: str, journal_id: str) -> Row:
-    row = service.journal.row(int(journal_id)) if journal_id.isascii() and journal_id.isdigit() else None
+    seq = sequence(journal_id)
+    row = service.journal.row(seq) if seq is not None else None
     if row is None or row.path != path:
         raise refuse("not_found", "version_not_found", "the file has no such version", path=path)
     return row
+
+
+def sequence(journal_id: str) -> int | None:
+    """The number of a row; None for what was never given out as one."""
+    return int(journal_id) if _SEQUENCE.fullmatch(journal_id) else None
 
 
 def put(

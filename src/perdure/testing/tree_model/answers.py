@@ -41,13 +41,14 @@ class Done(msgspec.Struct, frozen=True):
 
 class Refusal(Exception):
     """The error and what its context must hold. `kept` is a payload that was not written and must not be lost: it is
-    the draft, and may be tried as often as one of `left` says (-1: no more)."""
+    the draft, and may be tried as often as one of `left` says (-1: no more). `beside` came in the same call."""
 
     def __init__(self, error: str, reason: str, **context: Any) -> None:
         super().__init__(f"{error}/{reason}")
         self.error = error
         self.context = {"reason": reason, **context}
         self.kept: tuple[str, bytes] | None = None
+        self.beside: list[bytes] = []
         self.draft: str | None = None
         self.left: set[int] = {0}
 

@@ -27,9 +27,9 @@ from perdure.testing.tree_model.compare import (
 from perdure.testing.tree_model.foreign import Foreign
 from perdure.testing.tree_model.inside import Reply
 from perdure.testing.tree_model.oracle import perform
-from perdure.testing.tree_model.state import RETRIES, Entry, Model, draft_of
+from perdure.testing.tree_model.state import Entry, Model, draft_of
 from perdure.testing.tree_model.worker import Worker
-from perdure.testing.tree_model.writes import sent_content
+from perdure.testing.tree_model.writes import brought, sent_content
 
 MEMORY: Final = "/dev/shm"
 WHOLE_EVERY: Final = 10
@@ -195,10 +195,12 @@ class TreeMachine(RuleBasedStateMachine):
 
     def _perhaps_kept(self, refusal: Refusal) -> None:
         """It was to be refused, and killed: its payload may have been kept, and a try counted, or not."""
+        kept = {draft_of(content): content for content in refusal.beside}
+        self.model.drafts |= {name: one for name, one in kept.items() if self._worker.draft(name) is not None}
         if refusal.kept is None or refusal.draft is None or self._worker.draft(refusal.draft) is None:
             return
         self.model.drafts[refusal.draft] = refusal.kept[1]
-        self.model.tries[refusal.kept] = refusal.left | self.model.tries.get(refusal.kept, {RETRIES + 1})
+        self.model.tried(refusal.kept, refusal.left | self.model.left(refusal.kept))
 
     @rule(how=st.sampled_from(("settle", "visit", "close", "kill", "kill")))
     def rest(self, how: str) -> None:
@@ -261,7 +263,7 @@ class TreeMachine(RuleBasedStateMachine):
         if isinstance(answer, Refusal):
             self.steps["refused"] += 1
             if answer.kept is not None and answer.draft is not None:
-                after.tries[answer.kept] = {_left(reply)}
+                after.tried(answer.kept, {_left(reply)})
         elif request.tool == "diff":
             compare_diff(self.model, request, reply.payload)
         self._remember(request, reply.payload)
@@ -283,9 +285,10 @@ class TreeMachine(RuleBasedStateMachine):
         _, after = perform(self.model, request, Evidence(False, self._worker.made))
         assert reply.payload["error"] in ("conflict", "stale_precondition", "quota_exceeded")
         self.model.abandoned(request.session, after)
+        self.model.drafts |= {draft_of(content): content for content in brought(request)}
         if request.tool == "safe_write":
             sent = sent_content(self.model, request.arguments)
-            self.model.tries[request.arguments["path"], sent] = {_left(reply)}
+            self.model.tried((request.arguments["path"], sent), {_left(reply)})
             self.model.drafts[draft_of(sent)] = sent
             agree("the draft", reply.payload["draft"], draft_of(sent))
 

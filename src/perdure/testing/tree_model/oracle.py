@@ -9,7 +9,7 @@ from __future__ import annotations
 from perdure.testing.tree_model import writes
 from perdure.testing.tree_model.answers import Answer, Done, Evidence, Payload, Refusal, Request
 from perdure.testing.tree_model.reads import READS
-from perdure.testing.tree_model.state import RETRIES, Model, Remembered, draft_of
+from perdure.testing.tree_model.state import Model, Remembered, draft_of
 from perdure.testing.tree_model.undo import undo
 
 
@@ -20,6 +20,7 @@ def perform(model: Model, request: Request, evidence: Evidence) -> tuple[Answer,
         payload = _once(after, request, evidence)
     except Refusal as refusal:
         after = model.copy()
+        refusal.beside = writes.brought(request)
         _keep(after, refusal)
         return refusal, after
     return Done(payload), after
@@ -33,7 +34,9 @@ def _once(model: Model, request: Request, evidence: Evidence) -> Payload | None:
     known = model.keys.get(key) if key is not None else None
     if known is not None and model.entry(known.last) is not None:
         if (known.tool, known.arguments) != (request.tool, given):
-            raise Refusal("conflict", "key_reused")
+            refusal = Refusal("conflict", "key_reused")
+            refusal.kept = (given["path"], sent) if request.tool == "safe_write" else None
+            raise refusal
         return {**known.payload, "deduplicated": True}
     payload = _run(model, request, sent, evidence)
     if key is not None and payload is not None:
@@ -57,11 +60,11 @@ def _run(model: Model, request: Request, sent: bytes, evidence: Evidence) -> Pay
 
 
 def _keep(model: Model, refusal: Refusal) -> None:
-    """A payload that was refused stays, and its tries are counted."""
-    if refusal.kept is None or refusal.error == "invalid_input":
+    """A payload that was refused stays, what came beside it too, and its tries are counted."""
+    model.drafts |= {draft_of(content): content for content in refusal.beside}
+    if refusal.kept is None:
         return
-    path, content = refusal.kept
-    refusal.left = {max(one - 1, -1) for one in model.tries.get((path, content), {RETRIES + 1})}
-    refusal.draft = draft_of(content)
-    model.tries[path, content] = refusal.left
-    model.drafts[refusal.draft] = content
+    refusal.left = {max(one - 1, -1) for one in model.left(refusal.kept)}
+    refusal.draft = draft_of(refusal.kept[1])
+    model.tried(refusal.kept, refusal.left)
+    model.drafts[refusal.draft] = refusal.kept[1]

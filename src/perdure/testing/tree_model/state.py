@@ -68,7 +68,7 @@ class Model:
         self.unsaved: Seen = {}
         self.saved: Seen = {}
         self.drafts: dict[str, bytes] = {}
-        self.tries: dict[tuple[str, bytes], set[int]] = {}
+        self.tries: dict[tuple[str, bytes], tuple[set[int], int]] = {}
         self.keys: dict[str, Remembered] = {}
 
     def copy(self) -> Model:
@@ -93,6 +93,16 @@ class Model:
         """Not taken back, or taken back and then again."""
         by = [one for one in self.entries if one.undoes == entry.seq]
         return not by or not self.is_effective(by[-1])
+
+    def left(self, payload: tuple[str, bytes]) -> set[int]:
+        """How many tries of a content at a path were left; written there, it has all of them again."""
+        left, head = self.tries.get(payload, ({RETRIES + 1}, 0))
+        path, content = payload
+        is_written = any(one.new == content for one in self.of(path) if one.seq > head)
+        return {RETRIES + 1} if is_written else left
+
+    def tried(self, payload: tuple[str, bytes], left: set[int]) -> None:
+        self.tries[payload] = (left, self.head)
 
     def last_seen(self, session: str, path: str) -> tuple[bytes | None] | None:
         for known in (self.seen, self.saved):
@@ -138,7 +148,9 @@ class Model:
             return
         for path, last in lasts.items():
             if self.content(path) != last.new:
-                mode = last.file_mode or (self.files[path].mode if path in self.files else MODE)
+                there = [self.files[path].mode] if path in self.files else []
+                gone = [one.file_mode for one in undecided if one.path == path and one.file_mode is not None]
+                mode = last.file_mode or next(iter((*there, *gone)), MODE)
                 self.put(path, File(last.new, mode) if last.new is not None else None)
 
     def _is_ours(self, path: str, undecided: list[Entry]) -> bool:
@@ -207,8 +219,11 @@ class View:
         """All of it counts: files, rows, and that the session has seen what it wrote."""
         model = self._model
         for path, after in self._now.items():
-            if after != model.content(path):  # a file that ends as it was is left alone
-                mode = self.mode(path)
+            mode = self.mode(path)
+            there = model.files.get(path)
+            if after is not None and there == File(after, MODE if mode is None else mode):
+                pass  # a file that ends as it was is left alone
+            elif after is not None or there is not None:
                 model.put(path, File(after, MODE if mode is None else mode) if after is not None else None)
             model.seen[self._session, path] = after
         model.saved |= model.unsaved

@@ -32,7 +32,8 @@ def undo(model: Model, request: Request, evidence: Evidence) -> Payload | None:
     if conflicts:
         return {"reverted": [], "conflicts": conflicts, "journal_ids": []}
     if given.get("dry_run"):
-        return {"reverted": reverted, "conflicts": [], "journal_ids": [], "dry_run": True}
+        unnumbered = [{**one, "journal_id": None} for one in reverted]
+        return {"reverted": unnumbered, "conflicts": [], "journal_ids": [], "dry_run": True}
     view.land()
     return {"reverted": reverted, "conflicts": [], "journal_ids": [one["journal_id"] for one in reverted]}
 

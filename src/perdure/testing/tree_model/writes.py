@@ -28,6 +28,13 @@ def sent_content(model: Model, given: Payload) -> bytes:
     return base64.b64decode(content) if given.get("encoding") == "base64" else content.encode()
 
 
+def brought(request: Request) -> list[bytes]:
+    """What the operations of a transaction would write."""
+    if request.tool != "transaction":
+        return []
+    return [one["content"].encode() for one in request.arguments["ops"] if one["op"] == "write"]
+
+
 def _wrote(view: View, entry: Entry) -> Payload:
     view.land()
     return {
@@ -64,7 +71,8 @@ def _written(model: Model, view: View, request: Request, sent: bytes) -> bytes:
     if now is not None and expected is None and given["mode"] == "overwrite":
         _check_seen(model, request.session, path, now)
     if now is not None and given["mode"] == "append":
-        return text.appended(now, sent, as_sent="draft" in given or given.get("encoding") == "base64")
+        binary = "draft" in given and not text.is_text(sent)
+        return text.appended(now, sent, as_sent=binary or given.get("encoding") == "base64")
     return sent
 
 
@@ -116,7 +124,14 @@ def restore(model: Model, request: Request) -> Payload:
     version = model.entry(given["journal_id"], path)
     if version is None:
         raise Refusal("not_found", "version_not_found", path=path)
-    mode = "overwrite" if view.content(path) is not None else "create"
+    rows = model.of(path)
+    if view.content(path) is not None:
+        mode = "overwrite" if version.new is not None else "delete"
+    elif version.new is None:
+        raise Refusal("not_found", "nothing_to_restore", path=path)
+    else:
+        mode = "create"
+        view.give_mode(path, rows[-1].file_mode)
     return _wrote(view, view.put(path, version.new, "restore", mode))
 
 
@@ -134,6 +149,8 @@ def transaction(model: Model, request: Request) -> Payload:
             files += _OPERATIONS[one["op"]](view, one)
         except Refusal as refusal:
             refusal.context |= {"operation": number, "path": one["path"]}
+            if one["op"] == "write":
+                refusal.kept = (one["path"], one["content"].encode())
             raise
     view.land()
     return {"files": files}

@@ -1,0 +1,149 @@
+"""Payloads that were not written: kept as drafts, their tries counted, and both said in the error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from perdure.model.envelope import Envelope, ToolError, refuse
+from perdure.storage.journal import Draft, Invocation, Journal
+from perdure.surfaces.port import Call
+from perdure.surfaces.write.store import Content
+
+if TYPE_CHECKING:
+    from perdure.surfaces.write.service import WriteService
+
+UNTRIED: Final = ("cancelled", "closing")
+"""Nobody looked at the content."""
+
+
+class Rejected(ToolError):
+    """A refusal of what a file would have become, which is to be kept."""
+
+    def __init__(self, envelope: Envelope, path: str, content: Content) -> None:
+        super().__init__(envelope)
+        self.path = path
+        self.content = content
+
+
+class Nothing:
+    """A round in which no file changes."""
+
+    is_stuck = False
+
+    def __init__(self, payload: dict[str, Any]) -> None:
+        self.seqs: list[int] = []
+        self.payload = payload
+
+    def land(self) -> None:
+        pass
+
+    def failed(self, journal: Journal, error: Exception) -> None:
+        pass
+
+    def concluded(self, error: Exception) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def begin_sync(self) -> None:
+        pass
+
+    def sync(self, synced: set[tuple[int, str]]) -> None:
+        pass
+
+
+def rejected(
+    service: WriteService,
+    call: Call,
+    error: ToolError,
+    path: str,
+    content: Content,
+    *,
+    redacted: Content | None = None,
+) -> ToolError:
+    """Keep a payload that was not written, count the try, and say both in the error.
+
+    With `redacted`, what could be written in its place is kept as well. Arguments that made no sense are no try.
+    """
+    reason = _reason(error)
+    is_counted = error.envelope.error != "invalid_input" and reason not in UNTRIED
+    place = path if error.envelope.error != "invalid_input" else ""
+
+    def keep() -> Nothing:
+        for one in (content, redacted):
+            if one is not None:
+                _save(service, call, place, one, reason)
+        return Nothing({"left": _spent(service, call, path, content) if is_counted else 0})
+
+    try:
+        left: int = service.committer.submit(frozenset(), keep)["left"]
+    except (ToolError, OSError):
+        return error  # the disk is full, or worse: then there is no draft to promise
+    identity = draft_id(content)
+    if left < 0:
+        spent = refuse(
+            "quota_exceeded",
+            "retries_spent",
+            "the same content was refused here too often",
+            suggested_action="ask_user",
+            draft=identity,
+            path=path,
+            last_error=error.envelope.error,
+        )
+        return ToolError(msgspec.structs.replace(spent.envelope, reason_hint=error.envelope.reason_hint))
+    context = error.envelope.context
+    if redacted is not None:
+        context = {**context, "redacted_draft": draft_id(redacted)}
+    budget = left if is_counted else error.envelope.retry_budget
+    return ToolError(
+        msgspec.structs.replace(error.envelope, draft=identity, retry_budget=budget, context=context)
+    )
+
+
+def kept(
+    service: WriteService, call: Call, error: ToolError, payloads: Sequence[tuple[str, Content]]
+) -> bool:
+    """Keep what was sent along with a payload that was refused. False where nothing can be kept now."""
+
+    def keep() -> Nothing:
+        for path, content in payloads:
+            _save(service, call, path, content, _reason(error))
+        return Nothing({})
+
+    try:
+        service.committer.submit(frozenset(), keep)
+    except (ToolError, OSError):
+        return False
+    return True
+
+
+def draft_id(content: Content) -> str:
+    return f"d_{content.sha256[:24]}"
+
+
+def _reason(error: ToolError) -> str:
+    return str(error.envelope.context.get("reason", error.envelope.error))
+
+
+def _save(service: WriteService, call: Call, path: str, content: Content, reason: str) -> None:
+    service.store.record(content, by_row=False)
+    draft = Draft(draft_id(content), content.digest, content.size, path, reason)
+    service.journal.save_draft(draft, call.client, call.session)
+
+
+def _spent(service: WriteService, call: Call, path: str, content: Content) -> int:
+    """A call that was lost after its refusal and is made again by the host is still one try."""
+    key = f"try:{call.invocation_key}" if call.invocation_key is not None else None
+    known = service.journal.invocation(key) if key is not None else None
+    if known is not None:
+        return int(known.result)
+    left = service.journal.spend(path, content.digest, service.policy.retry_budget.default)
+    if key is not None:
+        view = call.view
+        answer = Invocation(key, call.tool, b"", None, view.render, view.detail, str(left).encode())
+        service.journal.remember(answer, None)
+    return left
