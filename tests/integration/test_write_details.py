@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from write_tools import Tools
 
+from perdure.model import fault_points
 from perdure.model.tools import View
 from perdure.surfaces.port import Call
 
@@ -246,6 +247,17 @@ def test_a_payload_with_unfit_arguments_is_kept_and_its_tries_are_not_counted(
     assert (here / "a").read_text() == "5 €\n"
 
 
+def test_a_disk_that_fails_under_a_large_payload_is_told_every_time(tools: Tools) -> None:
+    fault_points.arm("blob.chunk=eio")
+    try:
+        answers = [
+            refused(tools, "safe_write", path=f"{n}", content="a line of many\n" * 20_000) for n in range(6)
+        ]
+    finally:
+        fault_points.arm("")
+    assert {answer["context"]["reason"] for answer in answers} == {"io_error"}
+
+
 def test_tries_are_counted_anew_once_the_content_was_written(tools: Tools, here: Path) -> None:
     (here / "a").write_text("theirs\n")
     for _ in range(5):
@@ -304,8 +316,6 @@ def test_base64_has_no_lines_to_choose_from(tools: Tools, here: Path) -> None:
 
 
 def test_a_write_that_did_not_land_is_in_no_sum(tools: Tools, here: Path) -> None:
-    from perdure.model import fault_points
-
     fault_points.arm("write.before_create=enospc")
     try:
         refused(tools, "safe_write", path="a", content="1\n")
