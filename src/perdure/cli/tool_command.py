@@ -31,6 +31,7 @@ class CommandCall:
 
     client = CLIENT
     invocation_key = None
+    age_s = 0.0
 
     def __init__(self, tool: str, view: View) -> None:
         self.tool = tool

@@ -180,9 +180,7 @@ class SqliteState:
         # The revision is read first: what is committed in between is found now or at the next look, never missed.
         revision = self.revision()
         where, given = _within(span)
-        text = (
-            f"SELECT {sql.BARE_CHANGE} FROM changes WHERE revision > ? AND {where} ORDER BY revision LIMIT ?"
-        )
+        text = f"SELECT {sql.BARE_CHANGE} FROM changes WHERE revision > ? AND {where} ORDER BY revision, key LIMIT ?"
         found = [_change(row) for row in self._rows(text, (after, *given, MOST_CHANGES + 1))]
         return log_of(found, revision)
 
@@ -197,6 +195,10 @@ class SqliteState:
 
     def revision(self) -> int:
         return int(self._one(sql.REVISION, ())[0])
+
+    def revision_before(self, seconds: float) -> int:
+        found = self._rows(sql.REVISION_BEFORE, (self._now() - int(seconds * 1_000_000),))
+        return int(found[0][0]) if found else 0
 
     def wait_beyond(self, revision: int, seconds: float) -> bool:
         return self._watch.wait_beyond(revision, seconds)

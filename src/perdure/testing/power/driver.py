@@ -58,6 +58,7 @@ class PowerCall:
         self.tool = tool
         self.session = session
         self.invocation_key = key
+        self.age_s = 0.0
         self.view = view
         self.cancelled = threading.Event()
 
