@@ -129,15 +129,15 @@ def tools() -> str:
 
 def limits() -> str:
     from perdure.model.mounts import Limits
+    from perdure.model.serving import ServeLimits
 
-    rows = [f"| `{field.name}` | {field.default} |" for field in msgspec.structs.fields(Limits)]
-    head = [
-        "# Limits",
-        "",
-        "Generated. Every bound of the host, settable in `[limits]` of `perdure.toml`.",
-        "",
-    ]
-    return "\n".join([*head, "| limit | default |", "|---|---|", *rows]) + "\n"
+    def table(of: Any) -> list[str]:
+        rows = [f"| `{field.name}` | {field.default} |" for field in msgspec.structs.fields(of)]
+        return ["", "| limit | default |", "|---|---|", *rows]
+
+    head = ["# Limits", "", "Generated. Every bound of the host, settable in `[limits]` of `perdure.toml`."]
+    more = ["", "## Of `perdure serve`", "", "In `[serve.limits]`, beside those above."]
+    return "\n".join([*head, *table(Limits), *more, *table(ServeLimits)]) + "\n"
 
 
 def _schema(of: Any) -> dict[str, Any]:
@@ -181,9 +181,20 @@ def error_schema() -> str:
     return schema_text()
 
 
+def completions() -> dict[str, str]:
+    """What `perdure completion` prints, kept so that a shell that starts need not wait for it to be made."""
+    from perdure.cli.command_tree import tree
+    from perdure.cli.completion import SHELLS
+    from perdure.cli.completion_scripts import script
+
+    root = tree()
+    return {f"src/perdure/cli/completions/{shell}": script(shell, root) for shell in SHELLS}
+
+
 def generated() -> dict[str, str]:
     """Every generated file and what must stand in it."""
     return {
+        **completions(),
         "docs/reference/commands.md": commands(),
         "docs/reference/tools.md": tools(),
         "docs/reference/limits.md": limits(),
@@ -197,5 +208,6 @@ def generated() -> dict[str, str]:
 
 if __name__ == "__main__":
     for name, text in generated().items():
+        (ROOT / name).parent.mkdir(exist_ok=True)
         (ROOT / name).write_text(text)
     sys.exit(0)

@@ -34,6 +34,9 @@ class Subject(Protocol):
     def fit(self, entry: Entry) -> Entry:
         """The entry as this registry may keep it: a catalog holds references only."""
 
+    def environ(self) -> dict[str, str]:
+        """With what a host is told to mount from it."""
+
     def break_down(self) -> None:
         """Make it unreachable."""
 
@@ -60,6 +63,9 @@ class FileSubject:
 
     def fit(self, entry: Entry) -> Entry:
         return entry
+
+    def environ(self) -> dict[str, str]:
+        return {"PERDURE_REGISTRY": str(self.path)}
 
     def break_down(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -112,6 +118,12 @@ class HttpSubject:
 
     def fit(self, entry: Entry) -> Entry:
         return portable(entry)
+
+    def environ(self) -> dict[str, str]:
+        return {
+            "PERDURE_REGISTRY": f"{self._url}?agent_scope=mine",
+            "PERDURE_REGISTRY_TOKEN": self.TOKEN,
+        }
 
     def break_down(self) -> None:
         self._url = "http://127.0.0.1:1/"

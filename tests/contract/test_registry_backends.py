@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from registry_subjects import SUBJECTS, Subject
 
 from perdure.model.replay import CONVERGENT, NEVER, ProbeRequired
+from perdure.registry.addresses import InvalidAddress
 from perdure.registry.entry import LINE_BREAKS, Entry, Provenance, Replay, Timeouts, Tools
 from perdure.registry.errors import (
     AlreadyInstalled,
@@ -25,9 +27,11 @@ from perdure.registry.errors import (
     RegistryError,
     UnsetVariable,
 )
-from perdure.registry.port import Backend
+from perdure.registry.opening import open_backend
+from perdure.registry.port import Backend, EditableBackend
 from perdure.registry.resolved import resolve
 from perdure.registry.templates import Template
+from testbed import Bed
 
 SECRET = "sk-Zx9yW8vU7tS6rQ5pO4nM"
 BAD_NAMES = [
@@ -353,6 +357,7 @@ REMOTES = st.builds(
     transport=st.sampled_from(["streamable-http", "sse"]),
     url=st.just(Template("https://host.test/mcp?a=$K,b")),
     headers=st.dictionaries(WORDS, TEMPLATES, max_size=3),
+    oauth=st.dictionaries(st.sampled_from(["client_id", "scopes", "issuer"]), TEMPLATES, max_size=3),
 )
 
 
@@ -372,6 +377,58 @@ def test_an_entry_comes_back_as_it_was_whatever_it_holds(subject: Subject, one: 
             assert subject.stored() == before
     finally:
         backend.uninstall("neighbour")
+
+
+# --- 11: cleartext ------------------------------------------------------------------------------------------------
+
+
+OPERATIONS: dict[str, Callable[[EditableBackend], object]] = {
+    "list": lambda one: one.list_servers(),
+    "load": lambda one: one.load("a"),
+    "load_all": lambda one: one.load_all(),
+    "validate": lambda one: one.validate("a"),
+    "install": lambda one: one.install(entry("a")),
+    "uninstall": lambda one: one.uninstall("a"),
+    "replace": lambda one: one.replace(entry("a")),
+    "refresh": lambda one: one.refresh_capabilities(),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("host", ["10.1.2.3", "localhost.evil.test", "127.0.0.1.evil.test", "[::2]"])
+def test_must_11_cleartext_goes_to_this_machine_alone_unless_it_was_asked_for(
+    operation: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By how the host is written: nothing is looked up, and no operation gets as far as a connection."""
+    asked: list[object] = []
+    monkeypatch.setattr(socket, "create_connection", lambda *given, **_: asked.append(given))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **_: asked.append(given))
+    backend = open_backend(f"http://{host}/", {})
+    with pytest.raises(InvalidAddress):
+        OPERATIONS[operation](backend)
+    assert asked == []
+    assert open_backend("http://localhost:1/", {}).backend_id == "http"
+
+
+# --- 12: which commands may run -----------------------------------------------------------------------------------
+
+
+def test_must_12_a_command_that_is_not_allowed_is_never_started(subject: Subject, bed: Bed) -> None:
+    """In the registry it may stand; the host starts nothing but what is on the list, and says so."""
+    marker = bed.root / "marker"
+    subject.open().install(
+        entry("shell", command=Template("bash"), args=(Template("-c"), Template(f"> {marker}")))
+    )
+    subject.open().install(entry("far", command=Template("/opt/evil/curl")))
+    assert not subject.open().validate("shell").ok
+    bed.environ |= subject.environ()
+    client = bed.run()
+    client.names()
+    for name in ("shell", "far"):
+        assert client.wait_row(name, state="degraded")["last_fault"]["code"] == "command_not_allowed"
+    client.use("mounts", {"action": "restart", "name": "shell"})
+    assert client.wait_row("shell", state="degraded")["last_fault"]["code"] == "command_not_allowed"
+    assert not marker.exists()
 
 
 # --- many processes -----------------------------------------------------------------------------------------------

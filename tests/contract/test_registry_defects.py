@@ -1,7 +1,6 @@
 """The defects of an existing registry, each by its number, turned round: what went wrong there goes right here.
 
-Not here: H7, M6, M7, M12, M13 and M14 are about catalogs over HTTP; L3 is about a check of paths in arguments, which
-is no check at all and which we do not claim to make.
+Not here: H7, M6, M7, M12, M13 and M14 are about catalogs over HTTP (`test_catalog_defects.py`).
 """
 
 from __future__ import annotations
@@ -225,6 +224,17 @@ def test_l2_a_broken_section_is_called_so_everywhere(tmp_path: Path) -> None:
     with pytest.raises(Quarantined) as caught:
         backend.load("a")
     assert backend.validate("a").errors == (caught.value.message,)
+
+
+@pytest.mark.parametrize("path", ["/etc", "--root=/etc", "file:///etc/passwd", "../../etc", "~/x", "C:\\x"])
+def test_l3_an_argument_is_not_judged_by_how_its_path_is_spelt(tmp_path: Path, path: str) -> None:
+    """A check that one spelling passes and another does not is none, so none is claimed: what a server may touch is
+    up to the server and to who allows its command."""
+    backend = registry(tmp_path, "")
+    backend.install(entry("a", args=(Template(path),)))
+    backend.install(entry("plain"))
+    assert backend.validate("a") == backend.validate("plain")
+    assert [arg.text for arg in backend.load("a").args] == [path]
 
 
 def test_l4_a_command_warns_of_nothing_that_it_was_not_asked_about(tmp_path: Path) -> None:

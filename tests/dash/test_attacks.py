@@ -48,12 +48,14 @@ def test_markup_in_any_field_stays_text(served: ServeProcess) -> None:
         ("safe_write", {"path": path, "content": EVIL + EVIL + "\n", "mode": "overwrite", "classify": False}),
         ("set_state", {"key": EVIL, "value": '"' + EVIL.replace('"', '\\"') + '"'}),
         ("set_state", {"key": EVIL, "value": "1", "namespace": "evil"}),
+        ("set_state", {"key": "k", "value": "1", "namespace": EVIL}),
         ("lease", {"action": "acquire", "name": EVIL, "owner": EVIL}),
         ("scratch_put", {"content": EVIL, "label": EVIL, "content_type": EVIL, "notes": EVIL}),
         ("handoff_write", {"envelope": handoff(EVIL), "body": EVIL}),
     ):
         result = client.call(tool, arguments)
         assert not result.get("isError"), result
+    assert client.call("safe_write", {"path": f"{path}.refused", "content": f"token = {SECRET}\n"})["isError"]
     # when every page is opened, with markup in every question too
     visitor = Visitor(served.port)
     entry = urlencode({"path": path, "id": "2"})

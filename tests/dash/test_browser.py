@@ -124,6 +124,24 @@ def test_axe_finds_nothing(chromium: Any, lived_in: ServeProcess, axe: str, sche
     window.close()
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_where_people_sign_in(chromium: Any, tmp_path: Path, axe: str, scheme: str) -> None:
+    process = ServeProcess(tmp_path, env={"PERDURE_TOKEN": "open sesame"})
+    window = Window(chromium, process.port, bypass_csp=True, color_scheme=scheme)
+    window.open("/sign-in")
+    for wrong in (False, True):
+        if wrong:
+            window.page.get_by_label("Token").fill("wrong")
+            window.page.get_by_role("button", name="Sign in").click()
+            window.page.get_by_role("alert").wait_for()
+        window.page.evaluate(axe)
+        found = window.page.evaluate("axe.run()")
+        assert [one["id"] for one in found["violations"]] == []
+        assert found["passes"]
+    window.close()
+    assert process.stop() == 0
+
+
 def test_axe_would_find_something(chromium: Any, lived_in: ServeProcess, axe: str) -> None:
     window = Window(chromium, lived_in.port, bypass_csp=True)
     window.open("/state")

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from visitor import PAGES, Visitor, agent, furnish
+from visitor import PAGES, SECRET, Visitor, agent, furnish
 
 from perdure.dash.journal import turned
 from perdure.testing.http_client import ServeProcess
+from perdure.testing.processes import wait_for
 
 
 @pytest.fixture
@@ -209,3 +210,61 @@ def test_a_wrapped_server_has_no_journal_to_show(tmp_path: Path) -> None:
 def test_a_diff_turned_round_says_what_will_happen() -> None:
     diff = "--- a@1\n+++ a@2\n@@ -1,2 +1,3 @@\n same\n-old\n+new\n+more\n"
     assert turned(diff) == "--- a@2\n+++ a@1\n@@ -1,3 +1,2 @@\n same\n-new\n-more\n+old"
+
+
+def test_refused_payloads_are_listed_and_their_contents_are_not(lived_in: ServeProcess) -> None:
+    page = Visitor(lived_in.port).text("/drafts")
+    assert "refused.env" in page
+    assert re.search(r"<code>d[0-9a-f-]+|<code>[0-9a-z_-]{6,}</code>", page)
+    assert SECRET not in page
+    assert SECRET[:12] not in page
+
+
+def test_namespaces_and_held_leases_are_listed(served: ServeProcess) -> None:
+    client = agent(served)
+    client.call("set_state", {"key": "k", "value": "1", "namespace": "of one team"})
+    client.call("lease", {"action": "acquire", "name": "deploy", "owner": "somebody"})
+    client.call("lease", {"action": "acquire", "name": "gone", "owner": "late", "ttl_s": 0.05})
+    visitor = Visitor(served.port)
+    page = visitor.text("/state")
+    assert "of one team" in page
+    assert "/state?namespace=of+one+team" in page
+    assert "somebody" in page
+    wait_for(lambda: "late" not in visitor.text("/state"), 10)
+    assert "<code>k</code>" in visitor.text("/state?namespace=of+one+team")
+
+
+TALKER = """
+import sys
+print(f"started with {sys.argv[1:]} <img src=x>", file=sys.stderr, flush=True)
+print("PASSWORD=hunter2hunter2", file=sys.stderr, flush=True)
+"""
+
+
+def test_the_end_of_standard_error_is_shown_of_every_server_without_its_secrets(tmp_path: Path) -> None:
+    # given a server that is in no registry, says much and dies
+    (tmp_path / "talker.py").write_text(TALKER)
+    command = shlex.join(
+        [sys.executable, str(tmp_path / "talker.py"), "--api-key", "very-secret-value", SECRET]
+    )
+    process = ServeProcess(tmp_path, "--mount", f"talker={command}")
+    visitor = Visitor(process.port)
+    agent(process)
+    # then its last words are on its page, and nothing that should not be
+    wait_for(lambda: "started with" in visitor.text("/mounts"), 20)
+    page = visitor.text("/mounts")
+    assert "Standard error of talker" in page
+    assert "&lt;img src=x&gt;" in page
+    for secret in ("very-secret-value", SECRET, SECRET[:12], "hunter2", "<img"):
+        assert secret not in page
+    assert process.stop() == 0
+
+
+def test_a_session_is_shown_with_its_workspace(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    process = ServeProcess(tmp_path, "--workspace", str(tmp_path / "elsewhere"))
+    agent(process, "roamer")
+    page = Visitor(process.port).text("/sessions")
+    assert "roamer" in page
+    assert "Workspace" in page
+    assert process.stop() == 0

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from perdure.testing.http_client import Answer, HttpClient, ServeProcess
 
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"[:36]
 PAGES = (
     "/",
     "/mounts",
@@ -95,6 +96,8 @@ def furnish(client: HttpClient) -> None:
     ):
         result = client.call(tool, arguments)
         assert not result.get("isError"), result
+    refused = client.call("safe_write", {"path": "refused.env", "content": f"key = {SECRET}\n"})
+    assert refused.get("isError"), refused
 
 
 def handoff(word: str) -> dict[str, object]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import platform
+from pathlib import Path
+
+import pytest
+
 from perdure.testing.raw_client import Object
 from testbed import Bed
 
@@ -89,6 +94,23 @@ def test_long_frames_pass_both_ways_below_the_bound(bed: Bed) -> None:
     client = bed.run(bed.fake())
     text = "é" * 3_000_000
     assert client.use_text("fake__echo", {"text": text}, timeout=30) == text
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep memory")
+def test_a_large_call_after_others_takes_no_new_memory(bed: Bed) -> None:
+    client = bed.run(bed.fake())
+    calls = [{"text": "x" * 4_000_000, "key": f"k{n}"} for n in range(6)]
+    for call in calls[:3]:
+        client.use("fake__slow", call, timeout=30)
+    before = faults(client.pid)
+    for call in calls[3:]:
+        client.use("fake__slow", call, timeout=30)
+    assert faults(client.pid) - before < 300, "pages of 4 KB: a single copy of one call would take 1,000"
+
+
+def faults(pid: int) -> int:
+    """Pages that a process had to be given so far."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[7])
 
 
 def test_what_a_server_does_not_read_waits_outside_its_pipe_within_bounds(bed: Bed) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 from catalog_servers import Asked, Scripted, reply, scripted
@@ -67,3 +69,67 @@ def test_the_copy_holds_no_credentials_and_is_its_owners_alone(bed: Bed) -> None
 def test_a_catalog_that_is_not_there_leaves_the_host_with_its_own_tools(bed: Bed) -> None:
     bed.environ["PERDURE_REGISTRY"] = "http://127.0.0.1:1/"
     assert "safe_write" in bed.run().names()
+
+
+def eventually(is_so: Callable[[], bool], within_s: float = 30.0) -> None:
+    until = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def tagged(found: list[dict[str, Any]]) -> Any:
+    """A catalog that knows what its readers have already."""
+
+    def answer(asked: Asked) -> bytes:
+        if asked.parts != ["mcp-servers"]:
+            return reply(404, {})
+        tag = f'"{len(found)}"'
+        if asked.headers.get("if-none-match") == tag:
+            return reply(304, b"", etag=tag)
+        return reply(200, {"servers": found}, etag=tag)
+
+    return answer
+
+
+def test_a_catalog_that_changes_is_followed_by_a_running_host_and_outlived(bed: Bed) -> None:
+    bed.environ["PERDURE_REGISTRY_POLL"] = "0.2"
+    found = [spec(bed.fake(name="one"))]
+    with scripted(tagged(found)) as server:
+        serve(bed, server)
+        client = bed.run()
+        assert "one__echo" in client.names()
+        one = client.row("one")["pid"]
+        found.append(spec(bed.fake(name="two")))
+        eventually(lambda: "two__echo" in client.names())
+        assert client.use_text("two__echo", {"text": "new"}) == "new"
+        assert client.row("one")["pid"] == one  # what did not change is left alone
+        before = len(server.asked)
+        eventually(lambda: len(server.asked) > before + 4)
+        later = server.asked[before + 2 :]
+        assert all("if-none-match" in asked.headers for asked in later)
+        del found[0]
+        eventually(lambda: "one__echo" not in client.names())
+    assert client.use_text("two__echo", {"text": "still"}) == "still"
+
+
+def test_a_catalog_that_answers_with_errors_takes_nothing_away(bed: Bed) -> None:
+    bed.environ["PERDURE_REGISTRY_POLL"] = "0.2"
+    fails: list[bool] = []
+    found = [spec(bed.fake(name="one"))]
+    whole = tagged(found)
+
+    def answer(asked: Asked) -> bytes:
+        return reply(503, {}) if fails else whole(asked)
+
+    with scripted(answer) as server:
+        serve(bed, server)
+        client = bed.run()
+        assert "one__echo" in client.names()
+        fails.append(True)
+        found.clear()
+        before = len(server.asked)
+        eventually(lambda: len(server.asked) > before + 2)
+        assert client.use_text("one__echo", {"text": "still"}) == "still"
+        fails.clear()
+        eventually(lambda: "one__echo" not in client.names())

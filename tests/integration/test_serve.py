@@ -203,7 +203,7 @@ def test_a_body_on_several_lines_is_one_frame(served: ServeProcess) -> None:
         ({"Host": "127.0.0.1.evil.example:80"}, 421),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
-        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Origin": "http://localhost:3000"}, 403),
         ({"Accept": "text/html"}, 406),
         ({"Content-Type": "text/plain"}, 415),
         ({"Mcp-Session-Id": "nobody"}, 404),

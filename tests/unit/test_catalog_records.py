@@ -164,6 +164,56 @@ def test_a_package_from_a_place_of_its_own_is_told() -> None:
     assert chosen(record, everywhere).notes == ("its packages come from a place of its own: --registry",)
 
 
+INDEXED = [
+    ("npm", "@acme/x", "https://npm.acme.test", ["-y", "--registry=https://npm.acme.test/", "@acme/x@1.0.0"]),
+    ("npm", "x", "http://127.0.0.1:4873/", ["-y", "--registry=http://127.0.0.1:4873/", "x@1.0.0"]),
+    ("npm", "x", "https://registry.npm.example/", ["-y", "x@1.0.0"]),
+    ("pypi", "x", "https://acme.test", ["--index", "https://acme.test/simple", "x==1.0.0"]),
+    ("pypi", "x", "https://acme.test/root/simple/", ["--index", "https://acme.test/root/simple", "x==1.0.0"]),
+    ("pypi", "x", "https://pypi.example", ["x==1.0.0"]),
+    ("nuget", "X", "https://acme.test/v3/index.json", ["X@1.0.0", "--yes", "--source", "https://acme.test/v3/index.json"]),
+    ("oci", "acme/x", "https://images.acme.test", ["run", "-i", "--rm", "images.acme.test/acme/x:1.0.0"]),
+    ("oci", "host.test/x:1.0.0", "https://images.acme.test", ["run", "-i", "--rm", "host.test/x:1.0.0"]),
+]  # fmt: skip
+
+
+def indexed(kind: str, identifier: str, base: str) -> Record:
+    package = {
+        "registryType": kind,
+        "identifier": identifier,
+        "version": "1.0.0",
+        "registryBaseUrl": base,
+        "transport": {"type": "stdio"},
+    }
+    return read_record({"name": "io.test/x", "version": "1.0.0", "packages": [package]})
+
+
+@pytest.mark.parametrize(("kind", "identifier", "base", "args"), INDEXED)
+def test_a_package_is_asked_for_at_its_own_index(
+    kind: str, identifier: str, base: str, args: list[str]
+) -> None:
+    found = chosen(indexed(kind, identifier, base), everywhere)
+    assert words(settled(found, "x", {}, "https://catalog.test"))[1:] == args
+    is_elsewhere = kind != "oci" and ".example" not in base
+    assert [note for note in found.notes if "a place of its own" in note] == list(found.notes)
+    assert bool(found.notes) is is_elsewhere
+
+
+@pytest.mark.parametrize("kind", ["npm", "pypi", "nuget", "oci"])
+@pytest.mark.parametrize(
+    "base",
+    ["http://acme.test", "file:///etc", "--registry", "https://user:pw@acme.test", "https://a.test\n-x"],
+)
+def test_an_index_that_may_not_be_used_is_a_reason(kind: str, base: str) -> None:
+    found = list(plans(indexed(kind, "x", base)))
+    if kind == "oci" and "@" in base:
+        assert isinstance(found[0], Plan)  # an image's name holds the host alone
+        assert "pw" not in str(found[0])
+    else:
+        assert isinstance(found[0], NotRunnable)
+        assert "pw" not in str(found[0])
+
+
 def test_a_deleted_version_is_not_run() -> None:
     deleted = {**SAMPLE[0], "_meta": {"io.modelcontextprotocol.registry/official": {"status": "deleted"}}}
     with pytest.raises(NotRunnable, match="deleted"):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import pytest
 
 from perdure.model.envelope import ToolError
-from perdure.model.handoff import GraphError, Step, ready_steps
-from perdure.surfaces.write import front_matter
+from perdure.model.handoff import Step
+from perdure.model.step_graph import GraphError, ready_steps
+from perdure.surfaces.write import front_matter, plain_yaml
 
 
 def reason(front: str) -> str:
@@ -119,3 +123,47 @@ def test_ready_steps_are_those_whose_needs_are_done() -> None:
 def test_steps_without_an_order_are_refused(steps: list[Step], words: str) -> None:
     with pytest.raises(GraphError, match=words):
         ready_steps(steps)
+
+
+LETTERS = [
+    *"abZ019 -:#'\"\\,[]{}&*!|>%@?.~_/=é\n\t",
+    "true",
+    "null",
+    "yes",
+    "2026-01-01",
+    "0x1",
+    ": ",
+    " #",
+    "- ",
+]
+
+
+def any_value(chance: random.Random, depth: int = 0) -> Any:
+    text = "".join(chance.choice(LETTERS) for _ in range(chance.randrange(8)))
+    match chance.randrange(4 if depth < 4 else 2):
+        case 0:
+            return chance.choice([text, text.strip("- :#'"), "fix it", "It's a.b/c", 7, -1, True, None, 1.5])
+        case 1:
+            return text
+        case 2:
+            return [any_value(chance, depth + 1) for _ in range(chance.randrange(4))]
+        case _:
+            names = ("a", "b_c", "yes", text or "k")
+            return {chance.choice(names): any_value(chance, depth + 1) for _ in range(chance.randrange(3))}
+
+
+def test_front_matter_read_without_a_parser_says_what_the_parser_says() -> None:
+    chance, plain = random.Random(7), 0
+    for _ in range(600):
+        names = chance.sample(("task_id", "summary", "steps", "x1", "on"), chance.randrange(1, 5))
+        text = front_matter.write({name: any_value(chance) for name in names})
+        if chance.random() < 0.5:  # a form that we would not write
+            at = chance.randrange(len(text))
+            text = text[:at] + chance.choice(LETTERS) + text[at + 1 :]
+        try:
+            found = plain_yaml.read(text)
+        except plain_yaml.NotPlain:
+            continue
+        plain += 1
+        assert repr(found) == repr(front_matter.read(text)), text
+    assert plain > 50

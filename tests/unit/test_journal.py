@@ -248,3 +248,17 @@ def test_processes_that_open_and_write_at_once_share_one_chain(tmp_path: Path) -
     journal = opened(tmp_path)
     assert len(journal.rows(Filter(), 1000)) == 100
     assert list(journal.verify()) == []
+
+
+def test_a_row_has_one_hash_whoever_computes_it() -> None:
+    from perdure.storage.journal import Row
+    from perdure.storage.sqlite import chain
+    from perdure.storage.sqlite.journal import _values, chain_hash
+
+    texts = ["", "a/b", 'q"\\', "\x00\x1f\x7f\n\r\t\b\f", "é😀\u2028", "…"]
+    for text in texts:
+        row = Row(
+            seq=1, ts=2, path=text, op="write", mode="create", old_sha=None, new_sha=bytes(range(32)), bytes=3,
+            client=text, session=text, key=text or None, txn=None, undoes=None, detail={"z": text, "a": 1},
+        )  # fmt: skip
+        assert chain.digest(chain.GENESIS, _values(row)) == chain_hash(chain.GENESIS, row)

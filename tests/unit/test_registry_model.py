@@ -129,6 +129,9 @@ def test_an_entry_cannot_be_made_unsound_by_replacing_a_field() -> None:
         msgspec.structs.replace(made(), description="a\nb")
 
 
+FAR = {"transport": "streamable-http", "command": None, "url": Template("https://x.test")}
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -141,6 +144,12 @@ def test_an_entry_cannot_be_made_unsound_by_replacing_a_field() -> None:
         {"transport": "carrier-pigeon"},
         {"env": {"A=B": Template("x")}},
         {"headers": {"A B": Template("x")}},
+        {"oauth": {"client_id": Template("x")}},
+        {**FAR, "oauth": {"colour": Template("x")}},
+        {**FAR, "oauth": {"client_secret": Template("$X")}},
+        {**FAR, "oauth": {"grant": Template("password")}},
+        {**FAR, "oauth": {"grant": Template("client_credentials"), "client_id": Template("x")}},
+        {**FAR, "oauth": {"redirect_port": Template("70000")}},
         {"timeouts": Timeouts(call=0)},
         {"timeouts": Timeouts(call=float("nan"))},
         {"replay": Replay(tools={"t": ProbeRequired("", {})})},

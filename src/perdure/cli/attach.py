@@ -78,11 +78,12 @@ class Attached:
         self._line: socket | None = None
         self._rest = b""
         self._silenced: set[str] = set()
+        self._refusal = "no perdure serve is running (--start starts one)"
 
     def run(self) -> int:
         rest = b""
         if not self._connect():
-            print("perdure attach: no perdure serve is running (--start starts one)", file=sys.stderr)
+            print(f"perdure attach: {self._refusal}", file=sys.stderr)
             return 4
         while True:
             line = self._line
@@ -189,6 +190,10 @@ class Attached:
             return False
         first, _, rest = data.partition(b"\n")
         welcome = _scan(first.decode(), 0)[0]
+        if "refused" in welcome:
+            self._refusal = welcome["refused"]
+            line.close()
+            return False
         was_known = self._session is None or welcome["known"]
         self._session, self._line, self._rest = welcome["session"], line, b""
         again = list(self._unanswered.values())

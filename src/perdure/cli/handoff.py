@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from typing import Any, Final
 
-from perdure.cli.parsing import formatter, new_parser
+from perdure.cli.parsing import formatter, new_parser, quickly
 from perdure.cli.screen import Screen, clean
-from perdure.cli.tool_command import run_tool
 
-DEFAULT_PATH: Final = "HANDOFF.md"
-MARKS: Final = {"done": "[x]", "in_progress": "[>]", "blocked": "[!]", "pending": "[ ]"}
-LISTS: Final = (("next_steps", "next"), ("open_questions", "questions"), ("blockers", "blockers"))
-USAGE_ERROR: Final = 2
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+DEFAULT_PATH = "HANDOFF.md"
+MARKS = {"done": "[x]", "in_progress": "[>]", "blocked": "[!]", "pending": "[ ]"}
+LISTS = (("next_steps", "next"), ("open_questions", "questions"), ("blockers", "blockers"))
+SIMPLE = {"workspace": (), "json": False}
+USAGE_ERROR = 2
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,9 +51,50 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    options = parser().parse_args(argv)
-    if options.command == "show":
+    options = _quick_show(argv) or parser().parse_args(argv)
+    return show(options) if options.command == "show" else write(options)
+
+
+def _quick_show(argv: list[str]) -> Any:
+    """The options of `handoff show`, with or without a path; None where the parser has to look."""
+    found = None
+    if argv[:1] == ["show"]:
+        found = quickly(argv[1:], SIMPLE, ("path",)) or quickly([*argv[1:], DEFAULT_PATH], SIMPLE, ("path",))
+    if found is not None:
+        found.command = "show"
+    return found
+
+
+def show(options: Any) -> int:
+    from perdure.cli.handoff_file import NoHandoff, read
+    from perdure.cli.short_way import NotSimple
+    from perdure.cli.whereabouts import whereabouts
+
+    try:
+        found = read(whereabouts(options, "handoff"), options.path)
+    except NotSimple:
+        from perdure.cli.tool_command import run_tool
+
         return run_tool(options, "handoff_read", {"path": options.path}, _show)
+    except NoHandoff:
+        from perdure.cli.refusals import tell
+        from perdure.model.envelope import refuse
+
+        error = refuse(
+            "not_found", "not_found", "there is no handoff", path=options.path, tool="handoff_read"
+        )
+        return tell("handoff", error, options.json)
+    if options.json:
+        from perdure.cli.plain_json import dumps
+
+        print(dumps({"ok": True, **found}))
+    else:
+        _show(found)
+    return 0
+
+
+def write(options: argparse.Namespace) -> int:
+    from perdure.cli.tool_command import run_tool
     from perdure.model.envelope import ToolError
 
     try:
@@ -141,16 +185,24 @@ def _show_step(screen: Screen, step: dict[str, Any], is_ready: bool) -> None:
 
 
 def _text(item: Any) -> str:
+    if isinstance(item, str):
+        return item
     from json import dumps
 
-    return item if isinstance(item, str) else dumps(item, ensure_ascii=False)
+    return dumps(item, ensure_ascii=False)
 
 
 def _wrapped(screen: Screen, text: str, mark: str = "") -> None:
-    from textwrap import wrap
-
     for line in text.splitlines():
-        room = screen.width - 2 - len(mark)
-        for part in wrap(clean(line), room) or [""]:
+        for part in _parts(clean(line), screen.width - 2 - len(mark)) or [""]:
             screen.line(f"  {mark}{part}")
             mark = " " * len(mark)
+
+
+def _parts(line: str, room: int) -> list[str]:
+    """What fits needs no wrapping; to load what wraps takes as long as all the rest."""
+    if len(line) <= room:
+        return [line.rstrip()]
+    from textwrap import wrap
+
+    return wrap(line, room)

@@ -34,10 +34,18 @@ def main(argv: list[str]) -> int:
     from perdure.cli.whereabouts import whereabouts
 
     rows = journal_rows.read(whereabouts(options, "history"), options.n, path=options.path)
-    if not rows:
+    if rows is None:
         from perdure.cli.tool_command import run_tool
 
         return run_tool(options, "history", {"path": options.path, "n": options.n}, _show)
+    if not rows:
+        from perdure.cli.refusals import tell
+        from perdure.model.envelope import refuse
+
+        error = refuse(
+            "not_found", "no_history", "nothing was written here", path=options.path, tool="history"
+        )
+        return tell("history", error, options.json)
     versions = [{name: row[name] for name in SHOWN} for row in rows[: options.n]]
     payload = {"ok": True, "path": rows[0]["path"], "versions": versions}
     if options.json:

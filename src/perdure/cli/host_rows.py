@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from os.path import basename
 
 from perdure.cli.screen import clean, duration, milliseconds
 
@@ -41,6 +42,30 @@ class HostRow:
         self.p99 = milliseconds(latency["p99"])
         self.in_flight = str(report["in_flight"])
         self.trouble = _trouble(report)
+
+
+class SessionRow:
+    """One session of a serving process."""
+
+    __slots__ = ("calls", "client", "idle", "in_flight", "name", "p50", "p99", "protocol", "workspace")
+
+    def __init__(self, session: dict[str, Any]) -> None:
+        self.client = clean(session["client"]) or "?"
+        self.name = clean(session["session"])[:10]
+        self.workspace = clean(basename(session["workspace"]))
+        self.protocol = clean(session["protocol"])
+        self.idle = duration(session["idle_ms"] / 1000)
+        self.calls = f"{session['calls_per_s']:.1f}"
+        self.p50 = milliseconds(session["latency_ms"]["p50"])
+        self.p99 = milliseconds(session["latency_ms"]["p99"])
+        self.in_flight = str(session["in_flight"])
+
+
+def sessions_of(host: dict[str, Any], most: int) -> tuple[list[SessionRow], int]:
+    """The sessions of a serving process that were used last, and how many more there are."""
+    report = host.get("report", {})
+    rows = [SessionRow(one) for one in report.get("sessions", ())[:most]]
+    return rows, report.get("session_count", 0) - len(rows)
 
 
 def _trouble(report: dict[str, Any]) -> str:

@@ -6,7 +6,6 @@ else, mistakes included, goes through the tool, whose answers are the same; a te
 
 from __future__ import annotations
 
-import os
 import time
 
 from perdure.cli.screen import Screen, clean, cut, cut_left, size
@@ -23,30 +22,20 @@ FILTERS = ("path", "mode", "client")
 
 def read(where: Whereabouts, n: int, **wanted: str | None) -> list[dict[str, Any]] | None:
     """The newest rows first, one more than `n` where there are more; None where the tool has to look."""
+    from perdure.cli.short_way import is_plain, is_served
     from perdure.storage.sqlite import glance
 
     path = wanted.get("path")
-    if not 1 <= n <= MOST or len(where.workspaces) != 1 or (path is not None and not _is_plain(where, path)):
+    if not 1 <= n <= MOST or len(where.workspaces) != 1 or (path is not None and not is_plain(where, path)):
         return None
     found = glance.rows(where.journal, n + 1, {name: wanted.get(name) for name in FILTERS})
-    if not found["found"] or "error" in found:
+    if not found["found"]:
+        return []
+    if "error" in found:
         return None
-    if found["unsettled"] and not _is_served(where):
+    if found["unsettled"] and not is_served(where):
         return None  # what a dead process left, recovery settles first
     return [_entry(row) for row in found["rows"]]
-
-
-def _is_served(where: Whereabouts) -> bool:
-    """Whether a host is at work here: then what is not settled yet is its own, and it looks after what others left."""
-    from perdure.host import presence
-
-    return any(host.workspace == where.workspace for host in presence.running())
-
-
-def _is_plain(where: Whereabouts, path: str) -> bool:
-    """Whether this is how the journal would name it."""
-    whole = os.path.join(where.workspace, path)
-    return path.isprintable() and "\\" not in path and os.path.realpath(whole) == whole
 
 
 def _entry(row: tuple[Any, ...]) -> dict[str, Any]:

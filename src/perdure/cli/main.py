@@ -29,6 +29,7 @@ COMMANDS = {
         "perdure.cli.registry",
         "the servers you use: list, show, validate, install, enable, disable …",
     ),
+    "hook": ("perdure.cli.hook", "hooks for a client's own write tools: steer, journal"),
     "install": ("perdure.cli.install", "put Perdure into a client's config file"),
     "uninstall": ("perdure.cli.uninstall", "take it out again, byte for byte"),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
@@ -37,7 +38,10 @@ COMMANDS = {
 }
 
 # What the host starts itself; no command for people.
-HIDDEN = {"bridge": ("perdure.cli.bridge", "")}
+HIDDEN = {
+    "bridge": ("perdure.cli.bridge", ""),
+    "export-telemetry": ("perdure.cli.export_telemetry", ""),
+}
 
 
 def main(argv: list[str] | None = None) -> int:

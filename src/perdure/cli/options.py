@@ -34,6 +34,9 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         "--durability", choices=("journal", "strict"), help="when a write is acknowledged: journal"
     )
     parser.add_argument("--log-level", choices=LOG_LEVELS, help="what goes to standard error: warning")
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), help="how it is written there (PERDURE_LOG_FORMAT): text"
+    )
 
 
 def add_mounts(parser: argparse.ArgumentParser) -> None:
@@ -45,10 +48,33 @@ def add_mounts(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_telemetry(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--otel",
+        metavar="URL|on",
+        help="send spans and metrics to this OpenTelemetry collector, or to where OTEL_EXPORTER_OTLP_ENDPOINT says "
+        "(PERDURE_OTEL)",
+    )
+
+
 def settle(options: argparse.Namespace, command: str) -> Settings:
     """Exit with 2 and the reason where the settings cannot be meant."""
     try:
-        return load(vars(options), os.environ)
+        found = load(vars(options), os.environ)
+        if found.otel is not None:
+            _check_telemetry()
+        return found
     except SettingsError as error:
         print(f"perdure {command}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def _check_telemetry() -> None:
+    from importlib.util import find_spec
+
+    try:
+        is_there = find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        is_there = False
+    if not is_there:
+        raise SettingsError("otel: OpenTelemetry is missing: pip install 'perdure[otel]'")

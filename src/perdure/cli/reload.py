@@ -35,11 +35,11 @@ def main(argv: list[str]) -> int:
         hosts = [h for h in hosts if h.pid == options.pid]
     elif not options.all:
         here = os.path.realpath(options.workspace or os.environ.get("PERDURE_WORKSPACE") or ".")
-        hosts = [h for h in hosts if h.workspace == here]
+        hosts = [h for h in hosts if here in h.workspaces]
     told = []
     for host in hosts:
         try:
-            if options.host:
+            if options.host and host.kind != "serve":
                 os.kill(host.pid, signal.SIGUSR2)
             os.kill(host.pid, signal.SIGHUP)
         except OSError:
@@ -51,7 +51,12 @@ def main(argv: list[str]) -> int:
         print(dumps({"ok": bool(told), "hosts": [host.fields() for host in told]}))
     elif told:
         for host in told:
-            print(f"reload {host.pid}  {host.workspace}  mounts {', '.join(host.mounts)}")
+            mounts = ", ".join(host.mounts) or "all"
+            print(f"reload {host.pid}  {host.workspace}  mounts {mounts}")
+            if options.host and host.kind == "serve":
+                print(
+                    "  it serves many sessions and is not replaced in place: start it anew, its sessions go on"
+                )
     else:
         print("no running host matches; try --all", file=sys.stderr)
     return 0 if told else 1

@@ -6,7 +6,7 @@ import argparse
 
 
 def parser() -> argparse.ArgumentParser:
-    from perdure.cli.options import add_mounts, add_shared
+    from perdure.cli.options import add_mounts, add_shared, add_telemetry
 
     found = argparse.ArgumentParser(
         prog="perdure run",
@@ -14,6 +14,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add_mounts(found)
     add_shared(found)
+    add_telemetry(found)
     return found
 
 

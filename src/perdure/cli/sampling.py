@@ -21,7 +21,7 @@ class Sampler:
         self._before: dict[tuple[int, str], tuple[float, int]] = {}
 
     def sample(self) -> dict[str, Any]:
-        known = [host for host in presence.running() if self._workspace in (None, host.workspace)]
+        known = [host for host in presence.running() if self._workspace in (None, *host.workspaces)]
         hosts = [one.fields() for one in ask_all(known)]
         now, seen = time.monotonic(), {}
         for host in hosts:
@@ -34,7 +34,7 @@ class Sampler:
         reports = [host["report"] for host in hosts if "report" in host]
         return {
             "ts": round(time.time(), 3),
-            "sessions": len(hosts),
+            "sessions": sum(host.get("report", {}).get("session_count", 1) for host in hosts),
             "calls_per_s": round(sum(report["calls_per_s"] for report in reports), 2),
             "in_flight": sum(report["in_flight"] for report in reports),
             "hosts": hosts,

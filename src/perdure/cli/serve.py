@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     import argparse
     import socket
 
+    from perdure.model.serving import Serving
+    from perdure.serve.sessions import Sessions
+
 UNAVAILABLE = 4
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -17,27 +20,57 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def parser() -> argparse.ArgumentParser:
     import argparse
 
-    from perdure.cli.options import add_mounts, add_shared
+    from perdure.cli.options import add_mounts, add_shared, add_telemetry
 
     made = argparse.ArgumentParser(
         prog="perdure serve",
         description="One server on a machine instead of one per client: streamable HTTP at /mcp, both protocol eras; "
         "a dashboard at /.",
     )
-    made.add_argument("--host", default="127.0.0.1", help="the address to listen on: 127.0.0.1")
-    made.add_argument("--port", type=int, default=8765, help="the port, 0 for any: 8765")
+    made.add_argument("--host", help="the address to listen on (PERDURE_HOST): 127.0.0.1")
+    made.add_argument("--port", type=int, help="the port, 0 for any (PERDURE_PORT): 8765")
     made.add_argument(
         "--token", help="what clients must send as Bearer (PERDURE_TOKEN); needed beyond loopback"
     )
-    made.add_argument("--metrics", action="store_true", help="serve /metrics for Prometheus")
+    made.add_argument(
+        "--metrics", action="store_true", default=None, help="serve /metrics for Prometheus (PERDURE_METRICS)"
+    )
     made.add_argument(
         "--wrap", metavar="'COMMAND ARGS'", help="serve one stdio server under its own names, nothing added"
     )
-    made.add_argument("--certificate", metavar="FILE", help="serve TLS with this certificate chain")
-    made.add_argument("--key", metavar="FILE", help="its private key")
+    made.add_argument(
+        "--certificate", metavar="FILE", help="serve TLS with this certificate chain (PERDURE_CERTIFICATE)"
+    )
+    made.add_argument("--key", metavar="FILE", help="its private key (PERDURE_KEY)")
+    made.add_argument(
+        "--public-url",
+        metavar="URL",
+        help="the address of /mcp as clients know it, where a proxy stands before it (PERDURE_PUBLIC_URL)",
+    )
+    _add_oauth(made)
     add_mounts(made)
     add_shared(made)
+    add_telemetry(made)
     return made
+
+
+def _add_oauth(made: argparse.ArgumentParser) -> None:
+    group = made.add_argument_group(
+        "OAuth", "Let in who has an access token of an authorization server (PERDURE_OAUTH_ISSUER and so on)."
+    )
+    group.add_argument("--oauth-issuer", metavar="URL", help="the server whose tokens are trusted")
+    group.add_argument(
+        "--oauth-audience", metavar="NAMES", help="for whom a token must be: the address of /mcp"
+    )
+    group.add_argument("--oauth-scopes", metavar="NAMES", help="what a token must allow: nothing particular")
+    group.add_argument("--oauth-jwks", metavar="URL", help="where its keys are: as its metadata says")
+    group.add_argument("--oauth-introspection", metavar="URL", help="ask it about each token instead")
+    group.add_argument(
+        "--oauth-client-id", metavar="NAME", help="who asks; its secret is PERDURE_OAUTH_CLIENT_SECRET"
+    )
+    group.add_argument(
+        "--oauth-algorithms", metavar="NAMES", help="how tokens may be signed: RS256,PS256,ES256,EdDSA"
+    )
 
 
 def main(argv: list[str]) -> int:
@@ -48,40 +81,83 @@ def main(argv: list[str]) -> int:
 
     options = parser().parse_args(argv)
     token = options.token or os.environ.get("PERDURE_TOKEN") or None
-    if options.host not in LOOPBACK and token is None:
-        print(
-            "perdure serve: listening beyond loopback needs a token: --token or PERDURE_TOKEN",
-            file=sys.stderr,
-        )
-        return 2
     settings = settle(options, "serve")
+    serving = _serving(options, settings.workspaces[0], token)
     try:
+        from perdure.dash.announcing import Announced
         from perdure.dash.app import Dashboard
         from perdure.serve.app import Options, serve
     except ImportError:
         print("perdure serve: uvicorn is missing: pip install 'perdure[serve]'", file=sys.stderr)
         return UNAVAILABLE
     chosen = Options(
-        host=options.host,
-        port=options.port,
         token=token,
-        metrics=options.metrics,
         wrap=_words(options.wrap),
-        certificate=options.certificate,
-        key=options.key,
+        serving=serving,
+        client_secret=os.environ.get("PERDURE_OAUTH_CLIENT_SECRET", ""),
     )
     try:
-        listening = _listening(options.host, options.port)
+        listening = _listening(serving.host, serving.port)
     except (OSError, OverflowError) as error:
-        print(f"perdure serve: {options.host}:{options.port}: {error}", file=sys.stderr)
+        print(f"perdure serve: {serving.host}:{serving.port}: {error}", file=sys.stderr)
         return UNAVAILABLE
     import signal
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until there is something to end in good order
-    scheme = "https" if options.certificate else "http"
-    name = f"[{options.host}]" if ":" in options.host else options.host
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until there is something to end in good order
+    scheme = "https" if serving.certificate else "http"
+    name = f"[{serving.host}]" if ":" in serving.host else serving.host
     address = f"{scheme}://{name}:{listening.getsockname()[1]}/mcp"
-    return serve(chosen, settings, listening, guardian, address, Dashboard)
+
+    def front(sessions: Sessions, given: Options) -> Dashboard:
+        made = Dashboard(sessions, given, Looks(settings))
+        made.announced = Announced(made.desk, address)
+        return made
+
+    from perdure.cli.looking import Looks
+    from perdure.host import presence
+
+    try:
+        return serve(chosen, settings, listening, guardian, address, front)
+    finally:
+        presence.withdraw()
+
+
+def _serving(options: argparse.Namespace, workspace: str, token: str | None) -> Serving:
+    """Exit with 2 and the reason where it cannot be meant, or would let in everybody."""
+    from perdure.host.serve_settings import load
+    from perdure.host.settings import SettingsError
+
+    try:
+        found = load(vars(options), os.environ, workspace)
+        if found.host not in LOOPBACK and token is None and found.oauth is None:
+            raise SettingsError("listening beyond loopback needs a token: --token or PERDURE_TOKEN")
+        if found.oauth is not None:
+            _check_oauth(found)
+    except SettingsError as error:
+        print(f"perdure serve: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    return found
+
+
+def _check_oauth(serving: Serving) -> None:
+    from importlib.util import find_spec
+
+    from perdure.host.settings import SettingsError
+    from perdure.registry.addresses import check_address, read_address
+    from perdure.registry.errors import RegistryError
+
+    oauth = serving.oauth
+    assert oauth is not None
+    if serving.host not in LOOPBACK and serving.public_url is None:
+        raise SettingsError("--public-url must say by which address clients know this server")
+    for url in (oauth.issuer, oauth.jwks, oauth.introspection, serving.public_url):
+        try:
+            if url is not None:
+                check_address(read_address(url), allow_http=False)
+        except RegistryError as error:
+            raise SettingsError(f"serve.oauth: {error}") from None
+    if oauth.introspection is None and find_spec("jwt") is None:
+        raise SettingsError("serve.oauth: PyJWT is missing: pip install 'perdure[oauth]'")
 
 
 def _words(command: str | None) -> tuple[str, ...]:

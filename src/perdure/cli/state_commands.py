@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from perdure.cli.parsing import formatter, new_parser
-from perdure.cli.tool_command import EXIT_CODES, CommandCall
+from perdure.cli.refusals import exit_code, in_words, tell
+from perdure.cli.tool_command import CommandCall
 from perdure.model.tools import View
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from perdure.surfaces.state.surface import StateSurface
 
 STATUS_CODES: Final = {"not_found": 1, "timeout": 1, "error": 2, "conflict": 3}
-UNAVAILABLE: Final = 4
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 FULL: Final = View("json", "full")
 
@@ -121,8 +121,7 @@ def _use(surface: StateSurface, name: str, options: argparse.Namespace, argument
     """Make the call, print what it gives, and return the exit code."""
     import msgspec
 
-    from perdure.model.envelope import Envelope
-    from perdure.present.result import failure, success
+    from perdure.present.result import success
     from perdure.worker import call
     from perdure.worker.diagnostics import Diagnostics
 
@@ -139,19 +138,14 @@ def _use(surface: StateSurface, name: str, options: argparse.Namespace, argument
     )
     found = result["structuredContent"]
     if result["isError"]:
-        shown = failure(msgspec.convert(found, type=Envelope), View("porcelain", "full"))
-        where = sys.stdout if options.json else sys.stderr
-        print((result if options.json else shown)["content"][0]["text"], file=where)
-        return _refused(found)
+        if options.json:
+            print(result["content"][0]["text"])
+        else:
+            print(in_words("state", found), file=sys.stderr)
+        return exit_code(found)
     shown = success(found, tool.shape, View("porcelain", "full"))
     print((result if options.json else shown)["content"][0]["text"])
     return STATUS_CODES.get(found.get("status", "ok"), 0)
-
-
-def _refused(envelope: dict[str, Any]) -> int:
-    if "fault" in envelope["context"]:
-        return UNAVAILABLE
-    return EXIT_CODES.get(envelope["error"], 1)
 
 
 def _export(surface: StateSurface, options: argparse.Namespace) -> int:
@@ -166,8 +160,7 @@ def _export(surface: StateSurface, options: argparse.Namespace) -> int:
                     print(as_json(line))
                 progress.at("export", number)
     except ToolError as error:
-        print(f"perdure state: {error.envelope.context['message']}", file=sys.stderr)
-        return _refused({"error": error.envelope.error, "context": error.envelope.context})
+        return tell("state", error, options.json)
     sys.stdout.flush()
     return 0
 
@@ -190,8 +183,7 @@ def _import(surface: StateSurface, options: argparse.Namespace) -> int:
         print(f"perdure state: {options.file}: {error}", file=sys.stderr)
         return 1
     except ToolError as error:
-        print(f"perdure state: {error.envelope.context['message']}", file=sys.stderr)
-        return _refused({"error": error.envelope.error, "context": error.envelope.context})
+        return tell("state", error, options.json)
     for one in done["skipped"]:
         where = f"row {one['row']}" + (f" ({one['key']})" if one["key"] else "")
         print(f"skipped {where}: {one['reason']}", file=sys.stderr)

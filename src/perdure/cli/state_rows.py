@@ -1,4 +1,5 @@
-"""`perdure state get` and `list` the short way: a key that is there, in a store that is a file of this version.
+"""`perdure state get`, `list`, `history` and `export` the short way:
+a key that is there, in a store that is a file of this version.
 
 Everything else, mistakes included, is left to the tool, whose answers are the same to the letter; a test compares them.
 """
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIMIT = 100
+VERSIONS = 20
 SHARED = {"state": None, "namespace": "default", "json": False, "workspace": ()}
 FIRST = ("status", "key", "version", "revision", "updated_at", "expires_at", "value")
 
@@ -28,6 +30,12 @@ def answered(argv: list[str]) -> bool:
         case ["list"]:
             options = quickly(argv[1:], {**SHARED, "prefix": None})
             return options is not None and _list(options)
+        case ["history"]:
+            options = quickly(argv[1:], SHARED, ("key",))
+            return options is not None and _history(options)
+        case ["export"]:
+            options = quickly(argv[1:], {**SHARED, "namespace": None})
+            return options is not None and _export(options)
         case _:
             return False
 
@@ -60,6 +68,8 @@ def _list(options: Any) -> bool:
     found = (
         glance.entries(path, options.namespace, options.prefix or "", LIMIT + 1) if path is not None else {}
     )
+    if path is not None and not found.get("found", True):
+        found = {"revision": 0, "rows": []}
     if "rows" not in found:
         return False
     rows = [_payload({}, row) for row in found["rows"][:LIMIT]]
@@ -81,6 +91,88 @@ def _list(options: Any) -> bool:
     return _tell(options, payload, lines, [row["key"] for row in rows])
 
 
+def _history(options: Any) -> bool:
+    from perdure.storage.sqlite import glance
+
+    path = _store(options)
+    found = glance.versions(path, options.namespace, options.key, VERSIONS) if path is not None else {}
+    if not found.get("rows"):
+        return False
+    rows = [
+        {
+            "version": version,
+            "revision": revision,
+            "value": value,
+            "deleted": value is None,
+            "updated_at": _iso(updated),
+            "client": client,
+            "session": session,
+            "tool": tool,
+        }
+        for version, revision, value, updated, client, session, tool in found["rows"]
+    ]
+    payload = {
+        "ok": True,
+        "status": "ok",
+        "key": options.key,
+        "revision": rows[0]["revision"],
+        "versions": rows,
+    }
+    lines = [f"{options.key}  {len(rows)} versions", "status: ok", f"key: {options.key}"]
+    lines += [
+        f"revision: {rows[0]['revision']}",
+        f"versions: {len(rows)} {'row' if len(rows) == 1 else 'rows'}",
+    ]
+    lines.append(" | ".join([*rows[0], "diff"]))
+    for row in rows:
+        lines.append(" | ".join([*(dumps(row[n]) if n == "value" else _cell(row[n]) for n in row), "null"]))
+    texts = [options.key, *(row["client"] for row in rows)]
+    values = [row["value"] or "" for row in rows]
+    if not options.json and any("|" in text or len(text) > 1500 or not _is_simple(text) for text in values):
+        return False
+    return _tell(options, payload, lines, texts)
+
+
+def _cell(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _export(options: Any) -> bool:
+    """As it goes: an export may be longer than memory."""
+    import sys
+
+    from perdure.cli.progress import Progress
+    from perdure.storage.sqlite import glance
+
+    path = _store(options)
+    if path is None:
+        return False
+    with Progress(beside=sys.stdout) as progress:
+        number = 0
+
+        def tell(row: tuple[Any, ...]) -> None:
+            nonlocal number
+            number += 1
+            if options.namespace in (None, row[0]):
+                print(_exported(row))
+            progress.at("export", number)
+
+        found = glance.every_entry(path, tell)
+    return "told" in found or not found["found"]
+
+
+def _exported(row: tuple[Any, ...]) -> str:
+    from _json import encode_basestring
+
+    namespace, key, version, _, updated, expires, value = row
+    texts = {"key": key, "value": value, "namespace": namespace}
+    parts = [f'"{name}":{encode_basestring(text)}' for name, text in texts.items()]
+    parts += [f'"version":{version}', f'"updated_at":"{_iso(updated)}"']
+    if expires is not None:
+        parts.append(f'"expires_at":"{_iso(expires)}"')
+    return "{" + ",".join(parts) + "}"
+
+
 def _payload(before: dict[str, Any], row: tuple[Any, ...]) -> dict[str, Any]:
     key, version, revision, updated, expires, value = row
     found = {**before, "key": key, "version": version, "revision": revision, "updated_at": _iso(updated)}
@@ -95,10 +187,14 @@ def _tell(options: Any, payload: dict[str, Any], lines: list[str], texts: list[s
         return True
     if not all(_is_bare(text) or text is payload.get("value") for text in texts):
         return False  # how those are written is for one place to know
-    if not all(text.isascii() and text.isprintable() and len(text) < 4000 for text in texts):
+    if not all(_is_simple(text) and len(text) < 4000 for text in texts):
         return False
     print("\n".join(lines))
     return True
+
+
+def _is_simple(text: str) -> bool:
+    return text.isascii() and text.isprintable()
 
 
 def _is_bare(text: str) -> bool:

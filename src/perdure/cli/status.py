@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from perdure.cli.host_rows import HostRow
+from perdure.cli.host_rows import HostRow, sessions_of
 from perdure.cli.parsing import new_parser, quickly
 from perdure.cli.screen import Screen, clean, count, cut, cut_left, duration, home, size
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perdure.cli.whereabouts import Whereabouts
 
 LABEL = 10
+MOST_SESSIONS = 5
 SIMPLE = {"workspace": (), "state": None, "registry": None, "json": False}
 
 
@@ -80,6 +81,21 @@ def _show_hosts(hosts: list[dict[str, Any]], where: Whereabouts, screen: Screen)
             screen.line(f"           {cut_left(home(row.workspace), screen.width - 11)}", "dim")
         if row.trouble:
             screen.line(f"           {row.trouble}", "yellow")
+        _show_sessions(host, screen)
+
+
+def _show_sessions(host: dict[str, Any], screen: Screen) -> None:
+    """Of a serving process: where it is, and who used it last."""
+    if "address" in host.get("report", {}):
+        screen.line(f"           {clean(host['report']['address'])}", "dim")
+    rows, more = sessions_of(host, MOST_SESSIONS)
+    for row in rows:
+        screen.line(
+            f"    {row.name:<10} {cut(row.client, 13):<13} {row.idle:<8} {row.calls:<8} {row.p50:<8} "
+            f"{row.p99:<8} {row.in_flight:<4} {row.workspace}"
+        )
+    if more:
+        screen.line(f"    and {more:,} more: `perdure top`, or the dashboard", "dim")
 
 
 def _show_journal(journal: dict[str, Any], screen: Screen) -> None:

@@ -17,23 +17,18 @@ if TYPE_CHECKING:
     from perdure.worker.compose import Settings as WorkerSettings
 
 CLIENT: Final = "perdure-cli"
-EXIT_CODES: Final = {
-    "invalid_input": 2,
-    "conflict": 3,
-    "stale_precondition": 3,
-    "quota_exceeded": 4,
-    "policy_violation": 4,
-}
+# The command that makes a call, where it is not called as the tool.
+COMMANDS: Final = {"journal_tail": "journal", "handoff_read": "handoff", "handoff_write": "handoff"}
 
 
 class CommandCall:
     """The call as its handler sees it (`perdure.surfaces.port.Call`)."""
 
-    client = CLIENT
     invocation_key = None
     age_s = 0.0
 
     def __init__(self, tool: str, view: View) -> None:
+        self.client = CLIENT
         self.tool = tool
         self.view = view
         self.session = f"cli-{os.getpid()}"
@@ -83,14 +78,14 @@ def run_tool(
     """Make the call, print what it gives, and return the exit code. `show` prints a success its own way."""
     import msgspec
 
-    from perdure.model.envelope import Envelope
-    from perdure.present.result import failure, success
+    from perdure.cli.refusals import exit_code, in_words
+    from perdure.present.result import success
     from perdure.surfaces.write.surface import WriteSurface
     from perdure.worker import call
     from perdure.worker.compose import open_write
     from perdure.worker.diagnostics import Diagnostics
 
-    settings = worker_settings(options, tool)
+    settings = worker_settings(options, COMMANDS.get(tool, tool))
     surface = WriteSurface(lambda: open_write(settings))
     declared = next(one for one in surface.tools() if one.spec.name == tool)
     given = {name: value for name, value in arguments.items() if value is not None}
@@ -111,12 +106,11 @@ def run_tool(
     if options.json:
         print(result["content"][0]["text"])
     elif is_error:
-        shown = failure(msgspec.convert(found, type=Envelope), View("porcelain", "full"))
-        print(shown["content"][0]["text"], file=sys.stderr)
+        print(in_words(COMMANDS.get(tool, tool), found), file=sys.stderr)
     elif show is not None:
         show(found)
     else:
         print(success(found, declared.shape, View("porcelain", "full"))["content"][0]["text"])
     if is_error:
-        return EXIT_CODES.get(found["error"], 1)
+        return exit_code(found)
     return 3 if found.get("conflicts") else 0

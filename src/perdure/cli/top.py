@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from perdure.cli.host_rows import HostRow, last_fault
+from perdure.cli.host_rows import HostRow, last_fault, sessions_of
 from perdure.cli.parsing import new_parser, quickly
 from perdure.cli.screen import Screen, clean, count, cut, cut_left, home
 
@@ -18,6 +18,7 @@ SHORTEST_S = 0.1
 LONGEST_S = 3600.0
 INTERRUPTED = 130
 EVERY_S = 1.0
+MOST_SESSIONS = 12  # so that one of them fits a screen
 SIMPLE = {"workspace": None, "once": False, "json": False, "interval": EVERY_S}
 
 
@@ -87,14 +88,29 @@ def show(sample: dict[str, Any], screen: Screen) -> None:
     for host in sample["hosts"]:
         row = HostRow(host)
         screen.line(
-            f"{row.pid:<8} {cut(row.client, 16):<16} {cut(row.state, 22):<10} up {row.up:<8} {row.calls:>6}/s  "
-            f"p50 {row.p50}  p99 {row.p99}"
+            f"{row.pid:<8} {cut(row.client, 14):<14} {cut(row.state, 22):<10} up {row.up:<7} {row.calls:>6}/s "
+            f"p50 {row.p50} p99 {row.p99}"
         )
         screen.line(f"         {cut_left(home(row.workspace), screen.width - 9)}", "dim")
         for mount in host.get("report", {}).get("health", {}).get("mounts", ()):
             screen.line(f"         {mount_line(mount)}", mount_style(mount))
+        for text in session_lines(host):
+            screen.line(f"         {text}")
         for text in in_flight(host):
             screen.line(f"         {text}", "cyan")
+
+
+def session_lines(host: dict[str, Any]) -> list[str]:
+    """The sessions of a serving process, those used last first."""
+    rows, more = sessions_of(host, MOST_SESSIONS)
+    lines = [
+        f"{row.name:<10} {cut(row.client, 13):<13} {row.idle:<7} {row.calls:>5}/s {row.p50:>7} {row.p99:>7}  {row.workspace}"
+        for row in rows
+    ]
+    if not lines:
+        return []
+    head = f"{'session':<10} {'client':<13} {'idle':<7} {'calls':>7} {'p50':>7} {'p99':>7}  workspace"
+    return [head, *lines, *([f"and {more:,} more sessions"] if more else [])]
 
 
 def summary(sample: dict[str, Any]) -> str:

@@ -13,30 +13,34 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from perdure.cli.host_rows import HostRow, last_fault
+from perdure.cli.host_rows import HostRow, last_fault, sessions_of
 from perdure.cli.screen import clean, home
-from perdure.cli.top import in_flight, mount_style, summary
+from perdure.cli.top import MOST_SESSIONS, in_flight, mount_style, summary
 
 if TYPE_CHECKING:
     from perdure.cli.sampling import Sampler
 
 END = b"q\x03\x04"
+OTHERS = 14  # lines that are not sessions
 
 
 def live(sampler: Sampler, interval: float) -> int:
     console = Console(highlight=False, markup=False, emoji=False)
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as screen:
         while True:
-            screen.update(drawn(sampler.sample()), refresh=True)
+            screen.update(drawn(sampler.sample(), max(console.height - OTHERS, 3)), refresh=True)
             if keys.ended_within(interval):
                 return 0
 
 
-def drawn(sample: dict[str, Any]) -> Group:
+def drawn(sample: dict[str, Any], room: int = MOST_SESSIONS) -> Group:
+    """`room` is how many sessions of a serving process fit."""
     parts: list[Any] = [Text(f"perdure top  {summary(sample)}", "bold"), _sessions(sample["hosts"])]
     for host in sample["hosts"]:
         if "report" in host:
             parts.append(_mounts(host))
+            if "sessions" in host["report"]:
+                parts.append(_served(host, room))
             parts += [Text(f"  {text}", "cyan") for text in in_flight(host)]
     if not sample["hosts"]:
         parts.append(Text("no host is running", "dim"))
@@ -74,6 +78,29 @@ def _mounts(host: dict[str, Any]) -> Table:
         )
         table.add_row(*(Text(cell) for cell in cells), style=mount_style(mount))
     return table
+
+
+def _served(host: dict[str, Any], room: int) -> Group:
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
+    rows, more = sessions_of(host, room)
+    for name in (f"sessions of {host['pid']}", "client", "idle"):
+        table.add_column(name, no_wrap=True)
+    for name in ("calls/s", "p50", "p99", "busy"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("workspace", overflow="ellipsis", no_wrap=True, ratio=1)
+    for row in rows:
+        cells = (
+            row.name,
+            row.client,
+            row.idle,
+            row.calls,
+            row.p50,
+            row.p99,
+            row.in_flight,
+            home(row.workspace),
+        )
+        table.add_row(*(Text(f"  {cell}" if not number else cell) for number, cell in enumerate(cells)))
+    return Group(table, *([Text(f"  and {more:,} more", "dim")] if more else []))
 
 
 class Keys:

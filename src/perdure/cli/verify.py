@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from perdure.cli.tool_command import parser_for, worker_settings
+from perdure.cli.parsing import quickly
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+SIMPLE = {"workspace": (), "json": False}
 
 
 def parser() -> argparse.ArgumentParser:
+    from perdure.cli.tool_command import parser_for
+
     return parser_for(
         "verify",
         "Check that the journal's chain is whole and anchored, that every kept content is intact, and that files are "
@@ -17,11 +25,25 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    options = parser().parse_args(argv)
+    options = quickly(argv, SIMPLE) or parser().parse_args(argv)
+    from perdure.cli.progress import Progress
+    from perdure.cli.short_way import NotSimple
+    from perdure.cli.soundness import checked
+    from perdure.cli.whereabouts import whereabouts
 
+    try:
+        with Progress() as progress:
+            rows, problems = checked(whereabouts(options, "verify"), progress.at)
+    except NotSimple:
+        return _by_worker(options)
+    return _tell(rows, problems, options.json)
+
+
+def _by_worker(options: Any) -> int:
     import msgspec
 
     from perdure.cli.progress import Progress
+    from perdure.cli.tool_command import worker_settings
     from perdure.model.envelope import ToolError
     from perdure.surfaces.write.verifying import verify
     from perdure.worker.compose import open_write
@@ -33,16 +55,23 @@ def main(argv: list[str]) -> int:
         return 4
     try:
         with Progress() as progress:
-            problems = list(verify(service, progress.at))
+            problems = [msgspec.structs.asdict(problem) for problem in verify(service, progress.at)]
         rows = service.journal.analytics(None, None)["total_writes"]
     finally:
         service.close()
-    is_sound = all(problem.kind == "drift" for problem in problems)
-    if options.json:
-        found = {"ok": is_sound, "writes": rows, "problems": problems}
-        print(msgspec.json.encode(found).decode())
+    return _tell(rows, problems, options.json)
+
+
+def _tell(rows: int, problems: list[dict[str, Any]], as_json: bool) -> int:
+    is_sound = all(problem["kind"] == "drift" for problem in problems)
+    if as_json:
+        from perdure.cli.plain_json import dumps
+
+        print(dumps({"ok": is_sound, "writes": rows, "problems": problems}))
     else:
+        from perdure.cli.screen import clean
+
         for problem in problems:
-            print(f"{problem.kind}  {problem.detail}")
+            print(f"{problem['kind']}  {clean(problem['detail'])}")
         print(f"{'sound' if is_sound else 'not sound'}  {rows} writes  {len(problems)} findings")
     return 0 if is_sound else 1

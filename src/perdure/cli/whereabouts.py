@@ -19,12 +19,20 @@ SETTINGS = "perdure.toml"
 
 
 class Whereabouts:
-    __slots__ = ("registry", "state", "workspaces")
+    __slots__ = ("has_settings", "registry", "state", "workspaces")
 
-    def __init__(self, workspaces: tuple[str, ...], state: str | None, registry: str | None) -> None:
+    def __init__(
+        self,
+        workspaces: tuple[str, ...],
+        state: str | None,
+        registry: str | None,
+        *,
+        has_settings: bool = False,
+    ) -> None:
         self.workspaces = workspaces
         self.state = state
         self.registry = registry
+        self.has_settings = has_settings
 
     @property
     def workspace(self) -> str:
@@ -72,7 +80,7 @@ def whereabouts(options: argparse.Namespace, command: str) -> Whereabouts:
         from perdure.cli.options import settle
 
         found = settle(options, command)
-        return Whereabouts(found.workspaces, found.state, found.registry)
+        return Whereabouts(found.workspaces, found.state, found.registry, has_settings=True)
     workspaces = tuple(os.path.realpath(path) for path in named)
     for path in workspaces:
         if not os.path.isdir(path):

@@ -50,4 +50,5 @@ def main(argv: list[str]) -> int:
         view=settings.view,
         roots=settings.workspaces,
         log_level=settings.log_level,
+        log_format=known.log_format,
     )

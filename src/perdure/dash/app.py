@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from perdure.dash import journal, layout, overview, registry, shelves
-from perdure.dash.desk import Desk
+from perdure.dash.desk import Desk, Looks
 from perdure.dash.html import Markup
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import (
@@ -79,13 +79,14 @@ FILES: Final = {
 
 
 class Dashboard:
-    def __init__(self, sessions: Sessions, options: Options) -> None:
-        self._desk = Desk(sessions, is_wrapped=bool(options.wrap))
+    def __init__(self, sessions: Sessions, options: Options, looks: Looks | None = None) -> None:
+        self.desk = Desk(sessions, is_wrapped=bool(options.wrap), looks=looks)
         self._token = options.token.encode() if options.token is not None else None
         # The browser never keeps the token itself: a cookie goes to every port of this machine.
         self._pass = secrets.token_urlsafe(24)
         self._turn = asyncio.Lock()
         self._streams = 0
+        self.announced: object = None  # what tells others of this process lives as long as its pages
         folder = Path(__file__).with_name("static")
         self._files = {
             path: Reply(200, (folder / name).read_bytes(), kind=kind, cache=b"no-cache")
@@ -112,7 +113,7 @@ class Dashboard:
         if path in self._files:
             return self._files[path]
         if path == "/sign-in" and self._token is not None:
-            return Reply(200, layout.sign_in(self._desk.csrf, ""))
+            return Reply(200, layout.sign_in(self.desk.csrf, ""))
         if not self._may_see(scope):
             return Reply(401) if path.startswith("/live/") else moved("/sign-in")
         return self._framed(await self._page(asked(scope, path)), path)
@@ -122,11 +123,11 @@ class Dashboard:
         try:
             if show is None:
                 raise NotThere
-            if self._desk.is_wrapped and ask.path in BUILT_IN:
+            if self.desk.is_wrapped and ask.path in BUILT_IN:
                 return layout.failure(
                     "Not here", "A wrapped server is served without the built-in tools.", 404
                 )
-            return await show(self._desk, ask)
+            return await show(self.desk, ask)
         except NotThere:
             return layout.failure("Not found", "There is nothing at this address.", 404)
         except ToolFailed as failed:
@@ -136,7 +137,7 @@ class Dashboard:
         return Reply(page.status, layout.whole(page, path, signs_out=self._signs_out()))
 
     def _signs_out(self) -> Markup | None:
-        return self._desk.button("Sign out", "/sign-out", {}) if self._token is not None else None
+        return self.desk.button("Sign out", "/sign-out", {}) if self._token is not None else None
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         ask = asked(scope, scope["path"].removeprefix("/live"))
@@ -156,7 +157,7 @@ class Dashboard:
         """Every second the parts that changed, and now and then a sign of life."""
         sent: dict[str, str] = {}
         quiet = 0
-        while not watcher.done() and not self._desk.sessions.is_ending:
+        while not watcher.done() and not self.desk.sessions.is_ending:
             page = await self._page(ask)
             new = {part.id: str(part.content) for part in page.parts if sent.get(part.id) != part.content}
             quiet = 0 if new else quiet + 1
@@ -176,7 +177,7 @@ class Dashboard:
         given = await form(receive)
         if given is None:
             return Reply(413)
-        if not is_same_origin(headers) or not _same(given.get("csrf", ""), self._desk.csrf):
+        if not is_same_origin(headers) or not _same(given.get("csrf", ""), self.desk.csrf):
             page = layout.failure("Refused", "Open the page again and repeat this from there.", 403)
             return self._framed(page, "/") if self._may_see(scope) else Reply(403)
         if path == "/sign-in" and self._token is not None:
@@ -186,9 +187,9 @@ class Dashboard:
         if path == "/sign-out" and self._token is not None:
             return moved("/sign-in", self._cookie(scope, "", "; Max-Age=0"))
         try:
-            if path not in CHANGES or (self._desk.is_wrapped and path in BUILT_IN):
+            if path not in CHANGES or (self.desk.is_wrapped and path in BUILT_IN):
                 raise NotThere
-            return moved(await CHANGES[path](self._desk, given))
+            return moved(await CHANGES[path](self.desk, given))
         except NotThere:
             return self._framed(layout.failure("Not found", "There is nothing at this address.", 404), path)
         except ToolFailed as failed:
@@ -202,7 +203,7 @@ class Dashboard:
         if not _same(token.strip(), self._token.decode()):
             async with self._turn:  # one wrong token at a time, however many are tried at once
                 await asyncio.sleep(WRONG_TOKEN_S)
-            return Reply(403, layout.sign_in(self._desk.csrf, "That is not the token."))
+            return Reply(403, layout.sign_in(self.desk.csrf, "That is not the token."))
         return moved("/", self._cookie(scope, self._pass))
 
     def _may_see(self, scope: Scope) -> bool:

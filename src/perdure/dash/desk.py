@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -44,12 +44,29 @@ class MountRow(msgspec.Struct):
     pids: list[int] = []
     fault: str = ""
     hint: str = ""
+    said: str = ""
+
+
+class Looks(Protocol):
+    """What no tool tells of the stores; each may wait, so it is asked in a thread."""
+
+    def drafts(self) -> list[dict[str, Any]]: ...
+    def state(self) -> dict[str, list[dict[str, Any]]]: ...
+
+
+class NoLooks:
+    def drafts(self) -> list[dict[str, Any]]:
+        return []
+
+    def state(self) -> dict[str, list[dict[str, Any]]]:
+        return {"namespaces": [], "leases": []}
 
 
 class Desk:
     """`csrf` is known only to pages that this process made."""
 
-    def __init__(self, sessions: Sessions, *, is_wrapped: bool) -> None:
+    def __init__(self, sessions: Sessions, *, is_wrapped: bool, looks: Looks | None = None) -> None:
+        self.looks: Looks = looks or NoLooks()
         self.sessions = sessions
         self.tools = Tools(sessions)
         self.pulse = Pulse(sessions)
@@ -85,6 +102,8 @@ class Desk:
         for process in self.sessions.switchboard.running:
             if process.spec.name in rows:
                 rows[process.spec.name].pids.append(process.child.pid)
+        for name, row in rows.items():
+            row.said = self.sessions.switchboard.last_words(name)
         return [rows[name] for name in sorted(rows)]
 
     def button(

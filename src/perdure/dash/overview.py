@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from collections.abc import Iterable
-from typing import Literal, cast
+from functools import lru_cache
+from typing import Final, Literal, cast
 
+from perdure import risk
 from perdure.dash.charts import Line, chart, number
 from perdure.dash.desk import MOST_ROWS, Desk, MountRow, badge, code, short
 from perdure.dash.html import Content, Markup, element, link, table, text
@@ -13,6 +17,8 @@ from perdure.dash.layout import card
 from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.kernel.events import Order
 from perdure.serve.session import HttpSession
+
+MOST_LINES: Final = 40
 
 
 async def overview(desk: Desk, ask: Ask) -> Page:
@@ -44,14 +50,35 @@ async def overview(desk: Desk, ask: Ask) -> Page:
 
 async def mounts(desk: Desk, ask: Ask) -> Page:
     rows = desk.mounts()
-    return Page("Servers", (Part("mounts", text([_mount(desk, row) for row in rows])),))
+    shown = [_mount(desk, row, await _shown_words(row.said)) for row in rows]
+    return Page("Servers", (Part("mounts", text(shown)),))
+
+
+async def _shown_words(said: str) -> str:
+    """What a server wrote to standard error, without what looks like a secret. The check takes its time."""
+    return await asyncio.to_thread(_masked, said) if said else ""
+
+
+@lru_cache(maxsize=64)
+def _masked(said: str) -> str:
+    return risk.redact(said, risk.scan(said))
 
 
 async def sessions(desk: Desk, ask: Ask) -> Page:
     found = sorted(desk.clients, key=lambda one: -one.used_at)
     body = table(
         "Sessions in memory",
-        ("Client", "Session", "Protocol", "Requests", "Errors", "Replays", "Running", "Last used"),
+        (
+            "Client",
+            "Session",
+            "Workspace",
+            "Protocol",
+            "Requests",
+            "Errors",
+            "Replays",
+            "Running",
+            "Last used",
+        ),
         (_session(desk, one) for one in found[:MOST_ROWS]),
         "Nobody is connected. Clients connect at /mcp.",
     )
@@ -132,7 +159,7 @@ def _servers(rows: list[MountRow]) -> Markup:
     )
 
 
-def _mount(desk: Desk, row: MountRow) -> Markup:
+def _mount(desk: Desk, row: MountRow, said: str) -> Markup:
     facts: tuple[tuple[str, Content], ...] = (
         ("Circuit", badge(row.circuit)),
         ("Restarts", row.restarts),
@@ -153,6 +180,7 @@ def _mount(desk: Desk, row: MountRow) -> Markup:
             [element("div", element("dt", name), element("dd", said)) for name, said in facts],
             class_="facts",
         ),
+        _stderr(row.name, said),
         element(
             "div",
             _order(desk, row.name, "restart", "plain"),
@@ -161,6 +189,16 @@ def _mount(desk: Desk, row: MountRow) -> Markup:
         ),
         class_="card",
     )
+
+
+def _stderr(name: str, said: str) -> Markup:
+    if not said:
+        return element("p", "Nothing on standard error.", class_="empty")
+    lines = "\n".join(said.splitlines()[-MOST_LINES:])
+    body = element(
+        "pre", element("code", lines), tabindex=0, role="region", aria_label=f"Standard error of {name}"
+    )
+    return element("div", element("h3", "End of standard error"), body)
 
 
 def _order(desk: Desk, name: str, action: str, kind: Literal["plain", "danger", "main"]) -> Markup:
@@ -175,6 +213,7 @@ def _session(desk: Desk, one: HttpSession) -> tuple[Content, ...]:
     return (
         state.client_name,
         link(short(state.session_id), "/journal", {"session": state.session_id}),
+        os.path.basename(one.workspace) or "all",
         state.version or "2026-07-28",
         totals.requests,
         totals.errors,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -11,6 +13,9 @@ from perdure.dash.html import Content, Markup, element, link, table
 from perdure.dash.layout import card
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
+from perdure.model.when import iso
+
+T = TypeVar("T")
 
 DEFAULT: Final = "default"
 HANDOFF: Final = "HANDOFF.md"
@@ -20,6 +25,7 @@ LOOK: Final = 500
 async def state(desk: Desk, ask: Ask) -> Page:
     namespace, prefix = ask.get("namespace", DEFAULT), ask.get("prefix")
     found = await desk.tools.call("list_state", namespace=namespace, prefix=prefix, cursor=ask.get("after"))
+    known = await _looked(desk.looks.state)
     query = {"namespace": namespace, "prefix": prefix}
     keys = table(
         "Keys",
@@ -43,6 +49,8 @@ async def state(desk: Desk, ask: Ask) -> Page:
         (
             Part("find", card("Find", search("Keys", "Show", "/state", *fields))),
             Part("keys", card("Keys", keys, more)),
+            Part("namespaces", card("Namespaces", _namespaces(known["namespaces"], namespace))),
+            Part("leases", card("Leases", _leases(known["leases"]))),
             Part("lease", await _lease(desk, ask, namespace)),
             Part("waiters", card("Waiters", _waiters(desk))),
         ),
@@ -110,12 +118,14 @@ async def handoffs(desk: Desk, ask: Ask) -> Page:
 
 async def drafts(desk: Desk, ask: Ask) -> Page:
     """Never their contents: what was refused or put aside may be what nobody should see."""
+    refused = await _looked(desk.looks.drafts)
     chunks = (await desk.tools.call("chunk_status"))["sessions"]
     scratch = (await desk.tools.call("scratch_ref"))["entries"]
     points = (await desk.tools.call("checkpoint_list"))["checkpoints"]
     return Page(
         "Drafts",
         (
+            Part("refused", card("Refused payloads", _refused(refused))),
             Part("scratch", card("Scratchpad", _records("Scratch entries", scratch))),
             Part("chunks", card("Files in pieces", _records("Chunk sessions", chunks))),
             Part("checkpoints", card("Checkpoints", _records("Checkpoints", points))),
@@ -126,16 +136,70 @@ async def drafts(desk: Desk, ask: Ask) -> Page:
 # --- state ----------------------------------------------------------------------------------------------------
 
 
+async def _looked(look: Callable[[], T]) -> T:
+    try:
+        return await asyncio.to_thread(look)
+    except Exception as error:  # of any backend: the page says so, and the others are shown
+        raise ToolFailed(f"the store cannot be looked at ({type(error).__name__})") from None
+
+
+def _namespaces(known: list[dict[str, Any]], shown: str) -> Markup:
+    rows = (
+        (
+            link(code(one["namespace"]), "/state", {"namespace": one["namespace"]})
+            if one["namespace"] != shown
+            else element("b", one["namespace"]),
+            one.get("keys", ""),
+            one.get("leases", ""),
+        )
+        for one in known
+    )
+    return table("Namespaces of the store", ("Namespace", "Keys", "Leases"), rows, "There is none yet.")
+
+
+def _leases(known: list[dict[str, Any]]) -> Markup:
+    rows = (
+        (
+            link(code(one["name"]), "/state", {"namespace": one["namespace"], "lease": one["name"]}),
+            one["namespace"],
+            one["owner"],
+            f"{one['expires_in_s']:.0f} s" if one["expires_in_s"] is not None else "no end",
+        )
+        for one in known
+    )
+    return table("Leases that are held", ("Lease", "Namespace", "Owner", "Left"), rows, "No lease is held.")
+
+
+def _refused(drafts: list[dict[str, Any]]) -> Markup:
+    """Their ids are what a write tool takes instead of the content."""
+    rows = (
+        (
+            when(iso(one["ts"])),
+            code(one["path"]),
+            one["reason"].replace("_", " "),
+            one["size"],
+            one["client"],
+            short(one["session"]),
+            code(one["draft"]),
+            *([one["workspace"]] if "workspace" in one else []),
+        )
+        for one in drafts
+    )
+    heads = ["Time", "Path", "Reason", "Size", "Client", "Session", "Draft"]
+    heads += ["Workspace"] if any("workspace" in one for one in drafts) else []
+    return table("Refused payloads, newest first", heads, rows, "Nothing was refused lately.")
+
+
 async def _lease(desk: Desk, ask: Ask, namespace: str) -> Markup:
     name = ask.get("lease")
     hidden = element("input", type="hidden", name="namespace", value=namespace)
     form = search("Leases", "Look up", "/state", hidden, field("Lease", "lease", name))
     if not name:
-        return card("Leases", form)
+        return card("Find a lease", form)
     found = await desk.tools.call("lease", action="status", name=name, namespace=namespace)
     owner = f" by {found['owner']} until " if found.get("owner") else None
     return card(
-        "Leases",
+        "Find a lease",
         form,
         element("p", code(name), " ", badge(found["status"]), owner, when(found.get("expires_at"))),
     )

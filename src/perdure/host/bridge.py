@@ -1,9 +1,10 @@
 """A remote server behind a pipe: standard input and output on this side, HTTP (the official SDK) on the other.
 
 A disposable child of the host. What to connect to comes by the environment (`PERDURE_BRIDGE`), since a command line is
-for everyone to read: `{"transport", "url", "headers"}`, references already resolved. It keeps nothing: when the
-connection breaks, or the server has forgotten the session, it ends and says why, and the host starts another one, which
-opens a session of its own. Credentials go as headers by reference; an interactive OAuth login is not made here.
+for everyone to read: `{"transport", "url", "headers", "oauth", "grant"}`, references already resolved. It keeps nothing
+but renewed tokens: when the connection breaks, or the server has forgotten the session, it ends and says why, and the
+host starts another one, which opens a session of its own. Credentials go as headers by reference, or as the token of a
+sign-in (`perdure registry login`), which is renewed here; where a person is needed it ends with `SIGN_IN`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 
-from perdure.host.registry_mounts import BRIDGE
+from perdure.host.registry_mounts import BRIDGE, SIGN_IN
 from perdure.registry.redaction import scrubbed
 
 UNAVAILABLE: Final = 4
@@ -29,6 +31,13 @@ class Target(msgspec.Struct, frozen=True):
     url: str
     transport: Literal["streamable-http", "sse"] = "streamable-http"
     headers: dict[str, str] = {}
+    oauth: dict[str, str] = {}
+    grant: str = ""
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether a header says who we are already."""
+        return any(name.lower() == "authorization" for name in self.headers)
 
 
 class BridgeEnded(Exception):
@@ -37,19 +46,24 @@ class BridgeEnded(Exception):
 
 def main() -> NoReturn:
     target = msgspec.json.decode(os.environ.pop(BRIDGE, ""), type=Target)
+    import logging
+
+    logging.disable()  # the SDK's words may hold what was sent
     try:
         import anyio
 
         anyio.run(_relay, target)
-        reason = ""
     except ImportError:
-        reason = "a remote server needs the official SDK: install perdure[remote]"
+        _end(target, "a remote server needs the official SDK: install perdure[remote]", UNAVAILABLE)
     except Exception as error:  # whatever the other side does: the host starts another bridge
-        reason = _reason(error)
-    if reason:
-        secrets = [target.url, *target.headers.values()]
-        print(f"bridge: {scrubbed(reason, secrets)}", file=sys.stderr, flush=True)
-    _leave(UNAVAILABLE if reason else 0)
+        _end(target, _reason(error), UNAVAILABLE)
+    _leave(0)
+
+
+def _end(target: Target, reason: str, code: int, tokens: Sequence[str] = ()) -> NoReturn:
+    secrets = [target.url, *target.headers.values(), target.oauth.get("client_secret", ""), *tokens]
+    print(f"bridge: {scrubbed(reason, secrets)}", file=sys.stderr, flush=True)
+    _leave(code)
 
 
 def _leave(code: int) -> NoReturn:
@@ -76,21 +90,48 @@ async def _relay(target: Target) -> None:
 
 
 def _connected(target: Target) -> AbstractAsyncContextManager[Any]:
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
+    signed = None if target.has_credentials or not target.grant else _signed_in(target)
+
+    def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
+        made = create_mcp_http_client(headers, timeout, auth)
+        if signed is not None:
+            from perdure.host.bridge_oauth import checked_request
+
+            made.event_hooks["request"].append(checked_request)
+        else:
+            made.event_hooks["response"].append(_refuse_unauthorized)
+        return made
+
     if target.transport == "sse":
         from mcp.client.sse import sse_client
 
-        return sse_client(_without_userinfo(target), headers=target.headers)
+        return sse_client(
+            _without_userinfo(target), headers=target.headers, auth=signed, httpx_client_factory=client
+        )
     from mcp.client.streamable_http import streamable_http_client
-    from mcp.shared._httpx_utils import create_mcp_http_client
 
-    client = create_mcp_http_client(headers=target.headers)
-    client.event_hooks["response"].append(_refuse_unauthorized)
-    return streamable_http_client(_without_userinfo(target), http_client=client)
+    return streamable_http_client(
+        _without_userinfo(target), http_client=client(headers=target.headers, auth=signed)
+    )
+
+
+def _signed_in(target: Target) -> Any:
+    """The requests of somebody who has signed in, or who is told to."""
+    from perdure.host.bridge_oauth import SignedIn, SignInRequired
+
+    def ended(error: Exception) -> NoReturn:
+        code = SIGN_IN if isinstance(error, SignInRequired) else UNAVAILABLE
+        _end(target, str(error), code, auth.secrets)
+
+    auth = SignedIn(target.url, target.grant, target.oauth, ended)
+    return auth
 
 
 def _without_userinfo(target: Target) -> str:
     """Where a header says who we are, a password in the URL must not take its place."""
-    if not any(name.lower() == "authorization" for name in target.headers):
+    if not target.has_credentials:
         return target.url
     scheme, mark, rest = target.url.partition("://")
     place, slash, path = rest.partition("/")

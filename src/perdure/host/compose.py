@@ -6,9 +6,11 @@ import os
 import sys
 import time
 from binascii import hexlify
+from typing import TYPE_CHECKING
 
 from perdure import __version__
-from perdure.host import catalogs, presence
+from perdure.host import allocation, catalogs, presence
+from perdure.host.console import Console
 from perdure.host.control import Control
 from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian
@@ -18,6 +20,10 @@ from perdure.host.settings import Settings
 from perdure.kernel.core import Kernel
 from perdure.model.mounts import SEPARATOR, MountSpec
 from perdure.storage.places import private_dir
+
+if TYPE_CHECKING:
+    from perdure.host.exporting import Exporter
+    from perdure.host.tracing import Tracing
 
 BUILTIN = "perdure"
 
@@ -55,11 +61,14 @@ def _builtin(settings: Settings) -> MountSpec:
         ("--tools", ",".join(settings.tools) or None),
         ("--durability", settings.durability),
         ("--log-level", settings.log_level),
+        ("--log-format", settings.log_format if settings.log_format != "text" else None),
     ):
         if value is not None:
             words += [option, value]
     # By the environment: a command line is for everyone to read, and a URL may hold a password.
-    env = {"PERDURE_STATE": settings.state} if settings.state is not None else {}
+    env = allocation.for_worker()
+    if settings.state is not None:
+        env["PERDURE_STATE"] = settings.state
     return MountSpec(BUILTIN, own_command(*words), env=env, cwd=settings.workspaces[0], builtin=True)
 
 
@@ -89,7 +98,7 @@ def serve_stdio(specs: dict[str, MountSpec], settings: Settings, *, wrapped: boo
     client_in, client_out = claim_stdio()
     guardian = Guardian.start()
     kernel = new_kernel(specs, settings, wrapped=wrapped, registry=registry)
-    shell = new_shell(kernel, client_in, client_out, guardian, registry)
+    shell = new_shell(kernel, client_in, client_out, guardian, settings, registry)
     announce(kernel, settings)
     try:
         return shell.run()
@@ -126,10 +135,12 @@ def new_shell(
     client_in: int,
     client_out: int,
     guardian: Guardian,
+    settings: Settings,
     registry: RegistryMounts | None = None,
 ) -> Shell:
     from perdure.host import upgrade
 
+    exporter = new_exporter(settings)
     return Shell(
         kernel,
         client_in=client_in,
@@ -141,7 +152,25 @@ def new_shell(
         registry=registry,
         upgrade=upgrade.begin,
         control=Control.open(),
+        console=Console(settings.log_level, settings.log_format),
+        exporter=exporter,
+        tracing=_tracing(exporter, kernel) if exporter is not None else None,
     )
+
+
+def new_exporter(settings: Settings) -> Exporter | None:
+    """Loaded only where telemetry is asked for."""
+    if settings.otel is None:
+        return None
+    from perdure.host.exporting import Exporter
+
+    return Exporter(own_command("export-telemetry"), settings.otel)
+
+
+def _tracing(exporter: Exporter, kernel: Kernel) -> Tracing:
+    from perdure.host.tracing import Tracing
+
+    return Tracing(exporter.tell, kernel, {"network.transport": "pipe"})
 
 
 def claim_stdio() -> tuple[int, int]:
@@ -166,6 +195,7 @@ def announce(kernel: Kernel, settings: Settings) -> None:
                 time.time(),
                 presence.start_ticks(pid),
                 tuple(kernel.specs),
+                workspaces=settings.workspaces,
             )
         )
     except OSError:

@@ -27,6 +27,26 @@ FRESH_S: Final = 0.02
 _POLLIN, _POLLOUT = 1, 4
 
 
+def listening() -> socket | None:
+    """Bound anew under our own number: what a predecessor left under it answers no more."""
+    name = presence.socket_name(os.getpid())
+    try:
+        folder = presence.folder()
+        presence.discard(os.path.join(folder, name))
+        listener = socket(AF_UNIX, SOCK_STREAM)
+        known = os.umask(0o177)
+        try:
+            with presence.reachable(folder) as place:
+                listener.bind(os.path.join(place, name))
+        finally:
+            os.umask(known)
+        listener.listen(BACKLOG)
+    except OSError:
+        return None
+    listener.setblocking(False)
+    return listener
+
+
 class Control:
     """The listening end. Where none can be opened the host runs all the same, and cannot be asked."""
 
@@ -39,23 +59,8 @@ class Control:
 
     @classmethod
     def open(cls) -> Control | None:
-        """Bound anew under our own number: what a predecessor left under it answers no more."""
-        name = presence.socket_name(os.getpid())
-        try:
-            folder = presence.folder()
-            presence.discard(os.path.join(folder, name))
-            listener = socket(AF_UNIX, SOCK_STREAM)
-            known = os.umask(0o177)
-            try:
-                with presence.reachable(folder) as place:
-                    listener.bind(os.path.join(place, name))
-            finally:
-                os.umask(known)
-            listener.listen(BACKLOG)
-        except OSError:
-            return None
-        listener.setblocking(False)
-        return cls(listener)
+        listener = listening()
+        return cls(listener) if listener is not None else None
 
     def watch(self, poll: select.poll) -> None:
         poll.register(self.fd, _POLLIN)

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from perdure.host import allocation
 from perdure.host import child as processes
 from perdure.host.child import Child
+from perdure.host.console import Console
 from perdure.host.control import Control
 from perdure.host.endings import CLOSE_S, end_all, exit_fault, exit_status, pipe_size, spawn_fault
 from perdure.host.eventlog import EventLog
@@ -59,7 +61,9 @@ from perdure.model.frames import INTERNAL_ERROR, encode_error, salvage_id
 from perdure.model.mounts import MountSpec
 
 if TYPE_CHECKING:
+    from perdure.host.exporting import Exporter
     from perdure.host.registry_mounts import RegistryMounts as Registry
+    from perdure.host.tracing import Tracing
 
 READ_BYTES = 1 << 16
 GULP_BYTES = 1 << 18
@@ -89,6 +93,9 @@ class Shell:
         registry: Registry | None = None,
         upgrade: Callable[[Shell], None] | None = None,
         control: Control | None = None,
+        console: Console | None = None,
+        exporter: Exporter | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self.kernel = kernel
         self.client_in = client_in
@@ -107,6 +114,9 @@ class Shell:
         self.registry = registry
         self._upgrade = upgrade
         self._control = control
+        self._console = console
+        self._exporter = exporter
+        self._tracing = tracing
         self._poll = select.poll()
         self._masks: dict[int, int] = {}
         self._by_output: dict[int, Child] = {}
@@ -136,6 +146,8 @@ class Shell:
             self._take_up()
         while not self._done:
             self._log.flush()
+            if self._exporter is not None:
+                self._exporter.flush()
             if self.at_rest:  # nothing is half done here: every event was handled, every effect applied
                 self.at_rest.pop(0)()
                 continue
@@ -148,7 +160,10 @@ class Shell:
         return 0
 
     def note(self, event: str, **fields: str | int | float | bool) -> None:
-        self._log.add(time.time(), self.kernel.state.session.session_id, event, fields)
+        session = self.kernel.state.session.session_id
+        self._log.add(time.time(), session, event, fields)
+        if self._console is not None:
+            self._console.note(session, event, fields)
 
     def _take_up(self) -> None:
         """Notice what happened to the children while there was no one to hear it."""
@@ -184,11 +199,13 @@ class Shell:
         try:
             while self._events:
                 event = self._events.popleft()
+                if self._tracing is not None:
+                    self._tracing.saw(event)
                 try:
                     effects = self.kernel.handle(event, time.monotonic())
                 except Exception as error:
                     effects = self._survive(event, error)
-                self._apply(effects)
+                self._apply(effects if self._tracing is None else self._tracing.does(effects))
         finally:
             self._busy = False
 
@@ -449,6 +466,8 @@ class Shell:
             if isinstance(line, Oversize):
                 self.feed(ClientOversize(line.size, line.head, line.tail))
             else:
+                if len(line) >= allocation.LARGE:
+                    allocation.keep()
                 self.feed(ClientFrame(line))
 
     def _take_child_frames(self, child: Child, *, last: bool = False) -> None:
@@ -582,6 +601,9 @@ class Shell:
         child.close()
         self._take_child_frames(child, last=True)
         code = os.waitstatus_to_exitcode(status)
+        spec = self.kernel.specs.get(child.mount)
+        if spec is not None and spec.managed and self.registry is not None:
+            fault = self.registry.explained(spec, fault, code)
         self.feed(ChildLost(child.mount, child.generation, fault, code, said))
 
     # --- effects -----------------------------------------------------------------------------------------------------------
@@ -625,6 +647,10 @@ class Shell:
         if self._control is not None:
             self._control.close()
         end_all(self.children, self.guardian, self.signals)
+        if self._tracing is not None:
+            self._tracing.end()
+        if self._exporter is not None:
+            self._exporter.close()
         self._log.flush()
         self._log.close()
         self.guardian.close()

@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 LONGEST_ADDRESS = 100  # a little below what the systems allow for the name of a socket
-_FIELDS = ("pid", "session", "version", "workspace", "started", "ticks", "mounts")
+_FIELDS = ("pid", "session", "version", "workspace", "started", "ticks", "mounts", "kind", "workspaces")
 
 
 class Presence:
-    """What a host says when it starts. `ticks` is when its process began, by the system's count."""
+    """What a host says when it starts. `ticks` is when its process began, by the system's count.
+
+    `kind` is `run` for the host of one client, `serve` for one process with many sessions; `workspaces` are all of
+    them, of which `workspace` is the first.
+    """
 
     __slots__ = _FIELDS
 
@@ -31,6 +35,8 @@ class Presence:
         started: float,
         ticks: int,
         mounts: tuple[str, ...] = (),
+        kind: str = "run",
+        workspaces: tuple[str, ...] = (),
     ) -> None:
         self.pid = pid
         self.session = session
@@ -39,6 +45,8 @@ class Presence:
         self.started = started
         self.ticks = ticks
         self.mounts = tuple(mounts)
+        self.kind = kind
+        self.workspaces = tuple(workspaces) or (workspace,)
 
     def fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _FIELDS}
@@ -92,7 +100,7 @@ def _read(path: str) -> Presence | None:
         found = Presence(**{name: known[name] for name in _FIELDS if name in known})
     except (OSError, ValueError, TypeError):
         return None
-    kinds = (int, str, str, str, float, int, tuple)
+    kinds = (int, str, str, str, float, int, tuple, str, tuple)
     values = found.fields().values()
     if not all(isinstance(value, kind | int) for value, kind in zip(values, kinds, strict=True)):
         return None

@@ -20,13 +20,15 @@ from perdure.kernel.state import KnownTools
 from perdure.model.faults import Fault
 from perdure.model.mounts import RESERVED, SEPARATOR, MountSpec
 from perdure.registry.locating import FILE_NAMES, locate, user_folder
-from perdure.storage.places import private_dir, write_private
+from perdure.storage.places import private_dir, sign_ins_folder, write_private
 
 if TYPE_CHECKING:
     from perdure.registry.entry import Entry
+    from perdure.registry.mirroring import Mirror
 
 BRIDGE: Final = "PERDURE_BRIDGE"
 TAIL_CHARACTERS: Final = 1000
+SIGN_IN: Final = 77  # with what a bridge ends where a person has to sign in
 
 
 class RegistryMounts:
@@ -42,6 +44,7 @@ class RegistryMounts:
         self._base = ""
         self._seen: tuple[object, ...] | None = None
         self._specs: dict[str, MountSpec] = {}
+        self._mirror: Mirror | None = None
 
     # --- what to mount ------------------------------------------------------------------------------------
 
@@ -62,6 +65,8 @@ class RegistryMounts:
 
     def news(self) -> list[Event]:
         """What changed since it was last read."""
+        if self._mirror is not None:
+            self._mirror.tend()
         if self._signature() == self._seen:
             return []
         found: list[Event] = [Remount(dict(self.specs()))]
@@ -73,11 +78,10 @@ class RegistryMounts:
     def _read(self, location: str) -> None:
         from perdure.registry.errors import RegistryError
         from perdure.registry.filesystem import FileBackend
-        from perdure.registry.mirroring import mirrored
         from perdure.registry.opening import open_backend
 
         try:
-            here = mirrored(location, self._environ) if "://" in location else location
+            here = self._copied(location) if "://" in location else location
             backend = open_backend(here, self._environ)
             if not isinstance(backend, FileBackend):
                 raise RegistryError("only a registry in a file can be mounted")
@@ -99,6 +103,14 @@ class RegistryMounts:
             self._specs[name] = MountSpec(
                 name, prefix=prefixes[name], managed=True, mark=self._problems[name]
             )
+
+    def _copied(self, location: str) -> str:
+        from perdure.registry.mirroring import Mirror
+
+        if self._mirror is None:
+            self._mirror = Mirror(location, self._environ)
+            self._mirror.open()
+        return self._mirror.path
 
     def _spec(self, entry: Entry, prefix: str) -> MountSpec:
         known = self._settings.timeouts
@@ -124,11 +136,25 @@ class RegistryMounts:
         )
 
     def _mark(self, entry: Entry) -> str:
+        """What is different where a running server has to be started again."""
         from zlib import crc32
+
+        from perdure.registry.grants import login_of
 
         started = (entry.transport, entry.command, entry.args, entry.cwd, entry.env, entry.url, entry.headers)
         listed = sorted(self._allowed) if self._allowed is not None else None
-        return f"{crc32(msgspec.msgpack.encode([started, listed])):08x}"
+        signed_in = [entry.oauth, login_of(self._grant_of(entry))] if entry.transport != "stdio" else None
+        return f"{crc32(msgspec.msgpack.encode([started, listed, signed_in])):08x}"
+
+    def _grant_of(self, entry: Entry) -> str:
+        """Where the sign-in to a remote server is kept, if there is one."""
+        from perdure.registry.errors import UnsetVariable
+        from perdure.registry.grants import grant_path
+
+        try:
+            return grant_path(entry.name, entry.url.resolve(self._environ) if entry.url is not None else "")
+        except UnsetVariable:
+            return ""
 
     def _signature(self) -> tuple[object, ...]:
         """What would be different if the registry, or an approval, were."""
@@ -142,7 +168,7 @@ class RegistryMounts:
         paths = (
             [named] if named else [os.path.join(folder, name) for folder in folders for name in FILE_NAMES]
         )
-        return tuple(_facts(path) for path in [*paths, _tools_folder()])
+        return tuple(_facts(path) for path in [*paths, _tools_folder(), sign_ins_folder()])
 
     # --- starting one ---------------------------------------------------------------------------------------
 
@@ -150,6 +176,7 @@ class RegistryMounts:
         """With what a server is started now, or why it cannot be."""
         from perdure.registry.allowed import check_allowed
         from perdure.registry.errors import RegistryError
+        from perdure.registry.grants import grant_path
         from perdure.registry.resolved import resolve
 
         entry = self._entries.get(spec.name)
@@ -169,9 +196,28 @@ class RegistryMounts:
             return Launch((found.command, *found.args), env, cwd)
         # By the environment: a command line is for everyone to read.
         env[BRIDGE] = msgspec.json.encode(
-            {"transport": entry.transport, "url": found.url, "headers": found.headers}
+            {
+                "transport": entry.transport,
+                "url": found.url,
+                "headers": found.headers,
+                "oauth": found.oauth,
+                "grant": grant_path(entry.name, found.url),
+            }
         ).decode()
         return Launch(_bridge_command(), env, spec.cwd)
+
+    def explained(self, spec: MountSpec, fault: Fault, code: int) -> Fault:
+        """What the end of a server means; a bridge that cannot go on without a person says so by its exit code."""
+        entry = self._entries.get(spec.name)
+        if entry is None or entry.transport == "stdio" or code != SIGN_IN:
+            return fault
+        return Fault(
+            "downstream",
+            "sign_in_required",
+            fault.generation,
+            f"{spec.name} wants a sign-in",
+            f"perdure registry login {spec.name}",
+        )
 
     def scrubbed(self, spec: MountSpec, tail: bytes, environ: Mapping[str, str]) -> str:
         """What may be shown of the end of a server's standard error."""

@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.model.keep import Keep
 from perdure.model.mounts import RESERVED, Limits
+from perdure.model.serving import ServeFile
 from perdure.model.state_limits import StateLimits
 
 FILE_NAME = "perdure.toml"
@@ -40,11 +41,14 @@ class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     policy: str | dict[str, Any] | None = None
     durability: Literal["journal", "strict"] | None = None
     log_level: str | None = None
+    log_format: Literal["text", "json"] | None = None
+    otel: str | None = None
     mounts: dict[str, str | list[str]] = {}
     timeouts: Timeouts | None = None
     keep: Keep | None = None
     state_limits: StateLimits | None = None
     limits: dict[str, float] = {}
+    serve: ServeFile | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -60,6 +64,8 @@ class Settings(msgspec.Struct, frozen=True):
     policy: str | None = None
     durability: Literal["journal", "strict"] = "journal"
     log_level: str = "warning"
+    log_format: Literal["text", "json"] = "text"
+    otel: str | None = None
     mounts: dict[str, tuple[str, ...]] = {}
     timeouts: Timeouts = Timeouts()
     keep: Keep = Keep()
@@ -96,6 +102,8 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     found["keep"] = next((f.keep for f in files if f.keep is not None), Keep())
     found["state_limits"] = next((f.state_limits for f in files if f.state_limits is not None), StateLimits())
     found["limits"] = _limits(files)
+    if "otel" in found:
+        found["otel"] = _collector(found["otel"])
     try:
         return msgspec.convert(found, type=Settings)
     except msgspec.ValidationError as error:
@@ -111,7 +119,20 @@ _VARIABLES = {
     "tools": ("PERDURE_TOOLS",),
     "durability": ("PERDURE_DURABILITY",),
     "log_level": ("PERDURE_LOG_LEVEL",),
+    "log_format": ("PERDURE_LOG_FORMAT",),
+    "otel": ("PERDURE_OTEL",),
 }
+
+
+def _collector(value: str) -> str | None:
+    """Where telemetry goes: a URL, or wherever the standard variables say."""
+    if value.lower() in ("", "0", "off", "false", "no"):
+        return None
+    if value.lower() in ("1", "on", "true", "yes"):
+        return "on"
+    if not value.startswith(("http://", "https://")):
+        raise SettingsError(f"otel: {value}: the URL of a collector, or on")
+    return value
 
 
 def _state_place(value: str, base: str) -> str | None:

@@ -287,7 +287,7 @@ def resume(
     if trial:
         return 0
     guardian = Guardian(capsule.guardian_fd, capsule.guardian_pid, capsule.guardian_mark)
-    shell = compose.new_shell(kernel, capsule.client_in, capsule.client_out, guardian, registry)
+    shell = compose.new_shell(kernel, capsule.client_in, capsule.client_out, guardian, settings, registry)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, shell.signals.WANTED)
     for fd in (capsule.client_in, capsule.client_out, capsule.guardian_fd):
         os.set_inheritable(fd, False)

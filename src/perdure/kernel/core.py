@@ -80,7 +80,7 @@ from perdure.model.faults import Fault
 from perdure.model.frames import Inside, Members, RequestId
 from perdure.model.mounts import Limits, MountSpec
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
 
 
 class Kernel:
@@ -209,6 +209,10 @@ class Kernel:
         self.state = capsule.state
         self.now = capsule.now
         self.public = catalog.Public(self)
+
+    def release(self) -> None:
+        """The session is over and nothing more comes: let go of what points back here, so that memory is free at once."""
+        del self.public
 
     # --- what every rule uses -------------------------------------------------------------------------
 

@@ -129,7 +129,7 @@ def refuse_unavailable(k: Kernel, mount: Mount, call: Invocation) -> None:
 
 
 def classify(k: Kernel, call: Invocation) -> None:
-    """Give the call its replay class and conflict keys, by the catalog that is active now (law 3)."""
+    """Give the call its replay class and where its conflict keys are, by the catalog that is active now (law 3)."""
     spec = k.specs[call.mount]
     call.timeout = spec.call_s
     if call.method != "tools/call":
@@ -137,16 +137,23 @@ def classify(k: Kernel, call: Invocation) -> None:
     else:
         entry = k.public.tool(spec.prefix + call.name)
         if entry is None or entry.mount != call.mount:
-            call.replay, call.keys = NEVER, ()
+            call.replay, call.conflict, call.keys = NEVER, (), ()
         else:
             call.replay = entry.replay
-            call.keys = _conflict_keys(k, call, entry.conflict) if entry.conflict else ()
+            call.conflict, call.keys = entry.conflict, None if entry.conflict else ()
             call.timeout = entry.deadline_s or spec.call_s
     if call.attempts == 0:
         call.deadline = call.accepted_at + call.timeout
 
 
-def _conflict_keys(k: Kernel, call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ...]:
+def conflict_keys(k: Kernel, call: Invocation) -> tuple[str, ...]:
+    """What the call may be changing. Read when somebody has to know: as a rule nobody waits for anybody."""
+    if call.keys is None:
+        call.keys = _keys_at(k, call, call.conflict)
+    return call.keys
+
+
+def _keys_at(k: Kernel, call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ...]:
     try:
         given = _arguments(k, call)
         # Only what a key can be made of is read: beside it may stand a file's whole content.
@@ -191,8 +198,8 @@ def pump(k: Kernel, mount: Mount) -> None:
         call = k.state.calls[seq]
         if call.attempts == 0:
             classify(k, call)
-        if barred and not barred.isdisjoint(call.keys):
-            barred.update(call.keys)
+        if barred and not barred.isdisjoint(conflict_keys(k, call)):
+            barred.update(conflict_keys(k, call))
             continue
         mount.queue.remove(seq)
         free -= 1
@@ -203,15 +210,15 @@ def _barred_keys(k: Kernel, mount: Mount) -> set[str]:
     """What an undecided call, or one still running on a fenced generation, may be changing."""
     barred: set[str] = set()
     for call in k.state.calls.values():
-        if call.mount != mount.name or not call.keys:
+        if call.mount != mount.name or call.keys == ():
             continue
         match call.state:
             case Held() | Probing():
-                barred.update(call.keys)
+                barred.update(conflict_keys(k, call))
             case InFlight(generation) | Parked(generation) | Asking(generation) if isinstance(
                 mount.links[generation].stage, Draining
             ):
-                barred.update(call.keys)
+                barred.update(conflict_keys(k, call))
             case _:
                 pass
     return barred

@@ -229,7 +229,8 @@ class Invocation(msgspec.Struct):
     extra: dict[str, bytes] = {}
     state: InvocationState = Queued()
     replay: ReplayClass = NEVER
-    keys: tuple[str, ...] = ()
+    conflict: tuple[str, ...] = ()
+    keys: tuple[str, ...] | None = ()  # None: what `conflict` points at was not read yet
     attempts: int = 0
     replays: int = 0
     probes: int = 0

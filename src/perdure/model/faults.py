@@ -46,7 +46,7 @@ DEADLINE: Final = -32099
 
 
 # Another attempt ends the same way, until somebody changes what is started.
-PERMANENT: Final = frozenset({"command_not_allowed", "unset_variable", "invalid_entry"})
+PERMANENT: Final = frozenset({"command_not_allowed", "unset_variable", "invalid_entry", "sign_in_required"})
 
 
 class Fault(msgspec.Struct, frozen=True, rename={"fault_class": "class"}):

@@ -29,6 +29,9 @@ _UNTEXT: Final = re.compile("[\x00\ud800-\udfff]")
 _VARIABLE: Final = re.compile(r"[^\s=,\"'\x00-\x1f]+")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TOOL: Final = re.compile(r"[^\s,=]+")
+# How to sign in to a remote server, where the server does not say all of it itself.
+OAUTH_KEYS: Final = ("client_id", "client_secret", "scopes", "issuer", "grant", "redirect_port")
+GRANTS: Final = ("authorization_code", "client_credentials")
 _SCHEME: Final = re.compile(r"https?://[^/?#]", re.IGNORECASE)
 
 
@@ -79,6 +82,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     env: dict[str, Template] = {}
     url: Template | None = None
     headers: dict[str, Template] = {}
+    oauth: dict[str, Template] = {}
     tools: Tools = Tools()
     timeouts: Timeouts = Timeouts()
     start: Literal["eager", "lazy"] = "eager"
@@ -95,6 +99,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             check_text(text, what, self.name)
         _check_way(self)
         _check_names(self)
+        _check_oauth(self)
         _check_times(self)
         _check_replay(self)
 
@@ -121,6 +126,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         yield from (("args", arg) for arg in self.args)
         yield from ((f"env {name}", value) for name, value in self.env.items())
         yield from ((f"header {name}", value) for name, value in self.headers.items())
+        yield from ((f"oauth {name}", value) for name, value in self.oauth.items())
 
     def variables(self) -> tuple[str, ...]:
         """The variables it refers to, in order, each once."""
@@ -183,6 +189,33 @@ def _check_names(entry: Entry) -> None:
         _refuse(entry, "headers hold a name that no header can have")
     if not all(_TOOL.fullmatch(name) for name in (*entry.tools.allow, *entry.tools.deny)):
         _refuse(entry, "tools holds a name that no tool can have")
+
+
+def _check_oauth(entry: Entry) -> None:
+    given = entry.oauth
+    if not given:
+        return
+    if entry.transport == "stdio":
+        _refuse(entry, "oauth is for a remote server", "give a local one its credentials by env: NAME=$NAME")
+    if unknown := [key for key in given if key not in OAUTH_KEYS]:
+        _refuse(entry, f"oauth does not know {unknown[0]}", f"one of {', '.join(OAUTH_KEYS)}")
+    grant = given.get("grant", Template(GRANTS[0])).text
+    if grant not in GRANTS:
+        _refuse(entry, "oauth grant is not known", f"one of {', '.join(GRANTS)}")
+    if "client_secret" in given and "client_id" not in given:
+        _refuse(entry, "oauth has a client_secret and no client_id")
+    if grant == "client_credentials" and not {"client_id", "client_secret", "issuer"} <= set(given):
+        _refuse(
+            entry,
+            "oauth by client_credentials needs client_id, client_secret and issuer",
+            "issuer is the authorization server that may see the secret: issuer=https://…",
+        )
+    if (port := given.get("redirect_port")) is not None and not _is_port(port.text):
+        _refuse(entry, "oauth redirect_port is not a port")
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 0 < int(text) < 65536
 
 
 def _check_times(entry: Entry) -> None:

@@ -2,9 +2,9 @@
 
     {"command": "npx", "args": ["-y", "x"], "env": {"K": "$V"}, "cwd": ".", "type": "http", "url": "…", "headers": {},
      "description": "…", "disabled": true,
-     "perdure": {"title", "tools": {"allow", "deny"}, "timeouts": {"startup", "call", "idle"}, "start", "restart",
-                 "replay": {"mode", "tools": {"charge": "probe find_charge {\\"key\\": \\"/key\\"}"}}, "pin", "required",
-                 "provenance"}}
+     "perdure": {"title", "oauth": {"client_id"}, "tools": {"allow", "deny"}, "timeouts": {"startup", "call", "idle"},
+                 "start", "restart", "replay": {"mode", "tools": {"charge": "probe find_charge {\\"key\\": \\"/key\\"}"}},
+                 "pin", "required", "provenance"}}
 
 Keys that are none of these are the entry's `extra`.
 """
@@ -31,6 +31,7 @@ class _ReplayMembers(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
 
 class _OwnMembers(msgspec.Struct, omit_defaults=True):
     title: str = ""
+    oauth: dict[str, str] = {}
     tools: Tools = Tools()
     timeouts: Timeouts = Timeouts()
     start: Literal["eager", "lazy"] = "eager"
@@ -83,6 +84,7 @@ def from_object(name: str, found: Any) -> Entry:
         env={key: Template(value) for key, value in (members.env or {}).items()},
         url=_template(members.url),
         headers={key: Template(value) for key, value in (members.headers or {}).items()},
+        oauth={key: Template(value) for key, value in own.oauth.items()},
         tools=own.tools,
         timeouts=own.timeouts,
         start=own.start,
@@ -99,6 +101,7 @@ def to_object(entry: Entry) -> dict[str, Any]:
     """The members of an entry, references as they are written; what is a default is left out."""
     own = _OwnMembers(
         title=entry.title,
+        oauth={key: value.text for key, value in entry.oauth.items()},
         tools=entry.tools,
         timeouts=entry.timeouts,
         start=entry.start,

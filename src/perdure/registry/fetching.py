@@ -102,6 +102,12 @@ class Fetcher:
         headers = {"content-type": "application/json"} if body is not None else {}
         return self._once(method, address, headers, body, address)
 
+    def submit(self, address: Address, form: bytes) -> Reply:
+        """A form, posted once."""
+        return self._once(
+            "POST", address, {"content-type": "application/x-www-form-urlencoded"}, form, address
+        )
+
     def _once(
         self,
         method: str,

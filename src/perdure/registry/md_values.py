@@ -3,6 +3,7 @@
     command: python                        a text as it stands, or a JSON string where blanks or quotes matter
     args: ["a", "b, c"]                    a JSON list, or the plain comma form: a, b
     env: A=1, "B=v,w"                      comma separated, repeatable; an item with a comma as a JSON string
+    oauth: client_id=$ID, scopes=read write
     timeout: startup=15, call=60
     tools: allow=a,b                       repeatable: tools: deny=c
     replay TOOL: probe OTHER {"k": "/k"}   or convergent, never
@@ -37,7 +38,7 @@ from perdure.registry.redaction import shown_replay
 from perdure.registry.templates import Template
 
 KEYS: Final = (
-    "title", "description", "transport", "command", "args", "cwd", "env", "url", "headers", "enabled", "start",
+    "title", "description", "transport", "command", "args", "cwd", "env", "url", "headers", "oauth", "enabled", "start",
     "restart", "timeout", "tools", "replay", "pin", "required", "provenance",
 )  # fmt: skip
 TRANSPORT_NAMES: Final[dict[str, Transport]] = {
@@ -66,6 +67,7 @@ def read(name: str, lines: Sequence[Line]) -> Entry:
         env=found.pairs("env"),
         url=_template(url),
         headers=found.pairs("headers"),
+        oauth=found.pairs("oauth"),
         tools=found.tools(),
         timeouts=found.timeouts(),
         start=cast(Literal["eager", "lazy"], found.word("start", ("eager", "lazy"), "eager")),
@@ -92,6 +94,7 @@ def written(entry: Entry) -> dict[str, list[str]]:
         "env": [f"env: {_pair(name, value)}" for name, value in entry.env.items()],
         "url": _texts("url", _source(entry.url)),
         "headers": [f"headers: {_pair(name, value)}" for name, value in entry.headers.items()],
+        "oauth": [f"oauth: {_pair(name, value)}" for name, value in entry.oauth.items()],
         "enabled": [] if entry.enabled else ["enabled: false"],
         "start": ["start: lazy"] if entry.start == "lazy" else [],
         "restart": ["restart: never"] if entry.restart == "never" else [],

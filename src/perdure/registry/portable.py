@@ -27,6 +27,10 @@ def portable(entry: Entry) -> Entry:
         description=scrubbed(entry.description),
         env={name: _named(name, value) for name, value in entry.env.items()},
         headers={name: _named(name, value, prefix) for name, value in entry.headers.items()},
+        oauth={
+            name: _named(name, value, prefix) if is_secret_name(name) else value
+            for name, value in entry.oauth.items()
+        },
         args=tuple(
             _hidden(arg, shown, f"{prefix}_{number}_SECRET")
             for number, (arg, shown) in enumerate(zip(entry.args, shown_args(entry.args), strict=True), 1)
@@ -43,6 +47,7 @@ def check_portable(entry: Entry) -> None:
     fit = portable(entry)
     kept = [f"env {name}" for name, value in entry.env.items() if fit.env[name] != value]
     kept += [f"header {name}" for name, value in entry.headers.items() if fit.headers[name] != value]
+    kept += [f"oauth {name}" for name, value in entry.oauth.items() if fit.oauth[name] != value]
     kept += ["url"] if fit.url != entry.url else []
     kept += ["an argument"] if fit.args != entry.args else []
     if kept:
@@ -65,6 +70,7 @@ def merged(sent: Entry, here: Entry) -> Entry:
             n: here.headers[n] if value == shown.headers.get(n) else value
             for n, value in sent.headers.items()
         },
+        oauth={n: here.oauth[n] if value == shown.oauth.get(n) else value for n, value in sent.oauth.items()},
         args=here.args if sent.args == shown.args else sent.args,
         url=here.url if sent.url == shown.url else sent.url,
         extra=sent.extra or here.extra,

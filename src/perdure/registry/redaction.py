@@ -94,6 +94,10 @@ def shown_entry(entry: Entry) -> dict[str, Any]:
         "env": shown_env(entry.env),
         "url": shown_url(entry.url) if entry.url is not None else None,
         "headers": shown_env(entry.headers),
+        "oauth": {
+            name: shown_value(value) if is_secret_name(name) else _shown_template(value)
+            for name, value in entry.oauth.items()
+        },
         "tools": {"allow": list(entry.tools.allow), "deny": list(entry.tools.deny)},
         "timeouts": {
             "startup": entry.timeouts.startup,

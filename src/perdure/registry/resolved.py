@@ -17,7 +17,7 @@ from perdure.registry.templates import Template
 class ResolvedEntry:
     """What one start of a server needs, with secrets in clear."""
 
-    __slots__ = ("args", "command", "cwd", "env", "headers", "name", "secrets", "url")
+    __slots__ = ("args", "command", "cwd", "env", "headers", "name", "oauth", "secrets", "url")
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class ResolvedEntry:
         env: dict[str, str],
         url: str,
         headers: dict[str, str],
+        oauth: dict[str, str],
         secrets: tuple[str, ...],
     ) -> None:
         self.name = name
@@ -37,6 +38,7 @@ class ResolvedEntry:
         self.env = env
         self.url = url
         self.headers = headers
+        self.oauth = oauth
         self.secrets = (
             secrets  # every value that came out of a variable, and every literal of env and headers
         )
@@ -61,6 +63,7 @@ def resolve(entry: Entry, environ: Mapping[str, str]) -> ResolvedEntry:
 
     env = {name: value(one) for name, one in entry.env.items()}
     headers = {name: value(one) for name, one in entry.headers.items()}
+    oauth = {name: value(one) for name, one in entry.oauth.items()}
     resolved = ResolvedEntry(
         entry.name,
         value(entry.command),
@@ -69,7 +72,9 @@ def resolve(entry: Entry, environ: Mapping[str, str]) -> ResolvedEntry:
         env,
         value(entry.url),
         headers,
+        oauth,
         (),
     )
-    resolved.secrets = tuple(dict.fromkeys(one for one in (*values, *env.values(), *headers.values()) if one))
+    told = (*values, *env.values(), *headers.values(), oauth.get("client_secret", ""))
+    resolved.secrets = tuple(dict.fromkeys(one for one in told if one))
     return resolved

@@ -37,6 +37,8 @@ def as_wire(entry: Entry) -> dict[str, Any]:
     else:
         found["url"] = entry.url.text if entry.url is not None else ""
         found["headers"] = {name: value.text for name, value in entry.headers.items()}
+        if entry.oauth:
+            found["oauth"] = {name: value.text for name, value in entry.oauth.items()}
         if entry.env:
             found["env"] = {name: value.text for name, value in entry.env.items()}
     for name in ("title", "start", "restart", "pin", "required", "enabled"):
@@ -77,6 +79,7 @@ def from_wire(found: object) -> Entry:
             env=_named_templates(found, "env"),
             url=_template(found, "url"),
             headers=_named_templates(found, "headers"),
+            oauth=_named_templates(found, "oauth"),
             tools=_struct(found, "tools", Tools),
             timeouts=_struct(found, "timeouts", Timeouts),
             start="lazy" if found.get("start") == "lazy" else "eager",

@@ -7,8 +7,8 @@ thing, and a client that goes away has cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol, cast
 
 from perdure.model.frames import Response, decode, decode_id, members
 from perdure.serve import ladder
@@ -33,6 +33,13 @@ Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 
+class Line(Protocol):
+    """The connection that an answer is written to."""
+
+    def when_settled(self, settled: Callable[[bool], None]) -> None:
+        """`settled` hears whether what was written so far has arrived."""
+
+
 async def respond(send: Send, status: int, body: bytes, headers: Headers | None = None) -> None:
     found = [*(headers or ()), (b"content-length", str(len(body)).encode())]
     if body:
@@ -42,13 +49,16 @@ async def respond(send: Send, status: int, body: bytes, headers: Headers | None 
 
 
 async def answer(
-    session: HttpSession, exchange: Exchange, receive: Receive, send: Send, headers: Headers
+    session: HttpSession, exchange: Exchange, receive: Receive, send: Send, headers: Headers, line: Line
 ) -> bool:
     """Send what comes for a request until its answer. True where the client went away before."""
     await exchange.wait(DEFER_S)
-    if await _answered_alone(session, exchange, send, headers):
+    if exchange.is_answered and _is_gone(receive):
+        session.give_up(exchange)
+        return True
+    if await _answered_alone(session, exchange, send, headers, line):
         return False
-    return await _Reader(session, exchange, receive, send, headers).serve()
+    return await _Reader(session, exchange, receive, send, headers, line).serve()
 
 
 async def resume(
@@ -58,30 +68,33 @@ async def resume(
     receive: Receive,
     send: Send,
     headers: Headers,
+    line: Line,
 ) -> None:
     """Go on with a stream where its client left it."""
-    await _Reader(session, exchange, receive, send, headers).serve(missed)
+    await _Reader(session, exchange, receive, send, headers, line).serve(missed)
 
 
 async def stand(
-    session: HttpSession, missed: list[bytes], receive: Receive, send: Send, headers: Headers
+    session: HttpSession, missed: list[bytes], receive: Receive, send: Send, headers: Headers, line: Line
 ) -> None:
     """The client's standing stream: what belongs to none of its requests."""
     exchange = session.standing_exchange()
     session.listen(exchange)
     try:
-        await resume(session, exchange, missed, receive, send, headers)
+        await resume(session, exchange, missed, receive, send, headers, line)
     finally:
         session.stop_listening(exchange)
 
 
-async def _answered_alone(session: HttpSession, exchange: Exchange, send: Send, headers: Headers) -> bool:
+async def _answered_alone(
+    session: HttpSession, exchange: Exchange, send: Send, headers: Headers, line: Line
+) -> bool:
     """Nothing but the answer has come: it is the whole body, however large, and its error the status."""
     if not exchange.is_answered or len(exchange.frames) != 1:
         return False
     frame = exchange.frames[0]
     await respond(send, 200 if exchange.is_resumable else _status(frame), frame, headers)
-    session.sent(exchange)
+    line.when_settled(session.sent(exchange, frame))
     return True
 
 
@@ -89,8 +102,15 @@ class _Reader:
     """One response that reads an exchange; a client that comes back elsewhere takes the exchange over."""
 
     def __init__(
-        self, session: HttpSession, exchange: Exchange, receive: Receive, send: Send, headers: Headers
+        self,
+        session: HttpSession,
+        exchange: Exchange,
+        receive: Receive,
+        send: Send,
+        headers: Headers,
+        line: Line,
     ) -> None:
+        self._line = line
         self._session = session
         self._exchange = exchange
         self._send = send
@@ -124,14 +144,16 @@ class _Reader:
                 self._session.give_up(exchange)
                 return True
             if not self._has_begun and await _answered_alone(
-                self._session, exchange, self._send, self._headers
+                self._session, exchange, self._send, self._headers, self._line
             ):
                 return False
             await self._begin()
+            frame = b""
             while exchange.frames:
-                await self._write(self._event(exchange.frames.popleft()))
+                frame = exchange.frames.popleft()
+                await self._write(self._event(frame))
             if exchange.is_answered:
-                self._session.sent(exchange)
+                self._line.when_settled(self._session.sent(exchange, frame))
             if exchange.is_answered or exchange.is_closed:
                 await self._end()
                 return False
@@ -166,6 +188,17 @@ class _Reader:
     async def _end(self) -> None:
         if not self._watcher.done():
             await self._send({"type": "http.response.body", "body": b""})
+
+
+def _is_gone(receive: Receive) -> bool:
+    """Whether the client's end is known already: one step of what would wait for it."""
+    step = cast("Coroutine[Any, Any, Message]", receive())
+    try:
+        step.send(None)
+    except StopIteration as said:
+        return bool(said.value["type"] == "http.disconnect")
+    step.close()
+    return False
 
 
 async def _gone(receive: Receive) -> None:

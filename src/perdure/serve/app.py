@@ -4,51 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
-import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 import msgspec
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from perdure import __version__
-from perdure.host.compose import specs_of, wrapped_spec
+from perdure.host.compose import new_exporter, specs_of, wrapped_spec
+from perdure.host.console import Console
 from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian, end_marked
 from perdure.host.settings import Settings
 from perdure.model.mounts import MountSpec
+from perdure.model.serving import Serving
 from perdure.serve import attached as attached_clients
-from perdure.serve import prometheus
+from perdure.serve import connections, prometheus
 from perdure.serve.answering import Headers, Receive, Scope, Send, respond
-from perdure.serve.guard import LOOPBACK, Guard
+from perdure.serve.entrance import Entrance
+from perdure.serve.guard import LOOPBACK, Denied, Guard
+from perdure.serve.logs import to_console
+from perdure.serve.pace import Pace
 from perdure.serve.places import attach_path
 from perdure.serve.registries import Registries
 from perdure.serve.sessions import Sessions
 from perdure.serve.store import Store
-from perdure.serve.streamable import Streamable, refused
+from perdure.serve.streamable import OWNER, Streamable, address_of, overdone, refused
 from perdure.serve.switchboard import Switchboard
 from perdure.storage.places import private_dir
 
-HEAD_S: Final = 10.0
-GRACE_S: Final = 5.0
 PREDECESSOR_S: Final = 5.0
+SESSION: Final = b"mcp-session-id"
 
 
 class Options(msgspec.Struct, frozen=True):
-    host: str = "127.0.0.1"
-    port: int = 8765
+    """`client_secret` is what we prove ourselves with to the authorization server, where it wants that."""
+
     token: str | None = None
-    metrics: bool = False
     wrap: tuple[str, ...] = ()
-    certificate: str | None = None
-    key: str | None = None
+    serving: Serving = Serving()
+    client_secret: str = ""
 
 
 Pages = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -60,14 +58,29 @@ class App:
     """The ASGI application. `front` makes the pages for people, which ask for the token in their own way."""
 
     def __init__(
-        self, options: Options, settings: Settings, store: Store, front: Front | None = None
+        self,
+        options: Options,
+        settings: Settings,
+        store: Store,
+        port: int,
+        address: str,
+        console: Console,
+        front: Front | None = None,
     ) -> None:
+        self._console = console
         self._options = options
+        self._serving = options.serving
         self._settings = settings
         self._store = store
         self._started = time.time()
-        hosts = (*LOOPBACK, options.host) if options.host not in ("0.0.0.0", "::") else _own_names()
-        self._guard = Guard(hosts, options.token)
+        host = self._serving.host
+        hosts = (*LOOPBACK, host) if host not in ("0.0.0.0", "::") else _own_names()
+        self._guard = Guard(hosts, port, self._serving.public_url)
+        self._oauth = _resource_server(options, address)
+        self._entrance = Entrance(options.token, self._oauth)
+        self._documents = self._oauth.metadata_paths if self._oauth is not None else ()
+        limits = self._serving.limits
+        self._pace = Pace(limits.session_rate, limits.session_rate * 2)
         self._specs: dict[str, dict[str, MountSpec]] = {}
         self._registries = Registries()
         self.sessions: Sessions | None = None
@@ -89,36 +102,73 @@ class App:
             log,
             wrapped=bool(self._options.wrap),
             registries=self._registries,
+            limits=self._serving.limits,
+            console=self._console,
+            exporter=new_exporter(self._settings),
         )
-        self._mcp = Streamable(self.sessions, limits.frame_bytes, self._workspace_of)
-        self._pages = self._front(self.sessions, self._options) if self._front is not None else None
+        self._mcp = Streamable(self.sessions, self._workspace_of)
+        # Access tokens are for /mcp: pages for people are kept by the token alone.
+        if self._front is not None and (self._oauth is None or self._options.token is not None):
+            self._pages = self._front(self.sessions, self._options)
 
     async def close(self) -> None:
         assert self.sessions is not None
         self.sessions.close()
         await self.sessions.switchboard.close()
 
+    def end(self) -> None:
+        """Who only watches need not be waited for."""
+        self.loaded.is_ending = True
+
+    def reload(self) -> None:
+        """Roll every server over to what is installed now."""
+        self.loaded.reload()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         path: str = scope["path"]
-        headers: Headers = scope["headers"]
-        is_page = self._pages is not None and path not in ENDPOINTS
-        denied = self._guard.check(headers, needs_token=path != "/healthz" and not is_page)
+        denied = self._guard.check(scope["headers"]) or self._too_fast(scope)
+        is_page = self._pages is not None and path not in (*ENDPOINTS, *self._documents)
+        scope[OWNER] = ""
+        if denied is None and not is_page and path != "/healthz" and path not in self._documents:
+            found = await self._entrance.admit(scope["headers"])
+            if isinstance(found, Denied):
+                denied = found
+            else:
+                scope[OWNER] = found.owner
         if denied is not None:
-            body = refused(denied.status, denied.reason).body
+            body = denied.body or refused(denied.status, denied.reason).body
             await respond(send, denied.status, body, list(denied.headers))
         elif path == "/mcp" and self._mcp is not None:
             await self._mcp(scope, receive, send)
-        elif path == "/healthz" and scope["method"] in ("GET", "HEAD"):
-            await respond(send, 200, self._health())
-        elif path == "/metrics" and self._options.metrics and scope["method"] == "GET":
-            text = prometheus.text(self.loaded, self._started)
-            await respond(send, 200, text, [(b"content-type", prometheus.CONTENT_TYPE)])
         elif is_page and self._pages is not None:
             await self._pages(scope, receive, send)
+        elif scope["method"] in ("GET", "HEAD") and (document := self._document(path)) is not None:
+            await respond(send, 200, *document)
         else:
             await respond(send, 404, refused(404, "there is nothing here").body)
+
+    def _too_fast(self, scope: Scope) -> Denied | None:
+        """By the session where there is one, else by the address."""
+        headers: Headers = scope["headers"]
+        named = next((value.decode("latin-1") for name, value in headers if name == SESSION), "")
+        who = named if named in self.loaded.named else f"address {address_of(scope)}"
+        wait = self._pace.wait(who, time.monotonic())
+        if not wait:
+            return None
+        no = overdone(429, "too many requests", "too_fast", wait)
+        return Denied(no.status, "too many requests", tuple(no.headers), no.body)
+
+    def _document(self, path: str) -> tuple[bytes, Headers] | None:
+        if path == "/healthz":
+            return self._health(), []
+        if path == "/metrics" and self._serving.metrics:
+            text = prometheus.text(self.loaded, self._started)
+            return text, [(b"content-type", prometheus.CONTENT_TYPE)]
+        if self._oauth is not None and path in self._documents:
+            return self._oauth.metadata(), [(b"cache-control", b"max-age=3600")]
+        return None
 
     @property
     def loaded(self) -> Sessions:
@@ -160,46 +210,6 @@ class App:
         return {**self._specs[workspace], **self._registries.current(workspace)}
 
 
-class PatientProtocol(H11Protocol):
-    """Who connects must say what he wants within a bounded time."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._impatience = self.loop.call_later(HEAD_S, self._too_slow)
-
-    def handle_events(self) -> None:
-        super().handle_events()
-        if self.cycle is not None:
-            self._impatience.cancel()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._impatience.cancel()
-        super().connection_lost(exc)
-
-    def _too_slow(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
-
-
-class Server(uvicorn.Server):
-    """Ends in good order at a signal, and says so by its exit code."""
-
-    def __init__(self, config: uvicorn.Config, app: App) -> None:
-        super().__init__(config)
-        self._app = app
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        yield
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        self._app.loaded.is_ending = True  # who only watches need not be waited for
-
-
 def serve(
     options: Options,
     settings: Settings,
@@ -209,30 +219,34 @@ def serve(
     front: Front | None = None,
 ) -> int:
     """Until a signal ends it. `address` is said once everybody is answered."""
+    serving = options.serving
     port: int = listening.getsockname()[1]
     store = Store(os.path.join(private_dir("serve"), f"sessions-{port}.db"))
     for mark in store.replace_mark(guardian.mark):
         end_marked(mark, PREDECESSOR_S)  # what a killed predecessor started must do nothing more
-    app = App(options, settings, store, front)
+    console = Console(settings.log_level, settings.log_format)
+    to_console(console)
+    app = App(options, settings, store, port, address, console, front)
     config = uvicorn.Config(
         app,
-        http=PatientProtocol,
+        http=connections.protocol(serving.limits),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=int(GRACE_S),
-        ssl_certfile=options.certificate,
-        ssl_keyfile=options.key,
+        h11_max_incomplete_event_size=serving.limits.header_bytes,
+        timeout_graceful_shutdown=max(1, round(serving.limits.drain_s)),
+        ssl_certfile=serving.certificate,
+        ssl_keyfile=serving.key,
     )
-    server = Server(config, app)
+    server = connections.Server(config, app.end, app.reload)
 
     async def run() -> None:
         app.start(guardian)
         socket_path = attach_path()
         attached = await attached_clients.listen(socket_path, app.loaded, settings.limits.frame_bytes)
-        print(f"perdure serve: {address}", file=sys.stderr, flush=True)
+        console.announce(f"perdure serve: {address}", "listening", {"address": address})
         try:
             await server.serve(sockets=[listening])
         finally:
@@ -246,6 +260,23 @@ def serve(
     finally:
         store.close()
     return 0
+
+
+def _resource_server(options: Options, address: str) -> Any:
+    """Made only where it is asked for: it needs a library that others need not have."""
+    oauth = options.serving.oauth
+    if oauth is None:
+        return None
+    from perdure.serve.authorities import Authority, OpaqueTokens, SignedTokens
+    from perdure.serve.oauth import ResourceServer
+
+    authority = Authority(oauth)
+    verifier = (
+        OpaqueTokens(authority, options.client_secret)
+        if oauth.introspection is not None
+        else SignedTokens(oauth, authority)
+    )
+    return ResourceServer(oauth, options.serving.public_url or address, verifier)
 
 
 def _own_names() -> tuple[str, ...]:

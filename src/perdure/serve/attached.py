@@ -93,11 +93,14 @@ class Line:
             hello = msgspec.json.decode(line if isinstance(line, bytes) else b"", type=Hello)
         except msgspec.MsgspecError:
             raise _Unwelcome from None
-        found = self._sessions.named_as(hello.session) if hello.session else None
         try:
+            found = self._sessions.named_as(hello.session) if hello.session else None
             session = found or self._sessions.open(hello.workspace)
         except TooManySessions:
+            self.write(msgspec.json.encode({"refused": "too many sessions are open"}))
             raise _Unwelcome from None
+        if session.tracing is not None:
+            session.tracing.transport = {"network.transport": "unix"}
         self.write(msgspec.json.encode(Welcome(session.kernel.state.session.session_id, found is not None)))
         return session
 

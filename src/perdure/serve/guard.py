@@ -1,14 +1,14 @@
-"""Who may speak to us: the name we are called by, the page that asks, and the token."""
+"""Under which names we may be called, and from which pages: what a browser says about itself, checked first."""
 
 from __future__ import annotations
 
-import hmac
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+USUAL: Final = {"http": 80, "https": 443}
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -17,39 +17,41 @@ class Denied(msgspec.Struct, frozen=True):
     status: int
     reason: str
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    body: bytes = b""
 
 
 class Guard:
-    """`hosts` are the names under which this server may be called; a page must come from one of them."""
+    """`hosts` are the names of this server and `port` is its own; `public_url` is how others reach it, by a proxy."""
 
-    def __init__(self, hosts: tuple[str, ...], token: str | None) -> None:
-        self._hosts = frozenset(host.lower() for host in hosts)
-        self._token = token.encode() if token is not None else None
+    def __init__(self, hosts: tuple[str, ...], port: int, public_url: str | None = None) -> None:
+        own = {(host.lower(), port) for host in hosts}
+        self._hosts = frozenset(host for host, _ in own)
+        self._origins = frozenset((scheme, *one) for scheme in USUAL for one in own)
+        if public_url is not None and (known := _origin(urlsplit(public_url))) is not None:
+            self._hosts |= {known[1]}
+            self._origins |= {known}
 
-    def check(self, headers: Headers, *, needs_token: bool = True) -> Denied | None:
+    def check(self, headers: Headers) -> Denied | None:
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) != 1 or _hostname(hosts[0]) not in self._hosts:
             return Denied(421, "this server is not called by that name")
         origins = [value for name, value in headers if name == b"origin"]
         if any(not self._is_ours(origin) for origin in origins):
             return Denied(403, "requests from other pages are refused")
-        if needs_token and self._token is not None and not self._has_token(headers):
-            return Denied(401, "a token is needed", ((b"www-authenticate", b'Bearer realm="perdure"'),))
         return None
 
     def _is_ours(self, origin: bytes) -> bool:
+        """A page of another port of this machine is another page."""
         try:
-            parts = urlsplit(origin.decode("latin-1"))
-            return parts.scheme in ("http", "https") and (parts.hostname or "") in self._hosts
+            return _origin(urlsplit(origin.decode("latin-1"))) in self._origins
         except ValueError:
             return False
 
-    def _has_token(self, headers: Headers) -> bool:
-        assert self._token is not None
-        given = [value for name, value in headers if name == b"authorization"]
-        if len(given) != 1 or given[0][:7].lower() != b"bearer ":
-            return False
-        return hmac.compare_digest(given[0][7:].strip(), self._token)
+
+def _origin(parts: SplitResult) -> tuple[str, str, int] | None:
+    if parts.scheme not in USUAL or not parts.hostname:
+        return None
+    return parts.scheme, parts.hostname, parts.port if parts.port is not None else USUAL[parts.scheme]
 
 
 def _hostname(value: bytes) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
 from typing import Final
 
 from perdure.kernel.state import Open, Serving
@@ -14,15 +13,9 @@ CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 def text(sessions: Sessions, started: float) -> bytes:
     loaded = sessions.all
-    methods: Counter[tuple[str, str]] = Counter()
-    seconds: defaultdict[str, float] = defaultdict(float)
-    counts: Counter[str] = Counter()
+    sums = sessions.past.copy()
     for session in loaded:
-        for method, counters in session.kernel.state.metrics.methods.items():
-            for outcome in ("successes", "errors", "response_errors", "recovery_errors"):
-                methods[method, outcome] += getattr(counters, outcome)
-            seconds[method] += counters.latency.total
-            counts[method] += counters.latency.count
+        sums.add(session)
     lines = [
         *_gauge("perdure_uptime_seconds", "Seconds since the start.", time.time() - started),
         *_gauge("perdure_sessions", "Sessions in memory.", len(loaded)),
@@ -37,15 +30,15 @@ def text(sessions: Sessions, started: float) -> bytes:
         "# HELP perdure_requests_total Requests by method and outcome.",
         "# TYPE perdure_requests_total counter",
     ]
-    for (method, outcome), count in sorted(methods.items()):
+    for (method, outcome), count in sorted(sums.outcomes.items()):
         lines.append(f'perdure_requests_total{{method="{_label(method)}",outcome="{outcome}"}} {count}')
     lines += [
         "# HELP perdure_request_seconds Time from a request to its answer.",
         "# TYPE perdure_request_seconds summary",
     ]
-    for method in sorted(counts):
-        lines.append(f'perdure_request_seconds_sum{{method="{_label(method)}"}} {seconds[method]:.6f}')
-        lines.append(f'perdure_request_seconds_count{{method="{_label(method)}"}} {counts[method]}')
+    for method in sorted(sums.counts):
+        lines.append(f'perdure_request_seconds_sum{{method="{_label(method)}"}} {sums.seconds[method]:.6f}')
+        lines.append(f'perdure_request_seconds_count{{method="{_label(method)}"}} {sums.counts[method]}')
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from perdure.host.child import Child
+from perdure.host.child import TAIL_BYTES, Child
 from perdure.host.launching import Launch
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
@@ -41,12 +41,32 @@ class Registries:
             return Fault("process", "invalid_entry", 0, "it is not in the registry any more")
         return owner.launch(spec, environ)
 
+    def shown_words(self, spec: MountSpec, child: Child) -> str:
+        """As `last_words`, and of a server that is in no registry too, which a client is not told."""
+        from perdure.registry.redaction import is_secret_name, scrubbed
+
+        if spec.managed:
+            return self.last_words(spec, child)
+        if child.stderr >= 0:
+            child.read_stderr()
+        given = {**os.environ, **spec.env}
+        secrets = [value for name, value in given.items() if is_secret_name(name)]
+        secrets += [word.partition("=")[2] or word for word in _secret_words(spec.argv)]
+        text = child.tail.decode("utf-8", "replace")
+        if len(child.tail) >= TAIL_BYTES:
+            text = text.partition("\n")[2]  # its first line may be half a secret
+        return scrubbed(text, secrets).strip()
+
     def last_words(self, spec: MountSpec, child: Child) -> str:
         """The end of what a process wrote to standard error, without the secrets it was started with."""
         if child.stderr >= 0:
             child.read_stderr()
         owner = self._owner(spec)
         return owner.scrubbed(spec, child.tail, os.environ) if owner is not None and child.tail else ""
+
+    def explained(self, spec: MountSpec, fault: Fault, code: int) -> Fault:
+        owner = self._owner(spec)
+        return owner.explained(spec, fault, code) if owner is not None else fault
 
     def tools_of(self, workspace: str, specs: Mapping[str, MountSpec]) -> dict[str, KnownTools]:
         found = self._known.get(workspace)
@@ -59,3 +79,10 @@ class Registries:
 
     def _owner(self, spec: MountSpec) -> RegistryMounts | None:
         return next((one for one in self._known.values() if one.current.get(spec.name) == spec), None)
+
+
+def _secret_words(argv: Sequence[str]) -> list[str]:
+    """Arguments that are not for everyone to read: `--token=T`, and what follows `--api-key`."""
+    from perdure.registry.redaction import shown_args
+
+    return [word for word, shown in zip(argv, shown_args(argv), strict=True) if word != shown]

@@ -12,7 +12,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -41,6 +41,9 @@ from perdure.serve.exchange import Exchange
 from perdure.serve.resumption import LeftStreams, Stream
 from perdure.serve.shared_process import SHIFT
 from perdure.serve.switchboard import Switchboard
+
+if TYPE_CHECKING:
+    from perdure.host.tracing import Tracing
 
 MOST_KEPT: Final = 256
 MOST_WAITING: Final = 4096
@@ -77,6 +80,8 @@ class HttpSession:
         *,
         new_number: Callable[[], int],
         identity: str,
+        workspace: str,
+        owner: str = "",
         said: Callable[[HttpSession, Note], None],
         save_catalog: Callable[[str, bytes], None],
         save_tools: Callable[[SaveTools], None],
@@ -84,11 +89,15 @@ class HttpSession:
         self.kernel = kernel
         self.number = new_number()
         self.identity = identity
+        self.workspace = workspace
+        self.owner = owner
         self.standing: Exchange | None = None
         self.exchanges: dict[RequestId, Exchange] = {}
         self.undelivered: dict[RequestId, bytes] = {}
         self.used_at = time.monotonic()
         self.is_over = False
+        self._is_left = False
+        self.tracing: Tracing | None = None
         self._switchboard = switchboard
         self._records = records
         self._said = said
@@ -100,6 +109,7 @@ class HttpSession:
         self._timer: asyncio.TimerHandle | None = None
         self._kept: deque[bytes] = deque(maxlen=MOST_KEPT)
         self._saved: dict[RequestId, tuple[int, int]] = {}  # by id: its number, and what was asked
+        self._on_their_way: set[RequestId] = set()
         self.left = LeftStreams()
         self.standing_stream = Stream(None)
         self._remembered = b""
@@ -109,6 +119,8 @@ class HttpSession:
     # --- as the processes behind it see it ---------------------------------------------------------------------
 
     def feed(self, event: Event) -> None:
+        if self._is_left:
+            return
         self._events.append(event)
         if self._is_busy:
             return  # an effect made this event; whoever applies it comes back here
@@ -129,9 +141,11 @@ class HttpSession:
         return min(times, default=None)
 
     def _handle(self, event: Event) -> None:
+        if self.tracing is not None:
+            self.tracing.saw(event)
         effects = self.kernel.handle(event, time.monotonic())
         self._save_calls()
-        self._apply(effects)
+        self._apply(effects if self.tracing is None else self.tracing.does(effects))
         self._save_session()
 
     def apply(self, effects: list[Effect]) -> None:
@@ -190,6 +204,7 @@ class HttpSession:
     def delivered(self, identity: RequestId) -> None:
         """The client has its answer."""
         self.undelivered.pop(identity, None)
+        self._on_their_way.discard(identity)
         if (saved := self._saved.pop(identity, None)) is not None:
             self._records.forget_call(self, saved[0])
 
@@ -237,7 +252,9 @@ class HttpSession:
     def knows(self, identity: RequestId, question: int) -> bool:
         """Whether just this was asked before, and its answer has not been delivered."""
         saved = self._saved.get(identity)
-        return saved is not None and saved[1] == question and identity not in self.exchanges
+        if saved is None or identity in self._on_their_way:
+            return False
+        return saved[1] == question and identity not in self.exchanges
 
     def give_up(self, exchange: Exchange) -> None:
         """Its client went away before the answer. It may take up its stream again, or ask again."""
@@ -248,12 +265,26 @@ class HttpSession:
         if exchange.stream is not None and exchange.id is not None:
             self.left.add(exchange)
 
-    def sent(self, exchange: Exchange) -> None:
-        """All of it is on its way. Whether it arrived is known by nobody, so a stream is kept for a while."""
-        if exchange.id is not None:
-            self.delivered(exchange.id)
+    def sent(self, exchange: Exchange, answer: bytes) -> Callable[[bool], None]:
+        """All of it is on its way. What is returned hears whether it arrived: if not, the answer is kept."""
+        identity = exchange.id
+        saved = self._saved.get(identity) if identity is not None else None
         if exchange.stream is not None:
             self.left.add(exchange)
+        if identity is None or saved is None:
+            return _ignored
+        self._on_their_way.add(identity)
+
+        def settled(arrived: bool) -> None:
+            if self._saved.get(identity) is not saved:
+                return  # its id has come to mean another call
+            self._on_their_way.discard(identity)
+            if arrived:
+                self.delivered(identity)
+            else:
+                self._keep_answer(identity, answer)
+
+        return settled
 
     def standing_exchange(self) -> Exchange:
         return Exchange(None, None, can_stream=True, is_resumable=True, stream=self.standing_stream)
@@ -281,6 +312,11 @@ class HttpSession:
         """The client is done, or nobody wants this session any more."""
         self._switchboard.leave(self)
         self.unload()
+        if not self._is_left and not self._is_busy:
+            self._is_left = True
+            if self.tracing is not None:
+                self.tracing.end()
+            self.kernel.release()
 
     def unload(self) -> None:
         self.is_over = True
@@ -354,6 +390,10 @@ class HttpSession:
             exchange.put(frame)
         elif keep:
             self._kept.append(frame)
+
+
+def _ignored(arrived: bool) -> None:
+    pass
 
 
 def asked(method: str, params: bytes | Raw | None) -> int:

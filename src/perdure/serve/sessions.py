@@ -11,30 +11,37 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from perdure import __version__
 from perdure.host import catalogs
+from perdure.host.console import Console
 from perdure.host.eventlog import EventLog
 from perdure.host.settings import Settings
 from perdure.kernel.catalog import load_catalog
 from perdure.kernel.core import Kernel
-from perdure.kernel.events import Note, Order
+from perdure.kernel.events import Note, Order, Reload
 from perdure.kernel.state import ChildCatalog, Invocation, Parked
 from perdure.model.frames import RequestId
 from perdure.model.mounts import MountSpec
+from perdure.model.serving import ServeLimits
 from perdure.serve.registries import Registries
 from perdure.serve.session import HttpSession
 from perdure.serve.store import Store, Stored
 from perdure.serve.switchboard import Switchboard
+from perdure.serve.tallies import Tallies
+
+if TYPE_CHECKING:
+    from perdure.host.exporting import Exporter
 
 SWEEP_S: Final = 5.0
 LOOK_S: Final = 1.0
+TOUCH_S: Final = 60.0
 UNLOAD_AFTER_S: Final = 300.0
-MOST_LOADED: Final = 2000
-MOST_SESSIONS: Final = 100_000
+
+HTTP: Final = {"network.transport": "tcp", "network.protocol.name": "http"}
 
 Specs = Callable[[str], dict[str, MountSpec]]
 
@@ -56,7 +63,9 @@ class Sessions:
         *,
         wrapped: bool,
         registries: Registries | None = None,
-        most: int = MOST_SESSIONS,
+        limits: ServeLimits | None = None,
+        console: Console | None = None,
+        exporter: Exporter | None = None,
     ) -> None:
         self.switchboard = switchboard
         self._registries = registries or Registries()
@@ -67,16 +76,20 @@ class Sessions:
         self._store = store
         self._log = log
         self._wrapped = wrapped
-        self._most = most
-        self._workspaces: dict[str, str] = {}
+        self.limits = limits or ServeLimits()
+        self.past = Tallies()
+        self._console = console
+        self._exporter = exporter
         self._catalogs: dict[MountSpecKey, ChildCatalog] = {}
         self._loop = asyncio.get_running_loop()
         self._flushing: asyncio.Handle | None = None
         self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
         self._looking = self._loop.call_later(LOOK_S, self._look)
+        self._touched_at = time.monotonic()
         self._recovered: set[str] = set()
         self._disabled: set[str] = set()
         self.is_ending = False
+        store.forget_old(self.limits.session_days)
 
     @property
     def all(self) -> list[HttpSession]:
@@ -90,6 +103,12 @@ class Sessions:
         for session in self.all:
             session.feed(order)
 
+    def reload(self) -> None:
+        """Every session rolls over, each to a server that is started from now on."""
+        self.switchboard.renew()
+        for session in self.all:
+            session.feed(Reload())
+
     def _started(self, session: HttpSession) -> None:
         session.apply(session.kernel.start(time.monotonic()))
         for mount in sorted(self._disabled):
@@ -99,32 +118,35 @@ class Sessions:
         """Tell every session what changed in its workspace's registry."""
         for workspace, events in self._registries.news():
             for session in self.all:
-                if self._workspaces.get(session.kernel.state.session.session_id, "") == workspace:
+                if session.workspace == workspace:
                     for event in events:
                         session.feed(event)
 
     # --- the handshake era -----------------------------------------------------------------------------------
 
-    def open(self, workspace: str) -> HttpSession:
+    def open(self, workspace: str, owner: str = "") -> HttpSession:
         """A new session, before its `initialize`."""
-        if len(self.named) >= self._most or self._store.session_count() >= self._most:
+        if self._store.session_count() >= self.limits.sessions:
             raise TooManySessions
-        session = self._made(os.urandom(16).hex(), "", workspace)
+        session = self._made(os.urandom(16).hex(), "", workspace, owner)
         self.named[session.kernel.state.session.session_id] = session
         self._started(session)
         return session
 
-    def named_as(self, identity: str) -> HttpSession | None:
+    def named_as(self, identity: str, owner: str = "") -> HttpSession | None:
+        """Somebody's own: to anyone else it is not there."""
         found = self.named.get(identity)
-        if found is not None and not found.is_over:
-            return found
-        stored = self._store.session(identity)
-        return self._taken_up(stored) if stored is not None else None
+        if found is None or found.is_over:
+            stored = self._store.session(identity)
+            return self._taken_up(stored) if stored is not None and stored.owner == owner else None
+        if found.owner != owner:
+            return None
+        self.named[identity] = self.named.pop(identity)  # the order is that of their use
+        return found
 
     def _taken_up(self, stored: Stored) -> HttpSession:
-        session = self._made(stored.id, stored.identity, stored.workspace)
-        if not stored.identity:
-            self.named[stored.id] = session
+        session = self._made(stored.id, "", stored.workspace, stored.owner)
+        self.named[stored.id] = session
         lost = self._store.calls(stored.id)
         session.take_up(lost)
         session.apply(session.kernel.take_up(stored.session, lost, time.monotonic()))
@@ -136,6 +158,7 @@ class Sessions:
         identity = session.kernel.state.session.session_id
         self.named.pop(identity, None)
         self._store.remove_session(identity)
+        self.past.add(session)
         session.end()
 
     # --- 2026 ------------------------------------------------------------------------------------------------
@@ -147,19 +170,24 @@ class Sessions:
         if identity not in self._recovered:
             self._recovered.add(identity)
             self._recover(identity, workspace)
-        kernels = self.unnamed.setdefault(identity, [])
-        for one in kernels:
+        if identity in self.unnamed:
+            self.unnamed[identity] = self.unnamed.pop(identity)
+        for one in self.unnamed.get(identity, ()):
             if ticket is not None and _has_parked(one, ticket):
                 return one
             if one.knows(request, question):
                 return one
-        for one in kernels:
+        for one in self.unnamed.get(identity, ()):
             if request not in one.exchanges and request not in one.kernel.state.ids:
                 return one
         made = self._made(os.urandom(16).hex(), identity, workspace)
-        kernels.append(made)
+        self.unnamed.setdefault(identity, []).append(made)
         self._started(made)
         return made
+
+    def waiting(self, identity: str) -> int:
+        """How many requests of one client wait for their answers."""
+        return sum(len(one.exchanges) for one in self.unnamed.get(identity, ()))
 
     def _recover(self, identity: str, workspace: str) -> None:
         for name in self._store.sessions_with_calls(identity):
@@ -176,23 +204,22 @@ class Sessions:
     def save_session(self, session: HttpSession) -> None:
         if not session.identity:
             state = session.kernel.state.session
-            workspace = self._workspaces.get(state.session_id, "")
-            self._store.save_session(Stored(state.session_id, "", workspace, state))
+            self._store.save_session(Stored(state.session_id, session.owner, session.workspace, state))
 
     def save_call(self, session: HttpSession, call: Invocation) -> None:
         name = session.kernel.state.session.session_id
-        self._store.save_call(name, session.identity, self._workspaces.get(name, ""), call)
+        self._store.save_call(name, session.identity, session.workspace, call)
 
     def forget_call(self, session: HttpSession, seq: int) -> None:
         self._store.forget_call(session.kernel.state.session.session_id, seq)
 
     # --- inside ----------------------------------------------------------------------------------------------
 
-    def _made(self, name: str, identity: str, workspace: str) -> HttpSession:
+    def _made(self, name: str, identity: str, workspace: str, owner: str = "") -> HttpSession:
+        self._make_room()
         specs = self._specs_of(workspace)
         if identity and self._wrapped:
             specs = {one: self._of_its_era(spec) for one, spec in specs.items()}
-        self._workspaces[name] = workspace
         kernel = Kernel(
             specs,
             session_id=name,
@@ -213,16 +240,23 @@ class Sessions:
             if (found := load_catalog(data)) is not None:
                 self._catalogs[_key(spec)] = found
 
-        return HttpSession(
+        session = HttpSession(
             kernel,
             self.switchboard,
             self,
             new_number=self._store.new_number,
             identity=identity,
+            workspace=workspace,
+            owner=owner,
             said=self._said,
             save_catalog=save_catalog,
             save_tools=lambda effect: self._registries.save_tools(workspace, effect),
         )
+        if self._exporter is not None:
+            from perdure.host.tracing import Tracing
+
+            session.tracing = Tracing(self._exporter.tell, kernel, {**HTTP})
+        return session
 
     def _of_its_era(self, spec: MountSpec) -> MountSpec:
         """A wrapped server serves a 2026 client in that era, so that nothing is lost in translation, if it can."""
@@ -242,13 +276,18 @@ class Sessions:
         return found
 
     def _said(self, session: HttpSession, note: Note) -> None:
-        self._log.add(time.time(), session.kernel.state.session.session_id, note.event, note.fields)
+        name = session.kernel.state.session.session_id
+        self._log.add(time.time(), name, note.event, note.fields)
+        if self._console is not None:
+            self._console.note(name, note.event, note.fields)
         if self._flushing is None:
             self._flushing = self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flushing = None
         self._log.flush()
+        if self._exporter is not None:
+            self._exporter.flush()
 
     def _look(self) -> None:
         self._looking = self._loop.call_later(LOOK_S, self._look)
@@ -256,27 +295,55 @@ class Sessions:
 
     def _sweep(self) -> None:
         """What nobody uses leaves the memory; it is in the store."""
-        now = time.monotonic()
-        crowd = len(self.named) > MOST_LOADED
-        for name, session in sorted(self.named.items(), key=lambda one: one[1].used_at):
-            if session.is_idle and (crowd or now - session.used_at > UNLOAD_AFTER_S):
-                del self.named[name]
-                session.end()
-                crowd = len(self.named) > MOST_LOADED
-        for identity, kernels in list(self.unnamed.items()):
-            for one in [k for k in kernels if k.is_idle and now - k.used_at > UNLOAD_AFTER_S]:
-                kernels.remove(one)
-                one.end()
-            if not kernels:
-                del self.unnamed[identity]
         self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
+        now = time.monotonic()
+        for session in [one for one in self.all if one.is_idle and now - one.used_at > UNLOAD_AFTER_S]:
+            self._unload(session)
+        if now - self._touched_at > TOUCH_S:
+            self._touch()
+            self._store.forget_old(self.limits.session_days)
+
+    def _touch(self) -> None:
+        used = [name for name, one in self.named.items() if one.used_at >= self._touched_at]
+        self._touched_at = time.monotonic()
+        self._store.touch(used)
+
+    def _make_room(self) -> None:
+        """One that is idle goes to the store before another comes. Where all are busy, nobody comes."""
+        most = self.limits.sessions_in_memory
+        if len(self.named) + sum(map(len, self.unnamed.values())) < most:
+            return
+        many = (one for kernels in self.unnamed.values() for one in kernels)
+        idle = next((one for one in (*self.named.values(), *many) if one.is_idle), None)
+        if idle is None:
+            raise TooManySessions
+        self._unload(idle)
+
+    def _unload(self, session: HttpSession) -> None:
+        self.past.add(session)
+        name = session.kernel.state.session.session_id
+        if not session.identity:
+            del self.named[name]
+            self._store.touch([name])
+        else:
+            kernels = self.unnamed[session.identity]
+            kernels.remove(session)
+            if not kernels:
+                del self.unnamed[session.identity]
+                self._recovered.discard(session.identity)
+        session.end()
 
     def close(self) -> None:
         self._sweeping.cancel()
         self._looking.cancel()
+        self._touch()
         for session in self.all:
             session.unload()
+            if session.tracing is not None:
+                session.tracing.end()
         self._flush()
+        if self._exporter is not None:
+            self._exporter.close()
 
 
 MountSpecKey = bytes

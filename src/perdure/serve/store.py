@@ -16,8 +16,9 @@ import msgspec
 from perdure.kernel.state import Invocation, Session
 
 BLOCK: Final = 256
+COUNT_S: Final = 1.0
 CALL_DAYS: Final = 1
-SESSION_DAYS: Final = 7
+SESSION_DAYS: Final = 7.0
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS sessions (
@@ -35,10 +36,10 @@ INSERT INTO numbers SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM numbers);
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A session as it was left."""
+    """A session as it was left. `owner` is who opened it, where clients are told apart."""
 
     id: str
-    identity: str
+    owner: str
     workspace: str
     session: Session
 
@@ -51,7 +52,7 @@ class Store:
         self._db.pragma("synchronous", "off")
         self._db.execute(_SCHEMA)
         self._numbers: list[int] = []
-        self.forget_old()
+        self._count = (0, float("-inf"))
 
     def new_number(self) -> int:
         """One that was never given out from this store, by this process or any before it."""
@@ -75,7 +76,7 @@ class Store:
             "INSERT OR REPLACE INTO sessions VALUES (?,?,?,?,?)",
             (
                 stored.id,
-                stored.identity,
+                stored.owner,
                 stored.workspace,
                 msgspec.msgpack.encode(stored.session),
                 time.time(),
@@ -94,7 +95,20 @@ class Store:
         self._db.execute("DELETE FROM calls WHERE session = ?", (identity,))
 
     def session_count(self) -> int:
-        return int(self._db.execute("SELECT count(*) FROM sessions").fetchall()[0][0])  # type: ignore[arg-type]
+        """As of a moment ago: counting takes as long as there are many."""
+        now = time.monotonic()
+        if now - self._count[1] > COUNT_S:
+            rows = self._db.execute("SELECT count(*) FROM sessions").fetchall()
+            self._count = (int(rows[0][0]), now)  # type: ignore[arg-type]
+        return self._count[0]
+
+    def touch(self, identities: list[str]) -> None:
+        """These are used."""
+        now = time.time()
+        with self._db:
+            self._db.executemany(
+                "UPDATE sessions SET used = ? WHERE id = ?", [(now, identity) for identity in identities]
+            )
 
     # --- calls -----------------------------------------------------------------------------------------------
 
@@ -115,9 +129,9 @@ class Store:
         rows = self._db.execute("SELECT DISTINCT session FROM calls WHERE identity = ?", (identity,))
         return [row[0] for row in rows]
 
-    def forget_old(self) -> None:
+    def forget_old(self, days: float = SESSION_DAYS) -> None:
         now = time.time()
-        self._db.execute("DELETE FROM sessions WHERE used < ?", (now - SESSION_DAYS * 86400,))
+        self._db.execute("DELETE FROM sessions WHERE used < ?", (now - days * 86400,))
         self._db.execute("DELETE FROM calls WHERE at < ?", (now - CALL_DAYS * 86400,))
 
     def close(self) -> None:

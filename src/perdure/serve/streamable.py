@@ -12,14 +12,16 @@ Frames go on as they came: nothing here makes objects of them beyond what routin
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from math import ceil
 from typing import Any, Final
 
 import msgspec
 
 from perdure.model import eras
+from perdure.model.faults import TOO_MANY_PENDING
 from perdure.model.frames import (
-    INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
     Malformed,
@@ -35,11 +37,13 @@ from perdure.model.frames import (
 )
 from perdure.serve import answering, ladder, param_headers, resumption
 from perdure.serve.answering import Headers, Receive, Scope, Send, respond
+from perdure.serve.connections import CONNECTION
 from perdure.serve.exchange import Exchange
+from perdure.serve.pace import Pace
 from perdure.serve.session import HttpSession, asked
 from perdure.serve.sessions import Sessions, TooManySessions
 
-BODY_S: Final = 60.0
+OWNER: Final = "perdure.owner"
 
 
 class Refused(Exception):
@@ -56,12 +60,22 @@ def refused(status: int, message: str, code: int = INVALID_REQUEST) -> Refused:
     return Refused(status, encode_error(None, code, message))
 
 
-class Streamable:
-    """The endpoint. `most_bytes` bounds a body, `workspace_of` finds the workspace that a URL asks for."""
+def overdone(status: int, message: str, reason: str, wait: float = 1.0) -> Refused:
+    """Too much of something: nothing has happened, and it may be tried again after a while."""
+    data = {"class": "resource", "code": reason, "outcome": "not_started", "retry": "later"}
+    body = encode_error(None, TOO_MANY_PENDING, message, data)
+    return Refused(status, body, [(b"retry-after", str(max(1, ceil(wait))).encode())])
 
-    def __init__(self, sessions: Sessions, most_bytes: int, workspace_of: Callable[[Scope], str]) -> None:
+
+class Streamable:
+    """The endpoint. `workspace_of` finds the workspace that a URL asks for."""
+
+    def __init__(self, sessions: Sessions, workspace_of: Callable[[Scope], str]) -> None:
         self._sessions = sessions
-        self._most_bytes = most_bytes
+        self._limits = sessions.limits
+        self._most_bytes = min(sessions.limits.body_bytes, sessions.settings.limits.frame_bytes)
+        self._reading = 0
+        self._openings = Pace(sessions.limits.opening_rate, sessions.limits.opening_rate * 10)
         self._workspace_of = workspace_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,20 +120,25 @@ class Streamable:
         parts: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(BODY_S):
+            async with asyncio.timeout(self._limits.body_s):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise refused(400, "the body was not sent")
                     part = message.get("body", b"")
                     size += len(part)
+                    self._reading += len(part)
                     if size > self._most_bytes:
                         raise refused(413, "the body is too large; send it in chunks")
+                    if self._reading > self._limits.bodies_bytes:
+                        raise overdone(503, "too much is being sent at once", "too_many_bytes")
                     parts.append(part)
                     if not message.get("more_body"):
                         break
         except TimeoutError:
             raise refused(408, "the body took too long") from None
+        finally:
+            self._reading -= size
         return _one_line(b"".join(parts))
 
     async def _post_handshake(
@@ -132,31 +151,43 @@ class Streamable:
     ) -> None:
         name = _header(scope["headers"], b"mcp-session-id")
         opens = isinstance(message, Request) and message.method == "initialize" and not name
-        session = self._opened(scope) if opens else self._known(name)
+        session = self._opened(scope) if opens else self._known(scope, name)
         own = [(b"mcp-session-id", session.kernel.state.session.session_id.encode())]
         if not isinstance(message, Request):
             session.post(frame, None)
             await respond(send, 202, b"", own)
             return
+        self._check_crowd(len(session.exchanges))
         exchange = Exchange(message.id, _token(message), can_stream=True, is_resumable=True)
         session.post(frame, exchange, asked(message.method, message.params))
-        await answering.answer(session, exchange, receive, send, own)
+        await answering.answer(session, exchange, receive, send, own, scope[CONNECTION])
         if opens and not session.kernel.state.session.initialized:
             self._sessions.end(session)
 
     def _opened(self, scope: Scope) -> HttpSession:
+        workspace, owner = self._workspace_of(scope), scope[OWNER]
+        wait = self._openings.wait(owner or address_of(scope), time.monotonic())
+        if wait:
+            raise overdone(429, "sessions are opened too fast", "too_fast", wait)
         try:
-            return self._sessions.open(self._workspace_of(scope))
+            return self._sessions.open(workspace, owner)
         except TooManySessions:
-            raise refused(503, "too many sessions are open", INTERNAL_ERROR) from None
+            raise overdone(503, "too many sessions are open", "too_many_sessions", 30) from None
 
-    def _known(self, name: str) -> HttpSession:
+    def _known(self, scope: Scope, name: str) -> HttpSession:
         if not name:
             raise refused(400, "the header Mcp-Session-Id is missing")
-        found = self._sessions.named_as(name)
+        try:
+            found = self._sessions.named_as(name, scope[OWNER])
+        except TooManySessions:
+            raise overdone(503, "too many sessions are busy", "too_many_sessions", 5) from None
         if found is None:
             raise refused(404, "there is no such session")
         return found
+
+    def _check_crowd(self, waiting: int) -> None:
+        if waiting >= self._limits.session_requests:
+            raise overdone(429, f"{waiting} requests wait already", "too_many_pending")
 
     async def _post_modern(
         self,
@@ -183,13 +214,17 @@ class Streamable:
         workspace = self._workspace_of(scope)
         params = members(message.params) if message.params is not None else {}
         meta = members(params["_meta"])
-        identity = f"{workspace}\n{bytes(meta.get(eras.META_CLIENT, b'')).decode()}"
+        identity = f"{workspace}\n{scope[OWNER]}\n{bytes(meta.get(eras.META_CLIENT, b'')).decode()}"
+        self._check_crowd(self._sessions.waiting(identity))
         state = params.get("requestState")
         ticket = decode_id(state) if state is not None else None
         question = asked(message.method, message.params)
-        session = self._sessions.for_request(
-            identity, workspace, message.id, question, ticket if isinstance(ticket, str) else None
-        )
+        try:
+            session = self._sessions.for_request(
+                identity, workspace, message.id, question, ticket if isinstance(ticket, str) else None
+            )
+        except TooManySessions:
+            raise overdone(503, "too many clients are busy", "too_many_sessions", 5) from None
         if (
             message.method == "tools/call"
             and (wrong := _param_check(session, params, scope["headers"])) is not None
@@ -197,7 +232,7 @@ class Streamable:
             _reject(message, wrong)
         exchange = Exchange(message.id, _token(message), can_stream=takes_stream)
         session.post(frame, exchange, question)
-        if await answering.answer(session, exchange, receive, send, []):
+        if await answering.answer(session, exchange, receive, send, [], scope[CONNECTION]):
             params_of = msgspec.json.encode({"requestId": message.id})
             session.post(encode_notification("notifications/cancelled", params_of), None)
 
@@ -210,21 +245,26 @@ class Streamable:
             raise Refused(405, b"", [(b"allow", b"POST")])
         if not _accepted(headers)[1]:
             raise refused(406, "text/event-stream must be accepted")
-        session = self._known(_header(headers, b"mcp-session-id"))
+        session = self._known(scope, _header(headers, b"mcp-session-id"))
         own = [(b"mcp-session-id", session.kernel.state.session.session_id.encode())]
         last = _header(headers, b"last-event-id")
         missed = resumption.missed_standing(session, last) if last else []
         if missed is not None:
-            await answering.stand(session, missed, receive, send, own)
+            await answering.stand(session, missed, receive, send, own, scope[CONNECTION])
         elif (found := resumption.resume(session, last)) is not None:
-            await answering.resume(session, *found, receive, send, own)
+            await answering.resume(session, *found, receive, send, own, scope[CONNECTION])
         else:
             raise refused(400, "nothing is known of the stream that this event belongs to")
 
     async def _delete(self, scope: Scope, send: Send) -> None:
-        session = self._known(_header(scope["headers"], b"mcp-session-id"))
+        session = self._known(scope, _header(scope["headers"], b"mcp-session-id"))
         self._sessions.end(session)
         await respond(send, 204, b"")
+
+
+def address_of(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 def _reject(request: Request | None, wrong: ladder.Rejection) -> None:

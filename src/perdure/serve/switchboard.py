@@ -58,6 +58,7 @@ class Switchboard:
         self._current: dict[Key, SharedProcess] = {}
         self._private: set[Key] = set()
         self._started_at: dict[Key, float] = {}
+        self._words: dict[str, str] = {}
         self._is_closing = False
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
         self._tending = self._loop.call_later(TEND_S, self._tend)
@@ -105,6 +106,18 @@ class Switchboard:
         if process is not None and process.child.input_open:
             process.send(party, generation, frame)
 
+    def last_words(self, mount: str) -> str:
+        """The end of what a server wrote to standard error, without the secrets it was started with."""
+        for process in reversed(self._running):
+            if process.spec.name == mount and process.child.tail:
+                return self._registries.shown_words(process.spec, process.child)
+        return self._words.get(mount, "")
+
+    def renew(self) -> None:
+        """Whoever needs a server from now on gets one that is started from now on."""
+        self._current.clear()
+        self._started_at.clear()
+
     def renumber(self, party: Party, old: int) -> None:
         for process in self._running:
             if (user := process.users.get(old)) is not None:
@@ -134,8 +147,9 @@ class Switchboard:
                 self._guardian,
                 self._frame_bytes,
                 gently=gently,
-                keep_stderr=spec.managed,
+                keep_stderr=True,
             )
+            child.is_heard = not spec.managed
         except OSError as error:
             fault = spawn_fault(generation, launch.argv[0], error.strerror)
             self._loop.call_soon(party.feed, ChildLost(spec.name, generation, fault))
@@ -280,6 +294,8 @@ class Switchboard:
             os.waitstatus_to_exitcode(status),
             self._registries.last_words(process.spec, process.child),
         )
+        fault = self._registries.explained(process.spec, fault, code)
+        self._words[process.spec.name] = self._registries.shown_words(process.spec, process.child)
         self._forget_output(process)
         self._forget_input(process)
         self._forget_stderr(process)

@@ -129,6 +129,10 @@ class Retired(msgspec.Struct, frozen=True):
 class Writing(Protocol):
     """What may be done inside the one write transaction."""
 
+    @property
+    def head(self) -> int:
+        """The newest row."""
+
     def append(self, row: NewRow) -> Row: ...
     def keep(self, sha: Sha, data: bytes, *, by_row: bool = True) -> None: ...
     def keep_file(self, sha: Sha, size: int, *, by_row: bool = True) -> None: ...

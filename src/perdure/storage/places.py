@@ -23,6 +23,11 @@ def data_dir() -> str:
     return home
 
 
+def sign_ins_folder() -> str:
+    """Where the tokens of remote servers are; made by the first sign-in."""
+    return os.path.join(data_dir(), "sign-ins")
+
+
 def private_dir(*parts: str) -> str:
     """A directory below the state directory, made if need be, readable by its owner alone."""
     path = os.path.join(state_dir(), *parts)

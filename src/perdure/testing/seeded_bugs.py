@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "conflict keys are ignored",
         "ledger",
-        "        if barred and not barred.isdisjoint(call.keys):",
+        "        if barred and not barred.isdisjoint(conflict_keys(k, call)):",
         "        if barred and False:",
     ),
     Mutant(

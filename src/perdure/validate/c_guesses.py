@@ -17,6 +17,7 @@ from typing import Final
 from perdure.validate.c_macros import Macros
 from perdure.validate.c_tokens import Token
 from perdure.validate.code_text import explained
+from perdure.validate.newer_syntax import reworded
 from perdure.validate.report import Problem, warning
 from perdure.validate.sources import Source
 from perdure.validate.trees import Stop, first_stop, parse
@@ -27,16 +28,8 @@ _TAKES_TYPES: Final = frozenset(
 )
 _LOOPS: Final = re.compile(r"\w*(?:for_?each|for_?all|list_for|iterate)\w*", re.I)
 _TYPE_LAST: Final = re.compile(
-    r"[,(]\s*(?:(?:struct|union|enum|const|unsigned|signed)\s+\w+|int|char|double|float|long|short|void|bool|\w+_t)[\s*]*\)"
-)
-# Right in the language, but more than the grammar knows.
-_NEWER: Final = (
-    re.compile(r"(?<=\benum)\s*:\s*[\w:]+(?=\s*\{)"),
-    re.compile(r"(?<=\w)\s*\*+(?=\s*\[[^\]\n]*\]\s*[;,)])"),
-    re.compile(r"(?<=\()[\w:]+::(?=\*)"),
-    re.compile(r"(?:->|\.)\*\([^()\n]*\)"),
-    re.compile(r"(?<=[\w>] )[\w:]+::\*+(?=\s*\w)"),
-    re.compile(r"=\s*\{\s*\}(?=\s*[,)])"),
+    r"[,(]\s*(?:(?:struct|union|enum)\s+\w+[\s*]*[,)]|\w[\w\s]*\*+\s*[,)]"
+    r"|(?:(?:const|unsigned|signed)\s+\w+|int|char|double|float|long|short|void|bool|\w+_t)[\s*]*\))"
 )
 _HARD: Final = frozenset(
     ("operator", "template", "typename", "decltype", "requires", "concept", "asm", "__asm__", "module")
@@ -68,7 +61,7 @@ _BEGIN_DECLARATION: Final = _TYPES | frozenset(
         "else",
     ]
 )
-_NEAR: Final = 14
+_NEAR: Final = 20
 _HEAD: Final = 8
 _HEAD_NEAR: Final = 3
 
@@ -101,9 +94,7 @@ class Guesser:
         until: float,
     ) -> None:
         self.name = name
-        self.text = text
-        for pattern in _NEWER if name == "cpp" else ():
-            self.text = pattern.sub(lambda match: " " * len(match[0]), self.text)
+        self.text = reworded(name, text)
         self.tokens = tokens
         self.partner = partner
         self.macros = macros
@@ -198,21 +189,36 @@ class Guesser:
                 yield index, ("", "0", ";", "int f()", "T", "if(1)")
             elif _LOOPS.fullmatch(token.text):
                 yield index, ("if(1)",)
-            elif self._is_qualifier(index):
+            elif self._is_qualifier(index) or self._is_attribute(index):
                 yield index, ("",)
             elif token.text in _TAKES_TYPES or self._takes_type(index):
                 yield index, ("0",)
 
     def _is_qualifier(self, index: int) -> bool:
         """Whether a name stands directly before a type and what is declared with it, at the begin of a declaration."""
-        before, names = self.tokens[index - 1] if index else None, self.tokens[index : index + 3]
-        begins = (
-            before is None or before.text in _ENDS or before.text in ("static", "extern", "const", "volatile")
-        )
-        are_names = len(names) == 3 and all(
-            name.kind == "word" and name.text.isidentifier() for name in names
-        )
-        return begins and are_names and names[0].text not in _BEGIN_DECLARATION
+        before = self.tokens[index - 1].text if index else ";"
+        names = [token.text for token in self.tokens[index : index + 8] if token.text != "*"][:3]
+        if not names[0].isidentifier() or names[0] in _BEGIN_DECLARATION or self._follows(index, "*"):
+            return False
+        if before in _ENDS or before in ("static", "extern", "const", "volatile"):
+            return len(names) == 3 and all(name.isidentifier() for name in names)
+        return before in ("*", "&", "(", ",") and self._is_mark(index)
+
+    def _is_attribute(self, index: int) -> bool:
+        """Whether something with arguments stands between a type and the name of a function: `void checked(1, 2) f(`."""
+        before = self.tokens[index - 1] if index else None
+        if before is None or before.kind != "word" or before.text in ("return", "else", "case", "goto"):
+            return False
+        after = self.partner.get(index + 1, len(self.tokens)) + 1
+        names = [token.text for token in self.tokens[after : after + 2]]
+        return self._follows(index, "(") and len(names) == 2 and names[0].isidentifier() and names[1] == "("
+
+    def _is_mark(self, index: int) -> bool:
+        """Whether a name before a type, or between a pointer and its name, stands so elsewhere too: `void *not_null p`."""
+        name = self.tokens[index].text
+        after = [token.text for token in self.tokens[index + 1 : index + 3]]
+        declares = len(after) == 2 and after[0].isidentifier() and after[1] in (",", ")", ";", "=", "[", "*")
+        return declares and "_" in name and [token.text for token in self.tokens].count(name) > 1
 
     def _takes_type(self, index: int) -> bool:
         """Whether something like a call has a type for its last argument."""

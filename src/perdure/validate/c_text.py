@@ -12,15 +12,21 @@ from perdure.validate.c_macros import Macros
 from perdure.validate.c_rules import slips
 from perdure.validate.c_tokens import Reading, partners, read
 from perdure.validate.layout import Lines
-from perdure.validate.report import Problem
+from perdure.validate.report import Problem, Unsure
 from perdure.validate.trees import first_stop, parse
 
 SECONDS: Final = 1.5
 _CPLUSPLUS: Final = re.compile(r"\bclass\s+\w|\bnamespace\b|\btemplate\s*<|\w::\w|\b(?:public|private)\s*:")
+_OBJECTIVE: Final = re.compile(
+    r"^\s*(?:@(?:import|interface|protocol|class|implementation|end)\b|#\s*import\b)", re.M
+)
 
 
 def check_c(text: str) -> list[Problem]:
-    return _check(("c", "cpp"), text)
+    found = _check(("c", "cpp"), text)
+    if found and _OBJECTIVE.search(text):
+        raise Unsure("not checked: looks like Objective-C")
+    return found
 
 
 def check_cpp(text: str) -> list[Problem]:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from perdure.validate.layout import Lines
 from perdure.validate.report import Problem
+from perdure.validate.spelling import one_slip
 
 _TOKEN: Final = re.compile(
     r"""(?P<splice>\\\n)|(?P<line>\n)|(?P<space>[ \t\f\v\r]+)
@@ -25,6 +26,22 @@ _DIRECTIVE: Final = re.compile(r"[ \t]*#[ \t]*(\w*)(.*)", re.S)
 _BLANK: Final = re.compile(r"[^\n]")
 _FOR_OTHERS: Final = re.compile(r"\s*(?:0|__cplusplus|defined\s*\(?\s*__cplusplus\s*\)?)\s*$")
 _NEVER: Final = re.compile(r"\s*0\s*$")
+_INCLUDED: Final = re.compile(r"\s*(?:<[^<>\n]*|\"[^\"\n]*)\s*$")
+_DIRECTIVES: Final = ("include", "define", "endif", "ifdef", "ifndef", "undef", "pragma", "else", "error")
+_OTHER_DIRECTIVES: Final = frozenset((
+    "if", "elif", "elifdef", "elifndef", "warning", "line", "import", "include_next", "ident", "sccs", "assert",
+    "unassert", "embed", "region", "endregion", "using", "",
+))  # fmt: skip
+
+
+def _is_open_include(word: str, rest: str) -> bool:
+    return word in ("include", "include_next", "import") and _INCLUDED.match(rest) is not None
+
+
+def _is_misspelt(word: str) -> bool:
+    if word in _DIRECTIVES or word in _OTHER_DIRECTIVES:
+        return False
+    return any(one_slip(word, known) for known in _DIRECTIVES)
 
 
 class Token(NamedTuple):
@@ -91,6 +108,10 @@ def _without_directives(text: str, problems: list[Problem], passed: re.Pattern[s
             stack.append(Branch(line, take, take, reading))
         elif word in ("elif", "else", "elifdef", "elifndef", "endif"):
             _turn(word, line, stack, problems)
+        elif reading and _is_open_include(word, match[2]):
+            problems.append(Problem(line, 1, "the name of an '#include' is not closed"))
+        elif reading and _is_misspelt(word):
+            problems.append(Problem(line, 1, f"'#{word}' is no directive"))
     problems += [Problem(branch.line, 1, "an '#if' without its '#endif'") for branch in stack]
     return "\n".join(out)
 

@@ -7,29 +7,18 @@ something is missing at the end of the one before.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from tree_sitter import Node
 
 from perdure.validate.balance import unbalanced
 from perdure.validate.layout import Lines, Place
+from perdure.validate.newer_syntax import reworded
 from perdure.validate.report import Problem, shown
 from perdure.validate.sources import Source
 from perdure.validate.trees import Stop, allowed, brackets, faults, first_stop, parse
 
 MORE: Final = 10
-# Right in the language, but not yet in its grammar: new(value), import types, type arguments of a template.
-_NEWER: dict[str, tuple[tuple[re.Pattern[str], str], ...]] = {
-    "go": ((re.compile(r"(?<![\w.])new(?=\((?!\[|(?:map|struct|func|chan|interface)\b))"), "n"),),
-    "javascript": ((re.compile(r"^import\b[^;\n]*[\"'](?=\s*\n\s*[(\[])", re.M), " "),),
-    "typescript": (
-        (re.compile(r"(?<=\bexport )type(?= ?\*)"), " "),
-        (re.compile(r"\btypeof\s+import\([\"'][^\"'\n]*[\"']\)"), "T"),
-        (re.compile(r"(?<=[\w)])<(?:[^<>;()`]|=>|<[^<>;()`]*>)*>(?=`)"), " "),
-    ),
-}
-_NEWER["tsx"] = _NEWER["typescript"]
 _SAID: Final = (";", ",", ")", "]", "}", ":", "=", "{", "(")
 
 
@@ -60,8 +49,8 @@ def check_java(text: str) -> list[Problem]:
 def check_code(name: str, text: str) -> list[Problem]:
     source = Source(text)
     tree = parse(name, source.data)
-    if tree.root_node.has_error and (reworded := _reworded(name, text)) != text:
-        source = Source(reworded)
+    if tree.root_node.has_error and (other := reworded(name, text)) != text:
+        source = Source(other)
         tree = parse(name, source.data)
     if not tree.root_node.has_error:
         return []
@@ -77,13 +66,6 @@ def check_code(name: str, text: str) -> list[Problem]:
         return [first, *[p for p in found if abs(p.line - first.line) > 1]]
     rest = [_of_node(node, source) for node in faults(tree.root_node) if node.start_byte > stop.token]
     return [first, *[p for p in rest if p.line > first.line + 1][:MORE]]
-
-
-def _reworded(name: str, text: str) -> str:
-    """The text with what the grammar does not know put in other words of the same length."""
-    for pattern, part in _NEWER.get(name, ()):
-        text = pattern.sub(lambda match, part=part: part * len(match[0]), text)  # type: ignore[misc]
-    return text
 
 
 def _long_string(root: Node, stop: Stop, source: Source) -> Problem | None:

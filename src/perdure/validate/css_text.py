@@ -7,6 +7,7 @@ meant: a block that does not end, a declaration without ':' or one that runs int
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 from perdure.validate.balance import unbalanced
@@ -17,7 +18,7 @@ _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|<!--|-->)|(?P<comment>/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)|(?P<loose>/\*.*)
     |(?P<url>url\(\s*(?!["'\s])[^()"'\n]*\))
     |(?P<string>"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*')|(?P<quote>["'])
-    |(?P<mark>[{}()\[\];:,])|(?P<word>(?:[-\w@#.%!*+&>~=$|^\\?<]|/(?!\*))+)|(?P<other>.)""",
+    |(?P<mark>[{}()\[\];:,])|(?P<word>(?:\\[^\n]|[-\w@#.%!*+&>~=$|^\\?<]|/(?!\*))+)|(?P<other>.)""",
     re.S | re.X | re.I,
 )
 _PROPERTY: Final = re.compile(r"[*_]?(?:--[\w\\-]+|-?[a-zA-Z_][\w-]*)")
@@ -74,7 +75,18 @@ class _Reader:
             self._say(brace, "a block without a selector before its '{'")
         elif not opaque:
             self._run_on_head(head)
+            self._selectors(head, brace)
         self.blocks.append("opaque" if opaque else "block")
+
+    def _selectors(self, head: list[Token], brace: Token) -> None:
+        """A rule that takes no block, or a list of selectors with nothing at a comma."""
+        if head[0][1].lower() in ("@import", "@charset", "@namespace"):
+            last = [token for token in head if self._line(token) == self._line(head[0])][-1]
+            self._say(last, f"expected ';' after this {head[0][1].lower()}", end=True)
+        elif not head[0][1].startswith("@"):
+            for before, after in pairwise([head[0], *head, brace]):
+                if before[1] == "," and after[1] in (",", "{"):
+                    self._say(before, f"expected a selector after ',', found {shown(after[1])}")
 
     def _run_on_head(self, head: list[Token]) -> None:
         """A selector after a declaration on an earlier line means that a ';' or '}' is missing there."""
@@ -105,6 +117,8 @@ class _Reader:
             self._say(item[0], f"expected a property, found {shown(item[0][1])}")
         elif len(item) < 2 or item[1][1] != ":":
             self._say(item[0], "expected ':' after the property")
+        elif item[2:] and item[2][1] == ":":
+            self._say(item[2], "found ':' where a value is expected")
         elif len(item) == 2:
             self._say(item[1], "a declaration without a value")
         else:

@@ -34,6 +34,10 @@ _EXTENSIONS: Final = {
 }  # fmt: skip
 _NAMES: Final = {
     ".babelrc": "jsonc", ".eslintrc": "jsonc", ".jshintrc": "jsonc", ".swcrc": "jsonc", ".prettierrc": "yaml",
+    "cspell.json": "jsonc", ".cspell.json": "jsonc", ".mocharc.json": "jsonc", "settings.json": "jsonc",
+    "launch.json": "jsonc", "tasks.json": "jsonc", "extensions.json": "jsonc", "keybindings.json": "jsonc",
+    ".jscsrc": "jsonc", ".hintrc": "jsonc", ".markdownlint.json": "jsonc", "biome.json": "jsonc",
+    ".oxlintrc.json": "jsonc", "rush.json": "jsonc", "typedoc.json": "jsonc", "knip.json": "jsonc",
     "tslint.json": "jsonc", "devcontainer.json": "jsonc", "api-extractor.json": "jsonc",
     ".eslintrc.json": "jsonc", "turbo.json": "jsonc", "deno.json": "jsonc", "language-configuration.json": "jsonc",
     "composer.lock": "json", "flake.lock": "json", "pipfile.lock": "json",
@@ -41,7 +45,9 @@ _NAMES: Final = {
     ".clang-format": "yaml", ".clang-tidy": "yaml", ".bashrc": "shell", ".bash_profile": "shell",
     ".profile": "shell", ".bash_aliases": "shell", "pkgbuild": "shell", "readme": UNKNOWN,
 }  # fmt: skip
-_COMMENTED_JSON: Final = re.compile(r"(?:ts|js)config[\w.-]*\.json|[\w.-]*color-theme\.json", re.I)
+_COMMENTED_JSON: Final = re.compile(
+    r"(?:(?:ts|js)config|pyright)[\w.-]*\.json|[\w.-]*color-theme\.json", re.I
+)
 _COMMENTED_FOLDERS: Final = {".vscode", ".devcontainer", ".codesandbox"}
 _SHEBANG: Final = re.compile(r"#![ \t]*(?:\S*/)?([^/\s]+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
 _INTERPRETERS: Final = {
@@ -55,6 +61,11 @@ _OPENINGS: Final = (
     (re.compile(r"%YAML|---\s*(?:\n|$)"), "yaml"),
     (re.compile(r"[{\[]"), "json"),
 )
+# Names that two formats share: translations of Qt, settings in YAML.
+_OTHERWISE: Final = {
+    "typescript": (re.compile(r"\s*(?:<\?xml\b|<!DOCTYPE TS\b|<TS\b)"), "xml"),
+    "jsonc": (re.compile(r"(?:\s|#.*)*(?:---|[\w$-]+:(?:\s|$))"), "yaml"),
+}
 _TABLE: Final = re.compile(r"\[\[?[\w.\"'-]+\]\]?\s*(?:#.*)?\n\s*(?:[\w.\"'-]+\s*=|#|\[|$)")
 
 
@@ -66,6 +77,8 @@ def detect(text: str, *, format_hint: str | None = None, target_path: str | None
             return named
     if target_path:
         by_path = _by_path(target_path)
+        if by_path in _OTHERWISE and (other := _OTHERWISE[by_path]) and other[0].match(text):
+            return other[1]
         if by_path is not None:
             return by_path
     return _by_content(text)

@@ -11,7 +11,7 @@ import re
 from typing import Final, NamedTuple
 
 from perdure.validate.layout import Lines, Place
-from perdure.validate.report import Problem, shown
+from perdure.validate.report import Problem, Unsure, shown
 
 _VERBATIM: Final = {
     "verbatim", "verbatim*", "Verbatim", "Verbatim*", "BVerbatim", "LVerbatim", "lstlisting", "minted", "comment",
@@ -22,13 +22,15 @@ _VERBATIM: Final = {
 _TOKEN: Final = re.compile(
     r"""(?P<comment>%[^\n]*)
     |(?P<verb>\\(?:verb|lstinline|mintinline\s*\{\w*\})\*?(?:\[[^\]\n]*\])?(?:\{[^{}\n]*\}|(?P<d>[^\sA-Za-z*{])[^\n]*?(?P=d)))
+    |(?P<path>\\path\s*(?P<p>[|!+/])[^\n]*?(?P=p))
     |(?P<url>\\(?:url|href|path|nolinkurl|burl|hyperref)\*?(?=\s*\{))
     |(?P<env>\\(?P<which>begin|end)\s*\{(?P<name>[^{}\\\n$]*)\})
     |(?P<define>\\(?:(?:re)?newcommand|providecommand|(?:re)?newenvironment|[gex]?def|DeclareRobustCommand
         |(?:New|Renew|Provide|Declare)Document(?:Command|Environment)|DeclareMathOperator|newtcolorbox|AtBegin\w*
         |AtEnd\w*|lstnewenvironment|newtheoremstyle|titleformat|let|newcolumntype|tikzset|pgfkeys|cs_\w+:\w*
         |\w*NewEnviron\w*|BeforeBeginEnvironment|AfterEndEnvironment|pretocmd|apptocmd|patchcmd)(?![A-Za-z@]))
-    |(?P<skip>\\(?:string[{}$%]|(?:(?:cat|lc|uc|sf)code|char)\s*`\\?.|iffalse\b.*?\\fi\b|[A-Za-z@]+|[^\[\]()A-Za-z]|$)|\{\$\$?\}|\^\^.)
+    |(?P<never>\\iffalse(?![A-Za-z@]))
+    |(?P<skip>\\(?:string[{}$%]|(?:(?:cat|lc|uc|sf)code|char)\s*`\\?.|[A-Za-z@]+|[^\[\]()A-Za-z]|$)|\{\$\$?\}|\^\^.)
     |(?P<math>\\[\[\]()]|\$\$?)
     |(?P<brace>[{}])
     |(?P<par>\n[ \t]*\n\s*)""",
@@ -37,6 +39,16 @@ _TOKEN: Final = re.compile(
 _NEW_VERBATIM: Final = re.compile(
     r"\\(?:lstnewenvironment|DefineVerbatimEnvironment|newtcblisting|newverbatim\w*|newminted\[)\s*\{?(\w+\*?)[}\]]"
 )
+# Characters that quote what is between two of them; some classes come with one.
+_SHORT_VERB: Final = re.compile(
+    r"\\(?:MakeShortVerb|DefineShortVerb|lstMakeShortInline)\*?(?:\[[^\]]*\])?\s*\{?\\(.)"
+)
+_WITH_SHORT_VERB: Final = re.compile(
+    r"\\(?:documentclass|LoadClass)(?:\[[^\]]*\])?\{(?:ltx\w+|l3doc|doc\w*)\}"
+)
+_TEMPLATE: Final = re.compile(r"\$(?:projectn\w+|latexdocumentpre|doxygenversion)|^%%BEGIN [A-Z_]+", re.M)
+_CONDITION: Final = re.compile(r"%[^\n]*|\\(?P<start>if[A-Za-z@]*)|\\(?P<end>fi)(?![A-Za-z@])|\\.", re.S)
+_NO_CONDITIONS: Final = {"iff", "ifthenelse", "ifstrequal", "ifstrempty", "ifblank", "ifdefempty"}
 _CLOSES: Final = {r"\)": r"\(", r"\]": r"\["}
 _ENDS: Final = {"$": "$", "$$": "$$", r"\(": r"\)", r"\[": r"\]", "{": "}"}
 _BREAK: Final = re.compile(r"\s*(?:\\(?:sub)*section\b|\\chapter\b|\\paragraph\b|$)")
@@ -53,13 +65,17 @@ class Open(NamedTuple):
 
 
 def check_latex(text: str) -> list[Problem]:
-    return _Reader(text).run()
+    found = _Reader(text).run()
+    if found and _TEMPLATE.search(text):
+        raise Unsure("looks like a template: only its output can be checked")
+    return found
 
 
 class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.lines = Lines(text)
+        self.quotes = set(_SHORT_VERB.findall(text)) | ({"|"} if _WITH_SHORT_VERB.search(text) else set())
         self.stack: list[Open] = []
         self.found: list[Problem] = []
         self.definition = 0
@@ -67,17 +83,22 @@ class _Reader:
 
     def run(self) -> list[Problem]:
         position = 0
-        while match := _TOKEN.search(self.text, position):
+        token = self._token()
+        while match := token.search(self.text, position):
             position = match.end()
             kind = match.lastgroup or ""
             if kind == "env":
                 if match["which"] == "end" and match["name"] == "document":
+                    if self._is_conditional(match.start()):
+                        continue
                     self._end("document", self.lines.place(match.start()))
                     break
                 position = self._environment(match)
+            elif kind == "never":
+                position = self._past_condition(position)
             elif kind == "url":
                 position = self._past_group(position)
-            elif match[0] == r"\endinput":
+            elif match[0] == r"\endinput" and not self.stack:
                 break
             else:
                 self._take(kind, match)
@@ -85,6 +106,18 @@ class _Reader:
             if not left.free:
                 self._unclosed(left, self.lines.end())
         return self.found
+
+    def _token(self) -> re.Pattern[str]:
+        """What to look for, with the short quotes of this text first."""
+        if not self.quotes:
+            return _TOKEN
+        marks = "|".join(f"{re.escape(mark)}[^\\n]*?{re.escape(mark)}" for mark in sorted(self.quotes))
+        return re.compile(f"(?P<quoted>(?<!\\\\)(?:{marks}))|{_TOKEN.pattern}", _TOKEN.flags)
+
+    def _is_conditional(self, at: int) -> bool:
+        """Whether the document ends in a group of the same line, as in an argument of a condition."""
+        top = self.stack[-1] if self.stack else None
+        return top is not None and top.mark == "{" and top.place.line == self.lines.place(at).line
 
     def _take(self, kind: str, match: re.Match[str]) -> None:
         place = self.lines.place(match.start())
@@ -204,16 +237,16 @@ class _Reader:
         if left.mark in _ENDS:
             self.found.append(Problem(*left.place, f"'{left.mark}' opened here needs '{_ENDS[left.mark]}'"))
             return
-        place = self._end_place(left.place, found)
+        place = self._end_place(left.place, found, is_document=left.mark == "document")
         self.found.append(
             Problem(*place, f"{_env('end', left.mark)} is missing: begun at line {left.place.line}")
         )
         if place.line - left.place.line > 1:
             self.found.append(Problem(*left.place, "the environment begun here is never ended"))
 
-    def _end_place(self, start: Place, found: Place) -> Place:
+    def _end_place(self, start: Place, found: Place, *, is_document: bool) -> Place:
         """After the indented lines; without any, where the next blank line or heading is."""
-        if self.lines.indent(found.line) < self.lines.indent(start.line):
+        if self.lines.indent(found.line) < self.lines.indent(start.line) or is_document:
             return found
         place = self.lines.end_of_block(start.line, found.line - 1)
         if place.line > start.line:
@@ -222,6 +255,18 @@ class _Reader:
             if _BREAK.match(self.lines.row(line)):
                 return Place(line, 1)
         return found
+
+    def _past_condition(self, position: int) -> int:
+        """The offset after the `\\fi` that ends the condition open at `position`, or `position` if there is none."""
+        depth = 1
+        for match in _CONDITION.finditer(self.text, position):
+            if match["end"]:
+                depth -= 1
+            elif match["start"] and match["start"] not in _NO_CONDITIONS:
+                depth += 1
+            if depth == 0:
+                return match.end()
+        return position
 
     def _past_group(self, position: int) -> int:
         """The offset after the group at `position`, whose characters mean nothing."""

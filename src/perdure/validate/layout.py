@@ -6,10 +6,13 @@ block that it should have closed ends where the lines fall back to the indentati
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from typing import NamedTuple
 
 TAB_WIDTH = 4
+# What stands as far out as the line that opened the block it is in.
+_LABEL = re.compile(r"\s*(?:case\b[^{}]*|default|public|private|protected|signals|\w+ slots)\s*:\s*(?://.*)?")
 _CONTINUES = (",", "(", "[", "{", "=", "+", "-", "*", "/", "|", "&", "\\", ".", "?", ":", "<")
 
 
@@ -91,7 +94,9 @@ class Lines:
         """The line above that a block ending at `line` belongs to, if lines between are deeper."""
         depth = self.indent(line)
         number = line - 1
-        while number > 0 and (self.is_blank(number) or self.indent(number) > depth):
+        while number > 0 and (
+            self.is_blank(number) or self.indent(number) > depth or _LABEL.fullmatch(self.row(number))
+        ):
             number -= 1
         deeper = any(not self.is_blank(between) for between in range(number + 1, line))
         return number if number > 0 and deeper and self.indent(number) == depth else None

@@ -1,7 +1,8 @@
 """Markdown: everything is valid to a renderer, so this reports what cannot have been meant.
 
-Errors: a fence, a comment or front matter that never ends, and a link whose bracket is missing. Warnings:
-references without a definition, table rows of another width, marks and tags without a partner.
+Errors: a fence, a comment, front matter or a block of HTML that never ends, a link whose bracket is missing, a heading
+without its space, a table that is none. Warnings: references without a definition, rows of another width, marks
+without a partner.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ _OPEN_LINK: Final = re.compile(
     r"(?<!\\)!?\[(?:[^\[\]\n\\]|\\.)*\]\((?:<[^<>\n]*>|[^\s()<>]|\([^\s()]*\))*\s*$"
 )
 _NO_BRACKET: Final = re.compile(r"(?<![\\\w\]\[(])!?\[(?:[^\[\]\n\\()]|\\.)+\((?:https?:|\.{0,2}/)[^\s()]*\)")
+_NEXT_LINK: Final = re.compile(r"(?<!\\)\[(?:[^\[\]\n\\]|\\.)+\]\([^()\n]*(?<!\\)\]\(")
+_BLOCK: Final = re.compile(
+    r"<(?P<slash>/?)(?P<name>details|summary|table|ul|ol|center)\b(?:[^<>/]|/(?!>))*>", re.I
+)
 _PROSE: Final = re.compile(r"#{1,6} |[A-Z][a-z]+[ ,.]|[-*] \w|$")
 _NO_SPACE: Final = re.compile(r"#{1,6}[A-Za-z][^#\n]*$")
 _CODE: Final = re.compile(r"(?<!`)(`+)(?!`)(?:.*?[^`])??\1(?!`)", re.S)
@@ -36,10 +41,11 @@ def check_markdown(text: str) -> list[Problem]:
     joined = "\n".join(prose)
     found += _references(joined, text)
     for number, row in enumerate(prose, 1):
-        found += _links(number, row)
+        found += _links(number, row, prose[number] if number < len(prose) else "")
         if _NO_SPACE.fullmatch(row) and not (number > 1 and prose[number - 2].strip()):
-            found.append(warning(number, 1, "a heading needs a space after its '#'"))
+            found.append(Problem(number, 1, "a heading needs a space after its '#'"))
     found += _tables(prose)
+    found += _blocks(joined)
     found += _marks(prose)
     return found
 
@@ -155,16 +161,41 @@ def _label(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _links(number: int, row: str) -> list[Problem]:
+def _links(number: int, row: str, following: str) -> list[Problem]:
     if row.startswith(("    ", "\t")):
         return []
     match = _OPEN_LINK.search(row)
-    if match and not row.rstrip().endswith("("):
+    if match and not row.rstrip().endswith("(") and not re.match(r"[^()\n]*\)", following):
         return [Problem(number, match.start() + 1, "a link whose ')' is missing")]
     match = _NO_BRACKET.search(row)
     if match:
-        return [warning(number, match.start() + 1, "a link whose ']' is missing")]
+        return [Problem(number, match.start() + 1, "a link whose ']' is missing")]
+    match = _NEXT_LINK.search(row)
+    if match:
+        return [Problem(number, match.start() + 1, "a link whose ')' is missing before the next")]
     return []
+
+
+def _blocks(prose: str) -> list[Problem]:
+    """Tags of blocks that are opened and not closed, or the other way round; what they hold may be any Markdown."""
+    lines = Lines(prose)
+    found: list[Problem] = []
+    opened: dict[str, list[int]] = {}
+    for match in _BLOCK.finditer(prose):
+        name = match["name"].lower()
+        if not match["slash"]:
+            opened.setdefault(name, []).append(match.start())
+        elif not opened.get(name):
+            found.append(Problem(*lines.place(match.start()), f"'</{name}>' has no '<{name}>' before it"))
+        else:
+            opened[name].pop()
+    for name, starts in opened.items():
+        for start in starts:
+            place = lines.place(start)
+            found.append(Problem(*place, f"the <{name}> opened here is never closed"))
+            if name != "summary":
+                found.append(Problem(*lines.end(), f"'</{name}>' for line {place.line} is missing"))
+    return found
 
 
 def _tables(rows: list[str]) -> list[Problem]:
@@ -174,7 +205,7 @@ def _tables(rows: list[str]) -> list[Problem]:
         if number > 1 and "|" in row and "|" in rows[number - 2] and _DELIMITER.fullmatch(row):
             width = _cells(row)
             if _cells(rows[number - 2]) != width:
-                found.append(warning(number, 1, "the table's head and its line of dashes differ in width"))
+                found.append(Problem(number, 1, "the table's head and its line of dashes differ in width"))
         elif "|" not in row:
             width = 0
         elif width and _cells(row) != width:

@@ -22,7 +22,15 @@ from perdure.validate.trees import first_stop, parse
 SECONDS: Final = 4
 _SAID: Final = re.compile(rb"line (\d+): (.*)")
 _OTHER_SHELL: Final = re.compile(r"#!.*\b(?:zsh|fish|csh|tcsh|ksh|elvish|nu|xonsh)\b")
+_SHEBANG: Final = re.compile(r"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-S[ \t]+)?)?(?:\S*/)?(\w[\w.-]*)")
+_CHECKED: Final = {"sh", "bash", "dash", "ash", "busybox", "rbash"}
+_ZSH: Final = re.compile(
+    r"\}\s*always\s*\{|\$\{\(\w|^\s*(?:setopt|zmodload|autoload\s+-|compdef|zstyle|zle|emulate\s+-L)\b"
+    r"|^\s*for\s+\w+\s+\(|\bprint\s+-[PrnRl]",
+    re.M,
+)
 _TOKEN: Final = re.compile(rb"near unexpected token `(.{1,40}?)'")
+_HERE: Final = re.compile(rb"here-document at line (\d+) delimited by end-of-file")
 _QUOTE: Final = re.compile(rb"looking for matching `(.)'")
 
 
@@ -30,6 +38,18 @@ def check_shell(text: str) -> list[Problem]:
     text = text.removeprefix("\ufeff")
     if _OTHER_SHELL.match(text):
         raise Unsure("not checked: a script for another shell")
+    found = _found(text)
+    if found and _is_for_others(text):
+        raise Unsure("not checked: looks like a script for another shell")
+    return found
+
+
+def _is_for_others(text: str) -> bool:
+    shebang = _SHEBANG.match(text)
+    return (shebang is not None and shebang[1] not in _CHECKED) or _ZSH.search(text) is not None
+
+
+def _found(text: str) -> list[Problem]:
     bash = shutil.which("bash", path="/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin")
     if bash is None:
         return _by_tree(text)
@@ -48,7 +68,7 @@ def _ask(bash: str, text: str) -> bytes | None:
     """What bash says against the script, or None if nothing."""
     try:
         run = subprocess.run(
-            [bash, "--norc", "--noprofile", "-O", "extglob", "-n"],
+            [bash, "--norc", "--noprofile", "-O", "extglob", "-n", "/dev/stdin"],
             input=text.encode("utf-8", "replace"),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -59,15 +79,20 @@ def _ask(bash: str, text: str) -> bytes | None:
         )
     except subprocess.TimeoutExpired:
         raise Unsure("validation took too long") from None
-    if run.returncode == 0:
-        return None
     if run.returncode < 0:
         raise _Crashed
+    # A wrong condition ends the reading, and a here-document may end with the file; neither shows in the exit code.
+    if run.returncode == 0 and b"syntax error" not in run.stderr and not _HERE.search(run.stderr):
+        return None
     return run.stderr
 
 
 def _placed(verdict: bytes, text: str) -> list[Problem]:
     lines = Lines(text)
+    here = _HERE.search(verdict)
+    if here is not None:
+        line = min(int(here[1]), len(lines.rows))
+        return [Problem(*_of_token("<<", line, lines), "the here-document begun here is never ended")]
     first = _SAID.search(verdict)
     if first is None:
         raise Unsure("the parser failed on this content")

@@ -14,9 +14,11 @@ from typing import Final
 from perdure.validate.balance import unbalanced
 from perdure.validate.layout import Lines
 from perdure.validate.report import Problem, Unsure, shown
+from perdure.validate.spelling import one_slip
 from perdure.validate.sql_tokens import Token, tokens
 
 _OPERATORS: Final = {"=", "<", ">", "<=", ">=", "<>", "!=", "||", "+", "/"}
+_COMPARISONS: Final = {"=", "<", ">", "<=", ">=", "<>", "!="}
 _NEEDS_OPERAND: Final = {
     "AND",
     "OR",
@@ -46,7 +48,7 @@ _ENDS_CLAUSE: Final = {
     "",
 }
 _NO_NAMES: Final = _ENDS_CLAUSE | {"AS", "ALL", "DISTINCT", "EXCEPT", "INTERSECT", "MINUS", "THEN"}
-_AFTER_COMMA: Final = {")", ";", ",", "WHERE", "GROUP", "ORDER", "HAVING", "VALUES", ""}
+_AFTER_COMMA: Final = {")", ";", ",", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "VALUES", ""}
 _STARTERS: Final = (
     "SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT", "REVOKE", "BEGIN",
     "COMMIT", "ROLLBACK", "MERGE", "REPLACE", "EXPLAIN", "WITH",
@@ -95,6 +97,8 @@ class _Reader:
         self.lines = Lines(text)
         self.tokens, self.left_open = tokens(text)
         self.found: list[Problem] = []
+        # Some tools take one statement a line, without an end.
+        self.has_ends = any(token.text == ";" for token in self.tokens)
         self.is_server = _SERVER.search(text) is not None
 
     def run(self) -> list[Problem]:
@@ -143,11 +147,15 @@ class _Reader:
 
     def _statements(self) -> Iterator[list[Token]]:
         statement: list[Token] = []
+        depth = 0
         for token in self.tokens:
             statement.append(token)
-            if token.text == ";":
+            depth += (token.text == "(") - (token.text == ")")
+            # A rule holds statements in brackets; elsewhere a ';' in brackets says that one was not closed.
+            if token.text == ";" and not (depth > 0 and "RULE" in [t.word for t in statement[1:4]]):
                 yield statement
                 statement = []
+                depth = 0
         if statement:
             yield statement
 
@@ -171,7 +179,7 @@ class _Reader:
             and words[0] not in {*_STARTERS, *_WORDS_LIKE}
             and len(words) > 2
         ):
-            meant = next((known for known in _STARTERS if _one_slip(words[0], known)), None)
+            meant = next((known for known in _STARTERS if one_slip(words[0], known)), None)
             if meant:
                 self.found.append(
                     self._at(statement[0], f"found {shown(statement[0].text)}, expected {meant}")
@@ -186,7 +194,7 @@ class _Reader:
                 "*",
             )
             leads = statement[index + 1].kind in ("word", "string") or statement[index + 1].text == "("
-            meant = next((known for known in _CLAUSES if _one_slip(token.text, known)), None)
+            meant = next((known for known in _CLAUSES if one_slip(token.text, known)), None)
             if meant and meant not in words and follows and leads and statement[index - 1].word != "AS":
                 self.found.append(self._at(token, f"found {shown(token.text)}, expected {meant}"))
 
@@ -221,8 +229,17 @@ class _Reader:
             and statement[index + 1].kind in ("number", "string")
         ):
             self._expected(token, "'(' after VALUES", statement, index)
+        elif token.kind == "operator" and {word, following} <= _COMPARISONS and word != ">":
+            self._expected(token, f"a value after '{word}'", statement, index)
+        elif word == "SET" and words[0] == "UPDATE" and self._is_valueless(statement, index):
+            self._expected(statement[index + 1], "'=' after the column", statement, index + 1)
         elif self._touching(statement, index):
             self._expected(token, "',' or an operator", statement, index)
+
+    def _is_valueless(self, statement: list[Token], index: int) -> bool:
+        """A column and its new value with nothing between."""
+        after = statement[index + 1 : index + 3]
+        return len(after) == 2 and after[0].kind == "word" and after[1].kind in ("string", "number")
 
     def _touching(self, statement: list[Token], index: int) -> bool:
         """Two values with nothing between, as no dialect has them."""
@@ -251,7 +268,7 @@ class _Reader:
 
     def _runs_on(self, statement: list[Token], words: list[str]) -> None:
         """A new statement on a line of its own, without ';' before it."""
-        if words[0] not in _WHOLE or self.is_server or "BEGIN" in words:
+        if words[0] not in _WHOLE or self.is_server or "BEGIN" in words or not self.has_ends:
             return
         depth = 0
         for index in range(1, len(statement) - 1):
@@ -311,15 +328,3 @@ class _Reader:
 
 def _is_name(token: Token) -> bool:
     return token.kind == "word" and token.word not in _NO_NAMES
-
-
-def _one_slip(word: str, known: str) -> bool:
-    """Whether a word is a known one with one letter missing, added or changed, or two swapped."""
-    if word == known or abs(len(word) - len(known)) > 1 or len(known) < 4:
-        return False
-    start = 0
-    while start < min(len(word), len(known)) and word[start] == known[start]:
-        start += 1
-    a, b = word[start:], known[start:]
-    swapped = len(a) > 1 and len(b) > 1 and a[0] == b[1] and a[1] == b[0] and a[2:] == b[2:]
-    return a[1:] == b or a == b[1:] or (a[1:] == b[1:] and len(known) > 4) or swapped

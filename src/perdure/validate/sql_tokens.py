@@ -11,15 +11,26 @@ from typing import Final, NamedTuple
 
 _BODY: Final = r"""
     (?P<space>\s+)|(?P<comment>--[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)|(?P<hash>(?:^|(?<=\n))[ \t]*\#[^\n>\-=][^\n]*)
-    |(?P<client>(?:^|(?<=\n))[ \t]*\\[^\n]*|(?:^|(?<=\n))[ \t]*DELIMITER[ \t]+[^\n]*)
+    |(?P<client>(?:^|(?<=\n))[ \t]*(?:\\(?!g(?:set|exec|x|desc)?\b)[^\n]*|DELIMITER[ \t]+[^\n]*)
+        |(?:^|(?<=\n))\.(?:%s)\b[^\n]*)
+    |(?P<sent>\\(?:;|(?:g|gset|gexec|gx|gdesc|watch|crosstabview|bind|parse)\b[^\n;]*))
     |(?P<dollar>\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
-    |(?P<string>%s|"(?:[^"]|"")*"|`[^`]*`)
+    |(?P<string>%s|(?<!\w)N?Q'(?:\[.*?\]|\{.*?\}|\(.*?\)|<.*?>|(?P<q>[!|^~\#%%/]).*?(?P=q))'|"(?:[^"]|"")*"|`[^`]*`)
     |(?P<open>/\*|\$\w*\$|['"`])
     |(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w))|(?P<word>[@\#:$]?[^\W\d][\w$\#]*|[@$:]\w+|\d\w*)
     |(?P<mark>[(){}\[\],;])|(?P<operator>[-+*/<>=~!@\#%%^&|?:.]+)|(?P<other>.)"""
 _PLAIN: Final = r"""(?:[eE]'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'|'(?:[^']|'')*')"""
 _ESCAPED: Final = r"""[eE]?'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'"""
-_READINGS: Final = tuple(re.compile(_BODY % body, re.S | re.X | re.I) for body in (_PLAIN, _ESCAPED))
+# What the shell of SQLite takes for itself.
+_SHELL: Final = (
+    "archive|auth|backup|bail|binary|cd|changes|check|clone|connection|databases|dbconfig|dbinfo|dump|echo|eqp|excel"
+    "|exit|expert|explain|filectrl|fullschema|headers?|help|import|indexes|indices|limit|lint|load|log|mode|nonce"
+    "|nullvalue|once|open|output|parameter|print|progress|prompt|quit|read|recover|restore|save|scanstats|schema"
+    "|separator|session|sha3sum|shell|show|stats|system|tables?|testcase|timeout|timer|trace|version|vfs\\w+|width"
+)
+_READINGS: Final = tuple(
+    re.compile(_BODY % (_SHELL, body), re.S | re.X | re.I) for body in (_PLAIN, _ESCAPED)
+)
 _COPY: Final = re.compile(
     r"(?P<head>\bcopy\b[^;]*\bfrom\s+stdin\b[^;]*;)[^\n]*\n.*?^\\\.", re.S | re.I | re.M
 )
@@ -65,9 +76,11 @@ def _read(reading: re.Pattern[str], text: str) -> tuple[list[Token], Token | Non
     found: list[Token] = []
     for match in reading.finditer(text):
         kind = match.lastgroup or ""
-        kind = "string" if kind in ("dollar", "tag") else kind
+        kind = "string" if kind in ("dollar", "tag", "q") else kind
         if kind == "open":
             return found, Token(kind, match[0], match.start())
-        if kind not in _SKIPPED:
+        if kind == "sent":
+            found.append(Token("mark", ";", match.start()))
+        elif kind not in _SKIPPED:
             found.append(Token(kind, match[0], match.start()))
     return found, None

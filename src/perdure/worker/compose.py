@@ -42,18 +42,17 @@ SURFACE_NAMES: Final = ("write", "state")
 
 def open_write(settings: Settings) -> WriteService:
     """The workspace of the write surface, recovered and ready. Raises ToolError for a policy that cannot be meant."""
-    from zlib import crc32
-
     from perdure.risk import gate
     from perdure.storage.places import private_dir
     from perdure.storage.shelved import Shelved
+    from perdure.storage.sqlite.chain import anchor_name
     from perdure.storage.sqlite.journal import SqliteJournal
     from perdure.surfaces.write import policy_files
     from perdure.surfaces.write.service import WriteService
 
     gate.shelf = Shelved("gate")
     found = policy_files.load(settings.policy, settings.workspaces)
-    anchor = f"{crc32(settings.workspaces[0].encode('utf-8', 'surrogateescape')):08x}"
+    anchor = anchor_name(settings.workspaces[0])
 
     def open_journal(folder: str) -> SqliteJournal:
         return SqliteJournal(folder, os.path.join(private_dir("anchors"), anchor))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from types import TracebackType
 from typing import Final
+
+import msgspec
 
 from perdure.model.eras import LOG_LEVELS
 
@@ -12,17 +15,24 @@ DEFAULT_LEVEL: Final = "warning"
 
 
 class Diagnostics:
-    def __init__(self, level: str = DEFAULT_LEVEL) -> None:
+    def __init__(self, level: str = DEFAULT_LEVEL, log_format: str = "text") -> None:
         self._threshold = LOG_LEVELS.index(level)
+        self._is_json = log_format == "json"
 
     def say(self, level: str, message: str) -> None:
         if LOG_LEVELS.index(level) >= self._threshold:
             # One write, so that lines of several threads stay whole.
-            line = f"perdure worker: {level}: {message}\n".encode("utf-8", "backslashreplace")
+            line = self._line(level, message) + b"\n"
             try:
                 os.write(2, line)
             except OSError:
                 pass  # stderr is gone: a call must not fail because nobody reads about it
+
+    def _line(self, level: str, message: str) -> bytes:
+        if not self._is_json:
+            return f"perdure worker: {level}: {message}".encode("utf-8", "backslashreplace")
+        said = {"ts": round(time.time(), 3), "level": level, "pid": os.getpid(), "event": "worker"}
+        return msgspec.json.encode({**said, "message": message.encode("utf-8", "replace").decode()})
 
     def unexpected(self, what: str, error: BaseException) -> str:
         """Record an exception nobody foresaw; the id returned stands in the client's envelope too."""

@@ -242,10 +242,11 @@ def serve_stdio(
     view: View = DEFAULT_VIEW,
     roots: tuple[str, ...] = (),
     log_level: str = DEFAULT_LEVEL,
+    log_format: str = "text",
 ) -> int:
     """Serve the given surfaces, or only some of their tools, on stdin and stdout until the client closes the pipe."""
     source, sink = claim_stdio()
-    diagnostics = Diagnostics(log_level)
+    diagnostics = Diagnostics(log_level, log_format)
     registry = Registry(surfaces, tools)
     out = FrameWriter(sink)
     gc.freeze()  # what was loaded stays: nobody has to look through it again for what can go

@@ -49,7 +49,9 @@ def check_versions(patient: Patient) -> Iterator[Finding]:
                 "warning",
                 f"the host {host.pid} runs {host.version}; {__version__} is installed",
                 "it does not have what the new version mends",
-                f"`perdure reload --host --pid {host.pid}`: its session goes on",
+                f"`perdure reload --host --pid {host.pid}`: its session goes on"
+                if host.kind != "serve"
+                else "start `perdure serve` anew: its sessions go on",
             )
     if not found:
         yield ok(VERSIONS, f"perdure {__version__}, and every running host is of it")

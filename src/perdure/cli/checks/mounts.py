@@ -32,6 +32,7 @@ ADVICE: Final = {
     "unset_variable": "set the variable for the client that starts perdure",
     "command_not_allowed": "add it to `## Allowed commands` of the registry, if you trust it",
     "invalid_entry": "mend its section; `perdure registry validate` says where",
+    "sign_in_required": "`perdure registry login NAME`",
 }
 
 
@@ -95,6 +96,7 @@ def _is_ours(code: str) -> bool:
         "unset_variable",
         "command_not_allowed",
         "invalid_entry",
+        "sign_in_required",
     )
 
 

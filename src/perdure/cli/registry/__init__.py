@@ -31,13 +31,15 @@ COMMANDS: Final = {
     "update": ("perdure.cli.registry.update", "take the newest version of a server from its catalog"),
     "serve": ("perdure.cli.registry.serve", "serve the registry to others as a catalog"),
     "approve": ("perdure.cli.registry.approve", "accept the changed tools of a pinned server"),
+    "login": ("perdure.cli.registry.login", "sign in to a remote server; the token is kept and never shown"),
+    "logout": ("perdure.cli.registry.login", "forget the sign-in to a remote server"),
     "import": ("perdure.cli.registry.importing", "take another client's servers into the registry"),
     "export": ("perdure.cli.registry.export", "write the servers into another client's file"),
     "sync": ("perdure.cli.registry.sync", "keep another client's file in step with the registry"),
 }
 USAGE_ERROR: Final = 2
 # Their values may begin with a dash: `--arg -y`.
-_TAKES_ANYTHING: Final = ("--arg", "--env", "--header", "--description")
+_TAKES_ANYTHING: Final = ("--arg", "--env", "--header", "--oauth", "--description")
 
 
 def main(argv: list[str]) -> int:

@@ -41,6 +41,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--header", action="append", default=[], metavar="K=V", help="repeatable; V may be $VAR"
     )
+    parser.add_argument(
+        "--oauth",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="how to sign in to a remote server; repeatable: client_id=$VAR, scopes=…",
+    )
     parser.add_argument("--disabled", action="store_true", help="install it, but do not mount it")
 
 
@@ -65,9 +72,9 @@ def run(options: argparse.Namespace) -> int:
 def _from_catalog(options: argparse.Namespace) -> int:
     from perdure.cli.registry import from_catalog
 
-    if options.behind or options.url or options.transport:
+    if options.behind or options.url or options.transport or options.oauth:
         raise InvalidEntry(
-            "what is started comes from the catalog", hint="without --url, --transport and COMMAND"
+            "what is started comes from the catalog", hint="without --url, --transport, --oauth and COMMAND"
         )
     if options.name is not None and options.alias is not None:
         raise InvalidEntry("the name is given twice", hint="NAME or --as NAME")
@@ -95,6 +102,7 @@ def _entry(options: argparse.Namespace) -> Entry:
         env=_pairs(options.name, "--env", options.env),
         url=Template(options.url) if options.url else None,
         headers=_pairs(options.name, "--header", options.header),
+        oauth=_pairs(options.name, "--oauth", options.oauth),
     )
 
 
@@ -112,7 +120,7 @@ def _pairs(entry: str, option: str, given: list[str]) -> dict[str, Template]:
 
 def _warn_of_literals(entry: Entry) -> None:
     """The values are not repeated: that is the point."""
-    for name, value in (*entry.env.items(), *entry.headers.items()):
+    for name, value in (*entry.env.items(), *entry.headers.items(), *entry.oauth.items()):
         if value.is_literal and value.text and is_secret_name(name):
             print(
                 f"perdure registry: {name} is stored as plain text; install it as '${name}' to keep it a reference",

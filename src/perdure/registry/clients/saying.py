@@ -186,7 +186,7 @@ class _Saying:
 
 def _only_ours(entry: Entry) -> dict[str, bool]:
     """What no client but Perdure knows."""
-    fields = ("title", "start", "restart", "replay", "pin", "provenance", "extra")
+    fields = ("title", "oauth", "start", "restart", "replay", "pin", "provenance", "extra")
     found = {field: getattr(entry, field) != getattr(_PLAIN, field) for field in fields}
     return {**found, "timeout idle": entry.timeouts.idle is not None}
 

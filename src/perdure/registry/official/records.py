@@ -66,6 +66,7 @@ class Package(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     identifier: str
     version: str = ""
     file_sha256: str = ""
+    base_url: str = ""
     runtime_hint: str = ""
     endpoint: Endpoint = Endpoint()
     runtime_arguments: tuple[Argument, ...] = ()
@@ -128,6 +129,7 @@ def _packages(found: object) -> Iterable[Package]:
                 identifier=identifier,
                 version=text(one.get("version")),
                 file_sha256=text(one.get("fileSha256")).lower(),
+                base_url=text(one.get("registryBaseUrl")).strip(),
                 runtime_hint=text(one.get("runtimeHint")),
                 endpoint=_endpoint(_mapping(one.get("transport"))),
                 runtime_arguments=tuple(_arguments(one.get("runtimeArguments"))),

@@ -90,7 +90,8 @@ def _package(record: Record, package: Package) -> Plan:
                 notes.append(f"its container asks for more than its own: {', '.join(powers)}")
         case _:
             command, spec, words = packages.nuget(package, naming)
-    at = next(number for number, one in enumerate(words) if spec in _plain(one))
+    last = "--" if kind == "nuget" else spec  # behind it everything is the package's own
+    at = next((number for number, one in enumerate(words) if last in _plain(one)), len(words))
     if kind != "oci" and (places := packages.elsewhere(words[:at])):
         notes.append(f"its packages come from a place of its own: {', '.join(places)}")
     return Plan(

@@ -4,6 +4,9 @@
     oci     docker run -i --rm -e … ID ARGS   nuget   dnx ID@VERSION --yes -- ARGS
     mcpb    a file, fetched and checked by its hash before it is used
 
+A package of another index than its kind's usual one is asked for there: under the same name the usual one may have
+something else. For the usual one nothing is said, so that the user's own mirror is used.
+
 The runner is ours to choose: what records say about it (`runtimeHint`) is often not a runner at all. So are the
 words that start it: what a record repeats of them is dropped, what the runner does not know goes behind the package,
 where it can only reach the package, and what would start something else is refused.
@@ -61,8 +64,22 @@ _NPX_OPTIONS: Final = frozenset(
     ]
 )
 _ELSEWHERE: Final = frozenset(
-    ["--registry", "--index", "--default-index", "--extra-index-url", "--index-url"]
+    [
+        "--registry",
+        "--index",
+        "--default-index",
+        "--extra-index-url",
+        "--index-url",
+        "--source",
+        "--add-source",
+    ]
 )
+# The usual index of each kind, as a host is written. One that only looks like it is not asked either.
+_USUAL: Final = {
+    "npm": re.compile(r"registry\.npm[a-z]*\.[a-z]+"),
+    "pypi": re.compile(r"pypi\.[a-z]+"),
+    "nuget": re.compile(r"(?:api|www)\.nuget\.[a-z]+"),
+}
 _UV_OPTIONS: Final = frozenset(
     [
         "--with",
@@ -106,6 +123,29 @@ def fixed(*words: str) -> Words:
     return Words(tuple(Text((word,)) for word in words))
 
 
+def index_words(package: Package, given: Iterable[Words]) -> list[Words]:
+    """The words that send the runner to the package's own index. Raises NotRunnable where that may not be used."""
+    url = package.base_url
+    if not url or elsewhere(given):
+        return []
+    try:
+        address = check_address(read_address(url), allow_http=False)
+    except InvalidAddress as error:
+        raise NotRunnable(f"its package index cannot be used: {error.message}") from None
+    if address.userinfo or address.query:
+        raise NotRunnable("its package index cannot be used: its URL holds more than a place")
+    if _USUAL[package.registry_type].fullmatch(address.host.lower()):
+        return []
+    place = address.shown.rstrip("/")
+    match package.registry_type:
+        case "npm":
+            return [fixed(f"--registry={place}/")]
+        case "pypi":
+            return [fixed("--index", place if address.path.strip("/") else f"{place}/simple")]
+        case _:
+            return [fixed("--source", place)]
+
+
 def npm(package: Package, naming: Naming) -> tuple[str, str, list[Words]]:
     """The runner, the word that pins the version, and all words."""
     spec = _pinned(package, _NPM, "@")
@@ -122,6 +162,7 @@ def npm(package: Package, naming: Naming) -> tuple[str, str, list[Words]]:
         if head and head != own and not head.startswith(f"{own}@"):
             (front if head.partition("=")[0] in _NPX_OPTIONS else behind).append(words)
     behind += words_of(package.package_arguments, naming)
+    front += index_words(package, front)
     return "npx", spec, [fixed("-y"), *front, fixed(spec), *behind]
 
 
@@ -152,6 +193,7 @@ def pypi(package: Package, naming: Naming) -> tuple[str, str, list[Words]]:
     spec = _pinned(package, _PYPI, "==")
     if extras and "[" not in package.identifier:
         spec = spec.replace("==", f"{extras[0]}==")
+    front += index_words(package, front)
     if script:
         return "uvx", spec, [*front, fixed("--from", spec), *script, *behind]
     return "uvx", spec, [*front, fixed(spec), *behind]
@@ -188,6 +230,7 @@ def nuget(package: Package, naming: Naming) -> tuple[str, str, list[Words]]:
         for words in words_of(package.runtime_arguments, naming)
         if _head(words) not in ("dnx", "--yes", "-y", "--") and _head(words).startswith("-")
     ]
+    front += index_words(package, front)
     behind = words_of(package.package_arguments, naming)
     return "dnx", spec, [fixed(spec, "--yes"), *front, *([fixed("--"), *behind] if behind else [])]
 
@@ -226,17 +269,30 @@ def _pinned(package: Package, form: re.Pattern[str], mark: str) -> str:
 
 
 def _image(package: Package) -> str:
-    match = _IMAGE.fullmatch(package.identifier)
+    identifier = _placed(package)
+    match = _IMAGE.fullmatch(identifier)
     if match is None:
         raise NotRunnable("its image has no usable name")
     if match["digest"]:
-        return package.identifier
+        return identifier
     tag = match["tag"] or package.version
     if not tag:
         raise NotRunnable("its image has no version")
     if not any(letter.isdigit() for letter in tag):  # `latest`, `main`: another image tomorrow
         raise NotRunnable(f"its image has no exact version but {tag}")
-    return package.identifier if match["tag"] else f"{package.identifier}:{tag}"
+    return identifier if match["tag"] else f"{identifier}:{tag}"
+
+
+def _placed(package: Package) -> str:
+    """The image with the host that it is at, where the record keeps the two apart."""
+    first = package.identifier.partition("/")[0]
+    if not package.base_url or ("/" in package.identifier and ("." in first or ":" in first)):
+        return package.identifier
+    try:
+        address = check_address(read_address(package.base_url), allow_http=False)
+    except InvalidAddress as error:
+        raise NotRunnable(f"its image registry cannot be used: {error.message}") from None
+    return f"{address.origin.partition('://')[2]}/{package.identifier}"
 
 
 def _image_name(image: str) -> str:

@@ -18,6 +18,8 @@ BUSY_MS = 1_000
 IN_REACH = 1_000
 LAST = 5
 MOST_LEASES = 20
+MOST_SHOWN = 200
+JOURNAL_FORMAT = 2
 STATE_ID = 0x50645374
 STATE_FORMAT = 1
 _ENTRY = "key, version, revision, updated, expires"
@@ -44,12 +46,12 @@ _LEASES = (
 
 def journal(path: str, since_us: int, last: int = LAST) -> dict[str, Any]:
     """The journal's sums, its last rows, and what could be taken back. `since_us`: when today began."""
-    return _looked(path, lambda connection: _journal(connection, since_us, last))
+    return looked(path, lambda connection: _journal(connection, since_us, last))
 
 
 def state(path: str) -> dict[str, Any]:
     """The state store's sums and the leases that are held now."""
-    return _looked(path, _state)
+    return looked(path, _state)
 
 
 def rows(path: str, n: int, wanted: dict[str, str | None]) -> dict[str, Any]:
@@ -65,7 +67,7 @@ def rows(path: str, n: int, wanted: dict[str, str | None]) -> dict[str, Any]:
         unsettled: list[Any] = connection.execute("SELECT 1 FROM intents LIMIT 1").fetchall()
         return {"unsettled": bool(unsettled), "rows": connection.execute(text, (*given, n)).fetchall()}
 
-    return _looked(path, look)
+    return looked(path, look)
 
 
 def entry(path: str, namespace: str, key: str) -> dict[str, Any]:
@@ -75,7 +77,7 @@ def entry(path: str, namespace: str, key: str) -> dict[str, Any]:
         text = f"SELECT {_ENTRY}, value FROM entries WHERE {_LIVE} AND key = ?"
         return {"row": _first(connection.execute(text, (namespace, _now(), key)).fetchall())}
 
-    return _looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
+    return looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
 
 
 def entries(path: str, namespace: str, prefix: str, n: int) -> dict[str, Any]:
@@ -91,7 +93,66 @@ def entries(path: str, namespace: str, prefix: str, n: int) -> dict[str, Any]:
         found = connection.execute(text, (namespace, _now(), *given, n)).fetchall()
         return {"revision": revision[0], "rows": found}
 
-    return _looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
+    return looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
+
+
+def versions(path: str, namespace: str, key: str, n: int) -> dict[str, Any]:
+    """The newest changes of a key; without `rows` where the store is for others to look at."""
+    text = (
+        "SELECT version, revision, value, updated, client, session, tool FROM changes "
+        "WHERE space = 'key' AND namespace = ? AND key = ? ORDER BY revision DESC LIMIT ?"
+    )
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        return {"rows": connection.execute(text, (namespace, key, n)).fetchall()}
+
+    return looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
+
+
+def every_entry(path: str, tell: Any) -> dict[str, Any]:
+    """Tell of every key that is there now, in the order of an export; without `told` where others have to look."""
+    live = f"SELECT namespace, {_ENTRY}, value FROM entries WHERE {_LIVE} ORDER BY key"
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        spaces: list[Any] = connection.execute(
+            "SELECT namespace FROM namespaces WHERE keys > 0 ORDER BY namespace"
+        ).fetchall()
+        for (namespace,) in spaces:
+            for row in connection.execute(live, (namespace, _now())):
+                tell(row)
+        return {"told": True}
+
+    return looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
+
+
+def spaces(path: str) -> dict[str, Any]:
+    """The namespaces with what is in them, and every lease that is held, as far as a page shows."""
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        now = _now()
+        counted = connection.execute(
+            "SELECT namespace, sum(space = 'key'), sum(space = 'lease') FROM entries "
+            "WHERE value IS NOT NULL AND (expires IS NULL OR expires > ?) GROUP BY namespace ORDER BY namespace LIMIT ?",
+            (now, MOST_SHOWN),
+        )
+        held: list[Any] = connection.execute(_LEASES, (now, MOST_SHOWN)).fetchall()
+        return {
+            "namespaces": [dict(zip(("namespace", "keys", "leases"), row, strict=True)) for row in counted],
+            "leases": [lease(row[0], row[1], row[2], row[3], now) for row in held],
+        }
+
+    return looked(path, lambda connection: look(connection) if _is_ours(connection) else {})
+
+
+def drafts(path: str) -> dict[str, Any]:
+    """Payloads that were refused and kept, newest first: never their contents."""
+    names = ("draft", "path", "reason", "size", "client", "session", "ts")
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        text = f"SELECT id, path, reason, size, client, session, ts FROM drafts ORDER BY ts DESC LIMIT {MOST_SHOWN}"
+        return {"drafts": [dict(zip(names, row, strict=True)) for row in connection.execute(text)]}
+
+    return looked(path, look)
 
 
 def _is_ours(connection: apsw.Connection) -> bool:
@@ -109,11 +170,12 @@ def _now() -> int:
 
 def user_version(path: str) -> int | None:
     """The format of a store; None where it cannot be read."""
-    found = _looked(path, lambda connection: {"format": int(connection.pragma("user_version"))})
+    found = looked(path, lambda connection: {"format": int(connection.pragma("user_version"))})
     return found.get("format")
 
 
-def _looked(path: str, look: Any) -> dict[str, Any]:
+def looked(path: str, look: Any) -> dict[str, Any]:
+    """What `look` finds over a connection, beside whether there is a file and whether it can be read."""
     if not os.path.exists(path):
         return {"found": False, "path": path}
     try:
@@ -124,6 +186,16 @@ def _looked(path: str, look: Any) -> dict[str, Any]:
             connection.close()
     except apsw.Error as error:
         return {"found": True, "path": path, "error": _in_words(error)}
+
+
+def empty_journal() -> apsw.Connection:
+    """The journal of a workspace that has none."""
+    connection = apsw.Connection(":memory:")
+    folder = os.path.join(os.path.dirname(__file__), "migrations", "journal")
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            connection.execute(file.read())
+    return connection
 
 
 def _opened(path: str) -> apsw.Connection:

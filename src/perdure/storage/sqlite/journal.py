@@ -31,18 +31,15 @@ from perdure.storage.journal import (
     Sha,
     State,
 )
-from perdure.storage.sqlite import journal_retention, journal_shelf, journal_sums
+from perdure.storage.sqlite import chain, journal_retention, journal_shelf, journal_sums
+from perdure.storage.sqlite.chain import COLUMNS, GENESIS
 from perdure.storage.sqlite.database import open_database, open_reader
 from perdure.storage.sqlite.failures import refusal, typed
+from perdure.storage.sqlite.unpacking import FILE, RAW, ZLIB, unpacked
 
 T = TypeVar("T")
 
-GENESIS: Final = bytes(32)
-RAW, ZLIB, FILE = 0, 1, 2
 _SMALL: Final = 8192
-_COLUMNS: Final = (
-    "seq, ts, path, op, mode, old_sha, new_sha, bytes, client, session, key, txn, undoes, detail"
-)
 _COMMITTED: Final = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq)"
 _encode = msgspec.json.encode
 
@@ -133,6 +130,10 @@ class SqliteJournal:
 
     # --- writing ----------------------------------------------------------------------------------------------
 
+    @property
+    def head(self) -> int:
+        return self._head[0]
+
     def append(self, row: NewRow) -> Row:
         seq, prev = self._head[0] + 1, self._head[1]
         made = Row(
@@ -142,7 +143,7 @@ class SqliteJournal:
         )
         digest = chain_hash(prev, made)
         self._write.execute(
-            f"INSERT INTO journal (prev, hash, {_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            f"INSERT INTO journal (prev, hash, {COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (prev, digest, *_values(made)),
         )
         self._write.execute("INSERT INTO intents VALUES (?, ?)", (seq, self._boot))
@@ -252,7 +253,7 @@ class SqliteJournal:
         if wanted.before is not None:
             terms.append("seq < ?")
             values.append(wanted.before)
-        text = f"SELECT {_COLUMNS} FROM journal WHERE {' AND '.join(terms)} ORDER BY seq DESC LIMIT ?"
+        text = f"SELECT {COLUMNS} FROM journal WHERE {' AND '.join(terms)} ORDER BY seq DESC LIMIT ?"
         return [_row(found) for found in self._read.execute(text, (*values, n))]
 
     def row(self, seq: int) -> Row | None:
@@ -262,14 +263,14 @@ class SqliteJournal:
         return self._one(self._read, f"path = ? AND {_COMMITTED} ORDER BY seq DESC LIMIT 1", (path,))
 
     def transaction(self, txn: str) -> list[Row]:
-        text = f"SELECT {_COLUMNS} FROM journal WHERE txn = ? AND {_COMMITTED} ORDER BY seq"
+        text = f"SELECT {COLUMNS} FROM journal WHERE txn = ? AND {_COMMITTED} ORDER BY seq"
         return [_row(found) for found in self._read.execute(text, (txn,))]
 
     def undone_by(self, seq: int) -> Row | None:
         return self._one(self._read, f"undoes = ? AND {_COMMITTED} ORDER BY seq DESC LIMIT 1", (seq,))
 
     def intents(self) -> list[Intent]:
-        text = f"SELECT intents.boot, {', '.join('journal.' + c for c in _COLUMNS.split(', '))} "
+        text = f"SELECT intents.boot, {', '.join('journal.' + c for c in COLUMNS.split(', '))} "
         text += "FROM intents JOIN journal USING (seq) ORDER BY seq"
         return [Intent(_row(found[1:]), found[0] == self._boot) for found in self._read.execute(text)]
 
@@ -284,7 +285,7 @@ class SqliteJournal:
     def content(self, sha: Sha) -> bytes | None:
         """A small content; None where there is none, or where it is a file."""
         found = self._read.execute("SELECT codec, data FROM contents WHERE sha = ?", (sha,)).fetchone()
-        return _unpacked(*found) if found is not None else None
+        return unpacked(*found) if found is not None else None
 
     def has_content(self, sha: Sha) -> bool:
         return self._read.execute("SELECT 1 FROM contents WHERE sha = ?", (sha,)).fetchone() is not None
@@ -335,27 +336,12 @@ class SqliteJournal:
 
         `passed` is told of every row that was looked at.
         """
-        prev, last = GENESIS, 0
-        text = f"SELECT prev, hash, {_COLUMNS} FROM journal ORDER BY seq"
-        anchored = self._read_anchor()
-        for found in self._read.execute(text):
-            row = _row(found[2:])
-            if row.seq != last + 1:
-                yield Problem("gap", f"rows {last + 1} to {row.seq - 1} are missing", row.seq)
-            if found[0] != prev or chain_hash(found[0], row) != found[1]:
-                yield Problem("chain", "the row does not match its hash", row.seq)
-            if anchored is not None and anchored[0] == row.seq and anchored[1] != found[1]:
-                yield Problem("anchor", "the row is not the one that was anchored", row.seq)
-            prev, last = found[1], row.seq
-            if passed is not None:
-                passed(last)
-        if anchored is not None and anchored[0] > last:
-            yield Problem("truncated", f"rows {last + 1} to {anchored[0]} were there and are gone", last)
+        for found in chain.problems(self._read, chain.read_anchor(self._anchor), passed):
+            yield Problem(*found)
 
     def contents(self) -> Iterator[tuple[Sha, bytes | None]]:
         """Every kept content; None stands for a file's."""
-        for sha, codec, data in self._read.execute("SELECT sha, codec, data FROM contents"):
-            yield sha, _unpacked(codec, data)
+        yield from chain.contents(self._read)
 
     def latest(self) -> Iterator[Row]:
         """The last change of every file."""
@@ -378,7 +364,7 @@ class SqliteJournal:
         return int(self._clock() * 1_000_000)
 
     def _one(self, connection: apsw.Connection, where: str, values: tuple[Any, ...]) -> Row | None:
-        found = connection.execute(f"SELECT {_COLUMNS} FROM journal WHERE {where}", values).fetchone()
+        found = connection.execute(f"SELECT {COLUMNS} FROM journal WHERE {where}", values).fetchone()
         return _row(found) if found is not None else None
 
     def _load_head(self) -> tuple[int, bytes]:
@@ -397,14 +383,6 @@ class SqliteJournal:
         except OSError:
             pass
 
-    def _read_anchor(self) -> tuple[int, bytes] | None:
-        try:
-            with open(self._anchor, "rb") as file:
-                seq, digest = file.read(200).split()
-            return int(seq), bytes.fromhex(digest.decode())
-        except (OSError, ValueError):
-            return None
-
 
 def _compressed(data: bytes) -> bytes:
     """For a small content most of the time would go into making the compressor ready: then a smaller one is made."""
@@ -416,16 +394,6 @@ def _compressed(data: bytes) -> bytes:
 
 def chain_hash(prev: bytes, row: Row) -> bytes:
     return sha256(prev + _encode([_hex(value) for value in _values(row)])).digest()
-
-
-def _unpacked(codec: int, data: bytes | None) -> bytes | None:
-    """What damaged bytes stand for is nothing that has the right hash."""
-    if codec == FILE or data is None:
-        return None
-    try:
-        return zlib.decompress(data) if codec == ZLIB else bytes(data)
-    except zlib.error:
-        return b""
 
 
 def _hex(value: Any) -> Any:

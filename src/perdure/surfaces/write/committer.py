@@ -97,6 +97,10 @@ class Job:
         return self.landing.payload if self.landing is not None else None
 
 
+class _LeftUndone(Exception):
+    """Another process died in the middle of its round: that has to be settled before anything is planned."""
+
+
 class Committer:
     """`settle_left` settles what other processes left undecided, under the lock."""
 
@@ -221,11 +225,9 @@ class Committer:
     def _round(self, batch: list[Job]) -> None:
         if self._owed:
             self._conclude_owed()  # on its own, so that those who plan can see it
-        elif self._journal.newest_intent() > max(self._journal.landed(), self._known):
-            self._recover()  # another process died in the middle of its round
         point("commit.planning")
         try:
-            settled = self._journal.transact(lambda: self._plan_all(batch))
+            settled = self._planned(batch)
         except BaseException:
             for job in batch:
                 if job.landing is not None:
@@ -262,7 +264,17 @@ class Committer:
             if not self._has_stuck:
                 self._journal.mark_landed(self._known)
 
+    def _planned(self, batch: list[Job]) -> int:
+        try:
+            return self._journal.transact(lambda: self._plan_all(batch))
+        except _LeftUndone:
+            self._recover()
+            return self._journal.transact(lambda: self._plan_all(batch))
+
     def _plan_all(self, batch: list[Job]) -> int:
+        # Only where somebody else has written since: what became of our own is known.
+        if self._journal.head > self._known and self._has_left():
+            raise _LeftUndone
         settled = self._settle_accounts()
         for job in batch:
             if job.cancelled is not None and job.cancelled.is_set():
@@ -279,6 +291,9 @@ class Committer:
             except Exception as error:  # one that nobody foresaw is its own caller's alone
                 job.error = error
         return settled
+
+    def _has_left(self) -> bool:
+        return self._journal.newest_intent() > max(self._journal.landed(), self._known)
 
     def _settle_accounts(self) -> int:
         """In a transaction: what is durable by now, and what did not land. Returns how much of the former."""

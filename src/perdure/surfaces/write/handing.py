@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.handoff import GoodFile, GraphError, Handoff, Step, ready_steps
+from perdure.model.handoff import GoodFile, Handoff, Step
+from perdure.model.step_graph import GraphError, ready_steps
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.files.identity import seen

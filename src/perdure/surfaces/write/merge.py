@@ -107,7 +107,7 @@ def _collide(one_side: _Side, one: Change, other_side: _Side, other: Change) -> 
     if max(one.a0, other.a0) < min(one.a1, other.a1):
         return True
     if one.a0 == one.a1 and other.a0 == other.a1:
-        return one.a0 == other.a0
+        return bool(one.a0 == other.a0)
     if one.a0 == one.a1 and other.a0 < one.a0 < other.a1:
         return True
     if other.a0 == other.a1 and one.a0 < other.a0 < one.a1:

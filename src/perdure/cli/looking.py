@@ -1,0 +1,54 @@
+"""What the dashboard shows of the stores that no tool tells: refused payloads, namespaces, held leases.
+
+Read-only, and metadata only. A file is looked at directly; a server through its own backend, kept open.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from perdure.cli.whereabouts import Whereabouts
+from perdure.storage.sqlite import glance
+
+if TYPE_CHECKING:
+    from perdure.host.settings import Settings
+    from perdure.storage.state import StateBackend
+
+
+class Looks:
+    """`perdure.dash.desk.Looks` on the stores that `perdure serve` was told of."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._workspaces = settings.workspaces
+        self._where = Whereabouts(settings.workspaces, settings.state, None)
+        self._backend: StateBackend | None = None
+
+    def drafts(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for workspace in self._workspaces:
+            rows = glance.drafts(os.path.join(workspace, ".perdure", "journal.db")).get("drafts", [])
+            more = {"workspace": os.path.basename(workspace)} if len(self._workspaces) > 1 else {}
+            found += [{**row, **more} for row in rows]
+        return found
+
+    def state(self) -> dict[str, list[dict[str, Any]]]:
+        if self._where.state_file is not None:
+            found = glance.spaces(self._where.state_file)
+            return {name: found.get(name, []) for name in ("namespaces", "leases")}
+        return self._of_server() if self._where.state != "memory:" else {"namespaces": [], "leases": []}
+
+    def _of_server(self) -> dict[str, list[dict[str, Any]]]:
+        from perdure.storage.state import Span
+        from perdure.worker.compose import open_backend
+
+        if self._backend is None:
+            self._backend = open_backend(self._where.state)
+        spaces, now = sorted({*self._backend.namespaces(), "default"}), int(time.time() * 1_000_000)
+        leases = [
+            glance.lease(one.namespace, one.key, one.value or "", one.expires, now)
+            for space in spaces
+            for one in self._backend.page(Span("lease", space), None, glance.MOST_LEASES, True).entries
+        ]
+        return {"namespaces": [{"namespace": space} for space in spaces], "leases": leases}

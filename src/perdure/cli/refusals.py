@@ -1,0 +1,62 @@
+"""A refused call as a command tells it: to a person in words, with `--json` as the envelope that tools give."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure.cli.screen import clean
+
+if TYPE_CHECKING:
+    from perdure.model.envelope import ToolError
+
+EXIT_CODES: Final = {
+    "invalid_input": 2,
+    "conflict": 3,
+    "stale_precondition": 3,
+    "quota_exceeded": 4,
+    "policy_violation": 4,
+}
+UNAVAILABLE: Final = 4
+# What the sentence says already, or what only a program has use for.
+_TOLD: Final = frozenset({"tool", "reason", "message", "path", "fault"})
+
+
+def exit_code(envelope: dict[str, Any]) -> int:
+    if "fault" in envelope["context"]:
+        return UNAVAILABLE
+    return EXIT_CODES.get(envelope["error"], 1)
+
+
+def in_words(command: str, envelope: dict[str, Any]) -> str:
+    """One sentence, then what else is known, a line each."""
+    context = envelope["context"]
+    message = context.get("message") or envelope["error"].replace("_", " ")
+    path = context.get("path")
+    where = f": {clean(path)}" if isinstance(path, str) and path and path not in message else ""
+    reason = f" ({clean(context['reason'])})" if "reason" in context else ""
+    lines = [f"perdure {command}: {clean(message)}{where}{reason}"]
+    lines += [f"  {clean(name)}: {_plain(value)}" for name, value in context.items() if name not in _TOLD]
+    if envelope["detected_patterns"]:
+        lines.append(f"  found: {', '.join(map(clean, envelope['detected_patterns']))}")
+    if envelope["draft"]:
+        lines.append(f"  the content is kept as draft {clean(envelope['draft'])}")
+    return "\n".join(lines)
+
+
+def _plain(value: Any) -> str:
+    from json import dumps
+
+    return clean(value if isinstance(value, str) else dumps(value, ensure_ascii=False))
+
+
+def tell(command: str, error: ToolError, as_json: bool) -> int:
+    """Say it, and return the exit code."""
+    import msgspec
+
+    found = msgspec.to_builtins(error.envelope)
+    if as_json:
+        print(msgspec.json.encode(found).decode())
+    else:
+        print(in_words(command, found), file=sys.stderr)
+    return exit_code(found)

@@ -1,0 +1,79 @@
+"""A workspace checked against itself the short way. It only ever answers for a sound one, drift included.
+
+Whatever else is found is left to the worker's own check, which knows how to say it; the chain and the contents are
+checked by the same functions either way.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+
+from perdure.cli.short_way import COMMITTED, NotSimple, blob_path, digest_of, hash_of, looked
+from perdure.storage.places import state_dir
+from perdure.storage.sqlite import chain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    import apsw
+
+    from perdure.cli.whereabouts import Whereabouts
+
+    Watch = Callable[[str, int, int], None]
+
+_LATEST = f"SELECT seq, new_sha FROM journal WHERE path = ? AND {COMMITTED} ORDER BY seq DESC LIMIT 1"
+
+
+def checked(where: Whereabouts, watch: Watch) -> tuple[int, list[dict[str, Any]]]:
+    """How many changes there are, and which files drifted. Raises NotSimple."""
+
+    def look(connection: apsw.Connection) -> dict[str, Any]:
+        rows: list[Any] = connection.execute("SELECT coalesce(max(seq), 0) FROM journal").fetchall()
+        writes: list[Any] = connection.execute("SELECT writes FROM sums").fetchall()
+        anchor = os.path.join(state_dir(), "anchors", chain.anchor_name(where.workspace))
+        _check_chain(connection, anchor, lambda seq: watch("journal", seq, rows[0][0]))
+        _check_contents(where, connection, watch)
+        return {"writes": writes[0][0], "drift": list(_drift(where, connection, watch))}
+
+    found = looked(where, look)
+    return found["writes"], found["drift"]
+
+
+def _check_chain(connection: apsw.Connection, anchor: str, passed: Callable[[int], None]) -> None:
+    for _ in chain.problems(connection, chain.read_anchor(anchor), passed):
+        raise NotSimple
+
+
+def _check_contents(where: Whereabouts, connection: apsw.Connection, watch: Watch) -> None:
+    for number, (sha, data) in enumerate(chain.contents(connection), 1):
+        watch("contents", number, 0)
+        found = sha256(data).digest() if data is not None else _hash_of_blob(where, sha)
+        if found != sha:
+            raise NotSimple
+
+
+def _hash_of_blob(where: Whereabouts, sha: bytes) -> bytes:
+    try:
+        fd = os.open(blob_path(where, sha), os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        raise NotSimple from None
+    try:
+        return digest_of(fd)
+    finally:
+        os.close(fd)
+
+
+def _drift(where: Whereabouts, connection: apsw.Connection, watch: Watch) -> Iterator[dict[str, Any]]:
+    for number, (path,) in enumerate(connection.execute("SELECT path FROM paths ORDER BY path"), 1):
+        watch("files", number, 0)
+        last: list[Any] = connection.execute(_LATEST, (path,)).fetchall()
+        if not last:
+            continue
+        seq, wanted = last[0]
+        found = hash_of(where, path)
+        if found != wanted:
+            what = "is gone" if found is None else "is there again" if wanted is None else "was changed"
+            yield {"kind": "drift", "detail": f"{path} {what} since change {seq}", "seq": seq}

@@ -1,0 +1,167 @@
+"""The serving process among the running hosts: `perdure status`, `top` and `reload` find it as they find any other.
+
+It answers on a socket of its owner's as a host does (`host/control.py`): to connect is to ask, and nothing is read.
+The answer is bounded, however many sessions there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import Any, Final
+
+import msgspec
+
+from perdure import __version__
+from perdure.dash.desk import Desk, MountRow
+from perdure.host import control, presence
+from perdure.kernel import metrics
+from perdure.kernel.events import Order
+from perdure.kernel.report import CALLS, MOST_CALLS, MOST_NAME, REPORT_VERSION
+from perdure.serve.session import HttpSession
+
+MOST_SESSIONS: Final = 100
+SECONDS: Final = 10
+FRESH_S: Final = 0.2
+
+
+class Announced:
+    """Lives as long as the process. Where no socket can be had it serves all the same, and cannot be asked."""
+
+    def __init__(self, desk: Desk, address: str) -> None:
+        self._desk = desk
+        self._address = address
+        self._began = time.monotonic()
+        self._answer = b""
+        self._answered_at = float("-inf")
+        self._askers = 0
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._roll_over)
+        listener = control.listening()
+        if listener is not None:
+            import socket
+
+            made = socket.socket(fileno=listener.detach())
+            self._listening = asyncio.ensure_future(asyncio.start_unix_server(self._asked, sock=made))
+        self._announce()
+
+    def _announce(self) -> None:
+        pid, workspaces = os.getpid(), self._desk.sessions.settings.workspaces
+        try:
+            presence.announce(
+                presence.Presence(
+                    pid,
+                    f"serve-{pid}",
+                    __version__,
+                    workspaces[0],
+                    time.time(),
+                    presence.start_ticks(pid),
+                    kind="serve",
+                    workspaces=workspaces,
+                )
+            )
+        except OSError:
+            pass  # only our own commands look there
+
+    def _roll_over(self) -> None:
+        for row in self._desk.mounts():
+            if row.state != "disabled":
+                self._desk.sessions.order(Order(row.name, "restart"))
+
+    async def _asked(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._askers += 1
+        try:
+            if self._askers <= control.MOST_ASKERS:
+                writer.write(self._line())
+                async with asyncio.timeout(control.PATIENCE_S):
+                    await writer.drain()
+        except (OSError, TimeoutError):
+            pass  # who does not read is let go
+        finally:
+            self._askers -= 1
+            writer.close()
+
+    def _line(self) -> bytes:
+        now = time.monotonic()
+        if now - self._answered_at > FRESH_S:
+            said = {"pid": os.getpid(), "version": __version__, "address": self._address}
+            self._answer = msgspec.json.encode({**said, **report(self._desk, now - self._began)}) + b"\n"
+            self._answered_at = now
+        return self._answer
+
+
+def report(desk: Desk, uptime_s: float) -> dict[str, Any]:
+    """In the form of a host's own report, for all sessions together and for each of those used last."""
+    beats, recent = list(desk.pulse.beats)[-SECONDS:], desk.pulse.recent(SECONDS)
+    sessions = sorted(desk.clients, key=lambda one: -one.used_at)
+    rows, calls = desk.mounts(), desk.calls()
+    totals = [one.kernel.state.metrics.totals for one in sessions]
+    return {
+        "v": REPORT_VERSION,
+        "session": f"serve-{os.getpid()}",
+        "client": f"{len(sessions)} {'session' if len(sessions) == 1 else 'sessions'}",
+        "calls_per_s": round(sum(beat.calls for beat in beats) / SECONDS, 2),
+        "latency_ms": {"p50": recent.p50, "p99": recent.p99},
+        "in_flight": len(calls),
+        "calls": [
+            {
+                "method": CALLS,
+                "name": call.name[:MOST_NAME],
+                "mount": call.mount,
+                "age_ms": int(call.seconds * 1000),
+            }
+            for call in calls[:MOST_CALLS]
+        ],
+        "health": {
+            "state": "degraded" if any(row.circuit != "closed" for row in rows) else "ready",
+            "uptime_ms": int(uptime_s * 1000),
+            "restart_count": sum(row.restarts for row in rows),
+            "mounts": [_mount(row) for row in rows],
+        },
+        "telemetry": {
+            "totals": {
+                "requests": desk.pulse.calls,
+                "errors": desk.pulse.errors,
+                "recovery_faults": sum(one.recovery_faults for one in totals),
+                "replays": sum(one.replays for one in totals),
+            }
+        },
+        "session_count": len(sessions),
+        "sessions": [_session(desk, one) for one in sessions[:MOST_SESSIONS]],
+    }
+
+
+def _mount(row: MountRow) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": row.name,
+        "state": row.state,
+        "circuit": row.circuit,
+        "restarts": row.restarts,
+        "tools": row.tools,
+        "sessions": row.sessions,
+        "pids": row.pids,
+    }
+    kind, _, rest = row.fault.partition(": ")
+    return {**found, "last_fault": {"class": kind, "code": rest.partition(" ")[0]}} if row.fault else found
+
+
+def _session(desk: Desk, one: HttpSession) -> dict[str, Any]:
+    state, known = one.kernel.state.session, one.kernel.state.metrics
+    counters, now = known.methods.get(CALLS, known.totals), time.monotonic()
+    return {
+        "session": state.session_id,
+        "client": state.client_name[:MOST_NAME],
+        "workspace": one.workspace or desk.sessions.settings.workspaces[0],
+        "protocol": state.version or "2026-07-28",
+        "idle_ms": int(max(0.0, now - one.used_at) * 1000),
+        "calls_per_s": round(metrics.pace(known.pace, now), 2),
+        "latency_ms": {
+            name: round(metrics.quantile(counters.latency, share), 3)
+            for name, share in (("p50", 0.5), ("p99", 0.99))
+        },
+        "in_flight": len(one.kernel.state.calls),
+        "requests": known.totals.requests,
+        "errors": known.totals.errors,
+    }

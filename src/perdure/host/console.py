@@ -1,0 +1,66 @@
+"""What a host says on standard error: one line per event, as text or as JSON, and never waiting for a reader.
+
+Only what the event log may hold is said: names and numbers, no content and no secrets. A line that nobody takes in
+time is left out: many clients start a host and never read what it says there.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from perdure.model.eras import LOG_LEVELS
+
+PIPE_BYTES: Final = 4096  # what is written whole or not at all
+TROUBLE: Final = frozenset({"fault", "circuit", "tools_changed"})
+CHATTER: Final = frozenset({"dispatch", "probe"})
+
+Fields = Mapping[str, str | int | float | bool]
+
+
+class Console:
+    def __init__(self, level: str = "warning", log_format: str = "text", fd: int = 2) -> None:
+        self._threshold = LOG_LEVELS.index(level)
+        self._is_json = log_format == "json"
+        self._fd = fd
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+        self.lost = 0
+
+    def note(self, session: str, event: str, fields: Fields) -> None:
+        """An event of the log, if it is important enough."""
+        level = "warning" if event in TROUBLE else "debug" if event in CHATTER else "info"
+        self.say(level, event, {"session": session, **fields})
+
+    def say(self, level: str, event: str, fields: Fields) -> None:
+        if LOG_LEVELS.index(level) >= self._threshold:
+            self._put(level, event, fields)
+
+    def announce(self, text: str, event: str, fields: Fields) -> None:
+        """What must be known whatever the level is; for people it has words of its own."""
+        if self._is_json:
+            self._put("info", event, fields)
+        else:
+            self._write(text.encode())
+
+    def _put(self, level: str, event: str, fields: Fields) -> None:
+        if self._is_json:
+            said = {"ts": round(time.time(), 3), "level": level, "pid": os.getpid(), "event": event}
+            self._write(msgspec.json.encode({**said, **fields}))
+        else:
+            words = " ".join(f"{name}={value}" for name, value in fields.items() if name != "session")
+            self._write(f"perdure: {level}: {event} {words}".encode("utf-8", "backslashreplace"))
+
+    def _write(self, line: bytes) -> None:
+        try:
+            if len(line) >= PIPE_BYTES or not any(mask & select.POLLOUT for _, mask in self._poll.poll(0)):
+                self.lost += 1
+                return
+            os.write(self._fd, line.replace(b"\n", b" ") + b"\n")
+        except OSError:
+            self.lost += 1

@@ -1,0 +1,99 @@
+"""What a sign-in to a remote server gave us: kept outside every workspace, for its owner alone, and never shown.
+
+One file per entry name and URL, so that a token goes nowhere but where it was given for. What the authorization server
+said is kept as it was said; this module does not look into it. `login` is made anew by every sign-in and stays the same
+while tokens are renewed: it tells a host that its bridge should be started again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from perdure.storage.places import sign_ins_folder
+
+_MARK: Final = 32
+
+
+class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`expires_at` is in seconds since the epoch; 0 where nobody said."""
+
+    login: str
+    tokens: dict[str, Any] = {}
+    client: dict[str, Any] = {}
+    server: dict[str, Any] = {}
+    expires_at: float = 0.0
+
+    def __repr__(self) -> str:
+        return "Grant([redacted])"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a grant holds tokens and is not passed on")
+
+
+def grant_path(name: str, url: str) -> str:
+    from hashlib import sha256
+
+    return os.path.join(sign_ins_folder(), f"{name}-{sha256(url.encode()).hexdigest()[:_MARK]}.json")
+
+
+def grant_paths(name: str) -> list[str]:
+    """Every sign-in under this name, whatever its URL was."""
+    belongs = re.compile(re.escape(name) + rf"-[0-9a-f]{{{_MARK}}}\.json")
+    try:
+        names = os.listdir(sign_ins_folder())
+    except FileNotFoundError:
+        return []
+    return [os.path.join(sign_ins_folder(), one) for one in sorted(names) if belongs.fullmatch(one)]
+
+
+def read_grant(path: str) -> Grant | None:
+    """None where nobody has signed in, or what is there cannot be read: a new sign-in mends both."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=Grant)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def login_of(path: str) -> str:
+    found = read_grant(path)
+    return found.login if found is not None else ""
+
+
+def write_grant(path: str, grant: Grant) -> None:
+    """In one step and durable: a refresh token that was used up cannot be asked for again."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    temporary = f"{path}.{os.getpid()}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(msgspec.json.encode(grant))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def remove_grant(path: str) -> bool:
+    """Whether there was one."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@contextmanager
+def renewing(path: str) -> Iterator[None]:
+    """One process at a time renews a token: most servers take a refresh token once."""
+    fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,17 @@
+"""A kept content as it stands in a row, unpacked."""
+
+from __future__ import annotations
+
+import zlib
+
+RAW, ZLIB, FILE = 0, 1, 2
+
+
+def unpacked(codec: int, data: bytes | None) -> bytes | None:
+    """What damaged bytes stand for is nothing that has the right hash."""
+    if codec == FILE or data is None:
+        return None
+    try:
+        return zlib.decompress(data) if codec == ZLIB else bytes(data)
+    except zlib.error:
+        return b""

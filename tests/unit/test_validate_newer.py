@@ -1,0 +1,132 @@
+"""Languages are newer than their grammars: what is right in them is no error, and what is wrong beside it still is."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.validate import check
+from perdure.validate.detect import detect
+from perdure.validate.newer_syntax import reworded
+from perdure.validate.python_newer import older
+
+RIGHT = [
+    ("python", "type Pair[T] = tuple[T, T]\ntype = 1\n"),
+    (
+        "python",
+        "def first[T: (int, str), *Ts, **P](x: T) -> T:\n    return x\nclass Box[\n    T\n](Base):\n    pass\n",
+    ),
+    ("python", "x = f\"{d[\"key\"]!r:>{w[\"a\"]}} {', '.join(f\"{y}\" for y in z)} {a != b}\"\n"),
+    ("python", "x = rf\"\\d{{2}}\\{a[\"b\"]}\" f'\\N{BULLET} {\"\\n\".join(a)}'\n"),
+    ("python", "x = f'{\n    a  # why\n}'\ny = t'{name!r:>10}'\n"),
+    ("python", "try:\n    pass\nexcept ValueError, TypeError:\n    pass\n"),
+    ("java", "import module java.base;\nclass A { A(int x) { check(x); super(x); } }\n"),
+    ("java", "class A { void f(Object @NotNull ... params) {} }\n"),
+    ("typescript", "abstract class A<in T, out U> {}\nlet y: import('a').B<C>;\n"),
+    ("typescript", "import defer * as ns from 'x';\nclass C { static accessor a = 1; }\n"),
+    ("javascript", "const p = String.raw`C:\\users\\x`;\n"),
+    ("rust", 'unsafe extern "C" { safe fn f(); pub safe static X: i32; }\n'),
+    ("rust", "impl<T: ?Sized + ~const A> const B for C<T> {}\ntrait Both = A + B;\nfn f() -> D<-1> {}\n"),
+    ("c", "void f(int x) { switch (x) { case 1 ... 5: break; } goto *p; end: }\n"),
+    ("c", "struct p { int a:3; int :0; };\nvoid f() { typeof_unqual(x) q = 1; }\n"),
+    ("c", "void g(void) { free_all(&a, struct entry, ent); p = alloc(n, T*); }\n"),
+    ("c", "static z_const Bytef *a;\nvoid f(void) { g((z_const Bytef *)b); }\n"),
+    ("cpp", "export module a.b:part;\nimport <vector>;\nexport { int x; }\n"),
+    ("cpp", "class A { Q_OBJECT\npublic slots:\n void x();\nsignals:\n void y(int n);\n};\n"),
+    ("cpp", "struct A { int b : 3 = 1; void h(this A self); A(const A&) = delete(\"no\"); };\n"),
+    ("cpp", "void f() { if consteval { } B b = {.x = 1, .y{2}}; auto g = [&] mutable { }; }\n"),
+    ("cpp", "enum class E { A [[deprecated]] = 2 };\nextern template class W<int>;\n"),
+    ("sql", "SELECT 1 AS a \\gset\nSELECT 2 \\g\nSELECT 3;\n"),
+    ("sql", "SELECT q'[it's]' FROM dual;\nCREATE RULE r AS ON INSERT TO t DO (DELETE FROM a; NOTIFY b);\n"),
+    ("sql", ".mode csv\n.import it's t\nSELECT 1;\n"),
+    ("sql", "insert into t values (1)\ninsert into t values (2)\n"),
+    ("latex", "\\MakeShortVerb{\\|}\n|\\begin{x}| and |{|\n\\path|{|\n"),
+    ("latex", "\\begin{document}\n\\ifthenelse{\\x}{a}{\\end{document}}\nb\n\\end{document}\n"),
+    ("latex", "\\iffalse { \\ifx\\a\\b c\\fi $ \\fi\nd\n"),
+    ("markdown", "See [there](page.md#\nname).\n"),
+    ("c", 'typedef interface A A;\nchar *s = x ? ":..." : "a";\nvoid printflike(1, 2)\nlog_it(const char *f, ...);\n'),
+    ("cpp", "typedef R (C::*F)(A) const;\nvoid g() { (b->*p)(2); emit done(1); }\n"),
+    ("css", ".tw\\:bg-\\[url\\(\\'a.png\\'\\)\\] { color: red; }\n"),
+]  # fmt: skip
+
+WRONG = [
+    ("python", "type X = int\ndef f(:\n    pass\n", 2),
+    ("python", 'a = 1\nx = f"{d["a"] +}"\n', 2),
+    ("python", 'type X = int\ny = f"{d["a"]} and\n', 2),
+    ("java", "import module java.base;\nclass A {\n  void f() { int x = ; }\n}\n", 3),
+    ("typescript", "class A<in T> {}\nlet x = (1 + ;\n", 2),
+    ("rust", "trait Both = A + B;\nfn f( {}\n", 2),
+    ("c", "void f(int x) {\n  switch (x) { case 1 ... 5: y = ; }\n}\n", 2),
+    ("cpp", "class A {\npublic slots:\n  void x(;\n};\n", 3),
+    ("sql", "SELECT 1 \\gset\nSELECT (2;\n", 2),
+    ("sql", "UPDATE t\nSET name 'x' WHERE id = 1;\n", 2),
+    ("sql", "SELECT a\nFROM t WHERE b = = 1;\n", 2),
+    ("sql", "SELECT a,\nFROM t;\n", 1),
+    ("shell", 'x=1\nif [[ "$x" = a ]; then\n  echo\nfi\n', 2),
+    ("shell", "x=1\ncat <<EOF\nabc\n  EOF\necho\n", 2),
+    ("css", '@import url("x.css")\n\na { b: c; }\n', 1),
+    ("css", ".a,\n, .b { c: d; }\n", 1),
+    ("css", "a {\n  width:: 1px;\n}\n", 2),
+    ("c", "int x;\n#inclde <stdio.h>\n", 2),
+    ("c", "#include <stdio.h\nint x;\n", 1),
+    (
+        "c",
+        "int f(int x)\n\n    switch (x) {\n    case 1:\n        break;\n    default:\n        x = 2;\n    }\n}\n",
+        9,
+    ),
+    ("latex", "\\documentclass{a}\n\\begin{document}\n\nA\n\nB\n", 6),
+    ("markdown", "# A\n\n<details>\n<summary>x\n\ny\n\n</details>\n", 4),
+    ("markdown", "# A\n\nSee [a](b.md and [c](d.md).\n", 3),
+    ("markdown", "# A\n\nSee [a(https://b.c).\n", 3),
+    ("markdown", "##A heading\n", 1),
+    ("markdown", "| a | b |\n|---|\n", 2),
+]
+
+
+@pytest.mark.parametrize(("form", "text"), RIGHT)
+def test_what_is_newer_than_the_grammar_is_no_error(form: str, text: str) -> None:
+    report = check(text, format_hint=form)
+    assert (report.valid, report.errors) == (True, [])
+
+
+@pytest.mark.parametrize(("form", "text", "line"), WRONG)
+def test_what_is_wrong_beside_it_is_found(form: str, text: str, line: int) -> None:
+    report = check(text, format_hint=form)
+    assert report.valid is False
+    assert line in [problem.line for problem in report.errors]
+
+
+@pytest.mark.parametrize(("form", "text"), RIGHT)
+def test_other_words_keep_every_place(form: str, text: str) -> None:
+    other = reworded(form, text)
+    if form == "python":
+        found = older(text)
+        assert found is not None
+        other = found.text
+    assert [len(row) for row in other.split("\n")] == [len(row) for row in text.split("\n")]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "form"),
+    [
+        ("app_de.ts", '<?xml version="1.0"?>\n<TS/>', "xml"),
+        ("app_de.ts", '<TS version="2.1">', "xml"),
+        ("app.ts", "<T>(x: T) => x", "typescript"),
+        (".eslintrc", "# rules\nrules:\n  a: 1\n", "yaml"),
+        (".eslintrc", '{"rules": {}}', "jsonc"),
+        ("cspell.json", "{}", "jsonc"),
+    ],
+)
+def test_a_name_that_two_formats_share_is_settled_by_the_text(path: str, text: str, form: str) -> None:
+    assert detect(text, target_path=path) == form
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.h", "@interface A : NSObject\n- (void)run;\n@end\n"),
+        ("a.sh", "for plugin ($plugins); do\n  echo\ndone\n"),
+        ("a.sh", "#!/usr/bin/env zunit\n@test 'x' {\n}\n}\n"),
+    ],
+)
+def test_another_language_under_the_same_name_is_not_judged(path: str, text: str) -> None:
+    assert check(text, target_path=path).valid is None
