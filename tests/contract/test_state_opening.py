@@ -43,6 +43,23 @@ def opened_and_written(path: str, worker: int, results: multiprocessing.Queue[st
     store.service.close()
 
 
+def test_every_folder_that_leads_to_a_new_store_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.chdir(tmp_path)
+    SqliteState("deep/er/state.db").close()
+
+    assert {str(tmp_path), str(tmp_path / "deep")} <= set(synced)
+
+
 def test_of_many_that_open_a_new_file_at_once_none_fails(tmp_path: Path) -> None:
     path = str(tmp_path / "not" / "there" / "state.db")
     results: multiprocessing.Queue[str] = SPAWN.Queue()

@@ -59,7 +59,7 @@ class SqliteState:
         self._watch = Watch(self._look)
         self._is_suspect = False
         try:
-            _make_folder(os.path.dirname(path))
+            _make_folder(os.path.dirname(os.path.abspath(path)))
             self._turns = Turns(f"{path}-lock")
         except OSError as error:
             raise os_refusal(error, of="state store") from None
@@ -290,9 +290,15 @@ def _change(row: tuple[Any, ...]) -> Change:
 
 
 def _make_folder(folder: str) -> None:
-    if folder and not os.path.isdir(folder):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        fd = os.open(os.path.dirname(folder) or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """With every folder above it that is missing. What is kept there is as durable as the names that lead to it."""
+    missing = []
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for made in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(made, mode=0o700)
+        fd = os.open(os.path.dirname(made), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             sync_directory(fd)
         finally:
