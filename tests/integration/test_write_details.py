@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,18 @@ def test_a_link_leads_to_the_rows_of_its_file(tools: Tools, here: Path) -> None:
     assert len(done(tools, "journal_tail", filter_path="link")["entries"]) == 1
     done(tools, "undo", path="link")
     assert not (here / "a").exists()
+
+
+def test_what_a_file_was_can_be_asked_whatever_stands_at_its_name_now(tools: Tools, here: Path) -> None:
+    for name in ("linked", "folder", "gone"):
+        done(tools, "safe_write", path=name, content="1\n")
+    os.link(here / "linked", here / "another")
+    for name in ("folder", "gone"):
+        (here / name).unlink()
+    (here / "folder").mkdir()
+    for name in ("linked", "folder", "gone"):
+        assert len(done(tools, "history", path=name)["versions"]) == 1
+        assert len(done(tools, "journal_tail", filter_path=name)["entries"]) == 1
 
 
 def test_a_preview_names_no_rows_that_do_not_exist(tools: Tools) -> None:
