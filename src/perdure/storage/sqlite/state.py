@@ -13,9 +13,8 @@ import apsw
 
 from perdure.model.fault_points import passed, point
 from perdure.storage.durable import sync_directory
-from perdure.storage.os_errors import os_refusal
 from perdure.storage.sqlite import state_queries as sql
-from perdure.storage.sqlite.state_failures import typed
+from perdure.storage.sqlite.state_failures import not_opened, typed
 from perdure.storage.sqlite.state_opening import open_reader, open_state
 from perdure.storage.sqlite.turns import Turns
 from perdure.storage.state import (
@@ -61,14 +60,14 @@ class SqliteState:
         try:
             _make_folder(os.path.dirname(os.path.abspath(path)))
             self._turns = Turns(f"{path}-lock")
+            with typed():
+                self._turns.take()
+                try:
+                    self._write = open_state(path)
+                finally:
+                    self._turns.give()
         except OSError as error:
-            raise os_refusal(error, of="state store") from None
-        with typed():
-            self._turns.take()
-            try:
-                self._write = open_state(path)
-            finally:
-                self._turns.give()
+            raise not_opened(error) from None
 
     # --- rounds ---------------------------------------------------------------------------------------------------
 
