@@ -25,6 +25,7 @@ class CommandCall:
     """The call as its handler sees it (`perdure.surfaces.port.Call`)."""
 
     invocation_key = None
+    age_s = 0.0
 
     def __init__(self, tool: str, view: View) -> None:
         self.client = CLIENT
@@ -103,7 +104,9 @@ def run_tool(
     found = result["structuredContent"]
     is_error = bool(result.get("isError"))
     if options.json:
-        print(result["content"][0]["text"])
+        from perdure.cli.plain_json import shown
+
+        print(shown(result["content"][0]["text"]))
     elif is_error:
         print(in_words(COMMANDS.get(tool, tool), found), file=sys.stderr)
     elif show is not None:
