@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from catalog_servers import reply, scripted
 from perdure.testing import fake_server
 from perdure.testing.http_client import HttpClient, ServeProcess
 
@@ -80,3 +81,14 @@ def test_open_sessions_follow_the_file(served: ServeProcess) -> None:
     assert not client.call("two__echo", {"text": "x"}).get("isError")
     late = opened(served)
     wait_for(late, "two__echo")
+
+
+def test_a_server_that_wants_a_sign_in_says_so_to_every_session(served: ServeProcess) -> None:
+    with scripted(lambda _: reply(401, {}, www_authenticate="Bearer")) as far:
+        (served.workspace / "mcp.md").write_text(f"## far\nurl: {far.url}/mcp\n")
+        for client in (opened(served), opened(served)):
+            until = time.monotonic() + 30
+            while (row(client, "far").get("last_fault") or {}).get("code") != "sign_in_required":
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            assert row(client, "far")["last_fault"]["hint"] == "perdure registry login far"
