@@ -42,7 +42,7 @@ crash: $(VENV)/.ready         ## writes under kill -9: 10,000 kills at fault poi
 	$(BIN)/python -m perdure.testing.crash.hunt
 	$(BIN)/python -m perdure.testing.chunk_storm
 
-power: $(VENV)/.ready         ## power cuts under writes, 3,000 states; then commits broken on purpose (needs root)
+power: $(VENV)/.ready         ## power cuts under writes and shared state, 4,500 states; then broken commits (needs root)
 	$(BIN)/python -m perdure.testing.power --states 1500
 	$(BIN)/python -m perdure.testing.power --states 150 --broken all
 

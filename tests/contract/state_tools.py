@@ -25,10 +25,16 @@ class Caller:
     """Who calls (`perdure.surfaces.port.Call`)."""
 
     def __init__(
-        self, client: str = "tester", session: str = "s1", key: str | None = None, view: View = VIEW
+        self,
+        client: str = "tester",
+        session: str = "s1",
+        key: str | None = None,
+        view: View = VIEW,
+        age_s: float = 0.0,
     ) -> None:
         self.tool = ""
         self.invocation_key = key
+        self.age_s = age_s
         self.client = client
         self.session = session
         self.view = view

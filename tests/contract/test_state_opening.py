@@ -25,6 +25,7 @@ from perdure.storage.sqlite.database import migrations
 from perdure.storage.sqlite.state import SqliteState
 from perdure.storage.state import StateError
 from perdure.testing.postgres import Postgres
+from perdure.worker.compose import open_backend
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -41,6 +42,46 @@ def opened_and_written(path: str, worker: int, results: multiprocessing.Queue[st
     store = Store(SqliteState(path))
     results.put(str(store.use("set_state", key=f"w{worker}", value="1")["status"]))
     store.service.close()
+
+
+def test_every_folder_that_leads_to_a_new_store_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.chdir(tmp_path)
+    SqliteState("deep/er/state.db").close()
+
+    assert {str(tmp_path), str(tmp_path / "deep")} <= set(synced)
+
+
+@pytest.mark.parametrize("path", ["", "file/state.db", "n" * 300, "/proc/none/state.db"])
+def test_a_path_at_which_no_store_can_be_is_a_fault_and_no_missing_key(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").write_text("not a folder")
+
+    with pytest.raises(StateError) as refused:
+        SqliteState(os.path.join(tmp_path, path))
+
+    assert fault(refused.value) == ("resource", "state_misplaced", "never")
+    assert refused.value.envelope.error == "blocked"
+
+
+def test_a_url_of_another_database_is_refused_and_no_folder_of_that_name_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(StateError) as refused:
+        open_backend("mysql://somewhere/else")
+
+    assert fault(refused.value) == ("resource", "state_url", "never")
+    assert os.listdir(tmp_path) == []
 
 
 def test_of_many_that_open_a_new_file_at_once_none_fails(tmp_path: Path) -> None:

@@ -599,6 +599,26 @@ def test_concurrent_increments_lose_nothing(open_backend: Open) -> None:
     assert stores[0].use("get_state", key="n")["value"] == "90"
 
 
+def test_a_wait_that_was_lost_with_its_worker_still_sees_what_changed_since_it_was_made(store: Store) -> None:
+    store.use("set_state", key="before", value="1")
+    time.sleep(0.05)
+    made = time.monotonic()
+    changed = store.use("set_state", key="a", value="1")
+
+    again = Caller(age_s=time.monotonic() - made + 0.01)
+    seen = store.use("state_wait", again, prefix="", timeout_s=5)
+    missed = store.use("state_wait", prefix="", timeout_s=0)
+
+    assert [one["revision"] for one in seen["changes"]] == [changed["revision"]]
+    assert missed["status"] == "timeout"
+
+
+def test_changes_of_one_transaction_come_in_the_order_of_their_keys(store: Store) -> None:
+    store.use("state_txn", then=[{"op": "set", "key": key, "value": "1"} for key in "cab"])
+
+    assert [one["key"] for one in store.use("state_wait", prefix="", after=0)["changes"]] == ["a", "b", "c"]
+
+
 # --- what was never given out, and what cannot be said ---------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -113,7 +114,10 @@ class ProbingSurface:
         for step in range(params.steps):
             call.progress(step, params.steps, f"step {step}")
             call.progress(step, params.steps, "does not advance")
-        was_cancelled = call.cancelled.wait(params.seconds)
+        until = time.monotonic() + params.seconds
+        while not call.cancelled.is_set() and time.monotonic() < until:
+            time.sleep(0.005)
+        was_cancelled = call.cancelled.is_set()
         os.write(2, b"wait ended\n")
         return {"cancelled": was_cancelled}
 

@@ -25,14 +25,16 @@ def cut(*options: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("mode", ["journal", "strict"])
+@pytest.mark.parametrize("mode", ["journal", "strict", "state"])
 def test_nothing_acknowledged_is_lost_with_the_power(mode: str) -> None:
     code, said = cut("--mode", mode, "--states", "150", "--lives", "3", "--recuts", "2")
     assert code == 0, said
     assert re.search(rf"^{mode} +150 states .* lost 0 ", said, re.MULTILINE), said
 
 
-@pytest.mark.parametrize("broken", ["journal-synced-later", "settled-unsynced", "files-not-synced"])
+@pytest.mark.parametrize(
+    "broken", ["journal-synced-later", "settled-unsynced", "files-not-synced", "state-synced-later"]
+)
 def test_a_commit_that_is_broken_on_purpose_is_found_out(broken: str) -> None:
     code, said = cut("--broken", broken, "--states", "50", "--lives", "1")
     assert code == 0, said

@@ -116,6 +116,22 @@ def use_through(client: Client, gate: Path, tool: str, **arguments: Any) -> dict
     return next(_letting_through(client, asked, gate))
 
 
+def test_a_wait_misses_nothing_where_its_worker_dies_unawares(bed: Bed, tmp_path: Path) -> None:
+    """No `after` was given: what counts is when the call was made, not when another worker got it."""
+    one, other = (run(bed, str(tmp_path / "state.db")) for _ in range(2))
+    use(one, "set_state", key="plan", value="1")
+    waiting = one.begin_use("state_wait", {"key": "plan", "timeout_s": 20, **FULL})
+    use(one, "get_state", key="plan")  # a later call was answered: the wait is under way
+    worker = one.wait_row("perdure", state="ready")["pid"]
+    os.kill(worker, signal.SIGSTOP)
+    changed = use(other, "set_state", key="plan", value="2")
+    os.kill(worker, signal.SIGKILL)
+
+    woken = one.wait(waiting, 15)["result"]["structuredContent"]
+
+    assert [one["revision"] for one in woken["changes"]] == [changed["revision"]]
+
+
 def test_a_locked_database_freezes_nothing(bed: Bed, tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     client = run(bed, str(path))

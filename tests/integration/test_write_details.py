@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from write_tools import Tools
 
+from perdure.model import fault_points
 from perdure.model.tools import View
 from perdure.surfaces.port import Call
 
@@ -116,6 +118,18 @@ def test_a_link_leads_to_the_rows_of_its_file(tools: Tools, here: Path) -> None:
     assert len(done(tools, "journal_tail", filter_path="link")["entries"]) == 1
     done(tools, "undo", path="link")
     assert not (here / "a").exists()
+
+
+def test_what_a_file_was_can_be_asked_whatever_stands_at_its_name_now(tools: Tools, here: Path) -> None:
+    for name in ("linked", "folder", "gone"):
+        done(tools, "safe_write", path=name, content="1\n")
+    os.link(here / "linked", here / "another")
+    for name in ("folder", "gone"):
+        (here / name).unlink()
+    (here / "folder").mkdir()
+    for name in ("linked", "folder", "gone"):
+        assert len(done(tools, "history", path=name)["versions"]) == 1
+        assert len(done(tools, "journal_tail", filter_path=name)["entries"]) == 1
 
 
 def test_a_preview_names_no_rows_that_do_not_exist(tools: Tools) -> None:
@@ -246,6 +260,17 @@ def test_a_payload_with_unfit_arguments_is_kept_and_its_tries_are_not_counted(
     assert (here / "a").read_text() == "5 €\n"
 
 
+def test_a_disk_that_fails_under_a_large_payload_is_told_every_time(tools: Tools) -> None:
+    fault_points.arm("blob.chunk=eio")
+    try:
+        answers = [
+            refused(tools, "safe_write", path=f"{n}", content="a line of many\n" * 20_000) for n in range(6)
+        ]
+    finally:
+        fault_points.arm("")
+    assert {answer["context"]["reason"] for answer in answers} == {"io_error"}
+
+
 def test_tries_are_counted_anew_once_the_content_was_written(tools: Tools, here: Path) -> None:
     (here / "a").write_text("theirs\n")
     for _ in range(5):
@@ -304,8 +329,6 @@ def test_base64_has_no_lines_to_choose_from(tools: Tools, here: Path) -> None:
 
 
 def test_a_write_that_did_not_land_is_in_no_sum(tools: Tools, here: Path) -> None:
-    from perdure.model import fault_points
-
     fault_points.arm("write.before_create=enospc")
     try:
         refused(tools, "safe_write", path="a", content="1\n")

@@ -23,6 +23,7 @@ VIEW = View("json", "full")
 class _Call:
     tool = "test"
     invocation_key = None
+    age_s = 0.0
     client = "test"
     session = "test"
     view = VIEW

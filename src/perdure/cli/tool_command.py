@@ -25,6 +25,7 @@ class CommandCall:
     """The call as its handler sees it (`perdure.surfaces.port.Call`)."""
 
     invocation_key = None
+    age_s = 0.0
 
     def __init__(self, tool: str, view: View) -> None:
         self.client = CLIENT

@@ -273,6 +273,8 @@ def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> byte
         session = k.state.session
         meta[eras.META_INVOCATION] = Raw(_encode(invocation_key(k, call)))
         meta[eras.META_CALLER] = Raw(_encode({"name": session.client_name, "session": session.session_id}))
+        if k.now > call.accepted_at:  # it waited here, or another worker had it before
+            meta[eras.META_AGE] = Raw(_encode(round((k.now - call.accepted_at) * 1000)))
     if call.inputs is not None:
         found.update(members(call.inputs))
     if meta:

@@ -37,6 +37,7 @@ ENVELOPE_KEYS: Final = (META_VERSION, META_CLIENT, META_CAPABILITIES, META_LOG_L
 # What the host tells its own worker about a call, and the worker tells the host about a tool.
 META_INVOCATION: Final = "perdure/invocation"
 META_CALLER: Final = "perdure/client"
+META_AGE: Final = "perdure/ageMs"
 META_CONTRACT: Final = "perdure/contract"
 PROBE_METHOD: Final = "perdure/probe"
 

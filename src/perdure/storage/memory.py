@@ -93,6 +93,7 @@ class MemoryState:
     def changes(self, span: Span, after: int) -> Log:
         with self._lock:
             found = [c for c in self._changes if c.entry.revision > after and _is_in(span, c.entry)]
+            found.sort(key=lambda change: (change.entry.revision, change.entry.key))
             return log_of(found[: MOST_CHANGES + 1], self._revision)
 
     def namespaces(self) -> list[str]:
@@ -109,6 +110,11 @@ class MemoryState:
 
     def revision(self) -> int:
         return self._revision
+
+    def revision_before(self, seconds: float) -> int:
+        with self._lock:
+            before = self._now() - int(seconds * 1_000_000)
+            return max((c.entry.revision for c in self._changes if c.entry.updated < before), default=0)
 
     def wait_beyond(self, revision: int, seconds: float) -> bool:
         return self._watch.wait_beyond(revision, seconds)

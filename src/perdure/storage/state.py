@@ -165,6 +165,9 @@ class StateBackend(Protocol):
 
     def revision(self) -> int: ...
 
+    def revision_before(self, seconds: float) -> int:
+        """Of the newest kept change that is older than this, by the store's clock."""
+
     def wait_beyond(self, revision: int, seconds: float) -> bool:
         """Wait until the store has passed a revision; False where it has not in this time."""
 

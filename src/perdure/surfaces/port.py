@@ -32,6 +32,10 @@ class Call(Protocol):
         """Minted by the host, the same on every attempt. None without a host."""
 
     @property
+    def age_s(self) -> float:
+        """How long ago the host took it on: not 0 where it had to wait, or was lost with another worker."""
+
+    @property
     def client(self) -> str: ...
     @property
     def session(self) -> str: ...

@@ -92,8 +92,13 @@ def open_backend(state: str | None) -> StateBackend:
 
         return MemoryState()
     from perdure.storage.sqlite.state import SqliteState
+    from perdure.storage.state import state_error
 
     path = (state or os.path.join(data_dir(), "state.db")).removeprefix("sqlite://")
+    if "://" in path:
+        raise state_error(
+            "resource", "state_url", "a state store is a file, or a URL that begins postgresql://", "never"
+        )
     return SqliteState(os.path.abspath(os.path.expanduser(path)))
 
 

@@ -64,6 +64,7 @@ class Context:
         tool: str,
         view: View,
         invocation_key: str | None,
+        age_s: float,
         client: str,
         session: str,
         progress_token: int | str | None,
@@ -72,6 +73,7 @@ class Context:
         self.tool = tool
         self.view = view
         self.invocation_key = invocation_key
+        self.age_s = age_s
         self.client = client
         self.session = session
         self.cancelled = running.cancelled

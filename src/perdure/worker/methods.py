@@ -84,6 +84,7 @@ class Methods:
                 tool=tool.spec.name,
                 view=view,
                 invocation_key=key,
+                age_s=asked.age_s(),
                 client=asked.client,
                 session=asked.session,
                 progress_token=asked.meta_id("progressToken"),

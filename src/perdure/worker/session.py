@@ -70,6 +70,11 @@ class Asked(msgspec.Struct, frozen=True):
         key = self.meta_id(eras.META_INVOCATION)
         return key if isinstance(key, str) else None
 
+    def age_s(self) -> float:
+        """How long ago the host took the call on."""
+        age = self.meta_id(eras.META_AGE)
+        return max(age, 0) / 1000 if isinstance(age, int) else 0.0
+
 
 class Session:
     """What the handshake said, and what a request without a handshake says about itself."""

@@ -189,7 +189,7 @@ class PostgresState:
         where, given = _within(span)
         text = (
             f"SELECT {sql.BARE_CHANGE} FROM perdure.changes WHERE revision > %s AND {where} "
-            "ORDER BY revision LIMIT %s"
+            "ORDER BY revision, key LIMIT %s"
         )
         found = [_change(row) for row in self._rows(text, (after, *given, MOST_CHANGES + 1))]
         return log_of(found, revision)
@@ -208,6 +208,10 @@ class PostgresState:
 
     def revision(self) -> int:
         return int(self._rows(sql.REVISION, ())[0][0])
+
+    def revision_before(self, seconds: float) -> int:
+        found = self._rows(sql.REVISION_BEFORE, (int(seconds * 1_000_000),))
+        return int(found[0][0]) if found else 0
 
     def wait_beyond(self, revision: int, seconds: float) -> bool:
         return self._watch.wait_beyond(revision, seconds)

@@ -64,6 +64,11 @@ FIND_AT: Final = (
     f"SELECT {CHANGE} FROM perdure.changes WHERE {NAMED} AND revision <= %s ORDER BY revision DESC LIMIT 1"
 )
 HISTORY: Final = f"SELECT {CHANGE} FROM perdure.changes WHERE {NAMED} ORDER BY revision DESC LIMIT %s"
+# Back from the newest: as far as the changes of that time.
+REVISION_BEFORE: Final = (
+    f"SELECT revision FROM perdure.changes WHERE updated < {CLOCK} - %s::bigint "
+    "ORDER BY revision DESC LIMIT 1"
+)
 NAMESPACES: Final = "SELECT namespace FROM perdure.namespaces ORDER BY namespace"
 OLD_ANSWERS: Final = (
     "DELETE FROM perdure.answers WHERE key IN "

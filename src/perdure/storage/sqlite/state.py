@@ -13,9 +13,8 @@ import apsw
 
 from perdure.model.fault_points import passed, point
 from perdure.storage.durable import sync_directory
-from perdure.storage.os_errors import os_refusal
 from perdure.storage.sqlite import state_queries as sql
-from perdure.storage.sqlite.state_failures import typed
+from perdure.storage.sqlite.state_failures import not_opened, typed
 from perdure.storage.sqlite.state_opening import open_reader, open_state
 from perdure.storage.sqlite.turns import Turns
 from perdure.storage.state import (
@@ -59,16 +58,16 @@ class SqliteState:
         self._watch = Watch(self._look)
         self._is_suspect = False
         try:
-            _make_folder(os.path.dirname(path))
+            _make_folder(os.path.dirname(os.path.abspath(path)))
             self._turns = Turns(f"{path}-lock")
+            with typed():
+                self._turns.take()
+                try:
+                    self._write = open_state(path)
+                finally:
+                    self._turns.give()
         except OSError as error:
-            raise os_refusal(error, of="state store") from None
-        with typed():
-            self._turns.take()
-            try:
-                self._write = open_state(path)
-            finally:
-                self._turns.give()
+            raise not_opened(error) from None
 
     # --- rounds ---------------------------------------------------------------------------------------------------
 
@@ -180,9 +179,7 @@ class SqliteState:
         # The revision is read first: what is committed in between is found now or at the next look, never missed.
         revision = self.revision()
         where, given = _within(span)
-        text = (
-            f"SELECT {sql.BARE_CHANGE} FROM changes WHERE revision > ? AND {where} ORDER BY revision LIMIT ?"
-        )
+        text = f"SELECT {sql.BARE_CHANGE} FROM changes WHERE revision > ? AND {where} ORDER BY revision, key LIMIT ?"
         found = [_change(row) for row in self._rows(text, (after, *given, MOST_CHANGES + 1))]
         return log_of(found, revision)
 
@@ -197,6 +194,10 @@ class SqliteState:
 
     def revision(self) -> int:
         return int(self._one(sql.REVISION, ())[0])
+
+    def revision_before(self, seconds: float) -> int:
+        found = self._rows(sql.REVISION_BEFORE, (self._now() - int(seconds * 1_000_000),))
+        return int(found[0][0]) if found else 0
 
     def wait_beyond(self, revision: int, seconds: float) -> bool:
         return self._watch.wait_beyond(revision, seconds)
@@ -288,9 +289,15 @@ def _change(row: tuple[Any, ...]) -> Change:
 
 
 def _make_folder(folder: str) -> None:
-    if folder and not os.path.isdir(folder):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        fd = os.open(os.path.dirname(folder) or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """With every folder above it that is missing. What is kept there is as durable as the names that lead to it."""
+    missing = []
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for made in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(made, mode=0o700)
+        fd = os.open(os.path.dirname(made), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             sync_directory(fd)
         finally:

@@ -7,10 +7,13 @@
 | READONLY, PERM, CANTOPEN | resource | state_unwritable | never |
 | CORRUPT, NOTADB | resource | state_damaged | never |
 | the rest | resource | state_failed | later |
+
+A system that does not let the file be opened means the same; where the path itself is wrong, it is `state_misplaced`.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -22,6 +25,7 @@ from perdure.storage.state import StateError, state_error
 
 _BUSY: Final = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
 _DENIED: Final = (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError)
+_NO_PLACE: Final = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG)
 _DAMAGED: Final = (apsw.CorruptError, apsw.NotADBError)
 
 
@@ -33,6 +37,19 @@ def typed() -> Iterator[None]:
         raise meaning(error) from None
     except StoreError as error:
         raise state_error("resource", "state_refused", str(error), "never") from None
+
+
+def not_opened(error: OSError) -> StateError:
+    number = error.errno
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return meaning(apsw.FullError())
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return meaning(apsw.PermissionsError())
+    if number in _NO_PLACE:
+        return state_error(
+            "resource", "state_misplaced", "no state store can be at the path that is set", "never"
+        )
+    return meaning(apsw.IOError())
 
 
 def meaning(error: apsw.Error) -> StateError:

@@ -48,6 +48,8 @@ FIND_AT: Final = (
     f"SELECT {CHANGE} FROM changes WHERE {NAMED} AND revision <= ? ORDER BY revision DESC LIMIT 1"
 )
 HISTORY: Final = f"SELECT {CHANGE} FROM changes WHERE {NAMED} ORDER BY revision DESC LIMIT ?"
+# Back from the newest: as far as the changes of that time.
+REVISION_BEFORE: Final = "SELECT revision FROM changes WHERE updated < ? ORDER BY revision DESC LIMIT 1"
 NAMESPACES: Final = "SELECT namespace FROM namespaces ORDER BY namespace"
 OLD_ANSWERS: Final = (
     "DELETE FROM answers WHERE key IN (SELECT key FROM answers WHERE at < ? ORDER BY at LIMIT ?)"

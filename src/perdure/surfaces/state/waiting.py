@@ -45,7 +45,7 @@ def state_wait(service: StateService, params: Wait, call: Call) -> Payload:
 def _waited(service: StateService, span: Span, params: Wait, call: Call) -> Payload:
     backend = service.backend
     until = time.monotonic() + params.timeout_s
-    after = params.after if params.after is not None else backend.revision()
+    after = params.after if params.after is not None else _now(service, call)
     while True:
         log = backend.changes(span, after)
         if log.changes:
@@ -61,6 +61,11 @@ def _waited(service: StateService, span: Span, params: Wait, call: Call) -> Payl
                 break
             if time.monotonic() >= until:
                 return {"status": "timeout", "revision": log.revision, "changes": []}
+
+
+def _now(service: StateService, call: Call) -> int:
+    """When the call was made, which may be before this worker got it: what changed since is not missed."""
+    return service.backend.revision() if not call.age_s else service.backend.revision_before(call.age_s)
 
 
 def _pause(until: float, over: float | None) -> float:

@@ -7,7 +7,7 @@ call on one file see each other's results; each gets its row, and only the last 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.storage.files import fidelity
@@ -20,6 +20,10 @@ from perdure.surfaces.write.store import Content, Store
 
 if TYPE_CHECKING:
     from perdure.surfaces.write.service import WriteService
+
+
+_LOOKS: Final = ("read", "write")
+"""What is there may have become unfit for writing; only to write is a path looked up that leads to nothing."""
 
 
 class Sighting(NamedTuple):
@@ -196,13 +200,16 @@ class Tree:
 def canonical(service: WriteService, path: str) -> str:
     """The journal's name for a file that may be gone, or whose name something else has by now."""
     tree = Tree(service.workspace, service.store, service.journal, client="", session="")
-    try:
-        with service.workspace.locate(tree.anchored(path), force=True) as place:
-            return journal_path(place)
-    except ToolError as error:
-        if error.envelope.context.get("reason") in ("special_file", "is_directory"):
-            return path
-        raise
+    for purpose in _LOOKS:
+        try:
+            with service.workspace.locate(tree.anchored(path), purpose=purpose, force=True) as place:
+                return journal_path(place)
+        except ToolError as error:
+            if error.envelope.context.get("reason") in ("special_file", "is_directory"):
+                break
+            if purpose == "write" or error.envelope.error != "not_found":
+                raise
+    return path
 
 
 def _mode(facts: Facts | None) -> int | None:

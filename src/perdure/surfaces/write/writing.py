@@ -130,12 +130,13 @@ def sent_content(service: WriteService, content: str | None, draft: str | None, 
     if draft is not None:
         return service.draft(draft)
     try:
-        return service.store.take(text.content_bytes(content or "", encoding))
+        data = text.content_bytes(content or "", encoding)
     except ToolError as error:
         if encoding == "base64":
             raise
-        # A character that this encoding lacks: another one, or none, can still have it.
+        # A character that this encoding lacks, and another one has.
         raise Rejected(error.envelope, "", service.store.take((content or "").encode())) from None
+    return service.store.take(data)
 
 
 def _is_small(known: Known) -> bool:

@@ -223,9 +223,14 @@ def reads(record: Record, calls: list[Call], edits: list[Edit]) -> Iterator[str]
 
 
 def journal(place: Place) -> Iterator[str]:
-    anchor = next((place.home / "anchors").iterdir())
-    opened = SqliteJournal(str(place.roots[0] / ".perdure"), str(anchor))
+    anchors = place.home / "anchors"
+    anchor = next(
+        anchors.iterdir(), None
+    )  # none where every process was killed before it had written anything
+    opened = SqliteJournal(str(place.roots[0] / ".perdure"), str(anchor or anchors / "none"))
     try:
+        if anchor is None and opened.head:
+            yield f"journal: {opened.head} rows, and no anchor"
         for problem in opened.verify():
             yield f"journal: {problem.kind}, {problem.detail} ({problem.seq})"
     finally:

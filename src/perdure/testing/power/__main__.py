@@ -1,11 +1,12 @@
 """Cut the power under real writes, in thousands of ways, and see whether anything that was acknowledged is lost.
 
-    python -m perdure.testing.power [--states 1200] [--mode journal|strict|both] [--broken NAME] [--seed N] [--jobs N]
+    python -m perdure.testing.power [--states 1200] [--mode journal|strict|state|all] [--broken NAME] [--seed N] [--jobs N]
 
-A workload runs on an ext4 on a loop device on a disk that logs every write and flush. The states in which a power cut
-can leave that disk are built, mounted, recovered by a fresh process and judged; from some of them the workload goes
-on, and the power is cut again, in recovery too. `--broken` does it with a commit that is broken on purpose and
-fails unless losses are found. Exit codes: 0 as it should be, 1 not, 4 this machine cannot do it.
+A workload, on files in both durabilities and on shared state, runs on an ext4 on a loop device on a disk that logs every
+write and flush. The states in which a power cut can leave that disk are built, mounted, recovered by a fresh process
+and judged; from some of them the workload goes on, and the power is cut again, in recovery too. `--broken` does it with
+a commit that is broken on purpose and fails unless losses are found. Exit codes: 0 as it should be, 1 not, 4 this
+machine cannot do it.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from perdure.testing.power import devices
 from perdure.testing.power.broken import BROKEN
 from perdure.testing.power.devices import Unavailable
 from perdure.testing.power.recording import Bench, Failed, Plan, bench, empty_workspace, record
+from perdure.testing.power.state_lanes import state_lanes
 from perdure.testing.power.trials import Tally, again, tried
 from perdure.testing.power.workload import lanes
 from perdure.worker.compose import Durability
 
 LANES = 3
+STATE = "state"
 
 
 def cut(bench: Bench, plan: Plan, states: int, recuts: int, jobs: int) -> Tally:
@@ -47,7 +50,7 @@ def main() -> int:
         prog="python -m perdure.testing.power", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--states", type=int, default=1_200, help="per mode")
-    parser.add_argument("--mode", choices=(*get_args(Durability), "both"), default="both")
+    parser.add_argument("--mode", choices=(*get_args(Durability), STATE, "all"), default="all")
     parser.add_argument("--broken", choices=(*BROKEN, "all"))
     parser.add_argument("--calls", type=int, default=40, help="of each lane")
     parser.add_argument("--lives", type=int, default=4)
@@ -72,12 +75,13 @@ def _run(options: argparse.Namespace) -> int:
     print(f"seed {options.seed}")
     failed = False
     with bench() as made:
-        for mode, broken in _wanted(options):
-            plan = Plan(mode, lanes(LANES, options.calls, options.seed), options.lives, options.seed, broken)
+        for plan in _wanted(options):
+            broken = plan.broken
             began = time.monotonic()
             # What is lost already cannot be gone on from.
             recuts = options.recuts if broken is None else 0
             tally = cut(made, plan, options.states, recuts, options.jobs)
+            mode = STATE if plan.is_state else plan.durability
             what = f"{broken} ({BROKEN[broken].what})" if broken else mode
             print(f"{what}  {tally}  {time.monotonic() - began:.0f} s", flush=True)
             for line in tally.examples:
@@ -86,12 +90,23 @@ def _run(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _wanted(options: argparse.Namespace) -> list[tuple[Durability, str | None]]:
+def _wanted(options: argparse.Namespace) -> list[Plan]:
     if options.broken is not None:
         names = list(BROKEN) if options.broken == "all" else [options.broken]
-        return [(BROKEN[name].durability, name) for name in names]
-    modes: tuple[Durability, ...] = get_args(Durability) if options.mode == "both" else (options.mode,)
-    return [(mode, None) for mode in modes]
+        return [
+            _plan(options, BROKEN[name].durability, is_state=BROKEN[name].is_state, broken=name)
+            for name in names
+        ]
+    modes = (*get_args(Durability), STATE) if options.mode == "all" else (options.mode,)
+    return [_plan(options, "journal" if mode == STATE else mode, is_state=mode == STATE) for mode in modes]
+
+
+def _plan(
+    options: argparse.Namespace, durability: Durability, *, is_state: bool, broken: str | None = None
+) -> Plan:
+    make = state_lanes if is_state else lanes
+    made = make(LANES, options.calls, options.seed)
+    return Plan(durability, made, options.lives, options.seed, broken, is_state)
 
 
 if __name__ == "__main__":

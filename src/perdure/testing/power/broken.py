@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.storage import blobs
 from perdure.storage.files import pending
-from perdure.storage.sqlite import database
+from perdure.storage.sqlite import database, state_opening
 from perdure.surfaces.write import landing, removal
 from perdure.worker.compose import Durability
 
@@ -20,6 +20,7 @@ class Broken(msgspec.Struct, frozen=True):
     what: str
     durability: Durability
     breaks: Callable[[], None]
+    is_state: bool = False
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -45,6 +46,16 @@ def _journal_synced_later() -> None:
     _synchronous("normal")
 
 
+def _state_synced_later() -> None:
+    configure = state_opening._configure
+
+    def configured(connection: apsw.Connection) -> None:
+        configure(connection)
+        connection.pragma("synchronous", "normal")
+
+    patch.object(state_opening, "_configure", configured).start()
+
+
 def _settled_unsynced() -> None:
     for name in ("begin_sync", "sync"):
         patch.object(landing.CallLanding, name, _nothing).start()
@@ -66,5 +77,8 @@ BROKEN: Final = {
     "journal-synced-later": Broken("PRAGMA synchronous=NORMAL", "journal", _journal_synced_later),
     "settled-unsynced": Broken("intents settled, files not synced", "journal", _settled_unsynced),
     "blobs-not-synced": Broken("large contents not synced", "journal", _blobs_not_synced),
+    "state-synced-later": Broken(
+        "state with PRAGMA synchronous=NORMAL", "journal", _state_synced_later, is_state=True
+    ),
     "files-not-synced": Broken("strict without fsync of files", "strict", _files_not_synced),
 }

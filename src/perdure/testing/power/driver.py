@@ -18,7 +18,7 @@ import apsw
 import msgspec
 
 from perdure.model.tools import View
-from perdure.storage.sqlite import database
+from perdure.storage.sqlite import database, state_opening
 from perdure.surfaces.port import Done, Surface, Tool
 from perdure.surfaces.write import committer
 from perdure.testing.power import devices
@@ -41,12 +41,15 @@ class Rest(msgspec.Struct, frozen=True):
 
 
 class Life(msgspec.Struct, frozen=True):
+    """With a `store`, of shared state; else of files."""
+
     workspace: str
     marks: str
     durability: Durability
     lanes: list[Rest]
     ending: Literal["close", "exit"] = "exit"
     broken: str | None = None
+    store: str | None = None
 
 
 class PowerCall:
@@ -58,6 +61,7 @@ class PowerCall:
         self.tool = tool
         self.session = session
         self.invocation_key = key
+        self.age_s = 0.0
         self.view = view
         self.cancelled = threading.Event()
 
@@ -71,6 +75,10 @@ class PowerCall:
 def write_surface(workspace: str, durability: Durability) -> Surface:
     settings = Settings(workspaces=(workspace,), surfaces=("write",), durability=durability)
     return surfaces(settings)[0]
+
+
+def state_surface(store: str) -> Surface:
+    return surfaces(Settings(workspaces=(), surfaces=("state",), state=store))[0]
 
 
 def named(surface: Surface) -> Tools:
@@ -115,14 +123,19 @@ def _work(surface: Surface, lane: Rest, marks: int, failures: list[BaseException
 
 def hurry() -> None:
     """What takes seconds and megabytes otherwise happens all the time: settling, and starting the WAL over."""
-    connect = database._connect
+    connect, configure = database._connect, state_opening._configure
 
     def connected(path: str) -> apsw.Connection:
         connection = connect(path)
         connection.wal_autocheckpoint(60)
         return connection
 
+    def configured(connection: apsw.Connection) -> None:
+        configure(connection)
+        connection.wal_autocheckpoint(60)
+
     patch.object(database, "_connect", connected).start()
+    patch.object(state_opening, "_configure", configured).start()
     patch.object(committer, "SETTLE_AFTER_S", 0.03).start()
 
 
@@ -133,7 +146,8 @@ def main() -> int:
     if life.broken is not None:
         BROKEN[life.broken].breaks()
     marks = os.open(life.marks, os.O_WRONLY)
-    surface = write_surface(life.workspace, life.durability)
+    is_state = life.store is not None
+    surface = state_surface(life.store or "") if is_state else write_surface(life.workspace, life.durability)
     failures: list[BaseException] = []
     workers = [threading.Thread(target=_work, args=(surface, lane, marks, failures)) for lane in life.lanes]
     for worker in workers:

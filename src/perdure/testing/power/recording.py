@@ -46,6 +46,7 @@ class Bench:
         self.fs = os.path.join(base, "fs")
         self.workspace = os.path.join(self.fs, "work")
         self.home = os.path.join(self.fs, "home")
+        self.store = os.path.join(self.workspace, "deep", "er", "state.db")
 
     def new_boot(self) -> None:
         with open(os.path.join(self.base, "boot_id"), "w") as file:
@@ -110,6 +111,7 @@ class Plan(msgspec.Struct, frozen=True):
     lives: int
     seed: int
     broken: str | None = None
+    is_state: bool = False
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -155,6 +157,7 @@ def _live(bench: Bench, plan: Plan, log: DiskLog) -> None:
             [_rest(lane, written, left) for lane in plan.lanes],
             "close" if ending == "close" else "exit",
             plan.broken,
+            bench.store if plan.is_state else None,
         )
         _one_life(bench, life, f"*=kill@{chance.randint(40, 400)}" if ending == "kill" and left > 1 else "")
 

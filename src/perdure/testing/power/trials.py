@@ -15,6 +15,7 @@ from perdure.testing.power import devices
 from perdure.testing.power.cuts import Cut, Disk, choose
 from perdure.testing.power.disk_log import Mark
 from perdure.testing.power.recording import OPTIONS, Bench, Failed, Plan, Recording, record
+from perdure.testing.power.state_lanes import judge_state
 from perdure.testing.power.verdict import Finding, judge
 
 STATE_S: Final = 60
@@ -105,7 +106,10 @@ def _judged(bench: Bench, plan: Plan, recording: Recording, cuts: list[Cut]) -> 
         signal.alarm(STATE_S)
         try:
             with devices.mounted(image, bench.fs, OPTIONS):
-                found = judge(bench.workspace, plan.durability, plan.lanes, told)
+                if plan.is_state:
+                    found = judge_state(bench.store, plan.lanes, told)
+                else:
+                    found = judge(bench.workspace, plan.durability, plan.lanes, told)
         except Exception as error:
             found = [Finding("closed", f"{type(error).__name__}: {error}")]
         finally:

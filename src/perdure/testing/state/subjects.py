@@ -86,6 +86,7 @@ class InProcess:
 
     client = session = "in-process"
     invocation_key = None
+    age_s = 0.0
     view = View("json", "full")
 
     def __init__(self, service: StateService) -> None:

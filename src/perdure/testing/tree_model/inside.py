@@ -223,6 +223,7 @@ class _Called:
         self.client = request.client
         self.session = request.session
         self.invocation_key = key or None
+        self.age_s = 0.0
         self.view = FULL
         self.cancelled = threading.Event()
 
