@@ -23,6 +23,9 @@ COMMITTED = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq
 _CHUNK = 1 << 20
 
 
+_real: dict[str, bool] = {}  # folders that were looked at: a workspace has many files in few of them
+
+
 class NotSimple(Exception):
     """Left to the tool."""
 
@@ -61,13 +64,13 @@ def is_served(where: Whereabouts) -> bool:
 
 def is_plain(where: Whereabouts, path: str) -> bool:
     """Whether this is how the journal would name it."""
-    whole = os.path.join(where.workspace, path)
-    return (
-        not os.path.isabs(path)
-        and path.isprintable()
-        and "\\" not in path
-        and os.path.realpath(whole) == whole
-    )
+    folder, _, last = path.rpartition("/")
+    if os.path.isabs(path) or not path.isprintable() or "\\" in path or last in ("", ".", ".."):
+        return False
+    whole = os.path.join(where.workspace, folder) if folder else where.workspace
+    if whole not in _real:
+        _real[whole] = os.path.realpath(whole) == whole
+    return _real[whole] and not os.path.islink(os.path.join(whole, last))
 
 
 def blob_path(where: Whereabouts, sha: bytes) -> str:

@@ -7,9 +7,8 @@ checked by the same functions either way.
 from __future__ import annotations
 
 import os
-from hashlib import sha256
 
-from perdure.cli.short_way import COMMITTED, NotSimple, blob_path, digest_of, hash_of, looked
+from perdure.cli.short_way import COMMITTED, NotSimple, blob_path, digest_of, hash_of, looked, sha256_for
 from perdure.storage.places import state_dir
 from perdure.storage.sqlite import chain
 
@@ -34,20 +33,18 @@ def checked(where: Whereabouts, watch: Watch) -> tuple[int, list[dict[str, Any]]
         rows: list[Any] = connection.execute("SELECT coalesce(max(seq), 0) FROM journal").fetchall()
         writes: list[Any] = connection.execute("SELECT writes FROM sums").fetchall()
         anchor = os.path.join(state_dir(), "anchors", chain.anchor_name(where.workspace))
-        _check_chain(connection, anchor, lambda seq: watch("journal", seq, rows[0][0]))
-        _check_contents(where, connection, watch)
+        sha256 = sha256_for(os.path.getsize(where.journal) if os.path.exists(where.journal) else 0)
+        anchored, total = chain.read_anchor(anchor), rows[0][0]
+        for _ in chain.problems(connection, anchored, lambda seq: watch("journal", seq, total), sha256):
+            raise NotSimple
+        _check_contents(where, connection, watch, sha256)
         return {"writes": writes[0][0], "drift": list(_drift(where, connection, watch))}
 
     found = looked(where, look)
     return found["writes"], found["drift"]
 
 
-def _check_chain(connection: apsw.Connection, anchor: str, passed: Callable[[int], None]) -> None:
-    for _ in chain.problems(connection, chain.read_anchor(anchor), passed):
-        raise NotSimple
-
-
-def _check_contents(where: Whereabouts, connection: apsw.Connection, watch: Watch) -> None:
+def _check_contents(where: Whereabouts, connection: apsw.Connection, watch: Watch, sha256: Any) -> None:
     for number, (sha, data) in enumerate(chain.contents(connection), 1):
         watch("contents", number, 0)
         found = sha256(data).digest() if data is not None else _hash_of_blob(where, sha)

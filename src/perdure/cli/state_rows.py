@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LIMIT = 100
 VERSIONS = 20
 NOT_FOUND = 1
+COLUMNS = ("key", "version", "revision", "updated_at", "expires_at")
 SHARED = {"state": None, "namespace": "default", "json": False, "workspace": ()}
 FIRST = ("status", "key", "version", "revision", "updated_at", "expires_at", "value")
 
@@ -95,11 +96,10 @@ def _list(options: Any) -> bool:
         f"revision: {found['revision']}",
     ]
     lines.append(f"keys: {len(rows):,} {'row' if len(rows) == 1 else 'rows'}")
+    names = [name for name in COLUMNS if any(name in row for row in rows)]
     if rows:
-        lines.append("key | version | revision | updated_at | value | expires_at")
-    for row in rows:
-        cells = [row["key"], str(row["version"]), str(row["revision"]), row["updated_at"], "null"]
-        lines.append(" | ".join([*cells, row.get("expires_at", "-")]))
+        lines.append(" | ".join(names))
+    lines += [" | ".join(str(row.get(name, "-")) for name in names) for row in rows]
     if len(found["rows"]) > LIMIT:
         payload["next_cursor"] = _cursor(rows[-1]["key"])
         lines.append(f"next_cursor: {payload['next_cursor']}")
@@ -138,9 +138,9 @@ def _history(options: Any) -> bool:
         f"revision: {rows[0]['revision']}",
         f"versions: {len(rows)} {'row' if len(rows) == 1 else 'rows'}",
     ]
-    lines.append(" | ".join([*rows[0], "diff"]))
+    lines.append(" | ".join(rows[0]))
     for row in rows:
-        lines.append(" | ".join([*(dumps(row[n]) if n == "value" else _cell(row[n]) for n in row), "null"]))
+        lines.append(" | ".join(dumps(row[n]) if n == "value" else _cell(row[n]) for n in row))
     texts = [options.key, *(row["client"] for row in rows)]
     values = [row["value"] or "" for row in rows]
     if not options.json and any("|" in text or len(text) > 1500 or not _is_simple(text) for text in values):
