@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 MAX_THREADS: Final = 32
-MAX_PENDING: Final = 256
+MAX_PENDING: Final = 1024
 
 Job = Callable[[], None]
 
