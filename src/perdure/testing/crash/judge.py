@@ -224,7 +224,9 @@ def reads(record: Record, calls: list[Call], edits: list[Edit]) -> Iterator[str]
 
 def journal(place: Place) -> Iterator[str]:
     anchors = place.home / "anchors"
-    anchor = next(anchors.iterdir(), None)  # none where every process was killed before it had written anything
+    anchor = next(
+        anchors.iterdir(), None
+    )  # none where every process was killed before it had written anything
     opened = SqliteJournal(str(place.roots[0] / ".perdure"), str(anchor or anchors / "none"))
     try:
         if anchor is None and opened.head:
