@@ -217,7 +217,9 @@ class Guesser:
         """Whether a name before a type, or between a pointer and its name, stands so elsewhere too: `void *not_null p`."""
         name = self.tokens[index].text
         after = [token.text for token in self.tokens[index + 1 : index + 3]]
-        declares = len(after) == 2 and after[0].isidentifier() and after[1] in (",", ")", ";", "=", "[", "*")
+        declares = (
+            len(after) == 2 and after[0].isidentifier() and after[1] in (",", ")", ";", "=", "[", "*", "(")
+        )
         return declares and "_" in name and [token.text for token in self.tokens].count(name) > 1
 
     def _takes_type(self, index: int) -> bool:

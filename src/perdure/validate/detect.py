@@ -46,7 +46,7 @@ _NAMES: Final = {
     ".profile": "shell", ".bash_aliases": "shell", "pkgbuild": "shell", "readme": UNKNOWN,
 }  # fmt: skip
 _COMMENTED_JSON: Final = re.compile(
-    r"(?:(?:ts|js)config|pyright)[\w.-]*\.json|[\w.-]*color-theme\.json", re.I
+    r"(?:(?:ts|js)config|pyright|appsettings)[\w.-]*\.json|[\w.-]*color-theme\.json", re.I
 )
 _COMMENTED_FOLDERS: Final = {".vscode", ".devcontainer", ".codesandbox"}
 _SHEBANG: Final = re.compile(r"#![ \t]*(?:\S*/)?([^/\s]+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")

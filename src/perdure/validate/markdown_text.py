@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from perdure.validate.layout import Lines
-from perdure.validate.report import Problem, warning
+from perdure.validate.report import Problem, Severity, warning
 
 _FENCE: Final = re.compile(
     r"(?P<lead>[ \t>]*(?:[-*+]|\d+[.)])?[ \t]*)(?P<mark>`{3,}(?!.*`)|~{3,})\s*(?P<info>\S*)"
@@ -36,8 +36,10 @@ _BLOCK: Final = re.compile(
 _KEY: Final = re.compile(r"[A-Za-z_][\w-]*:(?:\s|$)")
 _TWO_TICKS: Final = re.compile(r"[ \t]*``\w+[ \t]*$")
 _PROSE: Final = re.compile(r"#{1,6} |[A-Z][a-z]+[ ,.]|[-*] \w|$")
+_HEADING: Final = re.compile(r"^#{1,6} ", re.M)
 _NO_SPACE: Final = re.compile(r"#{1,6}[A-Za-z][^#\n]*$")
 _CODE: Final = re.compile(r"(?<!`)(`+)(?!`)(?:.*?[^`])??\1(?!`)", re.S)
+_CODE_MARK: Final = "\u00b7"  # neither a space, which would empty a cell, nor a letter
 _ESCAPE: Final = re.compile(r"\\[\\`*_{}\[\]()#+.!|<>~-]")
 _DELIMITER: Final = re.compile(r"[ \t>]*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
 
@@ -48,12 +50,14 @@ def check_markdown(text: str) -> list[Problem]:
     prose = _without_code(lines, found)
     joined = "\n".join(prose)
     found += _references(joined, text)
+    spaced = _HEADING.search(joined) is not None  # in files without any it is an older way to write them
     for number, row in enumerate(prose, 1):
         found += _links(number, row, prose[number] if number < len(prose) else "")
         if _TWO_TICKS.fullmatch(lines.row(number)) and row.strip():
             found.append(Problem(number, 1, "a code fence needs three backticks"))
         if _NO_SPACE.fullmatch(row) and not (number > 1 and prose[number - 2].strip()):
-            found.append(Problem(number, 1, "a heading needs a space after its '#'"))
+            severity: Severity = "error" if spaced else "warning"
+            found.append(Problem(number, 1, "a heading needs a space after its '#'", severity))
     found += _tables(prose)
     found += _blocks(joined)
     found += _marks(prose)
@@ -156,7 +160,7 @@ def _blank_spans(rows: list[str]) -> list[str]:
     """Code spans may go over lines, but not over blank ones."""
     text = _ESCAPE.sub("  ", "\n".join(rows))
     parts = re.split(r"(\n[ \t]*\n)", text)
-    blanked = [_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), part) for part in parts]
+    blanked = [_CODE.sub(lambda match: re.sub(r"[^\n]", _CODE_MARK, match[0]), part) for part in parts]
     return "".join(blanked).split("\n")
 
 

@@ -14,6 +14,14 @@ _ECMASCRIPT: Final = (
     (r"(?<=\bimport )(?:defer|source)\s+(?=[*\w])", " "),
     (r"\baccessor\s+(?=[\w#\[])", " "),
     (r"\\(?:u(?![0-9a-fA-F]{4}|\{)|x(?![0-9a-fA-F]{2}))", "x"),
+    # words of the language for names, and for those of attributes
+    (r"\b(?:using|abstract)(?=\s*[.=:;,)?(])", "x"),
+    (
+        r"(?<=\s)(?:class|for|default|as|async|static|type|is|of|in|do|if|new|var|let|this|super)(?==[\"'{])",
+        "x",
+    ),
+    # a lone & in the text or an attribute of an element; elsewhere | stands as well
+    (r"(?<!&)&(?!&|#?\w+;)", "|"),
     (r"(?m)^import\b[^;\n]*[\"'](?=\s*\n\s*[(\[])", " "),
 )
 _TYPESCRIPT: Final = (
@@ -74,6 +82,7 @@ _RUST: Final = (
     (r"\bauto\s+(?=trait\b)", " "),
     (r"\btrait(?=\s+\w+\s*(?:<[^<>]*>)?\s*=)", "type "),
     (r"(?<=[<,])\s*-(?=\d+\s*[,>])", " "),
+    (r"\b(?:str|char|bool|[iu](?:8|16|32|64|128|size)|f32|f64)(?=!\s*[(\[{])", "x"),
     (r"\basync\s+(?=Fn(?:Mut|Once)?\()", " "),
 )
 _WORDS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
