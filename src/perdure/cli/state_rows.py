@@ -80,11 +80,12 @@ def _list(options: Any) -> bool:
         f"revision: {found['revision']}",
     ]
     lines.append(f"keys: {len(rows):,} {'row' if len(rows) == 1 else 'rows'}")
+    columns = ["key", "version", "revision", "updated_at"]
+    columns += ["expires_at"] if any("expires_at" in row for row in rows) else []
     if rows:
-        lines.append("key | version | revision | updated_at | value | expires_at")
+        lines.append(" | ".join(columns))
     for row in rows:
-        cells = [row["key"], str(row["version"]), str(row["revision"]), row["updated_at"], "null"]
-        lines.append(" | ".join([*cells, row.get("expires_at", "-")]))
+        lines.append(" | ".join(str(row.get(name, "-")) for name in columns))
     if len(found["rows"]) > LIMIT:
         payload["next_cursor"] = _cursor(rows[-1]["key"])
         lines.append(f"next_cursor: {payload['next_cursor']}")
@@ -123,9 +124,9 @@ def _history(options: Any) -> bool:
         f"revision: {rows[0]['revision']}",
         f"versions: {len(rows)} {'row' if len(rows) == 1 else 'rows'}",
     ]
-    lines.append(" | ".join([*rows[0], "diff"]))
+    lines.append(" | ".join(rows[0]))
     for row in rows:
-        lines.append(" | ".join([*(dumps(row[n]) if n == "value" else _cell(row[n]) for n in row), "null"]))
+        lines.append(" | ".join(dumps(row[n]) if n == "value" else _cell(row[n]) for n in row))
     texts = [options.key, *(row["client"] for row in rows)]
     values = [row["value"] or "" for row in rows]
     if not options.json and any("|" in text or len(text) > 1500 or not _is_simple(text) for text in values):
