@@ -100,6 +100,8 @@ def measure_attached(scratch: Path, perdure: str, report: Report) -> None:
     env = {**os.environ, "PERDURE_HOME": str(scratch / "home")}
     command = [perdure, "serve", "--port", str(port), "--workspace", str(scratch)]
     with web.served(command, port, scratch) as pid:
+        while not (scratch / "home" / "serve" / "attach.sock").exists():
+            time.sleep(0.05)
         attached = [_stdio([perdure, "attach"], scratch, env) for _ in range(5)]
         shared = web.memory_kb(pid) + sum(web.memory_kb(one.pid) for one in attached)
         for one in attached:

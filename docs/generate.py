@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,16 @@ from typing import Any
 import msgspec
 
 ROOT = Path(__file__).resolve().parent.parent
+ERRORS = (
+    "blocked",
+    "stale_precondition",
+    "write_corruption",
+    "quota_exceeded",
+    "policy_violation",
+    "invalid_input",
+    "not_found",
+    "conflict",
+)
 
 
 def pretty(value: object) -> str:
@@ -191,6 +203,90 @@ def completions() -> dict[str, str]:
     return {f"src/perdure/cli/completions/{shell}": script(shell, root) for shell in SHELLS}
 
 
+def reasons() -> str:
+    """Every failure that the code can answer with, read from where it is raised."""
+    from perdure.model import faults
+
+    refused = sorted(found_refusals())
+    rows = [f"| `{reason}` | `{kind}` | {message} |" for reason, kind, message in refused]
+    numbers = sorted(
+        (value, name.lower().replace("_", " "))
+        for name, value in vars(faults).items()
+        if isinstance(value, int) and value < -32000
+    )
+    host = [f"| {number} | {name} |" for number, name in reversed(numbers)]
+    known = sorted(found_faults())
+    return "\n".join(
+        [
+            "# Reasons and faults",
+            "",
+            "Generated from the code. What each means for the caller is in [errors](errors.md).",
+            "",
+            "## Reasons",
+            "",
+            "`context.reason` of a failed tool call; … stands for a value.",
+            "",
+            "| reason | error | message |",
+            "|---|---|---|",
+            *rows,
+            "",
+            "## Host errors",
+            "",
+            "JSON-RPC errors of the host, with `data` as in [the laws](../explanation/laws.md).",
+            "",
+            "| code | |",
+            "|---|---|",
+            *host,
+            "",
+            "## Faults",
+            "",
+            "`class` and `code` of `data`, of `last_fault` in `health`, and in the event log.",
+            "",
+            "| class | code |",
+            "|---|---|",
+            *(f"| {kind} | `{code}` |" for kind, code in known),
+            "",
+        ]
+    )
+
+
+def _calls(*names: str) -> Iterator[ast.Call]:
+    for path in sorted((ROOT / "src" / "perdure").rglob("*.py")):
+        if "testing" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+                yield node
+
+
+def found_refusals() -> set[tuple[str, str, str]]:
+    """Each call of `refuse` whose reason stands there: reason, error, message."""
+    found = set()
+    for call in _calls("refuse"):
+        given = [_said(one) for one in call.args[:3]]
+        if len(given) == 3 and given[0] in ERRORS and given[1] and given[1].replace("_", "").isalnum():
+            found.add((given[1], given[0], given[2]))
+    return found
+
+
+def found_faults() -> set[tuple[str, str]]:
+    found = set()
+    for call in _calls("Fault"):
+        given = [_said(one) for one in call.args[:2]]
+        if len(given) == 2 and "…" not in given[0] + given[1]:
+            found.add((given[0], given[1]))
+    return found
+
+
+def _said(node: ast.expr) -> str:
+    """A text as it stands there, with … for what is put in."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value.replace("|", "\\|")
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_said(part) for part in node.values)
+    return "…"
+
+
 def generated() -> dict[str, str]:
     """Every generated file and what must stand in it."""
     return {
@@ -198,6 +294,7 @@ def generated() -> dict[str, str]:
         "docs/reference/commands.md": commands(),
         "docs/reference/tools.md": tools(),
         "docs/reference/limits.md": limits(),
+        "docs/reference/reasons.md": reasons(),
         "spec/tools.json": pretty([*host_tools(), *worker_tools()]),
         "spec/settings.schema.json": settings_schema(),
         "spec/handoff.schema.json": handoff_schema(),

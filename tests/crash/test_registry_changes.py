@@ -113,3 +113,89 @@ def test_what_another_program_wrote_just_before_a_kill_comes_back(
     backend.uninstall("old")
     assert [ref.name for ref in backend.list_servers()] == (["theirs"] if taken is not None else ["new"])
     assert sorted(os.listdir(tmp_path)) == ["home", "mcp.md"]
+
+
+# --- a program that writes back what it read before ----------------------------------------------------------
+
+
+STALE = "# MCP servers\n\n## old\ncommand: node\n"
+THEIRS = STALE + "\n## theirs\ncommand: node\n"
+
+
+def command(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    env = {**os.environ, "PERDURE_HOME": str(folder / "home"), "PERDURE_REGISTRY": str(folder / "mcp.md")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "perdure", "registry", *words], env=env, stdout=subprocess.PIPE
+    )
+
+
+def written_back(path: Path, process: subprocess.Popen[bytes], text: str, times: int = 1) -> None:
+    """As soon as the file is changed, whoever read it before writes that back, with one section more."""
+    for _ in range(times):
+        seen = path.stat().st_ino, path.stat().st_mtime_ns
+        while process.poll() is None and (path.stat().st_ino, path.stat().st_mtime_ns) == seen:
+            pass
+        if process.poll() is None:
+            (path.parent / "copy").write_text(text)
+            os.replace(path.parent / "copy", path)
+
+
+@pytest.mark.parametrize(
+    ("words", "there"),
+    [
+        (("install", "new", "--", "python"), ["new", "old", "theirs"]),
+        (("uninstall", "old"), ["theirs"]),
+        (("disable", "old"), ["old", "theirs"]),
+    ],
+)
+def test_a_change_that_is_written_over_at_once_is_made_again(
+    words: tuple[str, ...], there: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "mcp.md"
+    path.write_text(STALE)
+    process = command(tmp_path, *words)
+    written_back(path, process, THEIRS, times=2)
+    assert process.communicate()[0]
+    assert process.returncode == 0
+    backend = open_markdown(str(path), os.environ)
+    assert [ref.name for ref in backend.list_servers()] == there
+    if words[0] == "disable":
+        assert not backend.load("old").enabled
+
+
+def test_one_of_ours_that_came_later_is_not_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was installed and is removed by another command a moment later stays removed."""
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    path = tmp_path / "mcp.md"
+    path.write_text(STALE)
+    installing = command(tmp_path, "install", "new", "--", "python")
+    while b"## new" not in path.read_bytes():
+        pass
+    open_markdown(str(path), os.environ).uninstall("new")
+    installing.communicate()
+    assert installing.returncode == 0
+    assert path.read_text() == STALE
+
+
+def test_a_program_that_never_reads_the_file_anew_is_a_conflict(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.md"
+    path.write_text(STALE)
+    source = (
+        "import os, sys\n"
+        "from perdure.registry.entry import Entry\n"
+        "from perdure.registry.errors import ChangedMeanwhile\n"
+        "from perdure.registry.filesystem import FileBackend\n"
+        "from perdure.registry.mcp_md import MarkdownDocument\n"
+        "from perdure.registry.templates import Template\n"
+        "backend = FileBackend(sys.argv[1], MarkdownDocument, os.environ, wait_s=2.0)\n"
+        "backend.linger_s = 0.3\n"
+        "try:\n"
+        "    backend.install(Entry(name='new', command=Template('python')))\n"
+        "except ChangedMeanwhile as error:\n"
+        "    print(error.retryable, error.exit_code)\n"
+    )
+    env = {**os.environ, "PERDURE_HOME": str(tmp_path / "home")}
+    process = subprocess.Popen([sys.executable, "-c", source, str(path)], env=env, stdout=subprocess.PIPE)
+    written_back(path, process, THEIRS, times=10_000)
+    assert process.communicate()[0] == b"True 3\n"
+    assert "## theirs" in path.read_text()

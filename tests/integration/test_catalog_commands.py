@@ -133,6 +133,14 @@ def test_a_server_is_installed_pinned_with_its_inputs_as_references(desk: Desk) 
     assert shown["provenance"]["version"] == "1.2.3"
 
 
+def test_a_full_name_alone_is_one_of_the_catalog(desk: Desk) -> None:
+    """As a search shows it: whoever reads that types it."""
+    assert desk.json("install", "io.test.acme/weather@1.2.3")["version"] == "1.2.3"
+    assert desk.run("install", "io.test.acme/nothing").returncode == 1
+    for words in (["../x"], ["a/b", "--", "npx"], ["a/b/c"], ["a/b", "--url", "https://x.test"]):
+        assert desk.run("install", *words).returncode == 2
+
+
 def test_an_exact_version_can_be_named(desk: Desk) -> None:
     old = record("io.test.acme/weather", "1.0.0", is_latest=False)
     old["server"]["packages"] = SAMPLE[0]["server"]["packages"]

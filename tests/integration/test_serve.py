@@ -6,6 +6,7 @@ import http.client
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ import pytest
 from perdure.testing import fake_server, serve_storm
 from perdure.testing.fake_ledger import lines
 from perdure.testing.http_client import HttpClient, ServeProcess, envelope
+from perdure.testing.raw_client import RawClient
 
 JSON = {"render": "json", "detail": "full"}
 
@@ -184,6 +186,79 @@ def test_a_write_whose_answer_was_lost_is_answered_from_the_journal(served: Serv
         assert "result" in answer, answer
         assert not answer["result"].get("isError"), answer
     assert (served.workspace / "log").read_text() == "".join(f"line {n}\n" for n in range(8))
+
+
+# --- rolling over, and ending ------------------------------------------------------------------------------
+
+
+def test_a_reload_gives_every_session_a_new_server_and_loses_no_call(tmp_path: Path) -> None:
+    served = ServeProcess(tmp_path, "--mount", _fake(tmp_path))
+    try:
+        clients = [opened(served), opened(served)]
+        before = {client.call("s__whoami", {})["structuredContent"]["pid"] for client in clients}
+        assert len(before) == 1
+        slow: list[Any] = []
+        running = threading.Thread(
+            target=lambda: slow.append(clients[0].call("s__slow", {"ms": 1500, "key": "k"}))
+        )
+        running.start()
+        while not any("slow" in line for line in _dispatches(tmp_path)):
+            pass
+        served.process.send_signal(signal.SIGHUP)
+        while clients[1].call("s__whoami", {})["structuredContent"]["pid"] in before:
+            pass
+        running.join()
+        assert not slow[0].get("isError"), slow
+        after = {client.call("s__whoami", {})["structuredContent"]["pid"] for client in clients}
+        assert len(after) == 1
+        assert not after & before
+        assert worker_pids(clients[0]) == worker_pids(clients[1])
+    finally:
+        served.stop()
+
+
+def test_it_ends_although_calls_hang_streams_are_open_and_nobody_reads(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "perdure.toml").write_text("[serve.limits]\ndrain_s = 1\n")
+    served = ServeProcess(tmp_path, "--mount", _fake(tmp_path), "--log-level", "debug")
+    client = opened(served)
+    standing = client.begin("GET")
+    hanging = client.begin("tools/call", {"name": "s__hang", "arguments": {}})
+    next(hanging)
+    with RawClient(
+        [sys.executable, "-P", "-m", "perdure", "attach"],
+        env={**os.environ, "PERDURE_HOME": str(served.root / "home")},
+    ) as attached:
+        attached.initialize()
+        attached.start_call("s__hang", {})
+        assert served.stop() == 0
+    standing.leave()
+    hanging.leave()
+
+
+def test_an_answer_that_its_client_did_not_wait_for_is_there_when_it_asks_again(tmp_path: Path) -> None:
+    """It hung up long before; the server answered within the time in which it does not look."""
+    served = ServeProcess(tmp_path, "--mount", _fake(tmp_path))
+    try:
+        client = opened(served)
+        client.call("s__whoami", {})
+        for number in range(5):
+            params = {"name": "s__effect", "arguments": {"key": f"k{number}", "linger_ms": 60}}
+            message = {"jsonrpc": "2.0", "id": 500 + number, "method": "tools/call", "params": params}
+            body = msgspec.json.encode(message)
+            head = (
+                f"POST /mcp HTTP/1.1\r\nHost: localhost:{served.port}\r\nAccept: application/json, text/event-stream\r\n"
+                f"Content-Type: application/json\r\nMcp-Session-Id: {client.session}\r\nContent-Length: {len(body)}\r\n\r\n"
+            )
+            with socket.create_connection(("127.0.0.1", served.port)) as line:
+                line.sendall(head.encode() + body)
+            while len(_effects(tmp_path)) <= number:
+                pass
+            answer = client.request("tools/call", params, identity=500 + number).last
+            assert "result" in answer
+        assert len(_effects(tmp_path)) == 5
+    finally:
+        served.stop()
 
 
 # --- HTTP --------------------------------------------------------------------------------------------------

@@ -221,7 +221,9 @@ def memory_kb(pid: int) -> int:
 
 
 def test_ten_thousand_sessions_take_a_bounded_memory_and_the_first_is_still_there(tmp_path: Path) -> None:
-    served = start(tmp_path, sessions_in_memory=200, opening_rate=100_000, session_rate=100_000)
+    served = start(
+        tmp_path, sessions_in_memory=200, opening_rate=100_000, session_rate=100_000, address_rate=100_000
+    )
     try:
         first = opened(served)
         first.call("set_state", {"key": "k", "value": "1"})
@@ -241,7 +243,7 @@ def test_ten_thousand_sessions_take_a_bounded_memory_and_the_first_is_still_ther
 
 
 def test_clients_of_2026_under_ever_new_names_take_a_bounded_memory(tmp_path: Path) -> None:
-    served = start(tmp_path, sessions_in_memory=50, session_rate=100_000)
+    served = start(tmp_path, sessions_in_memory=50, session_rate=100_000, address_rate=100_000)
     try:
         crowd = Crowd(served)
 

@@ -300,6 +300,7 @@ def test_the_issuer_is_asked_about_tokens_that_say_nothing(tmp_path: Path, autho
         (["--oauth-scopes", "a"], "issuer"),
         (["--oauth-issuer", "https://issuer.example", "--host", "0.0.0.0"], "--public-url"),
         (["--certificate", "cert.pem"], "--key"),
+        (["--public-url", "tools.example"], "--public-url"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_at_the_start(tmp_path: Path, options: list[str], said: str) -> None:

@@ -96,6 +96,12 @@ def test_more_chunks_than_expected_are_no_file(agent: Agent) -> None:
     assert agent.refused("chunk_compose", session="s", output_path="o")[1] == "non_contiguous_chunks"
 
 
+def test_a_chunk_beyond_its_own_total_is_refused_and_leaves_no_session(agent: Agent) -> None:
+    said = agent.refused("chunk_write", session="s", index=7, content="g", total_expected=3)
+    assert said == ("invalid_input", "index_beyond_total")
+    assert agent.use("chunk_status", session="s")["exists"] is False
+
+
 def test_a_chunk_sent_again_replaces_and_a_key_makes_an_append_happen_once(agent: Agent) -> None:
     agent.use("chunk_write", session="s", index=1, content="old")
     agent.use("chunk_write", session="s", index=1, content="new")

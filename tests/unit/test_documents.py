@@ -1,66 +1,177 @@
-"""What the documents say of the envelope and the handoff is what the code has."""
+"""The documents hold together: every link leads somewhere, every command and option exists, nothing is left out."""
 
 from __future__ import annotations
 
-import json
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
-import jsonschema
+import msgspec
 import pytest
 
-from perdure.model.envelope import ErrorKind, ReasonHint, SuggestedAction
-from perdure.model.handoff import Handoff
-from perdure.surfaces.write import front_matter
-from perdure.surfaces.write.policy import KEYS
-from perdure.testing.intact_files import found, tallied
-from perdure.validate.isolated import Checker
+from perdure.cli.command_tree import Node, tree
+from perdure.host.settings import FileSettings, Timeouts
+from perdure.model import envelope, faults
+from perdure.model.keep import Keep
+from perdure.model.mounts import Limits
+from perdure.model.serving import OAuthFile, ServeFile, ServeLimits
+from perdure.model.state_limits import StateLimits
 
 ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+REFERENCE = "\n".join(path.read_text() for path in DOCUMENTS if "docs" in path.parts)
+# Between processes of ours, or for tests alone.
+INTERNAL = {
+    "PERDURE_BRIDGE",
+    "PERDURE_FAULT",
+    "PERDURE_GUARDED",
+    "PERDURE_RESUME",
+    "PERDURE_RESUME_TRIAL",
+    "PERDURE_SEEDED_BUG",
+    "PERDURE_TEST_MARK",
+    "PERDURE_TEST_POSTGRES",
+}
 
 
-def document(name: str) -> str:
-    return (ROOT / "docs" / name).read_text()
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
-def schema(name: str) -> dict[str, object]:
-    loaded: dict[str, object] = json.loads((ROOT / "spec" / name).read_text())
-    return loaded
+def anchors(text: str) -> set[str]:
+    """What headings can be linked as."""
+    heads = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.replace("`", "").lower()).replace(" ", "-") for head in heads}
 
 
-def test_the_example_of_an_error_fits_its_schema_and_every_word_is_explained() -> None:
-    text = document("reference/errors.md")
-    example = json.loads(text.split("```json\n")[1].split("```")[0])
-    jsonschema.validate(example, schema("error.schema.json"))
-    for words in (ErrorKind, ReasonHint, SuggestedAction):
-        assert [word for word in get_args(words) if f"`{word}`" not in text] == []
+def broken_links(path: Path, text: str) -> Iterator[str]:
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        place, _, anchor = target.partition("#")
+        file = (path.parent / place).resolve() if place else path
+        if not file.exists() or (anchor and anchor not in anchors(file.read_text())):
+            yield target
 
 
-def test_the_example_of_a_handoff_fits_its_schema_and_every_key_is_explained() -> None:
-    text = document("reference/handoff.md")
-    front, _ = front_matter.split(text.split("```yaml\n")[1].split("```")[0])
-    envelope = front_matter.read(front.replace("4b0c12…", "ab" * 32))
-    jsonschema.validate(envelope, schema("handoff.schema.json"))
-    assert [key for key in Handoff.__struct_fields__ if f"`{key}`" not in text] == []
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_every_link_leads_to_a_file_and_a_heading(path: Path) -> None:
+    assert list(broken_links(path, path.read_text())) == []
 
 
-def test_every_key_of_a_policy_is_explained_and_its_example_fits() -> None:
-    text = document("reference/policy.md")
-    assert [key for key in KEYS if not re.search(rf"`{key}[`.]", text)] == []
-    example = front_matter.read(text.split("```yaml\n")[1].split("```")[0])
-    jsonschema.validate(example, schema("policy.schema.json"))
+def test_a_link_that_leads_nowhere_would_be_found() -> None:
+    text = "[a](README.md) [b](nothing.md) [c](README.md#nothing) [d](https://example.org)"
+    assert list(broken_links(ROOT / "CHANGELOG.md", text)) == ["nothing.md", "README.md#nothing"]
 
 
-@pytest.mark.parametrize("form", ["python", "markdown", "toml", "json", "yaml"])
-def test_our_own_files_are_found_to_be_right(form: str) -> None:
-    own = [ROOT / "src/perdure/model", ROOT / "docs", ROOT / "spec"]
-    with Checker(timeout_s=60) as checker:
-        tally = tallied(checker, found(own)[form], 20)
-    assert tally.false == []
+# --- commands -------------------------------------------------------------------------------------------------
 
 
-def test_links_between_documents_lead_somewhere() -> None:
-    for file in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
-        for link in re.findall(r"\]\(([^)#:]+\.md)", file.read_text()):
-            assert (file.parent / link).exists(), f"{file.name}: {link}"
+def written_commands(text: str) -> Iterator[list[str]]:
+    """Every `perdure …` of a code block, as words."""
+    for block in re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", text, re.S | re.M):
+        for line in block.splitlines():
+            found = re.search(r"(?:^|[|&;] ?)(?:\$ )?perdure (?!\w+:)([^#|>&]*)", line)
+            if found is not None:
+                yield shlex.split(found[1].replace("'", " ").replace('"', " "))
+
+
+def unknown_words(root: Node, words: list[str]) -> Iterator[str]:
+    """Commands and options that there are not. What follows `--` is another program's."""
+    node, known = root, {flag for option in root.options for flag in option.flags}
+    for word in words:
+        if word == "--":
+            return
+        below = {one.name: one for one in node.commands}
+        if word in below:
+            node = below[word]
+            known |= {flag for option in node.options for flag in option.flags}
+        elif (word.partition("=")[0] not in known) if word.startswith("-") else node is root:
+            yield word
+
+
+@pytest.fixture(scope="module")
+def root() -> Node:
+    return tree()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_every_command_that_is_written_there_exists(path: Path, root: Node) -> None:
+    if path.name == "commands.md":
+        return  # that one is generated from the commands
+    wrong = [
+        (words, list(found))
+        for words in written_commands(path.read_text())
+        if (found := list(unknown_words(root, words))) and not words[0].startswith("[")
+    ]
+    assert wrong == []
+
+
+def test_a_command_or_option_that_there_is_not_would_be_found(root: Node) -> None:
+    text = "```\nperdure frobnicate\nperdure verify --hard\nperdure state list --prefix x\n```\n"
+    found = [list(unknown_words(root, words)) for words in written_commands(text)]
+    assert found == [["frobnicate"], ["--hard"], []]
+
+
+# --- nothing left out --------------------------------------------------------------------------------------------
+
+
+def settings_keys() -> set[str]:
+    found = {field.encode_name for field in msgspec.structs.fields(FileSettings)}
+    for part in (Timeouts, Keep, StateLimits, ServeFile, OAuthFile, ServeLimits):
+        found |= {field.encode_name for field in msgspec.structs.fields(part)}
+    return found | {field.name for field in msgspec.structs.fields(Limits)}
+
+
+def variables() -> set[str]:
+    found: set[str] = set()
+    for path in (ROOT / "src" / "perdure").rglob("*.py"):
+        found |= set(
+            re.findall(r"[\"'`](?:(?:PERDURE|RW)_[A-Z_]+|CHECKPOINT_DB_PATH)[\"'`]", path.read_text())
+        )
+    return {one[1:-1] for one in found} - INTERNAL
+
+
+def errors() -> set[str]:
+    kinds: tuple[Any, ...] = (envelope.ErrorKind, envelope.ReasonHint, envelope.SuggestedAction)
+    kinds += (faults.FaultClass, faults.Outcome, faults.Retry)
+    words = {str(word) for kind in kinds for word in get_args(kind)}
+    return words | {
+        str(value) for value in vars(faults).values() if isinstance(value, int) and value < -32000
+    }
+
+
+def undocumented(words: set[str], text: str) -> list[str]:
+    return sorted(word for word in words if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w])", text) is None)
+
+
+def test_every_setting_is_documented() -> None:
+    text = "\n".join((ROOT / "docs" / "reference" / one).read_text() for one in ("settings.md", "limits.md"))
+    assert undocumented(settings_keys(), text) == []
+
+
+def test_every_variable_that_is_read_is_documented() -> None:
+    assert {"PERDURE_HOME", "PERDURE_STATE", "RW_POLICY_FILE"} <= variables()
+    assert undocumented(variables(), REFERENCE) == []
+
+
+def test_every_error_is_documented() -> None:
+    assert undocumented(errors(), (ROOT / "docs" / "reference" / "errors.md").read_text()) == []
+
+
+def test_what_is_left_out_would_be_found() -> None:
+    assert undocumented({"state", "no-such-setting"}, "the state") == ["no-such-setting"]
+    assert undocumented({"-32094"}, "code -320940") == ["-32094"]
+
+
+def test_every_document_can_be_found_from_the_readme() -> None:
+    seen, left = set(), [ROOT / "README.md"]
+    while left:
+        path = left.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for target in re.findall(r"\]\(([^)\s#]+\.md)(?:#[^)]*)?\)", path.read_text()):
+            left.append((path.parent / target).resolve())
+    assert [name(path) for path in DOCUMENTS if path not in seen] == []

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.registry.json_spans import JsonProblem, find, parse, plain, put, remove
+from perdure.registry.json_reading import JsonProblem, parse
+from perdure.registry.json_spans import find, plain, put, remove
 
 SETTINGS = """\
 // my editor

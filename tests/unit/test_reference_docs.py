@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@lru_cache
 def _generated() -> dict[str, str]:
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None
@@ -37,6 +39,7 @@ def test_the_command_reference_is_the_commands_own_help(name: str) -> None:
         "src/perdure/cli/completions/fish",
         "docs/reference/tools.md",
         "docs/reference/limits.md",
+        "docs/reference/reasons.md",
         "spec/tools.json",
         "spec/settings.schema.json",
         "spec/handoff.schema.json",

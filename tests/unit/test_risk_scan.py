@@ -125,6 +125,12 @@ def test_a_signed_token_is_known_by_its_header() -> None:
         ("postgres://user:password@db.prod.internal/app", "safe"),
         ("postgres://${USER}:${PASSWORD}@db.prod.internal/app", "safe"),
         ("redis://:password@redis.prod.internal:6379", "safe"),
+        ("mysql://root:oEwsIVBfHmcIWv@db.prod.internal/shop", "medium"),
+        ("mysql://root:MyFirstDatabase@10.0.0.5/shop", "safe"),
+        (
+            "https://a.blob.core.windows.net/c?sv=2022&sig=MaTThzAWez3iKd8hS2PwCvXJaJj9hKpcpfIlBVEBKxh%3D",
+            "high",
+        ),
     ],
 )
 def test_an_address_with_a_password(url: str, expected: str) -> None:
@@ -146,6 +152,12 @@ def test_a_random_value_assigned_to_a_secret_warns_and_never_blocks() -> None:
     assert report.verdict == "medium"
     assert report.total == 40
     assert {finding.tier for finding in report.findings} == {"generic"}
+
+
+def test_a_quoted_value_is_read_to_its_quote_whatever_is_in_it() -> None:
+    report = risk.scan("SECRET_KEY = 'dtm_yzk)hy(mniz2j0br37)m((*r+fo10&&9-=2_mmu@q-*)cm'\n")
+    assert (report.verdict, report.findings[0].rule) == ("medium", "assigned_secret")
+    assert risk.redact("k = 'dtm_yzk)hy'", risk.scan("k = 'dtm_yzk)hy'")) == "k = 'dtm_yzk)hy'"
 
 
 def test_a_vendors_name_and_shape_make_an_assignment_precise() -> None:

@@ -37,6 +37,9 @@ RIGHT = [
     ("cpp", "enum class E { A [[deprecated]] = 2 };\nextern template class W<int>;\n"),
     ("sql", "SELECT 1 AS a \\gset\nSELECT 2 \\g\nSELECT 3;\n"),
     ("sql", "SELECT q'[it's]' FROM dual;\nCREATE RULE r AS ON INSERT TO t DO (DELETE FROM a; NOTIFY b);\n"),
+    ("sql", "DELIMITER $$\nCREATE PROCEDURE p() BEGIN SELECT 1;\n  #  1) it's\n END $$\n\nDELIMITER ;\nSET a = 'b';\n"),
+    ("sql", "REM it's a remark / or two\nprompt done, isn't it\n@install.sql\nCONNECT scott/x\nSELECT 1 FROM dual;\n"),
+    ("sql", "CREATE TABLE dbo.t (\n  a int,\n)\nGO\n"),
     ("sql", ".mode csv\n.import it's t\nSELECT 1;\n"),
     ("sql", "insert into t values (1)\ninsert into t values (2)\n"),
     ("latex", "\\MakeShortVerb{\\|}\n|\\begin{x}| and |{|\n\\path|{|\n"),
@@ -45,6 +48,7 @@ RIGHT = [
     ("markdown", "See [there](page.md#\nname).\n"),
     ("c", 'typedef interface A A;\nchar *s = x ? ":..." : "a";\nvoid printflike(1, 2)\nlog_it(const char *f, ...);\n'),
     ("cpp", "typedef R (C::*F)(A) const;\nvoid g() { (b->*p)(2); emit done(1); }\n"),
+    ("markdown", "---\ntitle: x\n\ntags: [a]\n---\n\n# A [b](c.md d)\n"),
     ("css", ".tw\\:bg-\\[url\\(\\'a.png\\'\\)\\] { color: red; }\n"),
 ]  # fmt: skip
 
@@ -78,6 +82,17 @@ WRONG = [
     ("markdown", "# A\n\nSee [a](b.md and [c](d.md).\n", 3),
     ("markdown", "# A\n\nSee [a(https://b.c).\n", 3),
     ("markdown", "##A heading\n", 1),
+    ("markdown", "---\ntitle: x\n\n# A\n", 1),
+    ("markdown", "# A\n\nSee [a](https://b.c/d_(e) and more.\n", 3),
+    ("markdown", '# A\n\n![a](b.png "A"\n', 3),
+    ("markdown", "# A\n\n``sh\nls\n```\n", 3),
+    ("sql", "WITH a AS (SELECT 1)\nSELECT b FROM a\nGROUP c;\n", 3),
+    ("sql", "WITH a AS (SELECT 1)\nSELECT b FROM a LIMIT 10\n\nALTER TABLE t ADD c int;\n", 2),
+    ("sql", "CREATE FUNCTION f() RETURNS int AS $$\nBEGIN\n  RETURN 1;\nEND;\nLANGUAGE plpgsql;\n", 4),
+    ("latex", "\\newcommand{\\R}{\\mathbb{R}\n\\begin{document}\na\n\\end{document}\n", 1),
+    ("latex", "\\newcommand{\\R}{r}\n\\title{A\n\\begin{document}\na\n\\end{document}\n", 2),
+    ("latex", "\\[\n  a\n  b\n\nc\n\\[ d \\]\n", 4),
+    ("c", "typedef struct n {\n    int v;\n} n_t\n\nenum c { A };\n", 3),
     ("markdown", "| a | b |\n|---|\n", 2),
 ]
 

@@ -78,6 +78,7 @@ class Attached:
         self._line: socket | None = None
         self._rest = b""
         self._silenced: set[str] = set()
+        self._is_alone = False
         self._refusal = "no perdure serve is running (--start starts one)"
 
     def run(self) -> int:
@@ -89,6 +90,8 @@ class Attached:
             line = self._line
             if line is None:
                 if not self._connect():
+                    if self._is_alone:
+                        return 0
                     self._give_up()
                 continue
             ready, _, _ = select.select([0, line.fileno()], [], [])
@@ -167,9 +170,18 @@ class Attached:
                 _start_server()
             elif not self._start and self._session is None:
                 return False  # there never was one
-            if time.monotonic() > until:
+            if time.monotonic() > until or self._is_left():
                 return False
-            time.sleep(RETRY_S)
+
+    def _is_left(self) -> bool:
+        """Wait a moment. True where the client is gone: nobody is waiting for us any more.
+
+        What it still sends is left in its pipe until the line is back.
+        """
+        poll = select.poll()
+        poll.register(0, 0)
+        self._is_alone = bool(poll.poll(RETRY_S * 1000))
+        return self._is_alone
 
     def _greet(self) -> bool:
         from perdure.serve.places import attach_path

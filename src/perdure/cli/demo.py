@@ -18,7 +18,9 @@ MISSING = "perdure demo drives the host with the official MCP client: pip instal
 
 
 def parser() -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
+    from perdure.cli.arguments import Parser
+
+    return Parser(
         prog="perdure demo",
         description="A guided run in a temporary workspace: calls in flight, kill -9, the answers, health.",
     )

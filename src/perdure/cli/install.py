@@ -63,7 +63,9 @@ def run(parser: argparse.ArgumentParser, argv: list[str]) -> int:
 
 
 def parser_of(name: str, description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    from perdure.cli.arguments import Parser
+
+    parser = Parser(
         prog=f"perdure {name}", description=f"{description} Without --apply it only shows the change."
     )
     add_client(parser)

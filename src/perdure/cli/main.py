@@ -6,6 +6,8 @@ import os
 import sys
 
 USAGE_ERROR = 2
+UNAVAILABLE = 4
+INTERRUPTED = 130
 
 # name: (module, function, one line of help); modules are loaded only when their command is used.
 COMMANDS = {
@@ -46,6 +48,32 @@ HIDDEN = {
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
+    _take_any_letter()
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read has seen enough. What is still buffered must not be tried again at the end.
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except PermissionError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"perdure: {place}{error.strerror}", file=sys.stderr)
+        return UNAVAILABLE
+
+
+def _take_any_letter() -> None:
+    """A name that the terminal has no letters for is shown as far as it has, and is no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _run(words: list[str]) -> int:
     if words and words[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
@@ -64,14 +92,7 @@ def main(argv: list[str] | None = None) -> int:
         return USAGE_ERROR
     from importlib import import_module
 
-    try:
-        code = int(import_module({**COMMANDS, **HIDDEN}[name][0]).main(rest))
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        # Whoever read has seen enough. What is still buffered must not be tried again at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    return int(import_module({**COMMANDS, **HIDDEN}[name][0]).main(rest))
 
 
 def usage() -> str:

@@ -67,8 +67,6 @@ def formatter_as_written(prog: str) -> argparse.HelpFormatter:
 
 
 def new_parser(name: str, description: str, **more: Any) -> argparse.ArgumentParser:
-    from argparse import ArgumentParser
+    from perdure.cli.arguments import Parser
 
-    return ArgumentParser(
-        prog=f"perdure {name}", description=description, **{"formatter_class": formatter, **more}
-    )
+    return Parser(prog=f"perdure {name}", description=description, **{"formatter_class": formatter, **more})

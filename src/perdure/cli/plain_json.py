@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from _json import encode_basestring_ascii
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+def shown(text: str) -> str:
+    """JSON as this terminal can take it: what it has no letter for is escaped, and it is JSON still."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("_", "-")
+    if text.isascii() or encoding in ("utf-8", "utf8"):
+        return text
+    return "".join(c if c.isascii() else encode_basestring_ascii(c)[1:-1] for c in text)
 
 
 def dumps(value: Any) -> str:

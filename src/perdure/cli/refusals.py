@@ -56,7 +56,9 @@ def tell(command: str, error: ToolError, as_json: bool) -> int:
 
     found = msgspec.to_builtins(error.envelope)
     if as_json:
-        print(msgspec.json.encode(found).decode())
+        from perdure.cli.plain_json import shown
+
+        print(shown(msgspec.json.encode(found).decode()))
     else:
         print(in_words(command, found), file=sys.stderr)
     return exit_code(found)

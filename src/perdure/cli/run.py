@@ -6,9 +6,10 @@ import argparse
 
 
 def parser() -> argparse.ArgumentParser:
+    from perdure.cli.arguments import Parser
     from perdure.cli.options import add_mounts, add_shared, add_telemetry
 
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="perdure run",
         description="A stdio MCP server that survives what runs behind it. Speaks both protocol eras.",
     )

@@ -18,13 +18,12 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def parser() -> argparse.ArgumentParser:
-    import argparse
-
     from perdure.cli.options import add_mounts, add_shared, add_telemetry
+    from perdure.cli.parsing import new_parser
 
-    made = argparse.ArgumentParser(
-        prog="perdure serve",
-        description="One server on a machine instead of one per client: streamable HTTP at /mcp, both protocol eras; "
+    made = new_parser(
+        "serve",
+        "One server on a machine instead of one per client: streamable HTTP at /mcp, both protocol eras; "
         "a dashboard at /.",
     )
     made.add_argument("--host", help="the address to listen on (PERDURE_HOST): 127.0.0.1")
@@ -131,31 +130,54 @@ def _serving(options: argparse.Namespace, workspace: str, token: str | None) -> 
         found = load(vars(options), os.environ, workspace)
         if found.host not in LOOPBACK and token is None and found.oauth is None:
             raise SettingsError("listening beyond loopback needs a token: --token or PERDURE_TOKEN")
+        if found.public_url is not None:
+            _check_url("--public-url", found.public_url, allow_http=found.oauth is None)
         if found.oauth is not None:
             _check_oauth(found)
+        if found.certificate is not None:
+            _check_certificate(found.certificate, found.key)
     except SettingsError as error:
         print(f"perdure serve: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     return found
 
 
+def _check_url(name: str, url: str, *, allow_http: bool = False) -> None:
+    from perdure.host.settings import SettingsError
+    from perdure.registry.addresses import check_address, read_address
+    from perdure.registry.errors import RegistryError
+
+    try:
+        check_address(read_address(url), allow_http)
+    except RegistryError as error:
+        raise SettingsError(f"{name}: {error}") from None
+
+
+def _check_certificate(certificate: str, key: str | None) -> None:
+    import ssl
+
+    from perdure.host.settings import SettingsError
+
+    try:
+        # Without a password: one must not be asked for on a terminal that may not be there.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise SettingsError(f"--certificate {certificate}, --key {key}: {reason}") from None
+
+
 def _check_oauth(serving: Serving) -> None:
     from importlib.util import find_spec
 
     from perdure.host.settings import SettingsError
-    from perdure.registry.addresses import check_address, read_address
-    from perdure.registry.errors import RegistryError
 
     oauth = serving.oauth
     assert oauth is not None
     if serving.host not in LOOPBACK and serving.public_url is None:
         raise SettingsError("--public-url must say by which address clients know this server")
-    for url in (oauth.issuer, oauth.jwks, oauth.introspection, serving.public_url):
-        try:
-            if url is not None:
-                check_address(read_address(url), allow_http=False)
-        except RegistryError as error:
-            raise SettingsError(f"serve.oauth: {error}") from None
+    for name, url in (("issuer", oauth.issuer), ("jwks", oauth.jwks), ("introspection", oauth.introspection)):
+        if url is not None:
+            _check_url(f"serve.oauth.{name}", url)
     if oauth.introspection is None and find_spec("jwt") is None:
         raise SettingsError("serve.oauth: PyJWT is missing: pip install 'perdure[oauth]'")
 

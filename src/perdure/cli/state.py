@@ -16,8 +16,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     from perdure.cli.state_rows import answered
 
-    if answered(argv):
-        return 0
+    if (code := answered(argv)) is not False:
+        return 0 if code is True else code
     from perdure.cli import state_commands
 
     return state_commands.main(argv)

@@ -121,6 +121,7 @@ def _use(surface: StateSurface, name: str, options: argparse.Namespace, argument
     """Make the call, print what it gives, and return the exit code."""
     import msgspec
 
+    from perdure.cli.plain_json import shown as as_shown
     from perdure.present.result import success
     from perdure.worker import call
     from perdure.worker.diagnostics import Diagnostics
@@ -139,12 +140,12 @@ def _use(surface: StateSurface, name: str, options: argparse.Namespace, argument
     found = result["structuredContent"]
     if result["isError"]:
         if options.json:
-            print(result["content"][0]["text"])
+            print(as_shown(result["content"][0]["text"]))
         else:
             print(in_words("state", found), file=sys.stderr)
         return exit_code(found)
     shown = success(found, tool.shape, View("porcelain", "full"))
-    print((result if options.json else shown)["content"][0]["text"])
+    print(as_shown((result if options.json else shown)["content"][0]["text"]))
     return STATUS_CODES.get(found.get("status", "ok"), 0)
 
 

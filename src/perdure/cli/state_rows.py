@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 LIMIT = 100
 VERSIONS = 20
+NOT_FOUND = 1
 SHARED = {"state": None, "namespace": "default", "json": False, "workspace": ()}
 FIRST = ("status", "key", "version", "revision", "updated_at", "expires_at", "value")
 
 
-def answered(argv: list[str]) -> bool:
-    """Whether the command was answered here."""
+def answered(argv: list[str]) -> bool | int:
+    """Whether the command was answered here; a number is its exit code."""
     match argv[:1]:
         case ["get"]:
             options = quickly(argv[1:], SHARED, ("key",))
@@ -46,11 +47,13 @@ def _store(options: Any) -> str | None:
     return whereabouts(options, "state").state_file if options.workspace is None else None
 
 
-def _get(options: Any) -> bool:
+def _get(options: Any) -> bool | int:
     from perdure.storage.sqlite import glance
 
     path = _store(options)
     found = glance.entry(path, options.namespace, options.key) if path is not None else {}
+    if path is not None and not found.get("found", True) and options.namespace and options.key:
+        return _no_store(options)
     if not found.get("row"):
         return False
     payload = _payload({"status": "ok"}, found["row"])
@@ -59,6 +62,18 @@ def _get(options: Any) -> bool:
         if name in payload:
             lines.append(f"{name}: {_shown(payload[name], name)}")
     return _tell(options, payload, lines, [payload["key"], payload["value"]])
+
+
+def _no_store(options: Any) -> bool | int:
+    """To ask for a key is no reason to make a store."""
+    payload = {"status": "not_found", "key": options.key, "revision": 0}
+    lines = [
+        f"not_found {options.key}  revision 0",
+        "status: not_found",
+        f"key: {options.key}",
+        "revision: 0",
+    ]
+    return NOT_FOUND if _tell(options, payload, lines, [options.key]) else False
 
 
 def _list(options: Any) -> bool:

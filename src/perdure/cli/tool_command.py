@@ -104,7 +104,9 @@ def run_tool(
     found = result["structuredContent"]
     is_error = bool(result.get("isError"))
     if options.json:
-        print(result["content"][0]["text"])
+        from perdure.cli.plain_json import shown
+
+        print(shown(result["content"][0]["text"]))
     elif is_error:
         print(in_words(COMMANDS.get(tool, tool), found), file=sys.stderr)
     elif show is not None:

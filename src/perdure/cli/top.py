@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--workspace", metavar="DIR", help="only hosts of this workspace: all")
     found.add_argument(
-        "--interval", type=_seconds, metavar="SECONDS", default=EVERY_S, help="between looks: 1"
+        "--interval", type=seconds, metavar="SECONDS", default=EVERY_S, help="between looks: 1"
     )
     found.add_argument("--once", action="store_true", help="look once, print it, and end")
     found.add_argument(
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     value = float(text)
     if not SHORTEST_S <= value <= LONGEST_S:
         raise ValueError(text)
@@ -127,7 +127,14 @@ def mount_line(mount: dict[str, Any]) -> str:
         f"{cut(clean(mount['name']), 20):<20} {mount['state']:<10} {count(mount['restarts'], 'restart')}"
         + (f"  circuit {mount['circuit']}" if mount["circuit"] != "closed" else "")
         + (f"  last fault {fault}" if fault else "")
+        + (f"  {pids(mount)}" if pids(mount) else "")
     )
+
+
+def pids(mount: dict[str, Any]) -> str:
+    """Of a server that runs; a serving process may have several of one."""
+    found = mount.get("pids") or ([mount["pid"]] if mount.get("pid") else [])
+    return f"pid {found[0]}" + (f" +{len(found) - 1}" if len(found) > 1 else "") if found else ""
 
 
 def mount_style(mount: dict[str, Any]) -> str:

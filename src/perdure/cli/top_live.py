@@ -15,7 +15,7 @@ from rich.text import Text
 
 from perdure.cli.host_rows import HostRow, last_fault, sessions_of
 from perdure.cli.screen import clean, home
-from perdure.cli.top import MOST_SESSIONS, in_flight, mount_style, summary
+from perdure.cli.top import MOST_SESSIONS, in_flight, mount_style, pids, summary
 
 if TYPE_CHECKING:
     from perdure.cli.sampling import Sampler
@@ -65,12 +65,21 @@ def _sessions(hosts: list[dict[str, Any]]) -> Table:
 
 def _mounts(host: dict[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
-    for name in (f"servers of {host['pid']}", "state", "restarts", "circuit", "tools", "last fault"):
+    for name in (
+        f"servers of {host['pid']}",
+        "state",
+        "process",
+        "restarts",
+        "circuit",
+        "tools",
+        "last fault",
+    ):
         table.add_column(name, no_wrap=True)
     for mount in host["report"]["health"]["mounts"]:
         cells = (
             f"  {clean(mount['name'])}",
             mount["state"],
+            pids(mount),
             str(mount["restarts"]),
             mount["circuit"],
             str(mount["tools"]),

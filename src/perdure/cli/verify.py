@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from perdure.cli.parsing import quickly
 
 TYPE_CHECKING = False
@@ -12,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SIMPLE = {"workspace": (), "json": False}
+UNAVAILABLE = 4
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,9 +49,11 @@ def _by_worker(options: Any) -> int:
 
     try:
         service = open_write(worker_settings(options, "verify"))
-    except (ToolError, OSError) as error:
-        print(f"perdure verify: the workspace cannot be opened: {error}", file=sys.stderr)
-        return 4
+    except ToolError as error:
+        from perdure.cli.refusals import tell
+
+        tell("verify", error, options.json)
+        return UNAVAILABLE
     try:
         with Progress() as progress:
             problems = [msgspec.structs.asdict(problem) for problem in verify(service, progress.at)]

@@ -9,9 +9,10 @@ USAGE_ERROR = 2
 
 
 def parser() -> argparse.ArgumentParser:
+    from perdure.cli.arguments import Parser
     from perdure.cli.options import add_shared
 
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="perdure worker",
         description="The built-in surfaces as a plain stdio MCP server, without a host.",
     )

@@ -8,7 +8,9 @@ import sys
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    from perdure.cli.arguments import Parser
+
+    found = Parser(
         prog="perdure wrap",
         usage="perdure wrap [-h] [--name NAME] -- COMMAND [ARGS…]",
         description="Put the durable host in front of one stdio MCP server: same tool names, nothing added.",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ from perdure import __version__
 from perdure.dash.desk import Desk, MountRow
 from perdure.host import control, presence
 from perdure.kernel import metrics
-from perdure.kernel.events import Order
 from perdure.kernel.report import CALLS, MOST_CALLS, MOST_NAME, REPORT_VERSION
 from perdure.serve.session import HttpSession
 
@@ -37,8 +35,6 @@ class Announced:
         self._answer = b""
         self._answered_at = float("-inf")
         self._askers = 0
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self._roll_over)
         listener = control.listening()
         if listener is not None:
             import socket
@@ -64,11 +60,6 @@ class Announced:
             )
         except OSError:
             pass  # only our own commands look there
-
-    def _roll_over(self) -> None:
-        for row in self._desk.mounts():
-            if row.state != "disabled":
-                self._desk.sessions.order(Order(row.name, "restart"))
 
     async def _asked(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._askers += 1

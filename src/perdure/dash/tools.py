@@ -11,8 +11,9 @@ import msgspec
 from perdure import __version__
 from perdure.model import eras
 from perdure.model.frames import Response, decode, encode_request
+from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
-from perdure.serve.session import HttpSession, asked
+from perdure.serve.session import HttpSession
 from perdure.serve.sessions import Sessions
 
 IDENTITY: Final = "dashboard"  # a client's own has a line break in it

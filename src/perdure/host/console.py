@@ -25,7 +25,7 @@ Fields = Mapping[str, str | int | float | bool]
 
 class Console:
     def __init__(self, level: str = "warning", log_format: str = "text", fd: int = 2) -> None:
-        self._threshold = LOG_LEVELS.index(level)
+        self._said = frozenset(LOG_LEVELS[LOG_LEVELS.index(level) :])
         self._is_json = log_format == "json"
         self._fd = fd
         self._poll = select.poll()
@@ -35,10 +35,11 @@ class Console:
     def note(self, session: str, event: str, fields: Fields) -> None:
         """An event of the log, if it is important enough."""
         level = "warning" if event in TROUBLE else "debug" if event in CHATTER else "info"
-        self.say(level, event, {"session": session, **fields})
+        if level in self._said:
+            self._put(level, event, {"session": session, **fields})
 
     def say(self, level: str, event: str, fields: Fields) -> None:
-        if LOG_LEVELS.index(level) >= self._threshold:
+        if level in self._said:
             self._put(level, event, fields)
 
     def announce(self, text: str, event: str, fields: Fields) -> None:

@@ -52,7 +52,9 @@ class ServeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session_requests: Positive = 256
     """Requests of one session, or of one 2026 client, that wait at the same time."""
     session_rate: Rate = 2000
-    """Requests per second of one session, or of one address without a session; twice as many at once."""
+    """Requests per second of one session; twice as many at once."""
+    address_rate: Rate = 10_000
+    """Of one address without a session: behind a proxy that is everybody."""
     opening_rate: Rate = 200
     """Sessions that one address, or one OAuth subject, opens per second; ten times as many at once."""
     body_bytes: Positive = 64 * 1024 * 1024

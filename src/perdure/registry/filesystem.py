@@ -56,6 +56,9 @@ class FileBackend:
         self._document = document
         self._environ = environ
         self._wait_s = wait_s
+        self.linger_s = (
+            0.0  # how long a change is looked after, against programs that write back what they read
+        )
 
     @property
     def backend_id(self) -> str:
@@ -112,7 +115,7 @@ class FileBackend:
                 )
             return self._bytes(document.installed(entry))
 
-        self._change(plan, lambda document: document.slot(entry.name) is not None)
+        self._change(entry.name, plan, lambda document: document.slot(entry.name) is not None)
         return self._ref(Slot(entry.name, entry))
 
     def uninstall(self, name: str) -> None:
@@ -124,7 +127,7 @@ class FileBackend:
                 return None
             return self._bytes(document.uninstalled(name))
 
-        self._change(plan, lambda document: document.slot(name) is None)
+        self._change(name, plan, lambda document: document.slot(name) is None)
 
     def set_enabled(self, name: str, enabled: bool) -> ServerRef:
         check_name(name)
@@ -138,7 +141,7 @@ class FileBackend:
             slot = document.slot(name)
             return slot is None or slot.entry is None or slot.entry.enabled == enabled
 
-        self._change(plan, holds)
+        self._change(name, plan, holds)
         return self._ref(self._slot(name))
 
     def replace(self, entry: Entry) -> ServerRef:
@@ -151,7 +154,7 @@ class FileBackend:
             slot = document.slot(entry.name)
             return slot is None or slot.entry == entry
 
-        self._change(plan, holds)
+        self._change(entry.name, plan, holds)
         return self._ref(self._slot(entry.name))
 
     def close(self) -> None:
@@ -162,9 +165,9 @@ class FileBackend:
         return self._parsed(read_bytes(self.path))
 
     def _change(
-        self, plan: Callable[[bytes | None], bytes | None], holds: Callable[[Document], bool]
+        self, about: str, plan: Callable[[bytes | None], bytes | None], holds: Callable[[Document], bool]
     ) -> None:
-        from perdure.registry.replacing import change_file
+        from perdure.registry.replacing import Change, change_file, keep_in_place
 
         def still_holds(data: bytes | None) -> bool:
             try:
@@ -172,7 +175,10 @@ class FileBackend:
             except Unreadable:
                 return True  # somebody is at it; the change was made
 
-        change_file(self.path, plan, still_holds, wait_s=self._wait_s)
+        number = change_file(self.path, plan, still_holds, wait_s=self._wait_s, about=about)
+        if number and self.linger_s:
+            change = Change(plan, still_holds, about)
+            keep_in_place(self.path, change, number, self.linger_s, wait_s=self._wait_s)
 
     def _parsed(self, data: bytes | None) -> Document:
         return self._document((data or b"").decode("utf-8", "surrogateescape"))

@@ -1,8 +1,8 @@
 """JSON text read with the place of every value, so that one value is changed and every other byte stays.
 
 Comments (`//`, `/* */`) and trailing commas are read and kept; so are a byte order mark, the indentation, the line
-endings and the order of keys. `parse` gives the tree; `put` and `remove` give the new text. A path is keys and, in
-lists, positions. Of a key that stands twice in an object the last counts, as for other readers of JSON.
+endings and the order of keys. `put` and `remove` give the new text. A path is keys and, in lists, positions. Of a key
+that stands twice in an object the last counts, as for other readers of JSON.
 """
 
 from __future__ import annotations
@@ -10,61 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import msgspec
+from perdure.registry.json_reading import JsonProblem, Node, parse
 
-MAX_DEPTH: Final = 200
 DEFAULT_INDENT: Final = "  "
 
-_BLANK: Final = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
-_SCALAR: Final = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _REST_OF_LINE: Final = re.compile(r"[ \t]*(?:/\*[^\r\n]*?\*/[ \t]*)*(?://[^\r\n]*)?(?=[\r\n]|$)")
 
 Path = Sequence[str | int]
-
-
-class JsonProblem(ValueError):
-    """Text that is not JSON, with the place where that shows."""
-
-    def __init__(self, reason: str, text: str, at: int) -> None:
-        self.reason = reason
-        self.line = text.count("\n", 0, at) + 1
-        self.column = at - text.rfind("\n", 0, at)
-        super().__init__(f"line {self.line}, column {self.column}: {reason}")
-
-
-class Node(msgspec.Struct, frozen=True):
-    """A value and where it stands. `elements` are the members of an object, or the items of a list."""
-
-    kind: Literal["object", "list", "scalar"]
-    start: int
-    end: int
-    value: Any = None
-    elements: tuple[Element, ...] = ()
-
-
-class Element(msgspec.Struct, frozen=True):
-    """A member or an item, from its key on; `comma` is where the comma after it stands, or -1."""
-
-    key: str
-    start: int
-    node: Node
-    comma: int = -1
-
-    @property
-    def end(self) -> int:
-        return self.node.end
-
-
-def parse(text: str) -> Node:
-    """The tree of a text. Raises JsonProblem."""
-    node, at = _value(text, _skip(text, 0), 0)
-    at = _skip(text, at)
-    if at != len(text):
-        raise JsonProblem("something stands after the end", text, at)
-    return node
 
 
 def plain(node: Node) -> Any:
@@ -161,62 +115,6 @@ def rendered(text: str, value: Any, indent: str) -> str:
     """A value as this text would write it, for a line with this indentation."""
     lines = json.dumps(value, ensure_ascii=False, indent=_unit(text)).split("\n")
     return (_newline(text) + indent).join(lines)
-
-
-# --- reading -----------------------------------------------------------------------------------------
-
-
-def _skip(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return found.end() if found else at
-
-
-def _value(text: str, at: int, depth: int) -> tuple[Node, int]:
-    if depth > MAX_DEPTH:
-        raise JsonProblem("nested too deeply", text, at)
-    mark = text[at : at + 1]
-    if mark in ("{", "["):
-        return _holder(text, at, depth, "object" if mark == "{" else "list")
-    if mark == '"':
-        end = _string_end(text, at)
-        return Node("scalar", at, end, json.loads(text[at:end])), end
-    found = _SCALAR.match(text, at)
-    if found is None:
-        raise JsonProblem("a value is missing" if mark in ("", "}", "]", ",") else "not a value", text, at)
-    return Node("scalar", at, found.end(), json.loads(found[0])), found.end()
-
-
-def _string_end(text: str, at: int) -> int:
-    found = _STRING.match(text, at)
-    if found is None:
-        raise JsonProblem("a text that does not end, or holds what must be escaped", text, at)
-    return found.end()
-
-
-def _holder(text: str, start: int, depth: int, kind: Literal["object", "list"]) -> tuple[Node, int]:
-    close = "}" if kind == "object" else "]"
-    elements: list[Element] = []
-    at = _skip(text, start + 1)
-    while text[at : at + 1] != close:
-        first, key = at, ""
-        if kind == "object":
-            if text[at : at + 1] != '"':
-                raise JsonProblem("a key is missing", text, at)
-            end = _string_end(text, at)
-            key = json.loads(text[at:end])
-            at = _skip(text, end)
-            if text[at : at + 1] != ":":
-                raise JsonProblem("a colon is missing", text, at)
-            at = _skip(text, at + 1)
-        node, at = _value(text, at, depth + 1)
-        at = _skip(text, at)
-        comma = at if text[at : at + 1] == "," else -1
-        elements.append(Element(key, first, node, comma))
-        if comma >= 0:
-            at = _skip(text, at + 1)
-        elif text[at : at + 1] != close:
-            raise JsonProblem(f"a comma or {close} is missing", text, at)
-    return Node(kind, start, at + 1, None, tuple(elements)), at + 1
 
 
 def _position(node: Node, step: str | int) -> int | None:

@@ -10,7 +10,8 @@ from perdure.registry.document import Document, Slot
 from perdure.registry.entry import Entry
 from perdure.registry.entry_json import OWN, from_object, to_object
 from perdure.registry.errors import RegistryError, Unreadable
-from perdure.registry.json_spans import JsonProblem, Node, append, find, parse, plain, put, replaced, without
+from perdure.registry.json_reading import JsonProblem, Node, parse
+from perdure.registry.json_spans import append, find, plain, put, replaced, without
 
 SERVERS = "mcpServers"
 EMPTY = "{}\n"

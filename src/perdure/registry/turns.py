@@ -28,11 +28,13 @@ from perdure.storage.places import private_dir
 
 POLL_S: Final = 0.002
 CONTENDED_S: Final = 5.0
+REMEMBERED: Final = 256
+RECORD_BYTES: Final = 1 << 17
 
 
 class Record(msgspec.Struct, frozen=True):
     """`landed` is the hash of what was last put in place, `foreign_at` when another program's content was last
-    found there; the rest is set while a change is under way."""
+    found there; `changes` numbers what was changed last, by what it was about. The rest is set while one is under way."""
 
     landed: str = ""
     foreign_at: float = 0.0
@@ -40,6 +42,8 @@ class Record(msgspec.Struct, frozen=True):
     start: int = 0
     expected: str = ""
     planned: str = ""
+    number: int = 0
+    changes: dict[str, int] = {}
 
 
 class Turn:
@@ -78,7 +82,7 @@ class Turn:
         owner = temp_names.parsed(temp_names.fresh("x"))
         assert owner is not None
         pid, start, _ = owner.owner
-        self._note(Record(self.record.landed, self.record.foreign_at, pid, start, expected, planned))
+        self._note(structs.replace(self.record, pid=pid, start=start, expected=expected, planned=planned))
 
     def found(self, sha256: str) -> None:
         """What was read before a change: whether it is ours shows who else is at it."""
@@ -90,11 +94,17 @@ class Turn:
         """Whether another program wrote this file a short while ago."""
         return 0 <= time.time() - self.record.foreign_at < CONTENDED_S
 
-    def landed(self, sha256: str) -> None:
+    def landed(self, sha256: str, about: str) -> int:
+        """The number of this change, by which it can be told later whether one of ours came after it."""
+        number = self.record.number + 1
+        changes = {name: at for name, at in self.record.changes.items() if name != about}
+        kept = list(changes.items())[-REMEMBERED + 1 :]
+        self.record = structs.replace(self.record, number=number, changes={**dict(kept), about: number})
         self._note_idle(sha256)
+        return number
 
     def _note_idle(self, landed: str) -> None:
-        self._note(Record(landed, self.record.foreign_at))
+        self._note(structs.replace(self.record, landed=landed, pid=0, start=0, expected="", planned=""))
 
     def _note(self, record: Record) -> None:
         self.record = record
@@ -120,7 +130,7 @@ class Turn:
 
     def _read(self) -> Record:
         try:
-            return msgspec.json.decode(os.pread(self._fd, 4096, 0), type=Record)
+            return msgspec.json.decode(os.pread(self._fd, RECORD_BYTES, 0), type=Record)
         except msgspec.MsgspecError:
             return Record()
 

@@ -44,7 +44,7 @@ JOINT: Final = (
 HOP: Final = re.compile(rb"[\s,/]{0,40}+" + NEXT + rb"|</key>\s{0,40}<string>")
 LOOSE: Final = re.compile(rb"(?:is|by)[ ]")
 VALUE: Final = (
-    rb"(?:\\?[\"'`])?(?:(?i:bearer|token|apikey|ssws|bot|key)[ =:]{1,3})?(?:[rbfu]{1,2}(?=\\?[\"'`]))?"
+    rb"(?:(?:\\?[\"'`])?(?i:bearer|token|apikey|ssws|bot|key)[ =:]{1,3})?(?:[rbfu]{1,2}(?=\\?[\"'`]))?"
     rb"(?:\\?[\"'`]{1,3}([^\s\"'`\\]{6,2000}+)|([^\s\"'`\\<>,;(){}\[\]|&]{6,2000}+)(?![(\[{]))"
 )
 # One look at all of it: the name's end, then an empty group if something joins it to a value, then the value.

@@ -32,6 +32,7 @@ SHORT_ENTROPY: Final = 2.7
 NO_DIGITS: Final = 16
 NO_DIGITS_ENTROPY: Final = 3.4
 NO_DIGITS_NOISE: Final = 0.6
+MIXED_LENGTH: Final = 12
 JOINED: Final = re.compile(rb"[._:/-]")
 
 
@@ -68,4 +69,12 @@ def usable_password(value: bytes) -> bool:
     """Weak, perhaps, but neither a placeholder nor a reference."""
     if len(value) < 6 or STOP.search(value.lower()) or REFERENCE.match(value):
         return False
-    return not randomness.made_up(value) and bool(DIGIT.search(value) or SYMBOL.search(value))
+    if randomness.made_up(value):
+        return False
+    return bool(DIGIT.search(value) or SYMBOL.search(value)) or _is_mixed_noise(value)
+
+
+def _is_mixed_noise(value: bytes) -> bool:
+    """Letters alone, in both cases, that make no words."""
+    mixed = len(value) >= MIXED_LENGTH and LOWER.search(value) and UPPER.search(value)
+    return bool(mixed) and not randomness.wordy(value.lower(), NO_DIGITS_NOISE)

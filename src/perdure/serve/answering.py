@@ -52,8 +52,9 @@ async def answer(
     session: HttpSession, exchange: Exchange, receive: Receive, send: Send, headers: Headers, line: Line
 ) -> bool:
     """Send what comes for a request until its answer. True where the client went away before."""
+    exchange.is_left = lambda: _is_gone(receive)
     await exchange.wait(DEFER_S)
-    if exchange.is_answered and _is_gone(receive):
+    if exchange.is_answered and exchange.is_left():
         session.give_up(exchange)
         return True
     if await _answered_alone(session, exchange, send, headers, line):

@@ -11,7 +11,6 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 import msgspec
-import uvicorn
 
 from perdure import __version__
 from perdure.host.compose import new_exporter, specs_of, wrapped_spec
@@ -22,7 +21,7 @@ from perdure.host.settings import Settings
 from perdure.model.mounts import MountSpec
 from perdure.model.serving import Serving
 from perdure.serve import attached as attached_clients
-from perdure.serve import connections, prometheus
+from perdure.serve import connections, prometheus, uvicorn_parts
 from perdure.serve.answering import Headers, Receive, Scope, Send, respond
 from perdure.serve.entrance import Entrance
 from perdure.serve.guard import LOOPBACK, Denied, Guard
@@ -37,6 +36,7 @@ from perdure.serve.switchboard import Switchboard
 from perdure.storage.places import private_dir
 
 PREDECESSOR_S: Final = 5.0
+CLOSE_S: Final = 8.0  # for servers to end, and a store
 SESSION: Final = b"mcp-session-id"
 
 
@@ -81,12 +81,15 @@ class App:
         self._documents = self._oauth.metadata_paths if self._oauth is not None else ()
         limits = self._serving.limits
         self._pace = Pace(limits.session_rate, limits.session_rate * 2)
+        self._address_pace = Pace(limits.address_rate, limits.address_rate * 2)
         self._specs: dict[str, dict[str, MountSpec]] = {}
         self._registries = Registries()
         self.sessions: Sessions | None = None
         self._mcp: Streamable | None = None
         self._front = front
         self._pages: Pages | None = None
+        # Access tokens are for /mcp: pages for people are kept by the token alone.
+        self._shows_pages = front is not None and (self._oauth is None or options.token is not None)
 
     def start(self, guardian: Guardian) -> None:
         limits = self._settings.limits
@@ -107,9 +110,7 @@ class App:
             exporter=new_exporter(self._settings),
         )
         self._mcp = Streamable(self.sessions, self._workspace_of)
-        # Access tokens are for /mcp: pages for people are kept by the token alone.
-        if self._front is not None and (self._oauth is None or self._options.token is not None):
-            self._pages = self._front(self.sessions, self._options)
+        self._pages = self._front(self.sessions, self._options) if self._front is not None else None
 
     async def close(self) -> None:
         assert self.sessions is not None
@@ -129,7 +130,7 @@ class App:
             return
         path: str = scope["path"]
         denied = self._guard.check(scope["headers"]) or self._too_fast(scope)
-        is_page = self._pages is not None and path not in (*ENDPOINTS, *self._documents)
+        is_page = self._shows_pages and path not in (*ENDPOINTS, *self._documents)
         scope[OWNER] = ""
         if denied is None and not is_page and path != "/healthz" and path not in self._documents:
             found = await self._entrance.admit(scope["headers"])
@@ -153,8 +154,11 @@ class App:
         """By the session where there is one, else by the address."""
         headers: Headers = scope["headers"]
         named = next((value.decode("latin-1") for name, value in headers if name == SESSION), "")
-        who = named if named in self.loaded.named else f"address {address_of(scope)}"
-        wait = self._pace.wait(who, time.monotonic())
+        now = time.monotonic()
+        if named in self.loaded.named:
+            wait = self._pace.wait(named, now)
+        else:
+            wait = self._address_pace.wait(address_of(scope), now)
         if not wait:
             return None
         no = overdone(429, "too many requests", "too_fast", wait)
@@ -227,7 +231,7 @@ def serve(
     console = Console(settings.log_level, settings.log_format)
     to_console(console)
     app = App(options, settings, store, port, address, console, front)
-    config = uvicorn.Config(
+    config = uvicorn_parts.Config(
         app,
         http=connections.protocol(serving.limits),
         ws="none",
@@ -240,19 +244,17 @@ def serve(
         ssl_certfile=serving.certificate,
         ssl_keyfile=serving.key,
     )
-    server = connections.Server(config, app.end, app.reload)
+    server = connections.Server(config, app.end, app.reload, serving.limits.drain_s + CLOSE_S)
 
     async def run() -> None:
         app.start(guardian)
-        socket_path = attach_path()
-        attached = await attached_clients.listen(socket_path, app.loaded, settings.limits.frame_bytes)
+        attached = await attached_clients.listen(attach_path(), app.loaded, settings.limits.frame_bytes)
         console.announce(f"perdure serve: {address}", "listening", {"address": address})
         try:
             await server.serve(sockets=[listening])
         finally:
             if attached is not None:
-                attached.close()
-                os.unlink(socket_path)
+                await attached.close()
             await app.close()
 
     try:

@@ -19,12 +19,14 @@ import msgspec
 
 from perdure.host.lines import LineReader, Oversize
 from perdure.model.frames import Malformed, Notification, Request, Response, decode, encode_error
+from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
-from perdure.serve.session import HttpSession, asked
+from perdure.serve.session import HttpSession
 from perdure.serve.sessions import Sessions, TooManySessions
 
 READ_BYTES: Final = 1 << 18
 MOST_WAITING: Final = 64 * 1024 * 1024
+CLOSE_S: Final = 1.0
 
 
 class Hello(msgspec.Struct):
@@ -121,26 +123,56 @@ class _Unwelcome(Exception):
     """Not one of ours, or there is no room."""
 
 
-async def listen(path: str, sessions: Sessions, limit: int) -> asyncio.AbstractServer | None:
-    """Answer on a socket that only its owner can open; None where another serving process has it."""
-    owner = os.getuid()
+class Listening:
+    """The socket, and everybody on it."""
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, path: str, sessions: Sessions, limit: int) -> None:
+        self._path = path
+        self._sessions = sessions
+        self._limit = limit
+        self._lines: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._server: asyncio.AbstractServer | None = None
+
+    async def start(self) -> None:
+        mask = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._connected, self._path)
+        finally:
+            os.umask(mask)
+
+    async def close(self) -> None:
+        """They find nobody here, and wait for our successor."""
+        assert self._server is not None
+        self._server.close()
+        os.unlink(self._path)
+        for writer in self._lines.values():
+            writer.close()
+        if self._lines:
+            await asyncio.wait(self._lines, timeout=CLOSE_S)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer: socket.socket = writer.get_extra_info("socket")
-        if _user_of(peer) not in (owner, None):
+        if _user_of(peer) not in (os.getuid(), None):
             writer.close()
             return
-        await Line(sessions, writer, limit).serve(reader)
+        task = asyncio.current_task()
+        assert task is not None
+        self._lines[task] = writer
+        try:
+            await Line(self._sessions, writer, self._limit).serve(reader)
+        finally:
+            del self._lines[task]
 
+
+async def listen(path: str, sessions: Sessions, limit: int) -> Listening | None:
+    """Answer on a socket that only its owner can open; None where another serving process has it."""
     if _is_answered(path):
         return None
     with suppress(FileNotFoundError):
         os.unlink(path)
-    mask = os.umask(0o177)
-    try:
-        return await asyncio.start_unix_server(connected, path)
-    finally:
-        os.umask(mask)
+    made = Listening(path, sessions, limit)
+    await made.start()
+    return made
 
 
 def _is_answered(path: str) -> bool:

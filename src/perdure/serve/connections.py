@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import signal
 import socket
@@ -23,11 +24,10 @@ from termios import TIOCOUTQ
 from types import FrameType
 from typing import Any, Final
 
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from perdure.model.frames import INVALID_REQUEST, encode_error
 from perdure.model.serving import ServeLimits
+from perdure.serve import uvicorn_parts as uvicorn
+from perdure.serve.uvicorn_parts import H11Protocol
 
 CONNECTION: Final = "perdure.connection"
 UNREAD_S: Final = 60
@@ -151,23 +151,34 @@ def _has_arrived(transport: Any) -> bool:
 
 
 class Server(uvicorn.Server):
-    """Ends in good order at a signal, and says so by its exit code."""
+    """Ends in good order at a signal, and says so by its exit code. After `most_s` it ends, whatever holds it."""
 
     def __init__(
-        self, config: uvicorn.Config, ending: Callable[[], None], rolling: Callable[[], None]
+        self, config: uvicorn.Config, ending: Callable[[], None], rolling: Callable[[], None], most_s: float
     ) -> None:
         super().__init__(config)
         self._ending = ending
         self._rolling = rolling
+        self._most_s = most_s
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.handle_exit, number, None)
-        loop.add_signal_handler(signal.SIGHUP, self._rolling)
+        loop.add_signal_handler(signal.SIGHUP, self._roll, os.isatty(0))
         yield
+
+    def _roll(self, had_terminal: bool) -> None:
+        """The same signal says that the terminal was closed: then nobody wants us any more."""
+        if had_terminal and not os.isatty(0):
+            self.handle_exit(signal.SIGHUP, None)
+        else:
+            self._rolling()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
+        # By the system: no thread and no full pipe of ours can stand in its way.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, self._most_s)
         self._ending()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from perdure.model.frames import RequestId
@@ -37,6 +38,8 @@ class Exchange:
         self.is_answered = False
         self.is_closed = False
         self.readers = 0
+        self.is_left: Callable[[], bool] = lambda: False
+        """Whether its client is known to be gone; it may not have been noticed yet."""
         self._woken: asyncio.Future[None] | None = None
 
     def put(self, frame: bytes) -> None:

@@ -105,7 +105,7 @@ def _found_again(session: HttpSession, identity: RequestId | None) -> tuple[Exch
     if identity is None or identity in session.exchanges:
         return None
     made = Exchange(identity, None, can_stream=True, is_resumable=True)
-    if (known := session.undelivered.get(identity)) is not None:
+    if (known := session.deliveries.undelivered.get(identity)) is not None:
         made.answer(known)
     elif identity in session.kernel.state.ids:
         session.exchanges[identity] = made

@@ -36,7 +36,8 @@ from perdure.kernel.events import (
 from perdure.kernel.state import InFlight, Invocation
 from perdure.model import eras
 from perdure.model.frames import INVALID_REQUEST, RequestId, decode_id, encode_error, members
-from perdure.model.replay import Convergent
+from perdure.serve import deliveries
+from perdure.serve.deliveries import MOST_KEPT, Deliveries
 from perdure.serve.exchange import Exchange
 from perdure.serve.resumption import LeftStreams, Stream
 from perdure.serve.shared_process import SHIFT
@@ -45,7 +46,7 @@ from perdure.serve.switchboard import Switchboard
 if TYPE_CHECKING:
     from perdure.host.tracing import Tracing
 
-MOST_KEPT: Final = 256
+KEEP_S: Final = 60.0
 MOST_WAITING: Final = 4096
 _RANGE: Final = 1 << SHIFT
 _HEAD: Final = re.compile(
@@ -61,12 +62,10 @@ _CHANGES: Final = frozenset(
 )
 
 
-class Records(Protocol):
+class Records(deliveries.Records, Protocol):
     """Where a session leaves what must outlive this process."""
 
     def save_session(self, session: HttpSession) -> None: ...
-    def save_call(self, session: HttpSession, call: Invocation) -> None: ...
-    def forget_call(self, session: HttpSession, seq: int) -> None: ...
 
 
 class HttpSession:
@@ -93,7 +92,8 @@ class HttpSession:
         self.owner = owner
         self.standing: Exchange | None = None
         self.exchanges: dict[RequestId, Exchange] = {}
-        self.undelivered: dict[RequestId, bytes] = {}
+        name = kernel.state.session.session_id
+        self.deliveries = Deliveries(records, name, identity, workspace)
         self.used_at = time.monotonic()
         self.is_over = False
         self._is_left = False
@@ -108,8 +108,6 @@ class HttpSession:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._kept: deque[bytes] = deque(maxlen=MOST_KEPT)
-        self._saved: dict[RequestId, tuple[int, int]] = {}  # by id: its number, and what was asked
-        self._on_their_way: set[RequestId] = set()
         self.left = LeftStreams()
         self.standing_stream = Stream(None)
         self._remembered = b""
@@ -191,27 +189,17 @@ class HttpSession:
     # --- what must outlive this process --------------------------------------------------------------------------
 
     def _save_calls(self) -> None:
-        """Before the first byte of it goes to a server: from then on it may have happened."""
         for call in self.kernel.state.calls.values():
-            if (
-                call.attempts
-                and call.public_id not in self._saved
-                and not isinstance(call.replay, Convergent)
-            ):
-                self._saved[call.public_id] = (call.seq, asked(call.method, call.params))
-                self._records.save_call(self, call)
+            self.deliveries.sending(call)
 
     def delivered(self, identity: RequestId) -> None:
         """The client has its answer."""
-        self.undelivered.pop(identity, None)
-        self._on_their_way.discard(identity)
-        if (saved := self._saved.pop(identity, None)) is not None:
-            self._records.forget_call(self, saved[0])
+        self.deliveries.delivered(identity)
 
     def take_up(self, lost: list[Invocation]) -> None:
         """What a predecessor had sent on when it was killed."""
         for call in lost:
-            self._saved[call.public_id] = (call.seq, asked(call.method, call.params))
+            self.deliveries.take_up(call)
 
     def _save_session(self) -> None:
         session = self.kernel.state.session
@@ -228,11 +216,14 @@ class HttpSession:
         """A frame of the client's; where it is a request, with the exchange that waits for its answer."""
         self.used_at = time.monotonic()
         if exchange is not None and exchange.id is not None:
-            if exchange.id in self.exchanges:
+            first = self.exchanges.get(exchange.id)
+            if first is not None and self.deliveries.question(exchange.id) == question and first.is_left():
+                self.give_up(first)
+            elif first is not None:
                 exchange.answer(encode_error(None, INVALID_REQUEST, "request id is already in use"))
                 return
             is_again = self.knows(exchange.id, question)
-            if is_again and (known := self.undelivered.get(exchange.id)) is not None:
+            if is_again and (known := self.deliveries.undelivered.get(exchange.id)) is not None:
                 exchange.answer(known)  # the answer found nobody the first time
                 return
             self.exchanges[exchange.id] = exchange
@@ -251,40 +242,22 @@ class HttpSession:
 
     def knows(self, identity: RequestId, question: int) -> bool:
         """Whether just this was asked before, and its answer has not been delivered."""
-        saved = self._saved.get(identity)
-        if saved is None or identity in self._on_their_way:
-            return False
-        return saved[1] == question and identity not in self.exchanges
+        return identity not in self.exchanges and self.deliveries.waits(identity, question)
 
     def give_up(self, exchange: Exchange) -> None:
         """Its client went away before the answer. It may take up its stream again, or ask again."""
         if exchange.id is not None and self.exchanges.get(exchange.id) is exchange:
             del self.exchanges[exchange.id]
         if exchange.is_answered and exchange.frames and exchange.id is not None:
-            self._keep_answer(exchange.id, exchange.frames[-1])
+            self.deliveries.keep(exchange.id, exchange.frames[-1])
         if exchange.stream is not None and exchange.id is not None:
             self.left.add(exchange)
 
     def sent(self, exchange: Exchange, answer: bytes) -> Callable[[bool], None]:
         """All of it is on its way. What is returned hears whether it arrived: if not, the answer is kept."""
-        identity = exchange.id
-        saved = self._saved.get(identity) if identity is not None else None
         if exchange.stream is not None:
             self.left.add(exchange)
-        if identity is None or saved is None:
-            return _ignored
-        self._on_their_way.add(identity)
-
-        def settled(arrived: bool) -> None:
-            if self._saved.get(identity) is not saved:
-                return  # its id has come to mean another call
-            self._on_their_way.discard(identity)
-            if arrived:
-                self.delivered(identity)
-            else:
-                self._keep_answer(identity, answer)
-
-        return settled
+        return self.deliveries.sent(exchange.id, answer)
 
     def standing_exchange(self) -> Exchange:
         return Exchange(None, None, can_stream=True, is_resumable=True, stream=self.standing_stream)
@@ -318,6 +291,13 @@ class HttpSession:
                 self.tracing.end()
             self.kernel.release()
 
+    def stop(self) -> None:
+        """We end: what comes of that is for our successor to find out."""
+        self.unload()
+        self._is_left = True
+        if self.tracing is not None:
+            self.tracing.end()
+
     def unload(self) -> None:
         self.is_over = True
         if self._timer is not None:
@@ -332,7 +312,10 @@ class HttpSession:
 
     @property
     def is_idle(self) -> bool:
-        return not (self.exchanges or self.standing or self.kernel.state.calls or self.undelivered)
+        if self.exchanges or self.standing or self.kernel.state.calls:
+            return False
+        # What nobody asked for again is found by its record, should somebody still come.
+        return not self.deliveries.undelivered or time.monotonic() - self.used_at > KEEP_S
 
     def _to_client(self, frame: bytes) -> None:
         head = _HEAD.match(frame)
@@ -353,13 +336,7 @@ class HttpSession:
             if left.id == identity:
                 left.answer(frame)
         if identity is not None:
-            self._keep_answer(identity, frame)
-
-    def _keep_answer(self, identity: RequestId, frame: bytes) -> None:
-        if identity in self._saved:
-            self.undelivered[identity] = frame
-            while len(self.undelivered) > MOST_KEPT:
-                self.delivered(next(iter(self.undelivered)))
+            self.deliveries.keep(identity, frame)
 
     def _ask(self, frame: bytes) -> None:
         self._put(self._running(), frame)
@@ -390,15 +367,6 @@ class HttpSession:
             exchange.put(frame)
         elif keep:
             self._kept.append(frame)
-
-
-def _ignored(arrived: bool) -> None:
-    pass
-
-
-def asked(method: str, params: bytes | Raw | None) -> int:
-    """What tells one question from another, within this process."""
-    return hash((method, bytes(params) if params is not None else b""))
 
 
 def _notice(frame: bytes) -> tuple[str, dict[str, Raw]]:

@@ -206,12 +206,11 @@ class Sessions:
             state = session.kernel.state.session
             self._store.save_session(Stored(state.session_id, session.owner, session.workspace, state))
 
-    def save_call(self, session: HttpSession, call: Invocation) -> None:
-        name = session.kernel.state.session.session_id
-        self._store.save_call(name, session.identity, session.workspace, call)
+    def save_call(self, session: str, identity: str, workspace: str, call: Invocation) -> None:
+        self._store.save_call(session, identity, workspace, call)
 
-    def forget_call(self, session: HttpSession, seq: int) -> None:
-        self._store.forget_call(session.kernel.state.session.session_id, seq)
+    def forget_call(self, session: str, seq: int) -> None:
+        self._store.forget_call(session, seq)
 
     # --- inside ----------------------------------------------------------------------------------------------
 
@@ -338,9 +337,7 @@ class Sessions:
         self._looking.cancel()
         self._touch()
         for session in self.all:
-            session.unload()
-            if session.tracing is not None:
-                session.tracing.end()
+            session.stop()
         self._flush()
         if self._exporter is not None:
             self._exporter.close()

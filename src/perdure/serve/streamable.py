@@ -38,9 +38,10 @@ from perdure.model.frames import (
 from perdure.serve import answering, ladder, param_headers, resumption
 from perdure.serve.answering import Headers, Receive, Scope, Send, respond
 from perdure.serve.connections import CONNECTION
+from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
 from perdure.serve.pace import Pace
-from perdure.serve.session import HttpSession, asked
+from perdure.serve.session import HttpSession
 from perdure.serve.sessions import Sessions, TooManySessions
 
 OWNER: Final = "perdure.owner"

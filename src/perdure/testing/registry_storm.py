@@ -1,6 +1,6 @@
 """Many processes install and uninstall while another program rewrites the file without our lock: nothing is lost.
 
-    python -m perdure.testing.registry_storm [--processes 16] [--rounds 10] [--style renamed|in-place|append]
+    python -m perdure.testing.registry_storm [--processes 16] [--rounds 10] [--style renamed|in-place|append|naive|slow]
 
 Each process keeps some of the servers it installs and removes the others. The foreign program adds sections of its
 own, and keeps account. At the end every section that somebody was told is there is there, once, and none that was
@@ -11,9 +11,10 @@ removed; at no moment does the file hold half a section.
     append     opens the file and writes one section at its end, in one call
     in-place   reads the file, opens it, cuts it to nothing and writes it with one more section, in two parts
     naive      reads the file and renames a copy with one more section over it, whatever was written meanwhile
+    slow       the same, with a tenth of a second between reading and writing
 
-The last two write back what they read a moment ago. What changed in between comes back all the same, since a change is
-looked at again where somebody else writes the file; nobody can promise it for one that waits longer than we look.
+The last three write back what they read a moment ago. What changed in between comes back all the same, since a change is
+looked at again for a while; nobody can promise it for a program that waits longer than we look.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from perdure.registry.templates import Template
 from perdure.storage.files.syscalls import exchange
 
 CERTAIN: Final = ("renamed", "append")
-STYLES: Final = (*CERTAIN, "in-place", "naive")
+STYLES: Final = (*CERTAIN, "in-place", "naive", "slow")
+THINKING_S: Final = 0.1
+LINGER_S: Final = 0.25
 FILE: Final = "mcp.md"
 BEGIN: Final = "# MCP servers\n\nProse that stays.\n\n## Allowed commands\npython\n"
 
@@ -43,6 +46,7 @@ BEGIN: Final = "# MCP servers\n\nProse that stays.\n\n## Allowed commands\npytho
 def installer(folder: Path, number: int, rounds: int) -> None:
     """Installs `rounds` servers and removes every second one."""
     backend = open_markdown(str(folder / FILE), os.environ)
+    backend.linger_s = LINGER_S
     kept = []
     for turn in range(rounds):
         name = f"ours-{number}-{turn}"
@@ -70,8 +74,10 @@ def foreigner(folder: Path, style: str) -> None:
                     file.write(section)
             case "in-place":
                 _in_place(path, section)
-            case "naive":
-                (folder / ".foreign").write_bytes(path.read_bytes() + section)
+            case "naive" | "slow":
+                seen = path.read_bytes()
+                time.sleep(THINKING_S if style == "slow" else 0)
+                (folder / ".foreign").write_bytes(seen + section)
                 os.replace(folder / ".foreign", path)
             case _:
                 _renamed(path, dir_fd, section)

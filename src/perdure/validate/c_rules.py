@@ -101,12 +101,14 @@ def _is_bare_type(tokens: list[Token], partner: dict[int, int], brace: int, text
     head = [token.text for token in tokens[start : partner.get(brace, 0)]]
     if (
         not head
-        or head[0] not in ("struct", "union", "enum", "class")
+        or head[0] not in ("struct", "union", "enum", "class", "typedef")
         or {"(", "="} & {*head}
         or brace + 1 == len(tokens)
     ):
         return False
     following = tokens[brace + 1]
+    if head[0] == "typedef" and following.text.isidentifier() and brace + 2 < len(tokens):
+        following = tokens[brace + 2]  # the name of the type
     if following.text not in _DECLARES or "#" in text[tokens[brace].at : following.at]:
         return False
     return (

@@ -79,6 +79,7 @@ class _Reader:
         self.stack: list[Open] = []
         self.found: list[Problem] = []
         self.definition = 0
+        self.arguments = 0
         self.verbatim = _VERBATIM | set(_NEW_VERBATIM.findall(text))
 
     def run(self) -> list[Problem]:
@@ -123,7 +124,10 @@ class _Reader:
         place = self.lines.place(match.start())
         if kind == "define":
             if not self._is_free():
-                self.definition = 1 if match[0].endswith("def") else _ARGUMENTS
+                self.definition = self.arguments = 1 if match[0].endswith("def") else _ARGUMENTS
+        elif kind == "skip":
+            if match[0][1:2].isalpha() and not self._is_free() and self.definition < self.arguments:
+                self.definition = 0  # another command: what it takes is no part of the definition
         elif kind == "par":
             if not self._is_free():
                 self.definition = 0
@@ -151,6 +155,10 @@ class _Reader:
                 self._unclosed(Open(name, place, False), self.lines.end())
                 return len(self.text)
             return end + len(name) + 6
+        if name == "document" and self.lines.first_on_line(place) and self.stack:
+            self._unclosed(self.stack[0], place)
+            self.stack.clear()
+            self.definition = 0
         self._open(name, place)
         return match.end()
 
@@ -219,6 +227,9 @@ class _Reader:
                 self.stack.pop()
             elif top != "{":
                 self.found.append(Problem(*place, f"'{mark}' has no '{_CLOSES[mark]}' before it"))
+        elif mark == top and mark in _CLOSES.values():
+            self._unclosed(self.stack.pop(), place)
+            self._open(mark, place)
         elif mark == top:
             self.stack.pop()
         elif top == "$$" and mark == "$":
@@ -236,6 +247,8 @@ class _Reader:
     def _unclosed(self, left: Open, found: Place) -> None:
         if left.mark in _ENDS:
             self.found.append(Problem(*left.place, f"'{left.mark}' opened here needs '{_ENDS[left.mark]}'"))
+            if left.mark in ("$$", r"\["):
+                self._end_of_display(left, found)
             return
         place = self._end_place(left.place, found, is_document=left.mark == "document")
         self.found.append(
@@ -243,6 +256,13 @@ class _Reader:
         )
         if place.line - left.place.line > 1:
             self.found.append(Problem(*left.place, "the environment begun here is never ended"))
+
+    def _end_of_display(self, left: Open, found: Place) -> None:
+        """Say where displayed math seems to end: it holds no blank line."""
+        for line in range(left.place.line + 2, found.line):
+            if _BREAK.match(self.lines.row(line)):
+                self.found.append(Problem(line, 1, f"'{_ENDS[left.mark]}' may be missing before here"))
+                return
 
     def _end_place(self, start: Place, found: Place, *, is_document: bool) -> Place:
         """After the indented lines; without any, where the next blank line or heading is."""

@@ -22,11 +22,19 @@ _REFERENCE: Final = re.compile(r"(?<![\\\]!\w])!?\[((?:[^\[\]\n\\]|\\.)+)\]\[((?
 _OPEN_LINK: Final = re.compile(
     r"(?<!\\)!?\[(?:[^\[\]\n\\]|\\.)*\]\((?:<[^<>\n]*>|[^\s()<>]|\([^\s()]*\))*\s*$"
 )
-_NO_BRACKET: Final = re.compile(r"(?<![\\\w\]\[(])!?\[(?:[^\[\]\n\\()]|\\.)+\((?:https?:|\.{0,2}/)[^\s()]*\)")
+_OPEN_TITLE: Final = re.compile(
+    r"(?<!\\)!?\[(?:[^\[\]\n\\]|\\.)*\]\((?:https?:|\.{0,2}/|[\w-]+\.\w)(?:[^\s()]|\([^\s()]*\))*\s+"
+    r"(?:\"[^\"\n]*\"\s*$|(?![\"'(=])[^()\n]*$)"
+)
+_NO_BRACKET: Final = re.compile(
+    r"(?<![\\\w\]\[(])!?\[(?:[^\[\]\n\\()]|\\.)+\((?:https?:|\.{0,2}/)(?:[^\s()]|\([^\s()]*\))*\)"
+)
 _NEXT_LINK: Final = re.compile(r"(?<!\\)\[(?:[^\[\]\n\\]|\\.)+\]\([^()\n]*(?<!\\)\]\(")
 _BLOCK: Final = re.compile(
-    r"<(?P<slash>/?)(?P<name>details|summary|table|ul|ol|center)\b(?:[^<>/]|/(?!>))*>", re.I
+    r"<(?P<slash>/?)(?P<name>details|summary|table|ul|ol|center|div)\b(?:[^<>/]|/(?!>))*>", re.I
 )
+_KEY: Final = re.compile(r"[A-Za-z_][\w-]*:(?:\s|$)")
+_TWO_TICKS: Final = re.compile(r"[ \t]*``\w+[ \t]*$")
 _PROSE: Final = re.compile(r"#{1,6} |[A-Z][a-z]+[ ,.]|[-*] \w|$")
 _NO_SPACE: Final = re.compile(r"#{1,6}[A-Za-z][^#\n]*$")
 _CODE: Final = re.compile(r"(?<!`)(`+)(?!`)(?:.*?[^`])??\1(?!`)", re.S)
@@ -42,6 +50,8 @@ def check_markdown(text: str) -> list[Problem]:
     found += _references(joined, text)
     for number, row in enumerate(prose, 1):
         found += _links(number, row, prose[number] if number < len(prose) else "")
+        if _TWO_TICKS.fullmatch(lines.row(number)) and row.strip():
+            found.append(Problem(number, 1, "a code fence needs three backticks"))
         if _NO_SPACE.fullmatch(row) and not (number > 1 and prose[number - 2].strip()):
             found.append(Problem(number, 1, "a heading needs a space after its '#'"))
     found += _tables(prose)
@@ -129,6 +139,9 @@ def _front_matter(lines: Lines, rows: list[str], found: list[Problem]) -> int:
             rows[: index + 1] = [""] * (index + 1)
             return index + 1
         if not rows[index].strip():
+            if index > 1 and _KEY.match(rows[1]) and "---" not in {row.rstrip() for row in rows[index:]}:
+                found.append(Problem(1, 1, "the front matter opened here is never closed"))
+                found.append(Problem(index + 1, 1, "'---' may be missing here"))
             break
     return 0
 
@@ -164,7 +177,7 @@ def _label(text: str) -> str:
 def _links(number: int, row: str, following: str) -> list[Problem]:
     if row.startswith(("    ", "\t")):
         return []
-    match = _OPEN_LINK.search(row)
+    match = _OPEN_LINK.search(row) or _OPEN_TITLE.search(row)
     if match and not row.rstrip().endswith("(") and not re.match(r"[^()\n]*\)", following):
         return [Problem(number, match.start() + 1, "a link whose ')' is missing")]
     match = _NO_BRACKET.search(row)

@@ -16,70 +16,24 @@ from perdure.validate.layout import Lines
 from perdure.validate.report import Problem, Unsure, shown
 from perdure.validate.spelling import one_slip
 from perdure.validate.sql_tokens import Token, tokens
+from perdure.validate.sql_words import (
+    AFTER_COMMA,
+    CLAUSES,
+    COMPARISONS,
+    ENDS_CLAUSE,
+    NEEDS_OPERAND,
+    NEW_STATEMENT,
+    NO_NAMES,
+    NOT_COLUMNS,
+    OPERATORS,
+    STARTERS,
+    TYPES,
+    WHOLE,
+    WORDS_LIKE,
+)
 
-_OPERATORS: Final = {"=", "<", ">", "<=", ">=", "<>", "!=", "||", "+", "/"}
-_COMPARISONS: Final = {"=", "<", ">", "<=", ">=", "<>", "!="}
-_NEEDS_OPERAND: Final = {
-    "AND",
-    "OR",
-    "WHERE",
-    "HAVING",
-    "BY",
-    "SET",
-    "FROM",
-    "JOIN",
-    "LIKE",
-    "BETWEEN",
-    "SELECT",
-}
-_ENDS_CLAUSE: Final = {
-    "WHERE",
-    "GROUP",
-    "ORDER",
-    "HAVING",
-    "FROM",
-    "AND",
-    "OR",
-    "UNION",
-    "LIMIT",
-    ")",
-    ";",
-    ",",
-    "",
-}
-_NO_NAMES: Final = _ENDS_CLAUSE | {"AS", "ALL", "DISTINCT", "EXCEPT", "INTERSECT", "MINUS", "THEN"}
-_AFTER_COMMA: Final = {")", ";", ",", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "VALUES", ""}
-_STARTERS: Final = (
-    "SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT", "REVOKE", "BEGIN",
-    "COMMIT", "ROLLBACK", "MERGE", "REPLACE", "EXPLAIN", "WITH",
-)  # fmt: skip
-_CLAUSES: Final = ("FROM", "WHERE", "GROUP", "ORDER", "HAVING", "VALUES", "LIMIT")
-_WORDS_LIKE: Final = {"VALUE", "GROUPS", "ZORDER", "BORDER", "FORMAT", "AFTER"}
-_TYPES: Final = frozenset((
-    "INT", "INTEGER", "BIGINT", "SMALLINT", "TINYINT", "SERIAL", "BIGSERIAL", "VARCHAR", "VARCHAR2", "NVARCHAR", "CHAR",
-    "TEXT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "DATETIME", "BOOLEAN", "BOOL", "NUMERIC", "DECIMAL", "REAL",
-    "FLOAT", "DOUBLE", "NUMBER", "BLOB", "BYTEA", "UUID", "JSON", "JSONB",
-))  # fmt: skip
-_NOT_COLUMNS: Final = {
-    "CONSTRAINT",
-    "PRIMARY",
-    "FOREIGN",
-    "CHECK",
-    "UNIQUE",
-    "DEFAULT",
-    "ON",
-    "AS",
-    "RETURNS",
-    "SET",
-}
-_NEW_STATEMENT: Final = {
-    "INSERT": "INTO",
-    "DELETE": "FROM",
-    "CREATE": "TABLE",
-    "DROP": "TABLE",
-    "ALTER": "TABLE",
-}
-_WHOLE: Final = {"SELECT", "INSERT", "UPDATE", "DELETE", "DROP"}
+# Where the body of a function seems to end.
+_BODY_ENDS: Final = re.compile(r"^(?=[ \t]*LANGUAGE\b)|^END(?:\s+\w+)?[ \t]*;?[ \t]*$", re.M | re.I)
 _TEMPLATE: Final = re.compile(r"\{\{|\{%|<%|\$\{")
 _SERVER: Final = re.compile(r"^\s*GO\s*$|\bdbo\b|\bDECLARE\s+@|^\s*/\s*$", re.M | re.I)
 
@@ -106,7 +60,12 @@ class _Reader:
         if runaway is not None:
             return [self._at(runaway, "a quote opened here runs on into later lines")]
         if self.left_open is not None:
-            return [self._at(self.left_open, f"{self._named(self.left_open)} opened here is never closed")]
+            found = [self._at(self.left_open, f"{self._named(self.left_open)} opened here is never closed")]
+            end = _BODY_ENDS.search(self.text, self.left_open.at) if self.left_open.text[0] == "$" else None
+            if end is not None:
+                place = self.lines.place(end.end())
+                found.append(Problem(*place, f"'{self.left_open.text}' may be missing here"))
+            return found
         for statement in self._statements():
             marks = [(t.text, t.at) for t in statement if t.kind == "mark" and t.text in "()"]
             self.found += unbalanced(marks, self.lines)
@@ -176,10 +135,10 @@ class _Reader:
         if (
             words[0]
             and statement[0].kind == "word"
-            and words[0] not in {*_STARTERS, *_WORDS_LIKE}
+            and words[0] not in {*STARTERS, *WORDS_LIKE}
             and len(words) > 2
         ):
-            meant = next((known for known in _STARTERS if one_slip(words[0], known)), None)
+            meant = next((known for known in STARTERS if one_slip(words[0], known)), None)
             if meant:
                 self.found.append(
                     self._at(statement[0], f"found {shown(statement[0].text)}, expected {meant}")
@@ -187,14 +146,14 @@ class _Reader:
         for index, token in enumerate(statement[1:-1], 1):
             if token.kind != "word" or not token.text.isupper() or not statement[0].text.isupper():
                 continue
-            if token.text in _WORDS_LIKE:
+            if token.text in WORDS_LIKE:
                 continue
             follows = statement[index - 1].kind in ("word", "number") or statement[index - 1].text in (
                 ")",
                 "*",
             )
             leads = statement[index + 1].kind in ("word", "string") or statement[index + 1].text == "("
-            meant = next((known for known in _CLAUSES if one_slip(token.text, known)), None)
+            meant = next((known for known in CLAUSES if one_slip(token.text, known)), None)
             if meant and meant not in words and follows and leads and statement[index - 1].word != "AS":
                 self.found.append(self._at(token, f"found {shown(token.text)}, expected {meant}"))
 
@@ -203,22 +162,23 @@ class _Reader:
         following = words[index + 1] if index + 1 < len(words) else ""
         before = words[index - 1] if index else ""
         last = index + 1 == len(words)
-        ends = last or (following in _ENDS_CLAUSE and (following != "" or last))
+        ends = last or (following in ENDS_CLAUSE and (following != "" or last))
         # A column may be called `values`.
         is_column = following == "VALUES" and words[0] in ("CREATE", "ALTER")
-        if word == "," and following in _AFTER_COMMA and (following or last) and not is_column:
+        # SQL Server lets the list of a table end with one.
+        is_column |= following == ")" and words[0] == "CREATE" and self.is_server
+        if word == "," and following in AFTER_COMMA and (following or last) and not is_column:
             self._expected(token, "something after ','", statement, index)
-        elif (
-            token.kind == "operator" and word in _OPERATORS and ends and before not in ("WITH", "(", ",", "")
-        ):
+        elif token.kind == "operator" and word in OPERATORS and ends and before not in ("WITH", "(", ",", ""):
             generic = word == ">" and any(earlier.startswith("<") for earlier in words[:index])
             if not generic and not (word == "/" and last):
                 self._expected(token, f"a value after '{word}'", statement, index)
         elif (
-            word in _NEEDS_OPERAND
+            word in NEEDS_OPERAND
             and token.kind == "word"
             and ends
             and following not in ("FROM", ",", "GROUP")
+            and (word, following) != ("SELECT", "WHERE")
         ):
             if before not in (".", "AS", "(", ",") and not (word == "SET" and following != "WHERE"):
                 self._expected(token, f"something after {word}", statement, index)
@@ -229,7 +189,7 @@ class _Reader:
             and statement[index + 1].kind in ("number", "string")
         ):
             self._expected(token, "'(' after VALUES", statement, index)
-        elif token.kind == "operator" and {word, following} <= _COMPARISONS and word != ">":
+        elif token.kind == "operator" and {word, following} <= COMPARISONS and word != ">":
             self._expected(token, f"a value after '{word}'", statement, index)
         elif word == "SET" and words[0] == "UPDATE" and self._is_valueless(statement, index):
             self._expected(statement[index + 1], "'=' after the column", statement, index + 1)
@@ -268,14 +228,16 @@ class _Reader:
 
     def _runs_on(self, statement: list[Token], words: list[str]) -> None:
         """A new statement on a line of its own, without ';' before it."""
-        if words[0] not in _WHOLE or self.is_server or "BEGIN" in words or not self.has_ends:
+        if words[0] not in {*WHOLE, "WITH"} or self.is_server or "BEGIN" in words or not self.has_ends:
             return
         depth = 0
         for index in range(1, len(statement) - 1):
             depth += {"(": 1, ")": -1}.get(words[index], 0)
-            starts = _NEW_STATEMENT.get(words[index]) == words[index + 1] or (
+            starts = NEW_STATEMENT.get(words[index]) == words[index + 1] or (
                 words[index] == "SELECT" and words[0] != "INSERT" and "SELECT" in words[:index]
             )
+            if words[0] == "WITH":
+                starts = words[index] in ("CREATE", "ALTER", "DROP") and words[index + 1] == "TABLE"
             previous = statement[index - 1]
             operand = previous.kind in ("number", "string") or previous.text == ")" or _is_name(previous)
             joined = {"UNION", "INTERSECT", "EXCEPT", "MINUS"} & set(words[max(0, index - 4) : index])
@@ -294,23 +256,27 @@ class _Reader:
             name, previous = statement[index], statement[index - 1]
             if (
                 depth != 1
-                or words[index + 1] not in _TYPES
+                or words[index + 1] not in TYPES
                 or previous.text in (",", "(")
                 or not self._is_first(name)
             ):
                 continue
-            if name.kind in ("word", "string") and name.word not in _NOT_COLUMNS and name.word not in _TYPES:
+            if name.kind in ("word", "string") and name.word not in NOT_COLUMNS and name.word not in TYPES:
                 place = self.lines.place(previous.at + len(previous.text))
                 self.found.append(Problem(*place, "expected ',' before the next column"))
 
     def _whole(self, statement: list[Token], words: list[str]) -> None:
         if words[0] == "UPDATE" and "SET" not in words and len(words) > 4 and "=" in words:
             self.found.append(self._at(statement[1], "expected SET in this UPDATE"))
-        if words[0] in _WHOLE and words.count("CASE") > words.count("END") and "BEGIN" not in words:
+        if words[0] in {*WHOLE, "WITH"} and words.count("CASE") > words.count("END") and "BEGIN" not in words:
             token = statement[len(words) - 1 - words[::-1].index("CASE")]
             self.found.append(self._at(token, "a CASE without END"))
         for index, word in enumerate(words[1:-1], 1):
-            if word in ("ORDER", "GROUP") and statement[index - 1].kind != "mark" and words[0] == "SELECT":
+            if (
+                word in ("ORDER", "GROUP")
+                and statement[index - 1].kind != "mark"
+                and words[0] in ("SELECT", "WITH")
+            ):
                 following = statement[index + 1]
                 if (
                     _is_name(following)
@@ -327,4 +293,4 @@ class _Reader:
 
 
 def _is_name(token: Token) -> bool:
-    return token.kind == "word" and token.word not in _NO_NAMES
+    return token.kind == "word" and token.word not in NO_NAMES

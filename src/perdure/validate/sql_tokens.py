@@ -10,10 +10,14 @@ import re
 from typing import Final, NamedTuple
 
 _BODY: Final = r"""
-    (?P<space>\s+)|(?P<comment>--[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)|(?P<hash>(?:^|(?<=\n))[ \t]*\#[^\n>\-=][^\n]*)
+    (?P<hash>(?:^|(?<=\n))[ \t]*\#[^\n>\-=][^\n]*|(?<=[;,(])[ \t]*\#[ \t][^\n]*)
+    |(?P<comment>--[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)
     |(?P<client>(?:^|(?<=\n))[ \t]*(?:\\(?!g(?:set|exec|x|desc)?\b)[^\n]*|DELIMITER[ \t]+[^\n]*)
-        |(?:^|(?<=\n))\.(?:%s)\b[^\n]*)
+        |(?:^|(?<=\n))\.(?:%s)\b[^\n]*
+        |(?:^|(?<=\n))[ \t]*(?:(?:REM|REMARK|PROMPT|SPOOL|ACCEPT|WHENEVER|UNDEFINE|TTITLE|PAUSE)(?:[ \t][^\n]*)?(?=\n|$)
+            |CONN(?:ECT)?[ \t]+(?!BY\b)[^\n;]*(?=\n|$)|@@?[\w./$&-]+\.sql\b[^\n]*))
     |(?P<sent>\\(?:;|(?:g|gset|gexec|gx|gdesc|watch|crosstabview|bind|parse)\b[^\n;]*))
+    |(?P<space>\n|[^\S\n]+)
     |(?P<dollar>\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
     |(?P<string>%s|(?<!\w)N?Q'(?:\[.*?\]|\{.*?\}|\(.*?\)|<.*?>|(?P<q>[!|^~\#%%/]).*?(?P=q))'|"(?:[^"]|"")*"|`[^`]*`)
     |(?P<open>/\*|\$\w*\$|['"`])
@@ -33,6 +37,10 @@ _READINGS: Final = tuple(
 )
 _COPY: Final = re.compile(
     r"(?P<head>\bcopy\b[^;]*\bfrom\s+stdin\b[^;]*;)[^\n]*\n.*?^\\\.", re.S | re.I | re.M
+)
+_DELIMITED: Final = re.compile(
+    r"(?P<head>^[ \t]*DELIMITER[ \t]+(?P<mark>(?!;)\S+)[^\n]*\n)(?P<body>.*?)(?=^[ \t]*DELIMITER\b|\Z)",
+    re.S | re.I | re.M,
 )
 _SKIPPED: Final = ("space", "comment", "hash", "client")
 
@@ -56,7 +64,7 @@ class Token(NamedTuple):
 
 def tokens(text: str) -> tuple[list[Token], Token | None]:
     """The tokens, and the quote or comment that is left open, if any."""
-    text = _COPY.sub(_without_rows, text)
+    text = _DELIMITED.sub(_with_ends, _COPY.sub(_without_rows, text))
     first: tuple[list[Token], Token | None] | None = None
     for reading in _READINGS:
         found, left = _read(reading, text)
@@ -65,6 +73,12 @@ def tokens(text: str) -> tuple[list[Token], Token | None]:
         first = first or (found, left)
     assert first is not None
     return first
+
+
+def _with_ends(match: re.Match[str]) -> str:
+    """What another mark ends between two DELIMITER lines, ended by ';'."""
+    mark = match["mark"]
+    return match["head"] + match["body"].replace(mark, ";".ljust(len(mark)))
 
 
 def _without_rows(match: re.Match[str]) -> str:

@@ -8,20 +8,23 @@ that is raised is printed, and its `exit_code` returned. What stands behind `--`
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
 
 # name: (module, one line of help); a module is loaded only when its command is used.
-COMMANDS: Final = {
+COMMANDS = {
     "list": ("perdure.cli.registry.listing", "every server, with its problem where it has one"),
     "show": ("perdure.cli.registry.show", "one server; references, never resolved values"),
     "validate": ("perdure.cli.registry.validate", "check one server or all, without starting any"),
     "refresh-capabilities": ("perdure.cli.registry.capabilities", "what the registry's backend can do now"),
     "install": (
         "perdure.cli.registry.install",
-        "add a server: install NAME [OPTIONS] -- COMMAND ARGS…, or install --from CATALOG_NAME[@VERSION]",
+        "add a server: install NAME [OPTIONS] -- COMMAND ARGS…, or install [--from] CATALOG_NAME[@VERSION]",
     ),
     "uninstall": ("perdure.cli.registry.uninstall", "remove a server"),
     "enable": ("perdure.cli.registry.switch", "let the host mount a server"),
@@ -37,9 +40,9 @@ COMMANDS: Final = {
     "export": ("perdure.cli.registry.export", "write the servers into another client's file"),
     "sync": ("perdure.cli.registry.sync", "keep another client's file in step with the registry"),
 }
-USAGE_ERROR: Final = 2
+USAGE_ERROR = 2
 # Their values may begin with a dash: `--arg -y`.
-_TAKES_ANYTHING: Final = ("--arg", "--env", "--header", "--oauth", "--description")
+_TAKES_ANYTHING = ("--arg", "--env", "--header", "--oauth", "--description")
 
 
 def main(argv: list[str]) -> int:
@@ -48,21 +51,20 @@ def main(argv: list[str]) -> int:
     if name is None:
         _overview().parse_args(own)
         _overview().error("no command")
-    from difflib import get_close_matches
+    if name not in COMMANDS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, COMMANDS, 1)
+        _overview().error(f"no command {name}" + (f"; did you mean {near[0]}?" if near else ""))
+    _load_msgspec()
     from importlib import import_module
 
     from perdure.cli.registry.shared import noticed, refused
     from perdure.registry.errors import RegistryError
 
-    if name not in COMMANDS:
-        near = get_close_matches(name, COMMANDS, 1)
-        _overview().error(f"no command {name}" + (f"; did you mean {near[0]}?" if near else ""))
-    module = import_module(COMMANDS[name][0])
-    parser = argparse.ArgumentParser(prog=f"perdure registry {name}", description=COMMANDS[name][1])
-    add_shared(parser)
-    module.add(parser)
     at = own.index(name)
-    options = parser.parse_args(_joined(own[:at] + own[at + 1 :]))
+    module = import_module(COMMANDS[name][0])
+    options = _options(module, name, own[:at] + own[at + 1 :])
     options.command_name, options.behind = name, behind
     try:
         code = int(module.run(options))
@@ -73,6 +75,39 @@ def main(argv: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _options(module: Any, name: str, words: list[str]) -> Any:
+    """Without a parser where a command has no options of its own, and none is needed to understand these."""
+    for places in getattr(module, "QUICK", ()):
+        from perdure.cli.parsing import quickly
+
+        found = quickly(words, {"registry": None, "workspace": None, "json": False}, places)
+        if found is not None:
+            for place in {one for each in module.QUICK for one in each} - set(places):
+                setattr(found, place, None)
+            return found
+    import argparse
+
+    from perdure.cli.parsing import formatter
+
+    parser = argparse.ArgumentParser(
+        prog=f"perdure registry {name}", description=COMMANDS[name][1], formatter_class=formatter
+    )
+    add_shared(parser)
+    module.add(parser)
+    return parser.parse_args(_joined(words))
+
+
+def _load_msgspec() -> None:
+    """It takes from `typing` what it does not find in `typing_extensions`, and loads in two thirds of the time then."""
+    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
+        return
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        del sys.modules["typing_extensions"]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -99,6 +134,8 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
 
 
 def _overview() -> argparse.ArgumentParser:
+    import argparse
+
     width = max(map(len, COMMANDS))
     parser = argparse.ArgumentParser(
         prog="perdure registry",

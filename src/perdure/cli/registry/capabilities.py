@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
-
 import msgspec
 
 from perdure.cli.registry.shared import backend_of, printed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+QUICK = ((),)
 
 
 def add(parser: argparse.ArgumentParser) -> None:

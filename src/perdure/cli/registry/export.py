@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-
 from perdure.cli.registry.views import add_view, run_view
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
 
 
 def add(parser: argparse.ArgumentParser) -> None:

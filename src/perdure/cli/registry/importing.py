@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.cli.client_option import add_client, chosen
@@ -10,6 +9,8 @@ from perdure.cli.registry.shared import backend_of, location_of, printed, table
 from perdure.cli.registry.views import shown_place
 
 if TYPE_CHECKING:
+    import argparse
+
     from perdure.registry.clients.importing import Report
 
 CONFLICT: Final = 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import Final
 
@@ -11,6 +10,10 @@ from perdure.registry.entry import TRANSPORTS, Entry, Transport, check_name
 from perdure.registry.errors import InvalidEntry, InvalidName
 from perdure.registry.redaction import is_secret_name
 from perdure.registry.templates import Template
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
 
 KINDS: Final = ("npm", "pypi", "oci", "nuget", "mcpb", "remote")
 
@@ -52,6 +55,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.source is None and _is_of_a_catalog(options):
+        options.source, options.name = options.name, None
     if options.source is not None:
         return _from_catalog(options)
     if options.name is None:
@@ -67,6 +72,20 @@ def run(options: argparse.Namespace) -> int:
     _warn_of_literals(entry)
     printed(options, {"installed": ref.name, "source": ref.source}, f"installed {ref.name} in {ref.source}")
     return 0
+
+
+def _is_of_a_catalog(options: argparse.Namespace) -> bool:
+    """`install com.acme/weather`: a full name, as a search shows it, and nothing that says what to start."""
+    import re
+
+    full = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9._-]+(?:@[^\s/]+)?")
+    return bool(
+        options.name is not None
+        and full.fullmatch(options.name)
+        and options.behind is None
+        and not options.url
+        and not options.transport
+    )
 
 
 def _from_catalog(options: argparse.Namespace) -> int:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-
 from perdure.cli.registry.shared import backend_of, printed, table
 from perdure.registry.port import ServerRef
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+QUICK = ((),)
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from typing import Any
+from typing import Any, Final
 
 from perdure.registry.errors import RegistryError, Unsupported
 from perdure.registry.locating import locate
 from perdure.registry.opening import open_backend
 from perdure.registry.port import Backend, EditableBackend
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+LINGER_S: Final = 0.2  # a program that reads the file and writes it back takes about that long
 
 
 def location_of(options: argparse.Namespace) -> str:
@@ -22,6 +27,8 @@ def location_of(options: argparse.Namespace) -> str:
 
 def backend_of(options: argparse.Namespace) -> Backend:
     backend = open_backend(location_of(options), os.environ)
+    if hasattr(backend, "linger_s"):
+        backend.linger_s = LINGER_S
     options.backend = backend
     return backend
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
 import msgspec
@@ -14,6 +13,10 @@ from perdure.registry.entry import Entry, Provenance
 from perdure.registry.errors import RegistryError, Unsupported
 from perdure.registry.runnable.plan import settled
 from perdure.registry.updating import is_newer, updated
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
 
 
 def add(parser: argparse.ArgumentParser) -> None:

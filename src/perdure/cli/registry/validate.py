@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
-
 from perdure.cli.registry.shared import backend_of, printed
 from perdure.registry.entry import check_name
 from perdure.registry.port import Backend, ServerRef, ValidationResult
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+QUICK = ((), ("name",))
 
 
 def add(parser: argparse.ArgumentParser) -> None:

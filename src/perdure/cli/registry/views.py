@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +10,8 @@ from perdure.cli.registry.shared import backend_of, location_of, printed, table
 from perdure.registry.errors import Unreadable
 
 if TYPE_CHECKING:
+    import argparse
+
     from perdure.registry.clients.views import Report
 
 CONFLICT: Final = 3

@@ -70,7 +70,7 @@ def _shown_lines(client: Client, text: str, first: int, last: int) -> list[str]:
     starts = [0, *accumulate(map(len, _lines(text)))]
     start, end = starts[first], starts[last]
     try:
-        found = client.text.scalars(text)
+        found = client.text.scalars(text, start, end)
     except Uneditable:
         return _lines(re.sub(r"[^\n]+", REDACTED, text[start:end]))
     inside = [one for one in found if one.end > start and one.start < end]

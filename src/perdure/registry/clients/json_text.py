@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.registry import json_spans
 from perdure.registry.clients.splices import Scalar, Uneditable, newline_of
-from perdure.registry.json_spans import JsonProblem, Node
+from perdure.registry.json_reading import JsonProblem, Node, parse
 
 
 class JsonText:
@@ -29,8 +29,8 @@ class JsonText:
         found: dict[str, Any] = json_spans.plain(node)
         return found
 
-    def scalars(self, text: str) -> list[Scalar]:
-        return list(_scalars(_parsed(text), ()))
+    def scalars(self, text: str, start: int = 0, end: int | None = None) -> list[Scalar]:
+        return list(_scalars(_parsed(text), (), start, len(text) if end is None else end))
 
     def with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str:
         return self._put(text, (name,), dict(fields))
@@ -70,13 +70,17 @@ def _is_null(node: Node) -> bool:
 def _parsed(text: str) -> Node:
     """An empty file is an empty object, as clients take it."""
     try:
-        return json_spans.parse(text if text.strip("\ufeff \t\r\n") else "{}")
+        return parse(text if text.strip("\ufeff \t\r\n") else "{}")
     except JsonProblem as problem:
         raise Uneditable(f"not valid JSON (line {problem.line}, column {problem.column})") from None
 
 
-def _scalars(node: Node, path: tuple[str | int, ...]) -> Iterator[Scalar]:
+def _scalars(node: Node, path: tuple[str | int, ...], start: int, end: int) -> Iterator[Scalar]:
     if node.kind == "scalar":
-        yield Scalar(path, node.start, node.end, node.value if isinstance(node.value, str) else "")
+        value = node.value
+        yield Scalar(path, node.start, node.end, value if isinstance(value, str) else "")
     for index, element in enumerate(node.elements):
-        yield from _scalars(element.node, (*path, element.key if node.kind == "object" else index))
+        if node.kind == "list":
+            yield from _scalars(element.node, (*path, index), node.start, node.end)
+        elif element.end > start and element.start < end:
+            yield from _scalars(element.node, (*path, element.key), start, end)

@@ -32,7 +32,8 @@ class ConfigText(Protocol):
 
     def servers(self, text: str) -> dict[str, Any]: ...
 
-    def scalars(self, text: str) -> list[Scalar]: ...
+    def scalars(self, text: str, start: int = 0, end: int | None = None) -> list[Scalar]:
+        """At least those between two places, and lists as a whole."""
 
     def with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str: ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -48,7 +49,9 @@ class Section(msgspec.Struct, frozen=True):
     pairs: tuple[Pair, ...]
 
 
+@lru_cache(maxsize=4)
 def sections(text: str) -> list[Section]:
+    """Kept for a few texts: one change looks at the same text more than once."""
     return _Scan(text).all()
 
 
@@ -172,5 +175,7 @@ def _name(written: str) -> str:
 
 
 def _string(written: str) -> str:
+    if "\\" not in written and written[:3] not in ('"""', "'''"):
+        return written[1:-1]  # it says what it is
     value: str = tomllib.loads(f"k = {written}")["k"]
     return value

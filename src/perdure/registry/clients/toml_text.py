@@ -12,6 +12,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from perdure.registry.clients import toml_spans
@@ -45,19 +46,19 @@ class TomlText:
                 raise Uneditable(f"{'.'.join(self.root)} is not a table")
         return dict(found)
 
-    def scalars(self, text: str) -> list[Scalar]:
+    def scalars(self, text: str, start: int = 0, end: int | None = None) -> list[Scalar]:
         read(text)
         return list(toml_spans.scalars(text))
 
     def with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str:
         """A new entry behind those that are there."""
-        meant = read(text)
+        meant = _copied(read(text), self.root)
         _table(meant, self.root)[name] = dict(fields)
         return _checked(spliced(text, [_added(text, (*self.root, name), fields)]), meant)
 
     def with_field(self, text: str, name: str, field: str, value: Any) -> str:
         """A field of an entry that is there, in its place if it has one."""
-        meant = read(text)
+        meant = _copied(read(text), (*self.root, name))
         _table(meant, (*self.root, name))[field] = value
         path = (*self.root, name, field)
         place = _value_at(text, path)
@@ -67,23 +68,39 @@ class TomlText:
         return _checked(spliced(bare, [_new_field(bare, (*self.root, name), field, value)]), meant)
 
     def without_field(self, text: str, name: str, field: str) -> str:
-        meant = read(text)
+        meant = _copied(read(text), (*self.root, name))
         del _table(meant, (*self.root, name))[field]
         return _checked(spliced(text, _removal(text, (*self.root, name, field))), meant)
 
     def without_entry(self, text: str, name: str) -> str:
-        meant = read(text)
+        meant = _copied(read(text), self.root)
         del _table(meant, self.root)[name]
         return _checked(spliced(text, _removal(text, (*self.root, name))), meant, self.root)
 
 
+@lru_cache(maxsize=4)
 def read(text: str) -> dict[str, Any]:
-    """Raises Uneditable with the place, and without the line itself, which may hold anything."""
+    """What a text says; kept, so nobody changes it.
+
+    Raises Uneditable with the place, and without the line itself, which may hold anything.
+    """
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"\(at (.*)\)$", str(error))
         raise Uneditable(f"not valid TOML ({place[1] if place else 'unknown place'})") from None
+
+
+def _copied(data: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The same, and what is on the way to a table is the caller's own."""
+    found = dict(data)
+    inner = found
+    for key in path:
+        if not isinstance(inner.get(key), dict):
+            break
+        inner[key] = dict(inner[key])
+        inner = inner[key]
+    return found
 
 
 def rendered(value: Any) -> str:

@@ -6,6 +6,7 @@ Built from events and not from the parser's nodes, since an alias has a place of
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -38,8 +39,9 @@ class Node(msgspec.Struct):
         return found
 
 
+@lru_cache(maxsize=4)
 def load(text: str) -> Any:
-    """What a YAML text says. Raises Uneditable with the place alone."""
+    """What a YAML text says; kept, so nobody changes it. Raises Uneditable with the place alone."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -55,11 +57,12 @@ def load(text: str) -> Any:
         raise Uneditable("not valid YAML") from None
 
 
+@lru_cache(maxsize=4)
 def tree(text: str) -> Node | None:
     """The one document of a text that `load` has read; None for an empty one."""
     from ruamel.yaml import YAML
 
-    events = iter(YAML(typ="rt", pure=True).parse(text))
+    events = iter(YAML(typ="safe", pure=True).parse(text))
     for event in events:
         name = type(event).__name__
         if name.endswith("EndEvent"):

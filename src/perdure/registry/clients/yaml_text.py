@@ -47,7 +47,7 @@ class YamlText:
                 found.setdefault(name, {key: value for key, value in item.items() if key != NAME})
         return found
 
-    def scalars(self, text: str) -> list[Scalar]:
+    def scalars(self, text: str, start: int = 0, end: int | None = None) -> list[Scalar]:
         """With the name of an entry in the path, where the file has its number."""
         load(text)
         names = self._names_by_index(text)
@@ -110,10 +110,8 @@ class YamlText:
             data = {}
         if not isinstance(data, dict):
             raise Uneditable("the file is not a mapping")
-        data = copy.deepcopy(data)
-        if data.get(self.root) is None:
-            data[self.root] = [] if self.is_list else {}
-        return data
+        held = copy.deepcopy(data.get(self.root))  # the rest is only looked at
+        return {**data, self.root: ([] if self.is_list else {}) if held is None else held}
 
     def _held(self, data: Any) -> Any:
         if data is None:

@@ -11,6 +11,7 @@ aws_mws_token                 amzn.mws.{uuid}
 @cloud_key
 azure_storage_key             AccountKey={b86-90}
 azure_shared_access_key       SharedAccessKey={b43-48}
+azure_sas_signature           &sig={e43-75}%3D
 azure_client_secret           {a3}8Q~{s31-40}
 azure_client_secret_old       {a3}7Q~{s31-40}
 azure_function_key            {w44}AzFu{w5-10}

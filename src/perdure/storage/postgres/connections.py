@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -14,6 +15,9 @@ import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from perdure.storage.postgres.failures import is_lost
+
+# What goes wrong is raised here and told once; what the pool says of each try is for who asks for it.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 MOST: Final = 10
 CONNECT_S: Final = 5

@@ -88,6 +88,13 @@ class ChunkPreview(msgspec.Struct, frozen=True):
 
 def chunk_write(service: WriteService, given: ChunkWrite | ChunkAppend, call: Call) -> dict[str, Any]:
     _check_name(given.session)
+    if isinstance(given, ChunkWrite) and given.index > (given.total_expected or given.index):
+        raise refuse(
+            "invalid_input",
+            "index_beyond_total",
+            f"chunk {given.index} of {given.total_expected}: index goes from 1 to total_expected",
+            session=given.session,
+        )
     sent = service.store.take(given.content.encode())
 
     def plan(tree: Tree) -> dict[str, Any]:

@@ -1,0 +1,100 @@
+"""Calls that must not be done twice, from their first byte to a server until their answer has arrived.
+
+| a call is | |
+|---|---|
+| saved | it was sent on: after a kill of ours it is asked about, not made again |
+| on its way | its answer was written; whether it arrives is not known yet |
+| undelivered | its answer found nobody, and waits for whoever asks the same again |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from msgspec import Raw
+
+from perdure.kernel.state import Invocation
+from perdure.model.frames import RequestId
+from perdure.model.replay import Convergent
+
+MOST_KEPT: Final = 256
+
+
+class Records(Protocol):
+    """Where a session leaves which of its calls were sent on, for whoever comes after this process."""
+
+    def save_call(self, session: str, identity: str, workspace: str, call: Invocation) -> None: ...
+    def forget_call(self, session: str, seq: int) -> None: ...
+
+
+class Deliveries:
+    """Of one session, named as the records know it."""
+
+    def __init__(self, records: Records, session: str, identity: str, workspace: str) -> None:
+        self.undelivered: dict[RequestId, bytes] = {}
+        self._records = records
+        self._session = session
+        self._identity = identity
+        self._workspace = workspace
+        self._saved: dict[RequestId, tuple[int, int]] = {}  # by id: its number, and what was asked
+        self._on_their_way: set[RequestId] = set()
+
+    def sending(self, call: Invocation) -> None:
+        """Before the first byte of it goes to a server: from then on it may have happened."""
+        if call.attempts and call.public_id not in self._saved and not isinstance(call.replay, Convergent):
+            self.take_up(call)
+            self._records.save_call(self._session, self._identity, self._workspace, call)
+
+    def take_up(self, call: Invocation) -> None:
+        """What a predecessor had sent on when it was killed."""
+        self._saved[call.public_id] = (call.seq, asked(call.method, call.params))
+
+    def question(self, identity: RequestId) -> int | None:
+        """What was asked under this id, where that must not be done twice."""
+        saved = self._saved.get(identity)
+        return saved[1] if saved is not None else None
+
+    def waits(self, identity: RequestId, question: int) -> bool:
+        """Whether just this was asked before, and nobody has got its answer."""
+        return self.question(identity) == question and identity not in self._on_their_way
+
+    def sent(self, identity: RequestId | None, answer: bytes) -> Callable[[bool], None]:
+        """What is returned hears whether it arrived: if not, the answer is kept."""
+        saved = self._saved.get(identity) if identity is not None else None
+        if identity is None or saved is None:
+            return _ignored
+        self._on_their_way.add(identity)
+
+        def settled(arrived: bool) -> None:
+            if self._saved.get(identity) is not saved:
+                return  # its id has come to mean another call
+            self._on_their_way.discard(identity)
+            if arrived:
+                self.delivered(identity)
+            else:
+                self.keep(identity, answer)
+
+        return settled
+
+    def delivered(self, identity: RequestId) -> None:
+        """The client has its answer."""
+        self.undelivered.pop(identity, None)
+        self._on_their_way.discard(identity)
+        if (saved := self._saved.pop(identity, None)) is not None:
+            self._records.forget_call(self._session, saved[0])
+
+    def keep(self, identity: RequestId, answer: bytes) -> None:
+        if identity in self._saved:
+            self.undelivered[identity] = answer
+            while len(self.undelivered) > MOST_KEPT:
+                self.delivered(next(iter(self.undelivered)))
+
+
+def asked(method: str, params: bytes | Raw | None) -> int:
+    """What tells one question from another, within this process."""
+    return hash((method, bytes(params) if params is not None else b""))
+
+
+def _ignored(arrived: bool) -> None:
+    pass
