@@ -239,13 +239,18 @@ def matrix(
         for kind in kinds:
             for site in session.sites(kind):
                 for error in errors:
-                    if number % every == 0 and not (lasting and site.call in _NEVER_LASTING):
+                    if number % every == 0 and not (lasting and _never_lasts(site, error)):
                         session.run(kind, site, error)
                     number += 1
         session.finish()
     finally:
         session.close()
     return session.runs
+
+
+def _never_lasts(site: Site, error: str) -> bool:
+    """Nor is a call interrupted for ever: whoever is interrupted tries again."""
+    return site.call in _NEVER_LASTING or error == "EINTR"
 
 
 def table(runs: Iterable[Run]) -> Iterator[str]:
