@@ -205,7 +205,8 @@ def _of_refusal(run: Run, before: Files, payload: dict[str, Any], *, lasting: bo
         return
     if told.context.get("reason") in (None, "unexpected"):
         yield f"not foreseen: {told.context}"
-    if run.error in _FULL and run.site.call in _MAKING and run.hit and told.error != "quota_exceeded":
+    is_full = run.error in _FULL and run.site.call in _MAKING and run.hit and run.answer != _STUCK
+    if is_full and told.error != "quota_exceeded":
         yield f"a full disk was called {told.error}"
 
 
