@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from write_tools import Tools
 from perdure.model import fault_points
 from perdure.model.tools import View
 from perdure.surfaces.port import Call
+from perdure.surfaces.write.tree import Tree
 
 Result = dict[str, Any]
 WHOLE = "def a():\n    pass\n\nb = 1\n"
@@ -341,3 +344,25 @@ def test_a_write_that_did_not_land_is_in_no_sum(tools: Tools, here: Path) -> Non
     sums = done(tools, "analytics")
     assert (sums["total_writes"], sums["by_mode"], sums["total_bytes_written"]) == (1, {"create": 1}, 3)
     assert sums["period"]["first_entry"] == sums["period"]["last_entry"] == made["wrote_at"]
+
+
+# --- the program's own files --------------------------------------------------------------------------------------
+
+
+def test_a_part_that_could_not_be_loaded_once_is_loaded_by_the_next_call(
+    tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system fails while a module is looked for: Python then takes its folder for none."""
+    (tmp_path / "late_part.py").write_text("VALUE = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.path_importer_cache, str(tmp_path), None)
+    anchored = Tree.anchored
+
+    def loading(self: Tree, path: str) -> str:
+        importlib.import_module("late_part")
+        return anchored(self, path)
+
+    monkeypatch.setattr(Tree, "anchored", loading)
+    answer = refused(tools, "safe_write", path="a", content="1\n")
+    assert (answer["context"]["reason"], answer["suggested_action"]) == ("not_loaded", "retry_later")
+    done(tools, "safe_write", path="a", content="1\n")

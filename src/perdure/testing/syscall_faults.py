@@ -205,7 +205,8 @@ def _of_refusal(run: Run, before: Files, payload: dict[str, Any], *, lasting: bo
         return
     if told.context.get("reason") in (None, "unexpected"):
         yield f"not foreseen: {told.context}"
-    if run.error in _FULL and run.site.call in _MAKING and run.hit and told.error != "quota_exceeded":
+    is_full = run.error in _FULL and run.site.call in _MAKING and run.hit and run.answer != _STUCK
+    if is_full and told.error != "quota_exceeded":
         yield f"a full disk was called {told.error}"
 
 
@@ -239,13 +240,18 @@ def matrix(
         for kind in kinds:
             for site in session.sites(kind):
                 for error in errors:
-                    if number % every == 0 and not (lasting and site.call in _NEVER_LASTING):
+                    if number % every == 0 and not (lasting and _never_lasts(site, error)):
                         session.run(kind, site, error)
                     number += 1
         session.finish()
     finally:
         session.close()
     return session.runs
+
+
+def _never_lasts(site: Site, error: str) -> bool:
+    """Nor is a call interrupted for ever: whoever is interrupted tries again."""
+    return site.call in _NEVER_LASTING or error == "EINTR"
 
 
 def table(runs: Iterable[Run]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,15 @@ def _unexpected(tool: str, error: BaseException, diagnostics: Diagnostics) -> En
     incident = diagnostics.unexpected(tool, error)
     if isinstance(error, OSError):
         return os_refusal(error, incident=incident).envelope
+    if isinstance(error, ImportError):
+        _look_again()
+        return refuse(
+            "blocked",
+            "not_loaded",
+            "a part of this program could not be loaded; the effect of the call is not known",
+            suggested_action="retry_later",
+            incident=incident,
+        ).envelope
     return refuse(
         "blocked",
         "unexpected",
@@ -62,3 +72,9 @@ def _unexpected(tool: str, error: BaseException, diagnostics: Diagnostics) -> En
         exception=type(error).__name__,
         incident=incident,
     ).envelope
+
+
+def _look_again() -> None:
+    """A folder that could not be looked at once is taken for no folder by every later import, until this is forgotten."""
+    for path in [path for path, finder in sys.path_importer_cache.items() if finder is None]:
+        del sys.path_importer_cache[path]
