@@ -26,6 +26,7 @@ RIGHT = [
     ("tsx", 'const a = <a href="x?b=1&c=2">Tom & Jerry</a>;\ntype A = B & C;\nlet x = a & b && c;\n'),
     ("javascript", 'const a = <label class="x" for="y">A</label>;\nusing(x);\n'),
     ("typescript", "let abstract = 1;\nabstract.x();\n"),
+    ("rust", "fn f() -> R {\n    let x = try!(g());\n    Ok(try![h(x)])\n}\n"),
     ("rust", 'fn f() { g(str![[r#"a "b" c"#]]); }\n'),
     ("cpp", "int* my_nonnull f() { return x; }\nvoid g(int* my_nonnull p);\n"),
     ("javascript", "const p = String.raw`C:\\users\\x`;\n"),

@@ -82,7 +82,7 @@ _RUST: Final = (
     (r"\bauto\s+(?=trait\b)", " "),
     (r"\btrait(?=\s+\w+\s*(?:<[^<>]*>)?\s*=)", "type "),
     (r"(?<=[<,])\s*-(?=\d+\s*[,>])", " "),
-    (r"\b(?:str|char|bool|[iu](?:8|16|32|64|128|size)|f32|f64)(?=!\s*[(\[{])", "x"),
+    (r"\b(?:try|str|char|bool|[iu](?:8|16|32|64|128|size)|f32|f64)(?=!\s*[(\[{])", "x"),
     (r"\basync\s+(?=Fn(?:Mut|Once)?\()", " "),
 )
 _WORDS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
