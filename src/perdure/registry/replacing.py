@@ -137,13 +137,18 @@ def _facts(target: str) -> object:
 
 def _change(target: str, turn: Turn, change: Change, until: float, backup: bool) -> int:
     plan, holds, about = change
-    changed = 0
+    changed, is_tried = 0, False
     while True:
         found = _settled(target, until)
         point("registry.read")
         old = found.data if found is not None else None
         if changed and holds(old):
             return changed
+        if is_tried and time.monotonic() > until:
+            raise ChangedMeanwhile(
+                f"another program keeps changing {os.path.basename(target)}", hint="try again later"
+            )
+        is_tried = True
         new = plan(old)
         if new is None or new == old:
             return changed
@@ -158,10 +163,6 @@ def _change(target: str, turn: Turn, change: Change, until: float, backup: bool)
             if not turn.is_contended:
                 return changed
             time.sleep(SETTLE_S)
-        elif time.monotonic() > until:
-            raise ChangedMeanwhile(
-                f"another program keeps changing {os.path.basename(target)}", hint="try again later"
-            )
 
 
 def _settled(target: str, until: float) -> Found | None:

@@ -128,9 +128,9 @@ BUGS: Final = (
         (
             Patch(
                 "surfaces.write.recover",
-                "            if not _is_ours(place, found, store, intents):\n",
+                "            if not _is_ours(place, found, store, intents, ours):\n",
                 '            if row.txn is not None:\n                return "settled"\n'
-                "            if not _is_ours(place, found, store, intents):\n",
+                "            if not _is_ours(place, found, store, intents, ours):\n",
             ),
         ),
     ),
@@ -157,9 +157,9 @@ BUGS: Final = (
         "a draft is promised and not kept",
         (
             Patch(
-                "surfaces.write.service",
-                "                    self.store.record(one, by_row=False)\n                    kept",
-                "                    kept",
+                "surfaces.write.rejecting",
+                "    service.store.record(content, by_row=False)\n",
+                "",
             ),
         ),
     ),

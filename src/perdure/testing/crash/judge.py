@@ -194,7 +194,7 @@ def contents(record: Record, calls: list[Call]) -> Iterator[str]:
             yield f"row {row.seq} names a draft that is not there"
     for call in calls:
         draft = call.payload.get("draft") if call.fate == "refused" else None
-        if draft is not None and record.drafts.get(draft) != _sent(call):
+        if draft is not None and record.drafts.get(draft) not in _sent(call):
             yield f"{call} was refused with a draft that does not hold its payload"
     for path, sha in record.shelf:
         if record.content(sha) is None:
@@ -204,11 +204,11 @@ def contents(record: Record, calls: list[Call]) -> Iterator[str]:
             yield f"the content {sha.hex()[:8]} of a draft is not kept"
 
 
-def _sent(call: Call) -> bytes | None:
-    """The hash of the payload, where it came with the call."""
+def _sent(call: Call) -> set[bytes]:
+    """The hashes of the payloads that came with the call; of several the one is kept whose file was the reason."""
     if "content" in call.arguments:
-        return sha256(call.arguments["content"].encode())
-    return next((effect.sha for effect in call.effects if isinstance(effect, Wrote)), None)
+        return {sha256(call.arguments["content"].encode())}
+    return {effect.sha for effect in call.effects if isinstance(effect, Wrote)}
 
 
 def reads(record: Record, calls: list[Call], edits: list[Edit]) -> Iterator[str]:
