@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
@@ -34,11 +35,15 @@ def pretty(value: object) -> str:
 
 def commands() -> str:
     """Every command's own help, as it prints it."""
+    with patch.dict(os.environ, COLUMNS="100"):
+        return _commands()
+
+
+def _commands() -> str:
     from importlib import import_module
 
     from perdure.cli.main import COMMANDS, usage
 
-    os.environ["COLUMNS"] = "100"
     parts = ["# Commands", "", "Generated from the commands' own `--help`.", "", "```", usage(), "```"]
     for name, (module, _) in COMMANDS.items():
         out = io.StringIO()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -11,6 +12,12 @@ from perdure.testing.postgres import Postgres, running_postgres
 from testbed import Bed
 
 _FAILED = pytest.StashKey[bool]()
+
+
+def pytest_configure() -> None:
+    """What runs in the background ignores Ctrl-C, and so would all that it starts: some tests press it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
