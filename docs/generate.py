@@ -11,22 +11,14 @@ import sys
 from collections.abc import Iterator
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from unittest.mock import patch
 
 import msgspec
 
+from perdure.model.envelope import ErrorKind
+
 ROOT = Path(__file__).resolve().parent.parent
-ERRORS = (
-    "blocked",
-    "stale_precondition",
-    "write_corruption",
-    "quota_exceeded",
-    "policy_violation",
-    "invalid_input",
-    "not_found",
-    "conflict",
-)
 
 
 def pretty(value: object) -> str:
@@ -269,7 +261,12 @@ def found_refusals() -> set[tuple[str, str, str]]:
     found = set()
     for call in _calls("refuse"):
         given = [_said(one) for one in call.args[:3]]
-        if len(given) == 3 and given[0] in ERRORS and given[1] and given[1].replace("_", "").isalnum():
+        if (
+            len(given) == 3
+            and given[0] in get_args(ErrorKind)
+            and given[1]
+            and given[1].replace("_", "").isalnum()
+        ):
             found.add((given[1], given[0], given[2]))
     return found
 

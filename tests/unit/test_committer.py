@@ -11,8 +11,7 @@ import pytest
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.storage.sqlite.journal import SqliteJournal
-from perdure.surfaces.write.committer import Committer, Landing
-from perdure.surfaces.write.rejecting import Nothing
+from perdure.surfaces.write.committer import Committer, Landing, NoFiles
 
 
 class Unforeseen(Exception):
@@ -29,7 +28,7 @@ def test_an_error_that_nobody_foresaw_fails_its_own_call_only(tmp_path: Path) ->
     def first() -> Landing:
         begun.set()
         goes_on.wait(30)
-        return Nothing({"name": "first"})
+        return NoFiles({"name": "first"})
 
     def bad() -> Landing:
         raise Unforeseen
@@ -45,7 +44,7 @@ def test_an_error_that_nobody_foresaw_fails_its_own_call_only(tmp_path: Path) ->
     begun.wait(30)
     others = [
         threading.Thread(target=ask, args=("bad", bad)),
-        threading.Thread(target=ask, args=("good", lambda: Nothing({"name": "good"}))),
+        threading.Thread(target=ask, args=("good", lambda: NoFiles({"name": "good"}))),
     ]
     for thread in others:
         thread.start()

@@ -39,7 +39,8 @@ from perdure.model.frames import (
     decode,
     encode_members,
     encode_request,
-    members,
+    members_if_clear,
+    text_if_clear,
 )
 
 MOST_OPEN: Final = 4096
@@ -125,17 +126,17 @@ class Tracing:
             or len(self._requests) >= MOST_OPEN
         ):
             return
-        params = _members(message.params)
-        meta = _members(params.get("_meta"))
-        trace, parent, sampled = _context(_text(meta.get("traceparent")))
+        params = members_if_clear(message.params)
+        meta = members_if_clear(params.get("_meta"))
+        trace, parent, sampled = _context(text_if_clear(meta.get("traceparent")))
         attributes = {"jsonrpc.request.id": str(message.id)[:MOST_TEXT], **self.transport}
         name = _describe(attributes, message.method, params)
-        version = _text(meta.get(eras.META_VERSION)) or self._version()
+        version = text_if_clear(meta.get(eras.META_VERSION)) or self._version()
         if version:
             attributes["mcp.protocol.version"] = version
         if not self._kernel.state.session.modern and eras.META_VERSION not in meta:
             attributes["mcp.session.id"] = self._kernel.state.session.session_id
-        state = (_text(meta.get("tracestate")) or "")[:MOST_STATE] if parent else ""
+        state = (text_if_clear(meta.get("tracestate")) or "")[:MOST_STATE] if parent else ""
         self._requests[message.id] = Span(
             trace, _new(8), parent, sampled, state, name, time.time_ns(), attributes
         )
@@ -165,7 +166,7 @@ class Tracing:
         message = decode(effect.frame)
         if parent is None or not isinstance(message, Request):
             return effect
-        params = _members(message.params)
+        params = members_if_clear(message.params)
         attributes: dict[str, Any] = {"network.transport": "pipe", "perdure.mount": effect.mount}
         attributes["perdure.generation"] = effect.generation
         attributes["jsonrpc.request.id"] = str(child_id)
@@ -174,7 +175,7 @@ class Tracing:
             parent.trace, _new(8), parent.span, parent.sampled, parent.state, name, time.time_ns(), attributes
         )
         self._tries[child_id] = (effect.mount, effect.generation, span)
-        meta = _members(params.get("_meta"))
+        meta = members_if_clear(params.get("_meta"))
         meta["traceparent"] = Raw(msgspec.json.encode(span.traceparent))
         if not parent.parent:
             meta.pop("tracestate", None)  # it belongs to a parent that could not be read
@@ -237,8 +238,8 @@ def _describe(attributes: dict[str, Any], method: str, params: Members) -> str:
     """What is said of a method and its target; returns the span's name."""
     attributes["mcp.method.name"] = method[:MOST_TEXT]
     if method in URI_METHODS:
-        attributes["mcp.resource.uri"] = (_text(params.get("uri")) or "")[:MOST_TEXT]
-    target = (_text(params.get("name")) or "")[:MOST_TEXT]
+        attributes["mcp.resource.uri"] = (text_if_clear(params.get("uri")) or "")[:MOST_TEXT]
+    target = (text_if_clear(params.get("name")) or "")[:MOST_TEXT]
     if method == "tools/call":
         attributes["gen_ai.operation.name"] = "execute_tool"
         attributes["gen_ai.tool.name"] = target
@@ -252,26 +253,12 @@ def _describe(attributes: dict[str, Any], method: str, params: Members) -> str:
 def _failure(attributes: dict[str, Any], response: Response, frame: bytes) -> str:
     """The kind of error that an answer is; nothing where it is none. A tool that failed has failed."""
     if response.error is not None:
-        code = bytes(_members(response.error).get("code", Raw(b"0"))).decode("ascii", "replace")[:32]
+        code = bytes(members_if_clear(response.error).get("code", Raw(b"0"))).decode("ascii", "replace")[:32]
         attributes["rpc.response.status_code"] = code
         return code
-    if b'"isError"' in frame and bytes(_members(response.result).get("isError", Raw(b""))) == b"true":
+    if b'"isError"' in frame and bytes(members_if_clear(response.result).get("isError", Raw(b""))) == b"true":
         return "tool_error"
     return ""
-
-
-def _members(raw: Raw | None) -> Members:
-    try:
-        return members(raw) if raw is not None else {}
-    except ValueError:
-        return {}
-
-
-def _text(raw: Raw | None) -> str | None:
-    try:
-        return msgspec.json.decode(raw, type=str) if raw is not None else None
-    except msgspec.MsgspecError:
-        return None
 
 
 def _new(size: int) -> str:

@@ -106,6 +106,21 @@ def members(raw: bytes | Raw) -> Members:
     return found
 
 
+def members_if_clear(raw: Raw | None) -> Members:
+    """The same for whoever only looks on: no members where they are not clear."""
+    try:
+        return members(raw) if raw is not None else {}
+    except ValueError:
+        return {}
+
+
+def text_if_clear(raw: Raw | None) -> str | None:
+    try:
+        return _text.decode(raw) if raw is not None else None
+    except msgspec.MsgspecError:
+        return None
+
+
 def _refuse_duplicates(data: bytes) -> None:
     try:
         names = _names(data.decode())

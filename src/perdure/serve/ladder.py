@@ -7,10 +7,9 @@ from base64 import b64decode, b64encode
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
 
 from perdure.model import eras
-from perdure.model.frames import INVALID_PARAMS, METHOD_NOT_FOUND, Members, Request, members
+from perdure.model.frames import INVALID_PARAMS, METHOD_NOT_FOUND, Request, members_if_clear, text_if_clear
 
 HEADER_MISMATCH: Final = -32020
 STATUS: Final = {
@@ -44,17 +43,17 @@ def check(request: Request, headers: list[tuple[bytes, bytes]]) -> Rejection | N
             if name in given:
                 return Rejection(HEADER_MISMATCH, f"the header {name.decode()} is there twice")
             given[name] = value.decode("latin-1")
-    params = _members(request.params)
-    meta = _members(params.get("_meta")) if "_meta" in params else {}
+    params = members_if_clear(request.params)
+    meta = members_if_clear(params.get("_meta")) if "_meta" in params else {}
     missing = [key for key in (eras.META_VERSION, eras.META_CAPABILITIES) if key not in meta]
     if missing:
         return Rejection(INVALID_PARAMS, f"params._meta is missing {', '.join(missing)}")
-    version = _text(meta[eras.META_VERSION])
+    version = text_if_clear(meta[eras.META_VERSION])
     if version is None or given.get(b"mcp-protocol-version") != version:
         return Rejection(HEADER_MISMATCH, "mcp-protocol-version and params._meta name different versions")
     if given.get(b"mcp-method") != request.method:
         return Rejection(HEADER_MISMATCH, "mcp-method and the request name different methods")
-    wanted = _text(params.get(NAMED.get(request.method, "")))
+    wanted = text_if_clear(params.get(NAMED.get(request.method, "")))
     if wanted is not None and unwrapped(given.get(b"mcp-name")) != wanted:
         return Rejection(HEADER_MISMATCH, f"mcp-name and params.{NAMED[request.method]} differ")
     if version not in eras.MODERN_VERSIONS:
@@ -77,18 +76,4 @@ def unwrapped(value: str | None) -> str | None:
         data = b64decode(found[1], validate=True)
         return data.decode() if b64encode(data).decode() == found[1] else None
     except ValueError:
-        return None
-
-
-def _members(raw: Raw | None) -> Members:
-    try:
-        return members(raw) if raw is not None else {}
-    except ValueError:
-        return {}
-
-
-def _text(raw: Raw | None) -> str | None:
-    try:
-        return msgspec.json.decode(raw, type=str) if raw is not None else None
-    except msgspec.MsgspecError:
         return None

@@ -59,6 +59,34 @@ class Landing(Protocol):
         """Make what landed durable by itself, so that the journal no longer has to vouch for it."""
 
 
+class NoFiles:
+    """A round of the journal alone: no file changes with it, so nothing can fail to land."""
+
+    is_stuck = False
+
+    def __init__(self, payload: Any) -> None:
+        self.seqs: list[int] = []
+        self.payload = payload
+
+    def land(self) -> None:
+        pass
+
+    def failed(self, journal: Journal, error: Exception) -> None:
+        pass
+
+    def concluded(self, error: Exception) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def begin_sync(self) -> None:
+        pass
+
+    def sync(self, synced: set[tuple[int, str]]) -> None:
+        pass
+
+
 class Job:
     """One caller's change, from submission to its payload or its error."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from perdure.model.envelope import Envelope, ToolError, refuse
-from perdure.storage.journal import Draft, Invocation, Journal
+from perdure.storage.journal import Draft, Invocation
 from perdure.surfaces.port import Call
+from perdure.surfaces.write.committer import NoFiles
 from perdure.surfaces.write.store import Content
 
 if TYPE_CHECKING:
@@ -26,34 +27,6 @@ class Rejected(ToolError):
         super().__init__(envelope)
         self.path = path
         self.content = content
-
-
-class Nothing:
-    """A round in which no file changes."""
-
-    is_stuck = False
-
-    def __init__(self, payload: dict[str, Any]) -> None:
-        self.seqs: list[int] = []
-        self.payload = payload
-
-    def land(self) -> None:
-        pass
-
-    def failed(self, journal: Journal, error: Exception) -> None:
-        pass
-
-    def concluded(self, error: Exception) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def begin_sync(self) -> None:
-        pass
-
-    def sync(self, synced: set[tuple[int, str]]) -> None:
-        pass
 
 
 def rejected(
@@ -73,11 +46,11 @@ def rejected(
     is_counted = error.envelope.error != "invalid_input" and reason not in UNTRIED
     place = path if error.envelope.error != "invalid_input" else ""
 
-    def keep() -> Nothing:
+    def keep() -> NoFiles:
         for one in (content, redacted):
             if one is not None:
                 _save(service, call, place, one, reason)
-        return Nothing({"left": _spent(service, call, path, content) if is_counted else 0})
+        return NoFiles({"left": _spent(service, call, path, content) if is_counted else 0})
 
     try:
         left: int = service.committer.submit(frozenset(), keep)["left"]
@@ -109,10 +82,10 @@ def kept(
 ) -> bool:
     """Keep what was sent along with a payload that was refused. False where nothing can be kept now."""
 
-    def keep() -> Nothing:
+    def keep() -> NoFiles:
         for path, content in payloads:
             _save(service, call, path, content, _reason(error))
-        return Nothing({})
+        return NoFiles({})
 
     try:
         service.committer.submit(frozenset(), keep)

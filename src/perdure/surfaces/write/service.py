@@ -23,11 +23,11 @@ from perdure.storage.files.exchange import Conflict
 from perdure.storage.journal import Draft, Filter, Invocation, Journal
 from perdure.surfaces.port import Call, Done, KeyStatus
 from perdure.surfaces.write import recover
-from perdure.surfaces.write.committer import Committer, Landing
+from perdure.surfaces.write.committer import Committer, Landing, NoFiles
 from perdure.surfaces.write.confine import Workspace
 from perdure.surfaces.write.landing import CallLanding
 from perdure.surfaces.write.policy import DEFAULT, Policy
-from perdure.surfaces.write.rejecting import Nothing, draft_id, rejected
+from perdure.surfaces.write.rejecting import draft_id, rejected
 from perdure.surfaces.write.store import Content, Store
 from perdure.surfaces.write.tending import Tending
 from perdure.surfaces.write.tree import Sighting, Tree
@@ -127,7 +127,7 @@ class WriteService:
                     known := self._deduplicated(idempotency_key, fingerprint)
                 ):
                     tree.close()
-                    return Nothing(known)
+                    return NoFiles(known)
                 payload = plan(tree)
             except BaseException:
                 tree.close()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from perdure.model.envelope import ToolError
 from perdure.model.keep import Keep
 from perdure.storage.blobs import Blobs
 from perdure.storage.journal import Journal, Retired, Sha
-from perdure.surfaces.write.committer import Committer
+from perdure.surfaces.write.committer import Committer, NoFiles
 
 FIRST_S: Final = 30.0
 EVERY_S: Final = 3600.0
@@ -103,14 +103,14 @@ class Tending:
             self._forget(unknown)
 
 
-class _Forgetting:
-    """A step that was decided in its transaction: what is left is to remove the files."""
+class _Forgetting(NoFiles):
+    """A step that was decided in its transaction: what is left is to remove what was kept as files.
 
-    is_stuck = False
+    One that could not be removed is found by the next sweep.
+    """
 
     def __init__(self, blobs: Blobs, retired: Retired) -> None:
-        self.seqs: list[int] = []
-        self.payload: Any = retired
+        super().__init__(retired)
         self._blobs = blobs
         self._files = retired.files
 
@@ -118,18 +118,3 @@ class _Forgetting:
         before = time.time() - FRESH_S
         for sha in self._files:
             self._blobs.delete(sha.hex(), written_before=before)
-
-    def failed(self, journal: Journal, error: Exception) -> None:
-        pass  # a file that could not be removed is found by the next sweep
-
-    def concluded(self, error: Exception) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def begin_sync(self) -> None:
-        pass
-
-    def sync(self, synced: set[tuple[int, str]]) -> None:
-        pass

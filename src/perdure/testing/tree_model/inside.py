@@ -24,7 +24,7 @@ from perdure.model.tools import View
 from perdure.storage.journal import Filter, Row, Sha
 from perdure.surfaces.port import Done
 from perdure.surfaces.write import committer, store, writing
-from perdure.surfaces.write.rejecting import Nothing
+from perdure.surfaces.write.committer import NoFiles
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.testing.tree_model.answers import Request
 from perdure.worker import call
@@ -208,7 +208,7 @@ class Inside:
         with mine._changed:
             landed, mine._landed = mine._landed, []
         mine._sync(landed)
-        mine.submit(frozenset(), lambda: Nothing({}))
+        mine.submit(frozenset(), lambda: NoFiles({}))
 
 
 def _contents(rows: Sequence[Row]) -> set[Sha]:
