@@ -79,10 +79,31 @@ def _shown(payload: Payload, shape: Shape, detail: Detail) -> Iterator[Field]:
         yield from (Field(name, "json") for name in payload if name not in declared)
 
 
-@lru_cache(maxsize=256)
-def _segments(template: str) -> tuple[tuple[str, ...], ...]:
-    """A summary in its segments, each in turn a text and the name of a field. Read once: there are few of them."""
-    return tuple(tuple(_PLACEHOLDER.split(segment)) for segment in template.split("  "))
+class _Told(msgspec.Struct, frozen=True, gc=False):
+    """A field as a summary names it: where it is, and what is known of its kind."""
+
+    head: str
+    rest: tuple[str, ...]
+    field: Field
+
+
+@lru_cache(maxsize=512)
+def _segments(shape: Shape, template: str) -> tuple[tuple[str | _Told, ...], ...]:
+    """A summary in its segments, each in turn a text and a field. Read once: there are few of them."""
+    return tuple(
+        tuple(
+            _reached(shape, part) if at % 2 else part for at, part in enumerate(_PLACEHOLDER.split(segment))
+        )
+        for segment in template.split("  ")
+    )
+
+
+def _reached(shape: Shape, name: str) -> _Told:
+    head, *rest = name.split(".")
+    field = shape.field(head)
+    for member in rest:
+        field = next((c for c in field.columns if c.name == member), None) if field else None
+    return _Told(head, tuple(rest), field or Field(name))
 
 
 @lru_cache(maxsize=256)
@@ -92,31 +113,29 @@ def _names(template: str) -> frozenset[str]:
 
 def _summary(template: str, payload: Payload, shape: Shape, detail: Detail, bounds: Bounds) -> str:
     """The segments all of whose fields are there."""
-    told: list[str] = []
-    for segment in _segments(template):
-        parts = list(segment)
-        for at in range(1, len(parts), 2):
-            if (shown := _told(parts[at], payload, shape, detail, bounds)) is None:
+    segments: list[str] = []
+    for segment in _segments(shape, template):
+        parts: list[str] = []
+        for part in segment:
+            shown = part if isinstance(part, str) else _told(part, payload, detail, bounds)
+            if shown is None:
                 break
-            parts[at] = shown
+            parts.append(shown)
         else:
-            told.append("".join(parts))
-    return "  ".join(told)
+            segments.append("".join(parts))
+    return "  ".join(segments)
 
 
-def _told(name: str, payload: Payload, shape: Shape, detail: Detail, bounds: Bounds) -> str | None:
+def _told(told: _Told, payload: Payload, detail: Detail, bounds: Bounds) -> str | None:
     """A field as the summary tells it, or None where it is absent."""
-    head, *rest = name.split(".")
-    field: Field | None = shape.field(head)
-    value: Any = payload.get(head)
-    for member in rest:
+    value: Any = payload.get(told.head)
+    for member in told.rest:
         value = value.get(member) if isinstance(value, Mapping) else None
-        field = next((c for c in field.columns if c.name == member), None) if field else None
     if value is None:
         return None
     if isinstance(value, (list, dict)):
         return f"{len(value):,}"
-    return _scalar(field or Field(name), value, "atom", bounds.scalar, detail)
+    return _scalar(told.field, value, "atom", bounds.scalar, detail)
 
 
 def _scalar(field: Field, value: Any, place: Place, limit: int, detail: Detail) -> str:

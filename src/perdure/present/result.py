@@ -23,6 +23,7 @@ from perdure.present.shape import Payload, Shape, concise, full
 
 CallToolResult = dict[str, Any]
 
+_NESTED: Final = (dict, list, tuple)
 ERROR_BOUNDS: Final = Bounds(lines=40, width=600, scalar=400, cell=120, rows=20)
 
 
@@ -89,9 +90,9 @@ def _listed(value: Any) -> Any:
     """JSON has one kind of sequence, so what is sent and what is written as text must not differ in it."""
     match value:
         case dict():
-            return {key: _listed(item) for key, item in value.items()}
+            return {key: _listed(item) if isinstance(item, _NESTED) else item for key, item in value.items()}
         case list() | tuple():
-            return [_listed(item) for item in value]
+            return [_listed(item) if isinstance(item, _NESTED) else item for item in value]
         case _:
             return value
 

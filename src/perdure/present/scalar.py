@@ -21,6 +21,8 @@ Place = Literal["atom", "line", "cell"]
 ABSENT: Final = "-"
 ELLIPSIS: Final = "…"
 
+# What is printable and yet written otherwise; the backslash first, since it is in all the others.
+_MARKS: Final = (("\\", "\\\\"), ('"', '\\"'), ("|", "\\u007c"), (ELLIPSIS, "\\u2026"))
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -65,9 +67,12 @@ def quoted(value: str) -> str:
 
 
 def escaped(value: str) -> str:
-    if value.isprintable() and not any(mark in value for mark in '"\\|…'):
-        return value
-    return "".join(map(_escape, value))
+    if not value.isprintable():
+        return "".join(map(_escape, value))
+    for mark, written in _MARKS:
+        if mark in value:
+            value = value.replace(mark, written)
+    return value
 
 
 def _escape(char: str) -> str:

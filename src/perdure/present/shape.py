@@ -49,8 +49,11 @@ class Field(msgspec.Struct, frozen=True):
     columns: tuple[Field, ...] = ()
 
 
-class Shape(msgspec.Struct, frozen=True):
-    """A declared result. With `ok` (the default) the payload gets `ok: true`, as every success has."""
+class Shape(msgspec.Struct, frozen=True, eq=False):
+    """A declared result. With `ok` (the default) the payload gets `ok: true`, as every success has.
+
+    Each is itself and equal to no other, so what was worked out for it once is found again at once.
+    """
 
     summary: str | Callable[[Payload], str]
     fields: tuple[Field, ...]

@@ -14,7 +14,8 @@ import apsw
 from perdure.model.fault_points import passed, point
 from perdure.storage.durable import sync_directory
 from perdure.storage.sqlite import state_queries as sql
-from perdure.storage.sqlite.state_failures import not_opened, typed
+from perdure.storage.sqlite.database import StoreError
+from perdure.storage.sqlite.state_failures import not_opened, typed, typed_error
 from perdure.storage.sqlite.state_opening import open_reader, open_state
 from perdure.storage.sqlite.turns import Turns
 from perdure.storage.state import (
@@ -244,8 +245,11 @@ class SqliteState:
         return self._rows(text, given)[0]
 
     def _rows(self, text: str, given: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        with typed():
+        # By hand what `typed` does: this is most of what reading a key costs.
+        try:
             return list(self._read.execute(text, given))
+        except (apsw.Error, StoreError) as error:
+            raise typed_error(error) from None
 
     @property
     def _read(self) -> apsw.Connection:

@@ -33,10 +33,14 @@ _DAMAGED: Final = (apsw.CorruptError, apsw.NotADBError)
 def typed() -> Iterator[None]:
     try:
         yield
-    except apsw.Error as error:
-        raise meaning(error) from None
-    except StoreError as error:
-        raise state_error("resource", "state_refused", str(error), "never") from None
+    except (apsw.Error, StoreError) as error:
+        raise typed_error(error) from None
+
+
+def typed_error(error: apsw.Error | StoreError) -> StateError:
+    if isinstance(error, apsw.Error):
+        return meaning(error)
+    return state_error("resource", "state_refused", str(error), "never")
 
 
 def not_opened(error: OSError) -> StateError:
