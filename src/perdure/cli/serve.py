@@ -83,8 +83,7 @@ def main(argv: list[str]) -> int:
     settings = settle(options, "serve")
     serving = _serving(options, settings.workspaces[0], token)
     try:
-        from perdure.dash.announcing import Announced
-        from perdure.dash.app import Dashboard
+        from perdure.dash.front import Front
         from perdure.serve.app import Options, serve
     except ImportError:
         print("perdure serve: uvicorn is missing: pip install 'perdure[serve]'", file=sys.stderr)
@@ -107,10 +106,8 @@ def main(argv: list[str]) -> int:
     name = f"[{serving.host}]" if ":" in serving.host else serving.host
     address = f"{scheme}://{name}:{listening.getsockname()[1]}/mcp"
 
-    def front(sessions: Sessions, given: Options) -> Dashboard:
-        made = Dashboard(sessions, given, Looks(settings))
-        made.announced = Announced(made.desk, address)
-        return made
+    def front(sessions: Sessions, given: Options) -> Front:
+        return Front(sessions, given, address, Looks(settings))
 
     from perdure.cli.looking import Looks
     from perdure.host import presence

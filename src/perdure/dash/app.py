@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from perdure.dash import journal, layout, overview, registry, shelves
-from perdure.dash.desk import Desk, Looks
+from perdure.dash.desk import Desk
 from perdure.dash.html import Markup
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import (
@@ -39,8 +39,6 @@ from perdure.dash.web import (
     moved,
 )
 from perdure.serve.answering import STREAM, Headers, Receive, Scope, Send
-from perdure.serve.app import Options
-from perdure.serve.sessions import Sessions
 
 LIVE_S: Final = 1.0
 PING_EVERY: Final = 15
@@ -79,14 +77,13 @@ FILES: Final = {
 
 
 class Dashboard:
-    def __init__(self, sessions: Sessions, options: Options, looks: Looks | None = None) -> None:
-        self.desk = Desk(sessions, is_wrapped=bool(options.wrap), looks=looks)
-        self._token = options.token.encode() if options.token is not None else None
+    def __init__(self, desk: Desk, token: str | None) -> None:
+        self.desk = desk
+        self._token = token.encode() if token is not None else None
         # The browser never keeps the token itself: a cookie goes to every port of this machine.
         self._pass = secrets.token_urlsafe(24)
         self._turn = asyncio.Lock()
         self._streams = 0
-        self.announced: object = None  # what tells others of this process lives as long as its pages
         folder = Path(__file__).with_name("static")
         self._files = {
             path: Reply(200, (folder / name).read_bytes(), kind=kind, cache=b"no-cache")
