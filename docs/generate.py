@@ -95,7 +95,7 @@ def _variants(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    kinds = [one.get("type") or ", ".join(map(str, one.get("enum", []))) for one in _variants(schema)]
+    kinds = [", ".join(map(str, one.get("enum", []))) or one.get("type", "") for one in _variants(schema)]
     return " or ".join(kinds)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -68,6 +69,22 @@ def test_every_write_tool_is_there_and_says_what_it_is_for() -> None:
         assert len(tool["description"]) > 20, tool["name"]
         assert {"render", "detail"} <= set(tool["inputSchema"]["properties"]), tool["name"]
         assert tool["inputSchema"]["additionalProperties"] is False
+
+
+def test_every_argument_is_typed_as_every_client_can_take_it() -> None:
+    for tool in listed():
+        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool["name"])
+        assert not {"anyOf", "oneOf", "allOf", "enum", "not"} & set(tool["inputSchema"]), tool["name"]
+        assert untyped(tool["inputSchema"]) == [], tool["name"]
+
+
+def untyped(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Services of some models refuse a whole list for one argument without a type, or with several."""
+    own = schema.get("anyOf", [schema])
+    found = [one for one in own if not isinstance(one.get("type"), str)]
+    found += [one for one in own if one.get("type") == "array" and "items" not in one]
+    inner = [*schema.get("properties", {}).values(), *(one["items"] for one in own if "items" in one)]
+    return found + [bad for one in inner for bad in untyped(one)]
 
 
 def test_the_instructions_are_short_and_explain_what_the_schemas_leave_out() -> None:

@@ -138,11 +138,8 @@ def _annotations(spec: ToolSpec) -> dict[str, bool]:
     return {name: value for name, (value, assumed) in said.items() if value != assumed}
 
 
-# The server's instructions say what they mean: a list that is read at every start must be short.
-_PRESENTATION_SCHEMA: Final[dict[str, Any]] = {
-    "render": {"enum": list(RENDERS)},
-    "detail": {"enum": list(DETAILS)},
-}
+# The server's instructions name their choices: a list that is read at every start must be short.
+_PRESENTATION_SCHEMA: Final[dict[str, Any]] = {"render": {"type": "string"}, "detail": {"type": "string"}}
 
 
 def input_schema(params: type[msgspec.Struct]) -> dict[str, Any]:
@@ -186,6 +183,9 @@ def _inlined(node: Any, components: dict[str, Any], open_refs: tuple[str, ...]) 
     }
     if "properties" in schema and schema.get("type") == "object":
         schema["additionalProperties"] = False
+    if "enum" in schema:
+        # It goes without saying, but some models' services refuse the whole list where it does.
+        schema = {"type": "string", **schema}
     return _optional(schema)
 
 

@@ -31,9 +31,17 @@ _UNITS: Final = (365 * 86_400, 30 * 86_400, 7 * 86_400, 86_400, 3600, 60, 1)
 Format = Literal["json", "yaml", "markdown"]
 
 
+# Some models' services refuse the whole list where an argument has no type.
+_ANY: Final = [
+    {"type": "object"},
+    {"type": "array", "items": {"type": "object"}},
+    *({"type": name} for name in ("string", "number", "boolean")),
+]
+
+
 class Checkpoint(msgspec.Struct, frozen=True):
     name: Annotated[str, arg("[A-Za-z0-9_-]{1,64}; given again, it replaces.")]
-    data: Annotated[Any, arg("Any JSON.")]
+    data: Annotated[Any, arg("Any JSON.", extra_json_schema={"anyOf": _ANY})]
     format: Annotated[Format, arg()] = "json"
     ttl: Annotated[str, arg("session, permanent, or P7D, PT12H.")] = "session"
 
