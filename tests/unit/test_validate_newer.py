@@ -56,6 +56,23 @@ RIGHT = [
     ("cpp", "typedef R (C::*F)(A) const;\nvoid g() { (b->*p)(2); emit done(1); }\n"),
     ("markdown", "&nbsp; | `a` | `b`\n-------|-----|----\nx | 1 | 2\n"),
     ("markdown", "---\ntitle: x\n\ntags: [a]\n---\n\n# A [b](c.md d)\n"),
+    ("cpp", "void f() { g(ok ? (a = S(x), &a) : 0); while ((n = h(y), n > 0)) (k += 1, p <<= 2, *q); }\n"),
+    ("cpp", "void f(int a = 1, int b = 2);int g() { for (i = 0, j = 1; i < j; i++, j--);\nreturn (a == 1, b = c, d); }\n"),
+    ("cpp", "auto f = [](int a = 1, int b = 2) { return (a = b); };\nint sum(auto... x) { return (x + ...); }\n"),
+    ("c", "static int my_cdecl compare(const void *a, const void *b);\n"),
+    ("c", "void f(int x) { switch (x) { case 1: { y(); deliberate_fall_through } case 2: z(); } }\n"),
+    ("rust", "---\n[package]\n---\nfn f(#[a] #[b(c)] x: i32) {}\n"),
+    ("rust", "macro_rules! m { ($(,~$n:expr)*) => {}; }\nm!(1, ~Mode::VI);\n"),
+    ("typescript", "abstract class A { abstract override readonly b: C; }\nif (using !== 'x') {}\n"),
+    ("latex", "Math is |$|, and so on.\n"),
+    ("yaml", "%YAML 1.0\n---\na: 1\n"),
+    ("javascript", 'import a from "./a.json" assert {type: "json"};\n'),
+    ("typescript", "type A = {\n  b?: C\n  in?: D\n  instanceof: E\n}\n"),
+    ("latex", "Close it by |\\end{slide}| and begin with |\\begin{slide}|.\n"),
+    ("latex", "\\begin{x}\n|\\let| and $a$\n\\let\\open={\n\\end{x}\n"),
+    ("latex", "\\begin{codeexample}[]\n\\begin{document}\n\\end{codeexample}\n"),
+    ("markdown", "# A\n\n@code{.py}\n\n#b\n@endcode\n"),
+    ("sql", ".import -csv <<END t\na,,b\nit's\nEND\nSELECT 1;\n"),
     ("css", ".tw\\:bg-\\[url\\(\\'a.png\\'\\)\\] { color: red; }\n"),
 ]  # fmt: skip
 
@@ -101,6 +118,15 @@ WRONG = [
     ("latex", "\\[\n  a\n  b\n\nc\n\\[ d \\]\n", 4),
     ("c", "typedef struct n {\n    int v;\n} n_t\n\nenum c { A };\n", 3),
     ("markdown", "| a | b |\n|---|\n", 2),
+    ("cpp", "int f() {\n  g((a = S(x), &a));\n  return (a = , b);\n}\n", 3),
+    ("cpp", "int f() {\n  return (a = b,, c);\n}\n", 2),
+    ("latex", "A |\\begin{x}| b\n\\begin{y}\nc\n", 3),
+    ("latex", "\\documentclass{a}\n\\begin{document}\n$|$\\begin{x} $|$\n\\end{document}\n", 4),
+    ("markdown", "# A\n\n@code\n\n#b\n", 5),
+    ("rust", "---\n[package]\n---\nfn f( {}\n", 4),
+    ("rust", "fn f() {\n    let x = ~y;\n}\n", 2),
+    ("javascript", "const a = '<%= b %>';\nf(;\n", 2),
+    ("sql", ".mode csv\nSELECT a,,b;\n", 2),
 ]
 
 
@@ -148,7 +174,31 @@ def test_a_name_that_two_formats_share_is_settled_by_the_text(path: str, text: s
         ("a.h", "@interface A : NSObject\n- (void)run;\n@end\n"),
         ("a.sh", "for plugin ($plugins); do\n  echo\ndone\n"),
         ("a.sh", "#!/usr/bin/env zunit\n@test 'x' {\n}\n}\n"),
+        ("a.hpp", "Platform::String^ convert(cv::String name);\n"),
     ],
 )
 def test_another_language_under_the_same_name_is_not_judged(path: str, text: str) -> None:
     assert check(text, target_path=path).valid is None
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("feed.xml", "---\nlayout: null\n---\n<?xml version='1.0'?>\n<a/>\n"),
+        ("a.sh", "unset <%= NAMES.join(' ') %>\nunset $(env)\n"),
+        ("a.js", "export default class <%= name %> extends A {}\n"),
+        (
+            "a.html",
+            "<!--#include virtual='top.htm' -->\n<div>\n<p>a</p>\n<!--#include virtual='end.htm' -->\n",
+        ),
+        ("a.tex", "{\n  \\catcode`\\/=0\n  \\catcode`\\\\=12\n  /gdef/x{\\/the/y\\}\n}\n"),
+    ],
+)
+def test_what_is_made_into_the_format_later_is_not_judged(path: str, text: str) -> None:
+    assert check(text, target_path=path).valid is None
+
+
+def test_two_conditionals_of_which_a_compiler_reads_one_are_only_doubted() -> None:
+    text = "int a[] = {\n#ifdef X\n  1, 2\n#endif\n#ifdef Y\n  3, 4\n#endif\n};\n"
+    report = check(text, format_hint="c")
+    assert (report.valid, [p.severity for p in report.errors]) == (True, ["warning"])

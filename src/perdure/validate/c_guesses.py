@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
+from perdure.validate.c_commas import commas_reworded
 from perdure.validate.c_macros import Macros
 from perdure.validate.c_tokens import Token
 from perdure.validate.code_text import explained
@@ -94,7 +95,7 @@ class Guesser:
         until: float,
     ) -> None:
         self.name = name
-        self.text = reworded(name, text)
+        self.text = reworded(name, commas_reworded(text, tokens, partner) if name == "cpp" else text)
         self.tokens = tokens
         self.partner = partner
         self.macros = macros
@@ -202,6 +203,9 @@ class Guesser:
             return False
         if before in _ENDS or before in ("static", "extern", "const", "volatile"):
             return len(names) == 3 and all(name.isidentifier() for name in names)
+        if before in _TYPES:
+            # A calling convention before a function's name
+            return "_" in names[0] and len(names) == 3 and names[1].isidentifier() and names[2] == "("
         return before in ("*", "&", "(", ",") and self._is_mark(index)
 
     def _is_attribute(self, index: int) -> bool:

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 _MACRO: Final = re.compile(
-    r"_*[A-Z][A-Z0-9_]+|__\w+|[A-Z]\w*_[A-Z]\w*|[a-z]+_[A-Z][A-Z_]+|[a-z]{1,4}[A-Z]+_[A-Z0-9_]+|(?:PRI|SCN)[a-zA-Z]+\d*|_[A-Z]\w*|\w*(?:noreturn|_inline|_export|_public|_deprecated|_unused)"
+    r"_*[A-Z][A-Z0-9_]+|__\w+|[A-Z]\w*_[A-Z]\w*|[a-z]+_[A-Z][A-Z_]+|[a-z]{1,4}[A-Z]+_[A-Z0-9_]+|(?:PRI|SCN)[a-zA-Z]+\d*|_[A-Z]\w*|\w*fall_?through\w*|\w*(?:noreturn|_inline|_export|_public|_deprecated|_unused)"
 )
 _DEFINE: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(?)((?:[^\n\\]|\\.|\\\n)*)", re.M)
 _VALUE: Final = re.compile(r"[ \t]+[-+(\"'\w]")

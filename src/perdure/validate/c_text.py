@@ -16,10 +16,13 @@ from perdure.validate.report import Problem, Unsure
 from perdure.validate.trees import first_stop, parse
 
 SECONDS: Final = 1.5
-_CPLUSPLUS: Final = re.compile(r"\bclass\s+\w|\bnamespace\b|\btemplate\s*<|\w::\w|\b(?:public|private)\s*:")
+_CPLUSPLUS: Final = re.compile(
+    r"\bclass\s+\w|\bnamespace\b|\btemplate\s*<|\w::\w|\b(?:public|private)\s*:|~\w+\(\)\s*[{;]"
+)
 _OBJECTIVE: Final = re.compile(
     r"^\s*(?:@(?:import|interface|protocol|class|implementation|end)\b|#\s*import\b)", re.M
 )
+_HANDLES: Final = re.compile(r"\bref\s+(?:class|struct|new)\b|\b[A-Z]\w*\^\s+\w+\s*[(;]")
 
 
 def check_c(text: str) -> list[Problem]:
@@ -30,7 +33,10 @@ def check_c(text: str) -> list[Problem]:
 
 
 def check_cpp(text: str) -> list[Problem]:
-    return _check(("cpp",), text)
+    found = _check(("cpp",), text)
+    if found and _HANDLES.search(text):
+        raise Unsure("not checked: looks like C++/CX")
+    return found
 
 
 def _check(names: tuple[str, ...], text: str) -> list[Problem]:
@@ -53,7 +59,14 @@ def _check(names: tuple[str, ...], text: str) -> list[Problem]:
     name = None if found else _grammar(names, reading.text)
     if name is not None:
         found = Guesser(name, reading.text, reading.tokens, partner, macros, until).run()
-    return found
+    return [doubted(problem) if _is_between_branches(problem, lines) else problem for problem in found]
+
+
+def _is_between_branches(problem: Problem, lines: Lines) -> bool:
+    """Whether a conditional ends after the line and another starts: perhaps no compiler reads both."""
+    below = (lines.row(line).lstrip() for line in range(problem.line + 1, len(lines.rows) + 1))
+    first, second = next(below, ""), next(below, "")
+    return first.startswith("#endif") and second.startswith("#if")
 
 
 def _unmatched(reading: Reading, lines: Lines) -> list[Problem]:

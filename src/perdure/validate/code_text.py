@@ -7,6 +7,7 @@ something is missing at the end of the one before.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from tree_sitter import Node
@@ -14,11 +15,12 @@ from tree_sitter import Node
 from perdure.validate.balance import unbalanced
 from perdure.validate.layout import Lines, Place
 from perdure.validate.newer_syntax import reworded
-from perdure.validate.report import Problem, shown
+from perdure.validate.report import Problem, Unsure, shown
 from perdure.validate.sources import Source
 from perdure.validate.trees import Stop, allowed, brackets, faults, first_stop, parse
 
 MORE: Final = 10
+_TEMPLATE: Final = re.compile(r"<%[=-]?\s[^\n]*%>")
 _SAID: Final = (";", ",", ")", "]", "}", ":", "=", "{", "(")
 
 
@@ -54,17 +56,24 @@ def check_code(name: str, text: str) -> list[Problem]:
         tree = parse(name, source.data)
     if not tree.root_node.has_error:
         return []
+    found = _found(name, tree.root_node, source)
+    if any(_TEMPLATE.search(source.lines.row(problem.line)) for problem in found):
+        raise Unsure("looks like a template: only its output can be checked")
+    return found
+
+
+def _found(name: str, root: Node, source: Source) -> list[Problem]:
     stop = first_stop(name, source.data)
-    marks = [(mark, source.character(at)) for mark, at in brackets(tree.root_node)]
+    marks = [(mark, source.character(at)) for mark, at in brackets(root)]
     found = unbalanced(marks, source.lines)
     if stop is None:
-        return found or [_of_node(node, source) for node in faults(tree.root_node)[:MORE]]
-    first = _long_string(tree.root_node, stop, source) or explained(name, stop, source)
+        return found or [_of_node(node, source) for node in faults(root)[:MORE]]
+    first = _long_string(root, stop, source) or explained(name, stop, source)
     if found and not any(abs(p.line - first.line) <= 1 for p in found):
         return found if min(p.line for p in found) <= first.line else [first, *found]
     if found:
         return [first, *[p for p in found if abs(p.line - first.line) > 1]]
-    rest = [_of_node(node, source) for node in faults(tree.root_node) if node.start_byte > stop.token]
+    rest = [_of_node(node, source) for node in faults(root) if node.start_byte > stop.token]
     return [first, *[p for p in rest if p.line > first.line + 1][:MORE]]
 
 

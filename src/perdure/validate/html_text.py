@@ -40,7 +40,7 @@ _BARE_VALUE: Final = re.compile(r"=[^\s\"'=]+\Z")
 MOST_LOOSE: Final = 50
 _TEMPLATE: Final = re.compile(
     r"\{%|<\?(?:php|=)|<%|\[%|<#|\{\{[-~]?\s*(?:[#/^]|if|range|else|end|each|with)\b|@if\b|@foreach\b"
-    r"|<!--BEGIN [A-Z_]+-->|\$(?:projectname|generatedby|relpath\^)"
+    r"|<!--BEGIN [A-Z_]+-->|<!--#include\b|\$(?:projectname|generatedby|relpath\^)"
 )
 
 

@@ -17,7 +17,7 @@ _VERBATIM: Final = {
     "verbatim", "verbatim*", "Verbatim", "Verbatim*", "BVerbatim", "LVerbatim", "lstlisting", "minted", "comment",
     "filecontents", "filecontents*", "alltt", "verbatimtab", "listing*", "pycode", "luacode", "luacode*", "asy",
     "sagesilent", "spverbatim", "VerbatimOut", "tcblisting", "dot2tex", "gnuplot", "python", "code", "sourcecode",
-    "LTXexample", "tkzexample",
+    "LTXexample", "tkzexample", "codeexample",
 }  # fmt: skip
 _TOKEN: Final = re.compile(
     r"""(?P<comment>%[^\n]*)
@@ -27,8 +27,9 @@ _TOKEN: Final = re.compile(
     |(?P<env>\\(?P<which>begin|end)\s*\{(?P<name>[^{}\\\n$]*)\})
     |(?P<define>\\(?:(?:re)?newcommand|providecommand|(?:re)?newenvironment|[gex]?def|DeclareRobustCommand
         |(?:New|Renew|Provide|Declare)Document(?:Command|Environment)|DeclareMathOperator|newtcolorbox|AtBegin\w*
-        |AtEnd\w*|lstnewenvironment|newtheoremstyle|titleformat|let|newcolumntype|tikzset|pgfkeys|cs_\w+:\w*
+        |AtEnd\w*|lstnewenvironment|newtheoremstyle|titleformat|newcolumntype|tikzset|pgfkeys|cs_\w+:\w*
         |\w*NewEnviron\w*|BeforeBeginEnvironment|AfterEndEnvironment|pretocmd|apptocmd|patchcmd)(?![A-Za-z@]))
+    |(?P<let>\\let(?![A-Za-z@])(?:\s*\\[A-Za-z@]+(?:\s*=[{}$])?)?)
     |(?P<never>\\iffalse(?![A-Za-z@]))
     |(?P<skip>\\(?:string[{}$%]|(?:(?:cat|lc|uc|sf)code|char)\s*`\\?.|[A-Za-z@]+|[^\[\]()A-Za-z]|$)|\{\$\$?\}|\^\^.)
     |(?P<math>\\[\[\]()]|\$\$?)
@@ -43,9 +44,13 @@ _NEW_VERBATIM: Final = re.compile(
 _SHORT_VERB: Final = re.compile(
     r"\\(?:MakeShortVerb|DefineShortVerb|lstMakeShortInline)\*?(?:\[[^\]]*\])?\s*\{?\\(.)"
 )
+# A part of a larger text has its quotes from there: |\begin{x}| and |\end{x}| show them.
+_PART_QUOTE: Final = r"\|\\(?:begin|end)\{[^{}|\n]*\}[^|\n]*\||\|[{}$]\|"
+_WHOLE: Final = re.compile(r"\\documentclass|\\(?P<part>(?:sub)*section|chapter|begin)(?![A-Za-z])")
 _WITH_SHORT_VERB: Final = re.compile(
     r"\\(?:documentclass|LoadClass)(?:\[[^\]]*\])?\{(?:ltx\w+|l3doc|doc\w*)\}"
 )
+_CATCODES: Final = re.compile(r"\\catcode\s*`\\[\\{}]\s*=\s*\d")
 _TEMPLATE: Final = re.compile(r"\$(?:projectn\w+|latexdocumentpre|doxygenversion)|^%%BEGIN [A-Z_]+", re.M)
 _CONDITION: Final = re.compile(r"%[^\n]*|\\(?P<start>if[A-Za-z@]*)|\\(?P<end>fi)(?![A-Za-z@])|\\.", re.S)
 _NO_CONDITIONS: Final = {"iff", "ifthenelse", "ifstrequal", "ifstrempty", "ifblank", "ifdefempty"}
@@ -68,6 +73,8 @@ def check_latex(text: str) -> list[Problem]:
     found = _Reader(text).run()
     if found and _TEMPLATE.search(text):
         raise Unsure("looks like a template: only its output can be checked")
+    if found and _CATCODES.search(text):
+        raise Unsure("not checked: the text gives other meanings to braces or backslashes")
     return found
 
 
@@ -110,10 +117,13 @@ class _Reader:
 
     def _token(self) -> re.Pattern[str]:
         """What to look for, with the short quotes of this text first."""
-        if not self.quotes:
+        quoted = [f"{re.escape(mark)}[^\\n]*?{re.escape(mark)}" for mark in sorted(self.quotes)]
+        first = _WHOLE.search(self.text)
+        if first is None or first["part"]:
+            quoted.append(_PART_QUOTE)
+        if not quoted:
             return _TOKEN
-        marks = "|".join(f"{re.escape(mark)}[^\\n]*?{re.escape(mark)}" for mark in sorted(self.quotes))
-        return re.compile(f"(?P<quoted>(?<!\\\\)(?:{marks}))|{_TOKEN.pattern}", _TOKEN.flags)
+        return re.compile(f"(?P<quoted>(?<!\\\\)(?:{'|'.join(quoted)}))|{_TOKEN.pattern}", _TOKEN.flags)
 
     def _is_conditional(self, at: int) -> bool:
         """Whether the document ends in a group of the same line, as in an argument of a condition."""

@@ -17,6 +17,9 @@ _FENCE: Final = re.compile(
     r"(?P<lead>[ \t>]*(?:[-*+]|\d+[.)])?[ \t]*)(?P<mark>`{3,}(?!.*`)|~{3,})\s*(?P<info>\S*)"
 )
 _COMMENT: Final = "<!--"
+# Doxygen's way to mark code
+_COMMAND: Final = re.compile(r"[ \t>]*[@\\]code\b")
+_COMMAND_END: Final = re.compile(r"[ \t>]*[@\\]endcode\b")
 _DEFINITION: Final = re.compile(r"^[ \t>]*\[([^\]\n]+)\]:", re.M)
 _REFERENCE: Final = re.compile(r"(?<![\\\]!\w])!?\[((?:[^\[\]\n\\]|\\.)+)\]\[((?:[^\[\]\n\\]|\\.)*)\]")
 _OPEN_LINK: Final = re.compile(
@@ -68,12 +71,18 @@ def _without_code(lines: Lines, found: list[Problem]) -> list[str]:
     """The rows with fenced code and front matter emptied, and escapes and code spans blanked."""
     rows = list(lines.rows)
     start = _front_matter(lines, rows, found)
+    last_end = max((i for i, row in enumerate(rows) if _COMMAND_END.match(row)), default=0)
     opened: tuple[int, str] | None = None
     for index in range(start, len(rows)):
         if opened is None:
-            opened = _opening(index + 1, rows[index])
+            if index < last_end and _COMMAND.match(rows[index]):
+                opened = (index + 1, _COMMAND_END.pattern)
+            else:
+                opened = _opening(index + 1, rows[index])
             if opened is None:
                 continue
+        elif opened[1] == _COMMAND_END.pattern:
+            opened = None if _COMMAND_END.match(rows[index]) else opened
         elif opened[1] == _COMMENT:
             opened = None if "-->" in rows[index] else opened
         elif _closes(opened[1], rows[index]):

@@ -13,9 +13,11 @@ _ECMASCRIPT: Final = (
     # import defer * as name; a member that is an accessor; an escape that only a tag can read
     (r"(?<=\bimport )(?:defer|source)\s+(?=[*\w])", " "),
     (r"\baccessor\s+(?=[\w#\[])", " "),
+    # the older word for the attributes of an import
+    (r"(?<=[\"'] )assert(?=\s*\{)", "with "),
     (r"\\(?:u(?![0-9a-fA-F]{4}|\{)|x(?![0-9a-fA-F]{2}))", "x"),
     # words of the language for names, and for those of attributes
-    (r"\b(?:using|abstract)(?=\s*[.=:;,)?(])", "x"),
+    (r"\b(?:using|abstract)(?=\s*[.=:;,)?(!&|<>])", "x"),
     (
         r"(?<=\s)(?:class|for|default|as|async|static|type|is|of|in|do|if|new|var|let|this|super)(?==[\"'{])",
         "x",
@@ -29,6 +31,9 @@ _TYPESCRIPT: Final = (
     (r"(?<=\bexport )type(?= ?\*)", " "),
     (r"\btypeof\s+import\(\s*[\"'][^\"'\n]*[\"']\s*\)", "T"),
     (r"\bimport\(\s*[\"'][^\"'\n]*[\"'](?:,[^()]*)?\s*\)\.", "T"),
+    # a member whose name is an operator, where the one before has no semicolon
+    (r"(?m)^[ \t]*(?:in|instanceof)(?=\??:\s)", "x"),
+    (r"(?<=\babstract )override\s+(?=\w)", " "),
     # variance; type arguments of a template
     (r"(?<=[<,])\s*(?:in\s+out|in|out)\s+(?=\w)", " "),
     (r"(?<=[\w)])<(?:[^<>;()`]|=>|<[^<>;()`]*>)*>(?=`)", " "),
@@ -73,6 +78,10 @@ _CPP: Final = (
     (r"(?<=operator\(\))\s*\.\.\.(?=\s*;)", " "),
 )
 _RUST: Final = (
+    # front matter of a script, a mark in the patterns of macros, more than one attribute of a parameter
+    (r"(?s)\A(?:#![^\n]*\n)?---[ \t]*[\w.-]*[ \t]*\n.*?\n---[ \t]*(?=\n)", " "),
+    (r"(?<=,)\s*~(?=\$|[A-Z]\w*::)", "!"),
+    (r"#\[[^\[\]\n]*\]\s*(?=#\[)", " "),
     # safe items of an extern block, bounds and traits that may be const, trait aliases, negative const arguments
     (r"\bsafe\s+(?=fn\b|static\b)", " "),
     (r"(?:~const|\[const\])\s+(?=[\w:])", " "),

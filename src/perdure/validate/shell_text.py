@@ -29,6 +29,7 @@ _ZSH: Final = re.compile(
     r"|^\s*for\s+\w+\s+\(|\bprint\s+-[PrnRl]",
     re.M,
 )
+_TEMPLATE: Final = re.compile(r"<%=? [^\n]* -?%>|^[ \t]*(?:<%|\{%)", re.M)
 _TOKEN: Final = re.compile(rb"near unexpected token `(.{1,40}?)'")
 _HERE: Final = re.compile(rb"here-document at line (\d+) delimited by end-of-file")
 _QUOTE: Final = re.compile(rb"looking for matching `(.)'")
@@ -41,6 +42,8 @@ def check_shell(text: str) -> list[Problem]:
     found = _found(text)
     if found and _is_for_others(text):
         raise Unsure("not checked: looks like a script for another shell")
+    if found and _TEMPLATE.search(text):
+        raise Unsure("looks like a template: only its output can be checked")
     return found
 
 

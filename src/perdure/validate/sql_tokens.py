@@ -13,7 +13,7 @@ _BODY: Final = r"""
     (?P<hash>(?:^|(?<=\n))[ \t]*\#[^\n>\-=][^\n]*|(?<=[;,(])[ \t]*\#[ \t][^\n]*)
     |(?P<comment>--[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)
     |(?P<client>(?:^|(?<=\n))[ \t]*(?:\\(?!g(?:set|exec|x|desc)?\b)[^\n]*|DELIMITER[ \t]+[^\n]*)
-        |(?:^|(?<=\n))\.(?:%s)\b[^\n]*
+        |(?:^|(?<=\n))\.(?:%s)\b(?:[^\n<]*<<(?P<here>\w+)[^\n]*\n.{0,4000}?(?<=\n)(?P=here)(?!\w)|[^\n]*)
         |(?:^|(?<=\n))[ \t]*(?:(?:REM|REMARK|PROMPT|SPOOL|ACCEPT|WHENEVER|UNDEFINE|TTITLE|PAUSE)(?:[ \t][^\n]*)?(?=\n|$)
             |CONN(?:ECT)?[ \t]+(?!BY\b)[^\n;]*(?=\n|$)|@@?[\w./$&-]+\.sql\b[^\n]*))
     |(?P<sent>\\(?:;|(?:g|gset|gexec|gx|gdesc|watch|crosstabview|bind|parse)\b[^\n;]*))

@@ -12,10 +12,12 @@ from typing import Final
 from xml.parsers import expat
 
 from perdure.validate.layout import Lines, Place
-from perdure.validate.report import Problem, shown
+from perdure.validate.report import Problem, Unsure, shown
 from perdure.validate.tags import Element, left_open
 
 ENTITY_CHARACTERS: Final = 1_000_000
+# Front matter, or commands of a template on lines of their own
+_TEMPLATE: Final = re.compile(r"\A---\s*\n|^[ \t]*(?:\{%|<%)", re.M)
 _REFERENCE: Final = re.compile(r"&(\w[\w.-]*);")
 _END_TAG: Final = re.compile(r"</\s*([\w:.-]*)")
 _MISMATCH: Final = 7
@@ -71,6 +73,8 @@ def check_xml(text: str) -> list[Problem]:
     try:
         reader.parser.Parse(text.encode("utf-8", "replace"), True)
     except expat.ExpatError as error:
+        if _TEMPLATE.search(text):
+            raise Unsure("looks like a template: only its output can be checked") from None
         return _placed(error, reader, lines)
     except _Refused:
         place = Place(reader.parser.CurrentLineNumber, reader.parser.CurrentColumnNumber + 1)

@@ -17,6 +17,8 @@ from perdure.validate.report import Problem, Unsure, shown, warning
 DEPTH: Final = 1000
 _LOADER: Final[Any] = getattr(yaml, "CLoader", yaml.Loader)
 _TEMPLATE: Final = re.compile(r"(?<!\$)\{\{|\{%|<%")
+# The parser knows 1.1 and 1.2; what 1.0 has besides is not used.
+_VERSION: Final = re.compile(r"^%YAML 1\.\d(?=\s)", re.M)
 _TEMPLATE_LINE: Final = re.compile(r"^\s*(?:\{\{|\{%|<%)", re.M)
 # The place where these started tells more than the place where they were given up.
 _PLACE_OF_CONTEXT: Final = ("quoted scalar", "simple key", "block scalar")
@@ -102,7 +104,7 @@ class _Walk:
 
 
 def check_yaml(text: str) -> list[Problem]:
-    text = text.removeprefix("\ufeff")
+    text = _VERSION.sub("%YAML 1.1", text.removeprefix("\ufeff"))
     lines = Lines(text)
     walk = _Walk(lines)
     try:
