@@ -61,7 +61,10 @@ RIGHT = [
     ("cpp", "auto f = [](int a = 1, int b = 2) { return (a = b); };\nint sum(auto... x) { return (x + ...); }\n"),
     ("c", "static int my_cdecl compare(const void *a, const void *b);\n"),
     ("c", "void f(int x) { switch (x) { case 1: { y(); deliberate_fall_through } case 2: z(); } }\n"),
-    ("rust", "---\n[package]\n---\nfn f(#[a] #[b(c)] x: i32) {}\n"),
+    ("cpp", 'void f() { auto m = (unsigned{1} << 2); throw E("no template type for it", R"(a"b)"); }\n'),
+    ("latex", "A |}| here.\n"),
+    ("c", "struct A {\n  ~A() { free(p); }\n  void *p;\n};\n"),
+    ("rust", "--- cargo\n[package]\n---\nfn f(#[a] #[b(c)] x: i32) {}\n"),
     ("rust", "macro_rules! m { ($(,~$n:expr)*) => {}; }\nm!(1, ~Mode::VI);\n"),
     ("typescript", "abstract class A { abstract override readonly b: C; }\nif (using !== 'x') {}\n"),
     ("latex", "Math is |$|, and so on.\n"),
@@ -77,6 +80,9 @@ RIGHT = [
 ]  # fmt: skip
 
 WRONG = [
+    ("rust", "---\n[package]\n---\nfn f( {}\n", 4),
+    ("rust", "fn f() {\n    let x = ~y;\n}\n", 2),
+    ("javascript", "const a = '<%= b %>';\nf(;\n", 2),
     ("python", "type X = int\ndef f(:\n    pass\n", 2),
     ("python", 'a = 1\nx = f"{d["a"] +}"\n', 2),
     ("python", 'type X = int\ny = f"{d["a"]} and\n', 2),

@@ -16,7 +16,7 @@ from typing import Final
 
 from perdure.validate.c_commas import commas_reworded
 from perdure.validate.c_macros import Macros
-from perdure.validate.c_tokens import Token
+from perdure.validate.c_tokens import Token, emptied
 from perdure.validate.code_text import explained
 from perdure.validate.newer_syntax import reworded
 from perdure.validate.report import Problem, warning
@@ -95,7 +95,8 @@ class Guesser:
         until: float,
     ) -> None:
         self.name = name
-        self.text = reworded(name, commas_reworded(text, tokens, partner) if name == "cpp" else text)
+        plain = emptied(text, tokens)
+        self.text = reworded(name, commas_reworded(plain, tokens, partner) if name == "cpp" else plain)
         self.tokens = tokens
         self.partner = partner
         self.macros = macros
@@ -106,12 +107,12 @@ class Guesser:
             return []
         stop = self._stop(len(self.text))
         while stop is not None:
-            if time.monotonic() > self.until:
+            further = self._past(stop)
+            if time.monotonic() > self.until:  # perhaps in the middle of a guess, which says nothing then
                 place = Source(self.text).place(stop.token)
                 return [
                     warning(*place, "from here on only quotes and brackets were checked: too many macros")
                 ]
-            further = self._past(stop)
             if further is None:
                 return [self._judged(stop)]
             stop = self._stop(len(self.text))

@@ -91,6 +91,19 @@ def read(text: str, *, cplusplus: bool = False) -> Reading:
     return Reading(tokens, "".join(blanked), problems)
 
 
+def emptied(text: str, tokens: list[Token]) -> str:
+    """The text with other characters in its strings, so that no word in them is taken for one of the program."""
+    pieces: list[str] = []
+    done = 0
+    for token in tokens:
+        if token.kind in ("string", "raw"):
+            start = token.at + token.text.index("(" if token.kind == "raw" else token.text[-1]) + 1
+            end = token.at + (token.text.rindex(")") if token.kind == "raw" else len(token.text) - 1)
+            pieces += [text[done:start], re.sub(r"[^\n]", "x", text[start:end])]
+            done = end
+    return "".join([*pieces, text[done:]])
+
+
 def _without_directives(text: str, problems: list[Problem], passed: re.Pattern[str]) -> str:
     """The text with directives and branches not taken blanked; conditionals that do not match are problems."""
     out: list[str] = []

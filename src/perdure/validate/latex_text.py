@@ -45,7 +45,9 @@ _SHORT_VERB: Final = re.compile(
     r"\\(?:MakeShortVerb|DefineShortVerb|lstMakeShortInline)\*?(?:\[[^\]]*\])?\s*\{?\\(.)"
 )
 # A part of a larger text has its quotes from there: |\begin{x}| and |\end{x}| show them.
-_PART_QUOTE: Final = r"\|\\(?:begin|end)\{[^{}|\n]*\}[^|\n]*\||\|[{}$]\|"
+_PART_QUOTE: Final = re.compile(
+    r"(?<!\\left)(?<!\\right)(?<!\\)\|(?:\\(?:begin|end)\{[^{}|\n]*\}[^|\n]*|[{}$])\|"
+)
 _WHOLE: Final = re.compile(r"\\documentclass|\\(?P<part>(?:sub)*section|chapter|begin)(?![A-Za-z])")
 _WITH_SHORT_VERB: Final = re.compile(
     r"\\(?:documentclass|LoadClass)(?:\[[^\]]*\])?\{(?:ltx\w+|l3doc|doc\w*)\}"
@@ -82,7 +84,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.lines = Lines(text)
-        self.quotes = set(_SHORT_VERB.findall(text)) | ({"|"} if _WITH_SHORT_VERB.search(text) else set())
+        self.quotes = set(_SHORT_VERB.findall(text)) | ({"|"} if _quotes_with_bars(text) else set())
         self.stack: list[Open] = []
         self.found: list[Problem] = []
         self.definition = 0
@@ -117,13 +119,10 @@ class _Reader:
 
     def _token(self) -> re.Pattern[str]:
         """What to look for, with the short quotes of this text first."""
-        quoted = [f"{re.escape(mark)}[^\\n]*?{re.escape(mark)}" for mark in sorted(self.quotes)]
-        first = _WHOLE.search(self.text)
-        if first is None or first["part"]:
-            quoted.append(_PART_QUOTE)
-        if not quoted:
+        if not self.quotes:
             return _TOKEN
-        return re.compile(f"(?P<quoted>(?<!\\\\)(?:{'|'.join(quoted)}))|{_TOKEN.pattern}", _TOKEN.flags)
+        marks = "|".join(f"{re.escape(mark)}[^\\n]*?{re.escape(mark)}" for mark in sorted(self.quotes))
+        return re.compile(f"(?P<quoted>(?<!\\\\)(?:{marks}))|{_TOKEN.pattern}", _TOKEN.flags)
 
     def _is_conditional(self, at: int) -> bool:
         """Whether the document ends in a group of the same line, as in an argument of a condition."""
@@ -314,6 +313,12 @@ class _Reader:
 
     def _has(self, mark: str) -> bool:
         return any(left.mark == mark for left in self.stack)
+
+
+def _quotes_with_bars(text: str) -> bool:
+    first = _WHOLE.search(text)
+    is_part = first is None or first["part"] is not None
+    return _WITH_SHORT_VERB.search(text) is not None or (is_part and _PART_QUOTE.search(text) is not None)
 
 
 def _env(which: str, name: str) -> str:
