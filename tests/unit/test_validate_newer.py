@@ -62,6 +62,7 @@ RIGHT = [
     ("c", "static int my_cdecl compare(const void *a, const void *b);\n"),
     ("c", "void f(int x) { switch (x) { case 1: { y(); deliberate_fall_through } case 2: z(); } }\n"),
     ("cpp", 'void f() { auto m = (unsigned{1} << 2); throw E("no template type for it", R"(a"b)"); }\n'),
+    ("latex", "\\forprint{\\begin{small}}\na\n\\forprint{\\end{small}}\n"),
     ("latex", "A |}| here.\n"),
     ("c", "struct A {\n  ~A() { free(p); }\n  void *p;\n};\n"),
     ("rust", "--- cargo\n[package]\n---\nfn f(#[a] #[b(c)] x: i32) {}\n"),
@@ -197,6 +198,7 @@ def test_another_language_under_the_same_name_is_not_judged(path: str, text: str
             "a.html",
             "<!--#include virtual='top.htm' -->\n<div>\n<p>a</p>\n<!--#include virtual='end.htm' -->\n",
         ),
+        ("a.tex", "$head_prefix% generated\n\n\\begin{document}\na\n\\end{document}\n"),
         ("a.tex", "{\n  \\catcode`\\/=0\n  \\catcode`\\\\=12\n  /gdef/x{\\/the/y\\}\n}\n"),
     ],
 )
@@ -208,3 +210,9 @@ def test_two_conditionals_of_which_a_compiler_reads_one_are_only_doubted() -> No
     text = "int a[] = {\n#ifdef X\n  1, 2\n#endif\n#ifdef Y\n  3, 4\n#endif\n};\n"
     report = check(text, format_hint="c")
     assert (report.valid, [p.severity for p in report.errors]) == (True, ["warning"])
+
+
+def test_a_mark_before_the_name_of_a_long_class_is_read_as_one() -> None:
+    members = "".join(f"  virtual int member_{n}(const Name& one, int two) const;\n" for n in range(100))
+    report = check(f"class MY_API Long : public Base {{\n public:\n{members}}};\n", format_hint="cpp")
+    assert (report.valid, report.errors) == (True, [])

@@ -169,7 +169,8 @@ class Guesser:
                     break
                 self.text = self._reworded(before, token, stand_in)
                 if self.text != before:
-                    later = self._stop(at + AHEAD)
+                    # A class that is cut short cannot be read, however right its head is.
+                    later = self._stop(len(before) if self._heads_class(token) else at + AHEAD)
                     reached[self.text] = later.token if later else len(before) + AHEAD
             best = max(reached, key=lambda text: reached[text], default=before)
             if reached.get(best, 0) > stop.token + 1:
@@ -187,7 +188,9 @@ class Guesser:
             token = self.tokens[index]
             if self.text[token.at] == " " or token.kind != "word":
                 continue
-            if self.macros.has(token.text):
+            if self.macros.has(token.text) and self._heads_class(index):
+                yield index, ("",)
+            elif self.macros.has(token.text):
                 yield index, ("", "0", ";", "int f()", "T", "if(1)")
             elif _LOOPS.fullmatch(token.text):
                 yield index, ("if(1)",)
@@ -195,6 +198,11 @@ class Guesser:
                 yield index, ("",)
             elif token.text in _TAKES_TYPES or self._takes_type(index):
                 yield index, ("0",)
+
+    def _heads_class(self, index: int) -> bool:
+        """Whether a word stands between `class` and the name of it."""
+        names = [token.text for token in self.tokens[index - 1 : index + 2]] if index else []
+        return len(names) == 3 and names[0] in ("class", "struct", "union") and names[2].isidentifier()
 
     def _is_qualifier(self, index: int) -> bool:
         """Whether a name stands directly before a type and what is declared with it, at the begin of a declaration."""

@@ -24,6 +24,7 @@ _TOKEN: Final = re.compile(
     |(?P<verb>\\(?:verb|lstinline|mintinline\s*\{\w*\})\*?(?:\[[^\]\n]*\])?(?:\{[^{}\n]*\}|(?P<d>[^\sA-Za-z*{])[^\n]*?(?P=d)))
     |(?P<path>\\path\s*(?P<p>[|!+/])[^\n]*?(?P=p))
     |(?P<url>\\(?:url|href|path|nolinkurl|burl|hyperref)\*?(?=\s*\{))
+    |(?P<half>(?<=[A-Za-z])\{\\(?:begin|end)\{[^{}\\\n$]*\}\})
     |(?P<env>\\(?P<which>begin|end)\s*\{(?P<name>[^{}\\\n$]*)\})
     |(?P<define>\\(?:(?:re)?newcommand|providecommand|(?:re)?newenvironment|[gex]?def|DeclareRobustCommand
         |(?:New|Renew|Provide|Declare)Document(?:Command|Environment)|DeclareMathOperator|newtcolorbox|AtBegin\w*
@@ -50,10 +51,12 @@ _PART_QUOTE: Final = re.compile(
 )
 _WHOLE: Final = re.compile(r"\\documentclass|\\(?P<part>(?:sub)*section|chapter|begin)(?![A-Za-z])")
 _WITH_SHORT_VERB: Final = re.compile(
-    r"\\(?:documentclass|LoadClass)(?:\[[^\]]*\])?\{(?:ltx\w+|l3doc|doc\w*)\}"
+    r"\\(?:documentclass|LoadClass)(?:\[[^\]]*\])?\{(?:ltx\w+|l3doc|doc\w*|amsdtx)\}"
 )
-_CATCODES: Final = re.compile(r"\\catcode\s*`\\[\\{}]\s*=\s*\d")
-_TEMPLATE: Final = re.compile(r"\$(?:projectn\w+|latexdocumentpre|doxygenversion)|^%%BEGIN [A-Z_]+", re.M)
+_CATCODES: Final = re.compile(r"\\catcode\s*`\\[\\{}%$]\s*=\s*\d")
+_TEMPLATE: Final = re.compile(
+    r"\$(?:projectn\w+|latexdocumentpre|doxygenversion)|^\$[a-z]+_[a-z]+\b|^%%BEGIN [A-Z_]+", re.M
+)
 _CONDITION: Final = re.compile(r"%[^\n]*|\\(?P<start>if[A-Za-z@]*)|\\(?P<end>fi)(?![A-Za-z@])|\\.", re.S)
 _NO_CONDITIONS: Final = {"iff", "ifthenelse", "ifstrequal", "ifstrempty", "ifblank", "ifdefempty"}
 _CLOSES: Final = {r"\)": r"\(", r"\]": r"\["}
