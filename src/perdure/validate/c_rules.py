@@ -44,6 +44,10 @@ _DECLARES: Final = frozenset(
         "template",
         "enum",
         "unsigned",
+        "inline",
+        "constexpr",
+        "using",
+        "bool",
     )
 )
 _TYPES: Final = frozenset(
@@ -78,6 +82,18 @@ def slips(tokens: list[Token], partner: dict[int, int], text: str, lines: Lines)
     return found[:20]
 
 
+def bare_namespaces(tokens: list[Token], lines: Lines) -> list[Problem]:
+    """Namespaces whose name ends the line and is followed by something else than a brace."""
+    found: list[Problem] = []
+    for index, token in enumerate(tokens[:-2]):
+        name, following = tokens[index + 1], tokens[index + 2]
+        if token.text != "namespace" or name.kind != "word" or following.kind != "word":
+            continue
+        if lines.place(following.at).line > lines.place(name.at).line:
+            found.append(Problem(*lines.place(name.at + len(name.text)), "expected '{' after this namespace"))
+    return found
+
+
 def _is_code(tokens: list[Token], partner: dict[int, int], brace: int) -> bool:
     """Whether a brace opens statements rather than values, names or members."""
     before = tokens[brace - 1] if brace else None
@@ -96,7 +112,12 @@ def _is_code(tokens: list[Token], partner: dict[int, int], brace: int) -> bool:
 def _is_bare_type(tokens: list[Token], partner: dict[int, int], brace: int, text: str, lines: Lines) -> bool:
     """Whether a brace ends a struct or class and another declaration starts on a line below."""
     start = partner.get(brace, 0)
-    while start > 0 and tokens[start - 1].text not in (";", "{", "}", ")", ">"):
+    depth = 0
+    while start > 0 and tokens[start - 1].text not in (";", "{", "}", ")"):
+        # Past the arguments of a base, but not past the parameters of a template.
+        depth += (tokens[start - 1].text == ">") - (tokens[start - 1].text == "<")
+        if depth == 1 and tokens[start].text in ("struct", "class", "union"):
+            break
         start -= 1
     head = [token.text for token in tokens[start : partner.get(brace, 0)]]
     if (

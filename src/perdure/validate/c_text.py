@@ -9,8 +9,10 @@ from typing import Final
 from perdure.validate.balance import unbalanced
 from perdure.validate.c_guesses import Guesser, doubted
 from perdure.validate.c_macros import Macros
-from perdure.validate.c_rules import slips
-from perdure.validate.c_tokens import Reading, partners, read
+from perdure.validate.c_rules import bare_namespaces, slips
+from perdure.validate.c_tokens import Reading, emptied, partners, read
+from perdure.validate.conflicts import marked_conflicts
+from perdure.validate.cpp_angles import open_angles
 from perdure.validate.layout import Lines
 from perdure.validate.report import Problem, Unsure
 from perdure.validate.trees import first_stop, parse
@@ -29,11 +31,14 @@ def check_c(text: str) -> list[Problem]:
     found = _check(("c", "cpp"), text)
     if found and _OBJECTIVE.search(text):
         raise Unsure("not checked: looks like Objective-C")
-    return found
+    return _of_plain_cplusplus(found, text)
 
 
 def check_cpp(text: str) -> list[Problem]:
-    found = _check(("cpp",), text)
+    return _of_plain_cplusplus(_check(("cpp",), text), text)
+
+
+def _of_plain_cplusplus(found: list[Problem], text: str) -> list[Problem]:
     if found and _HANDLES.search(text):
         raise Unsure("not checked: looks like C++/CX")
     return found
@@ -52,9 +57,13 @@ def _check(names: tuple[str, ...], text: str) -> list[Problem]:
         if not _unmatched(other, lines):
             reading, found = other, []
     if found:
-        return [doubted(problem) for problem in found] if macros.has_brackets else found
+        found = [doubted(problem) for problem in found] if macros.has_brackets else found
+        return bare_namespaces(reading.tokens, lines) + found
     partner = partners(reading.tokens)
-    found = slips(reading.tokens, partner, text, lines)
+    found = marked_conflicts(emptied(reading.text, reading.tokens))
+    found = found or slips(reading.tokens, partner, text, lines)
+    if names == ("cpp",) and not found:
+        found = open_angles(reading.tokens, partner, lines)
     until = time.monotonic() + SECONDS
     name = None if found else _grammar(names, reading.text)
     if name is not None:

@@ -8,6 +8,7 @@ something is missing at the end of the one before.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 from tree_sitter import Node
@@ -17,10 +18,11 @@ from perdure.validate.layout import Lines, Place
 from perdure.validate.newer_syntax import reworded
 from perdure.validate.report import Problem, Unsure, shown
 from perdure.validate.sources import Source
-from perdure.validate.trees import Stop, allowed, brackets, faults, first_stop, parse
+from perdure.validate.trees import Stop, allowed, brackets, faults, first_stop, leaves, parse
 
 MORE: Final = 10
 _TEMPLATE: Final = re.compile(r"<%[=-]?\s[^\n]*%>")
+_TWO_MARKS: Final = re.compile(rb"([|&])\s+\1(?!\1)")
 _SAID: Final = (";", ",", ")", "]", "}", ":", "=", "{", "(")
 
 
@@ -55,11 +57,22 @@ def check_code(name: str, text: str) -> list[Problem]:
         source = Source(other)
         tree = parse(name, source.data)
     if not tree.root_node.has_error:
-        return []
+        return _doubled(tree.root_node, source) if name in ("typescript", "tsx") else []
     found = _found(name, tree.root_node, source)
     if any(_TEMPLATE.search(source.lines.row(problem.line)) for problem in found):
         raise Unsure("looks like a template: only its output can be checked")
     return found
+
+
+def _doubled(root: Node, source: Source) -> list[Problem]:
+    """Two marks of a union with nothing between, which the grammar takes for one of them."""
+    if not _TWO_MARKS.search(source.data):
+        return []
+    found = []
+    for before, after in pairwise(leaves(root)):
+        if before.type == after.type and after.type in ("|", "&"):
+            found.append(Problem(*source.place(after.start_byte), f"expected a type before '{after.type}'"))
+    return found[:MORE]
 
 
 def _found(name: str, root: Node, source: Source) -> list[Problem]:

@@ -37,7 +37,12 @@ def check_css(text: str) -> list[Problem]:
         if kind not in ("space", "comment"):
             tokens.append((kind, match[0], match.start()))
     marks = [(text, at) for kind, text, at in tokens if kind == "mark" and text in "(){}[]"]
-    return unbalanced(marks, lines) or _Reader(tokens, lines).run()
+    conflicts = [
+        Problem(*lines.place(at), "a mark of a merge conflict")
+        for _, text, at in tokens
+        if text in ("<<<<<<<", ">>>>>>>") and lines.first_on_line(lines.place(at))
+    ]
+    return conflicts or unbalanced(marks, lines) or _Reader(tokens, lines).run()
 
 
 class _Reader:
@@ -105,7 +110,10 @@ class _Reader:
                 )
 
     def _item(self, item: list[Token], end: Token | None) -> None:
-        if not item or (self.blocks and self.blocks[-1] == "opaque") or item[0][1].startswith("@"):
+        if not item or (self.blocks and self.blocks[-1] == "opaque"):
+            return
+        if item[0][1].startswith("@"):
+            self._run_on_rule(item)
             return
         if not self.blocks:
             what = shown(end[1]) if end else "the end of the file"
@@ -123,6 +131,13 @@ class _Reader:
             self._say(item[1], "a declaration without a value")
         else:
             self._value(item)
+
+    def _run_on_rule(self, item: list[Token]) -> None:
+        """A rule that takes no block, with another at the start of a later line."""
+        for before, after in pairwise(item):
+            if after[1].startswith("@") and self._line(after) > self._line(before):
+                self._say(before, f"expected ';' before {shown(after[1])}", end=True)
+                return
 
     def _value(self, item: list[Token]) -> None:
         """A second property and ':' on a later line, or nothing but ':' between, is a missing ';'."""

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from typing import Final
 
+from perdure.validate.conflicts import marked_conflicts
 from perdure.validate.layout import Lines, Place
 from perdure.validate.report import Problem, Unsure, warning
 from perdure.validate.tags import Element, left_open, unclosed
@@ -46,7 +47,7 @@ _TEMPLATE: Final = re.compile(
 
 def check_html(text: str) -> list[Problem]:
     reader = _Reader(text.removeprefix("\ufeff"))
-    found = reader.run()
+    found = [*reader.run(), *reader.conflicts()]
     if any(p.severity == "error" for p in found) and _TEMPLATE.search(reader.without_scripts()):
         raise Unsure("looks like a template: only its output can be checked")
     return found
@@ -84,6 +85,16 @@ class _Reader:
             if element.name not in _OPTIONAL:
                 self.found += unclosed(element, self.lines.end(), self.lines)
         return self.found
+
+    def conflicts(self) -> list[Problem]:
+        """Marks of a merge conflict outside of scripts, which are not looked into, and of comments."""
+        found = []
+        for problem in marked_conflicts(self.text):
+            at = self.lines.offset(problem.line)
+            commented = self.text.rfind("<!--", 0, at) > self.text.rfind("-->", 0, at)
+            if not commented and not any(start <= at < end for start, end in self.scripts):
+                found.append(problem)
+        return found
 
     def without_scripts(self) -> str:
         pieces, at = [], 0

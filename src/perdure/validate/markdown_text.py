@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from perdure.validate.conflicts import marked_conflicts
 from perdure.validate.layout import Lines
 from perdure.validate.report import Problem, Severity, warning
 
@@ -21,6 +22,7 @@ _COMMENT: Final = "<!--"
 _COMMAND: Final = re.compile(r"[ \t>]*[@\\]code\b")
 _COMMAND_END: Final = re.compile(r"[ \t>]*[@\\]endcode\b")
 _DEFINITION: Final = re.compile(r"^[ \t>]*\[([^\]\n]+)\]:", re.M)
+_OPEN_DEFINITION: Final = re.compile(r"\[[^\]\n:]+:[ \t]+<?https?://\S+[ \t]*")
 _REFERENCE: Final = re.compile(r"(?<![\\\]!\w])!?\[((?:[^\[\]\n\\]|\\.)+)\]\[((?:[^\[\]\n\\]|\\.)*)\]")
 _OPEN_LINK: Final = re.compile(
     r"(?<!\\)!?\[(?:[^\[\]\n\\]|\\.)*\]\((?:<[^<>\n]*>|[^\s()<>]|\([^\s()]*\))*\s*$"
@@ -61,6 +63,9 @@ def check_markdown(text: str) -> list[Problem]:
         if _NO_SPACE.fullmatch(row) and not (number > 1 and prose[number - 2].strip()):
             severity: Severity = "error" if spaced else "warning"
             found.append(Problem(number, 1, "a heading needs a space after its '#'", severity))
+        if _OPEN_DEFINITION.fullmatch(row):
+            found.append(Problem(number, 1, "a definition of a link whose ']' is missing"))
+    found += marked_conflicts(joined)
     found += _tables(prose)
     found += _blocks(joined)
     found += _marks(prose)

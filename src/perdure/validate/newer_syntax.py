@@ -67,6 +67,8 @@ _CPP: Final = (
     (r"(?m)^[ \t]*export(?=\s*\{)", " "),
     (r"\[\[[\w:\s,()\"'.]*\]\]", " "),
     (r"\b(?:extern\s+)?template\s+(?!<)[^;{}]*;", " "),
+    # the default of a parameter without a name
+    (r"(?<=[*&])\s+=\s*\w+(?=\s*[,)])", " "),
     # a type of one word that makes a value
     (r"\b(?:unsigned|signed|long|short)(?=\s*\{)", "T"),
     # a bit-field with a value, this as a parameter, if consteval, .name{value}, static lambdas, delete("reason")

@@ -17,6 +17,7 @@ from perdure.validate.layout import Lines, Place
 from perdure.validate.report import Problem, Unsure, shown
 from perdure.validate.shell_words import unmatched
 from perdure.validate.sources import Source
+from perdure.validate.spelling import one_slip
 from perdure.validate.trees import first_stop, parse
 
 SECONDS: Final = 4
@@ -95,7 +96,8 @@ def _placed(verdict: bytes, text: str) -> list[Problem]:
     here = _HERE.search(verdict)
     if here is not None:
         line = min(int(here[1]), len(lines.rows))
-        return [Problem(*_of_token("<<", line, lines), "the here-document begun here is never ended")]
+        begun = Problem(*_of_token("<<", line, lines), "the here-document begun here is never ended")
+        return [begun, *_almost_ended(line, lines)]
     first = _SAID.search(verdict)
     if first is None:
         raise Unsure("the parser failed on this content")
@@ -103,6 +105,9 @@ def _placed(verdict: bytes, text: str) -> list[Problem]:
     opened = _open_parenthesis(line, lines)
     if opened is not None:
         return [Problem(*opened, "a '(' on this line has no ')'")]
+    brace = _open_brace(line, lines)
+    if brace is not None:
+        return [Problem(*brace, "a '${' on this line has no '}'")]
     quote = _QUOTE.search(verdict)
     if quote is not None and quote[1] in b"\"'`":
         return _open_quote(line, quote[1].decode("ascii"), lines)
@@ -132,6 +137,25 @@ def _open_quote(line: int, mark: str, lines: Lines) -> list[Problem]:
     return [Problem(*_of_token(mark, line, lines), f"a {mark} opened here is never closed")]
 
 
+def _almost_ended(begun: int, lines: Lines) -> list[Problem]:
+    """A later line that is the end of a here-document but for one slip, or for its indentation."""
+    named = re.search(r"<<-?\s*[\"'\\]?(\w+)", lines.row(begun))
+    for line in range(begun + 1, len(lines.rows) + 1):
+        row = lines.row(line).strip()
+        if named and (row[:-1] == named[1] or row == named[1] or one_slip(row, named[1])):
+            return [Problem(line, 1, f"this does not end the here-document of line {begun}")]
+    return []
+
+
+def _open_brace(last: int, lines: Lines) -> Place | None:
+    """A parameter whose closing quote comes before its brace."""
+    for number in range(1, last + 1):
+        match = re.search(r"\$\{[\w\[\]@*#!]+\"(?!.{0,200}\})", lines.row(number))
+        if match:
+            return Place(number, match.start() + 1)
+    return None
+
+
 def _open_parenthesis(last: int, lines: Lines) -> Place | None:
     """A substitution whose line ends with its closing quote, or a list of values that nothing closes."""
     for number in range(1, last + 1):
@@ -143,6 +167,17 @@ def _open_parenthesis(last: int, lines: Lines) -> Place | None:
             ")" in lines.row(later) for later in range(number + 1, last + 1) if later < last
         ):
             return Place(number, row.index("(") + 1)
+    return _open_substitution(last, lines)
+
+
+def _open_substitution(last: int, lines: Lines) -> Place | None:
+    """An assignment of a substitution that no later line closes."""
+    for number in range(last, 0, -1):
+        row = lines.row(number)
+        if row.count(")") > row.count("("):
+            return None
+        if re.match(r"\s*(?:local\s+)?\w+=\"?\$\(", row) and row.count("(") > row.count(")"):
+            return Place(number, row.index("$(") + 1)
     return None
 
 

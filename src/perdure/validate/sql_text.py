@@ -69,6 +69,11 @@ class _Reader:
         for statement in self._statements():
             marks = [(t.text, t.at) for t in statement if t.kind == "mark" and t.text in "()"]
             self.found += unbalanced(marks, self.lines)
+        self.found += [
+            self._at(token, "a mark of a merge conflict")
+            for token in self.tokens
+            if token.text in ("<<<<<<<", ">>>>>>>") and self._is_first(token)
+        ]
         if not self.found:
             for statement in self._statements():
                 self._statement(statement)
@@ -182,6 +187,10 @@ class _Reader:
         ):
             if before not in (".", "AS", "(", ",") and not (word == "SET" and following != "WHERE"):
                 self._expected(token, f"something after {word}", statement, index)
+        elif (word == "JOIN" and following == "ON" and token.kind == "word") or (
+            word in ("AND", "OR", "WHERE") and words[index + 1 : index + 3] == ["GROUP", "BY"]
+        ):
+            self._expected(token, f"something after {word}", statement, index)
         elif (
             word == "VALUES"
             and words[0] == "INSERT"
@@ -271,12 +280,9 @@ class _Reader:
         if words[0] in {*WHOLE, "WITH"} and words.count("CASE") > words.count("END") and "BEGIN" not in words:
             token = statement[len(words) - 1 - words[::-1].index("CASE")]
             self.found.append(self._at(token, "a CASE without END"))
+        queries = words[0] in ("SELECT", "WITH") or words[:2] == ["CREATE", "VIEW"]
         for index, word in enumerate(words[1:-1], 1):
-            if (
-                word in ("ORDER", "GROUP")
-                and statement[index - 1].kind != "mark"
-                and words[0] in ("SELECT", "WITH")
-            ):
+            if word in ("ORDER", "GROUP") and statement[index - 1].kind != "mark" and queries:
                 following = statement[index + 1]
                 if (
                     _is_name(following)

@@ -16,6 +16,7 @@ _PIECE: Final = re.compile(
     r'|(?P<loose>"""|\'\'\')|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|\'[^\'\n]*\'|\#[^\n]*|(?P<single>["\'])|(?P<mark>[\[\]{}])',
     re.S,
 )
+_HEADER: Final = re.compile(r"\s*\[{1,2}[\w.\"' -]+\]{1,2}\s*(?:#.*)?")
 _ENTRY: Final = re.compile(r"\s*(?:[\w.\"-]+\s*=|\[)")
 
 
@@ -43,6 +44,11 @@ def _placed(message: str, text: str) -> list[Problem]:
             return _open_string(loose, lines)
         return unbalanced(marks, lines) or [Problem(*lines.end(), words)]
     found = Problem(int(match[1]), int(match[2]), words)
+    if _HEADER.fullmatch(lines.row(found.line)):
+        # A table begins inside an array, so the array was to end before it.
+        start = lines.offset(found.line)
+        if brackets := unbalanced([mark for mark in marks if mark[1] < start], lines):
+            return brackets
     if "nclosed" in message:
         brackets = unbalanced(marks, lines)
         if brackets and min(p.line for p in brackets) <= found.line:
