@@ -83,6 +83,9 @@ RIGHT = [
     ("html", "<!--\n<<<<<<< HEAD\n-->\n<script>\n<<<<<<< a\n</script>\n"),
     ("c", "/*\n<<<<<<< HEAD\n*/\nint x;\n"),
     ("typescript", "type A =\n  | B\n  | C;\nlet d = e || f;\n"),
+    ("go", "package a\n\nfunc f() {\n\t{\n\t\tg(b{\n\t\t\t{1},\n\t\t})\n\t}\n}\n\nvar s = `\nif x\n{\n`\n"),
+    ("markdown", "# A\n\n[a]((b)c.md)\n"),
+    ("cpp", "class A : public B,\n  private C {\npublic slots:\n  int x;\n};\n"),
     ("css", ".tw\\:bg-\\[url\\(\\'a.png\\'\\)\\] { color: red; }\n"),
 ]  # fmt: skip
 
@@ -159,6 +162,10 @@ WRONG = [
     ("shell", 'for a in "${b[@]"; do\n  echo "$a"\ndone\n', 1),
     ("shell", "for a in b; do\n  c=$(d || true\n  echo\ndone\n", 2),
     ("typescript", "let a: B;\nlet c: D | | E;\n", 2),
+    ("cpp", "class A {\npublic\n  int x;\n};\n", 2),
+    ("go", "package a\n\nfunc f(b int) {\n\tif b > 1\n\t{\n\t\treturn\n\t}\n}\n", 5),
+    ("markdown", "# A\n\n![a]((b.png)\n", 3),
+    ("markdown", "<div>\n\n**a**\n\n## B\n\nc\n\nd\n", 4),
     ("sql", ".mode csv\nSELECT a,,b;\n", 2),
 ]
 

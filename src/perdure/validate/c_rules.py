@@ -94,6 +94,19 @@ def bare_namespaces(tokens: list[Token], lines: Lines) -> list[Problem]:
     return found
 
 
+def bare_access(tokens: list[Token], lines: Lines) -> list[Problem]:
+    """`public` and its like at the end of a line, where a ':' must follow."""
+    found: list[Problem] = []
+    for before, token, following in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if token.text not in ("public", "private", "protected") or following.kind != "word":
+            continue
+        if before.text in ("{", ";", "}") and lines.place(following.at).line > lines.place(token.at).line:
+            found.append(
+                Problem(*lines.place(token.at + len(token.text)), f"expected ':' after {token.text}")
+            )
+    return found
+
+
 def _is_code(tokens: list[Token], partner: dict[int, int], brace: int) -> bool:
     """Whether a brace opens statements rather than values, names or members."""
     before = tokens[brace - 1] if brace else None

@@ -9,7 +9,7 @@ from typing import Final
 from perdure.validate.balance import unbalanced
 from perdure.validate.c_guesses import Guesser, doubted
 from perdure.validate.c_macros import Macros
-from perdure.validate.c_rules import bare_namespaces, slips
+from perdure.validate.c_rules import bare_access, bare_namespaces, slips
 from perdure.validate.c_tokens import Reading, emptied, partners, read
 from perdure.validate.conflicts import marked_conflicts
 from perdure.validate.cpp_angles import open_angles
@@ -63,7 +63,7 @@ def _check(names: tuple[str, ...], text: str) -> list[Problem]:
     found = marked_conflicts(emptied(reading.text, reading.tokens))
     found = found or slips(reading.tokens, partner, text, lines)
     if names == ("cpp",) and not found:
-        found = open_angles(reading.tokens, partner, lines)
+        found = bare_access(reading.tokens, lines) + open_angles(reading.tokens, partner, lines)
     until = time.monotonic() + SECONDS
     name = None if found else _grammar(names, reading.text)
     if name is not None:

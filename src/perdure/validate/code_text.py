@@ -23,6 +23,14 @@ from perdure.validate.trees import Stop, allowed, brackets, faults, first_stop, 
 MORE: Final = 10
 _TEMPLATE: Final = re.compile(r"<%[=-]?\s[^\n]*%>")
 _TWO_MARKS: Final = re.compile(rb"([|&])\s+\1(?!\1)")
+_LONE_BRACE: Final = re.compile(rb"^[ \t]*\{", re.M)
+_HEADS: Final = (
+    "if_statement",
+    "for_statement",
+    "function_declaration",
+    "method_declaration",
+    "func_literal",
+)
 _SAID: Final = (";", ",", ")", "]", "}", ":", "=", "{", "(")
 
 
@@ -57,11 +65,36 @@ def check_code(name: str, text: str) -> list[Problem]:
         source = Source(other)
         tree = parse(name, source.data)
     if not tree.root_node.has_error:
-        return _doubled(tree.root_node, source) if name in ("typescript", "tsx") else []
+        return _passed(name, tree.root_node, source)
     found = _found(name, tree.root_node, source)
     if any(_TEMPLATE.search(source.lines.row(problem.line)) for problem in found):
         raise Unsure("looks like a template: only its output can be checked")
     return found
+
+
+def _passed(name: str, root: Node, source: Source) -> list[Problem]:
+    """What the grammar takes although the language does not."""
+    match name:
+        case "typescript" | "tsx":
+            return _doubled(root, source)
+        case "go":
+            return _lone_braces(root, source)
+        case _:
+            return []
+
+
+def _lone_braces(root: Node, source: Source) -> list[Problem]:
+    """A body whose '{' starts a line: in Go the line break ends the head before it."""
+    if not _LONE_BRACE.search(source.data):
+        return []
+    found = []
+    for leaf in leaves(root):
+        block = leaf.parent if leaf.type == "{" else None
+        head = block.parent if block is not None and block.type == "block" else None
+        place = source.place(leaf.start_byte)
+        if head is not None and head.type in _HEADS and source.lines.first_on_line(place):
+            found.append(Problem(*place, "this '{' belongs to the end of the line before"))
+    return found[:MORE]
 
 
 def _doubled(root: Node, source: Source) -> list[Problem]:

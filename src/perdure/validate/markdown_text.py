@@ -35,6 +35,7 @@ _NO_BRACKET: Final = re.compile(
     r"(?<![\\\w\]\[(])!?\[(?:[^\[\]\n\\()]|\\.)+\((?:https?:|\.{0,2}/)(?:[^\s()]|\([^\s()]*\))*\)"
 )
 _NEXT_LINK: Final = re.compile(r"(?<!\\)\[(?:[^\[\]\n\\]|\\.)+\]\([^()\n]*(?<!\\)\]\(")
+_TWICE_OPEN: Final = re.compile(r"(?<!\\)\]\(\([^()\n]*\)(?!.*\))")
 _BLOCK: Final = re.compile(
     r"<(?P<slash>/?)(?P<name>details|summary|table|ul|ol|center|div)\b(?:[^<>/]|/(?!>))*>", re.I
 )
@@ -201,6 +202,9 @@ def _links(number: int, row: str, following: str) -> list[Problem]:
     match = _NO_BRACKET.search(row)
     if match:
         return [Problem(number, match.start() + 1, "a link whose ']' is missing")]
+    match = _TWICE_OPEN.search(row)
+    if match:
+        return [Problem(number, match.start() + 1, "a link with two '(' and one ')'")]
     match = _NEXT_LINK.search(row)
     if match:
         return [Problem(number, match.start() + 1, "a link whose ')' is missing before the next")]
@@ -225,8 +229,22 @@ def _blocks(prose: str) -> list[Problem]:
             place = lines.place(start)
             found.append(Problem(*place, f"the <{name}> opened here is never closed"))
             if name != "summary":
+                found += _block_end(place.line, name, lines)
                 found.append(Problem(*lines.end(), f"'</{name}>' for line {place.line} is missing"))
     return found
+
+
+def _block_end(line: int, name: str, lines: Lines) -> list[Problem]:
+    """After the first paragraph in a block, where it may have been meant to end."""
+    last = len(lines.rows)
+    inside = line + 1
+    while inside < last and not lines.is_blank(inside):
+        inside += 1
+    while inside < last and lines.is_blank(inside):
+        inside += 1
+    while inside < last and not lines.is_blank(inside):
+        inside += 1
+    return [Problem(inside, 1, f"'</{name}>' for line {line} may be missing here")] if inside < last else []
 
 
 def _tables(rows: list[str]) -> list[Problem]:
