@@ -7,11 +7,16 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from perdure.testing.postgres import Postgres, running_postgres
 from testbed import Bed
 
 _FAILED = pytest.StashKey[bool]()
+
+# How long an example takes says something about the machine, not about the code.
+settings.register_profile("perdure", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("perdure")
 
 
 def pytest_configure() -> None:

@@ -361,7 +361,7 @@ REMOTES = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(one=ENTRIES | REMOTES)
 def test_an_entry_comes_back_as_it_was_whatever_it_holds(subject: Subject, one: Entry) -> None:
     backend = subject.open()

@@ -191,7 +191,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(CHANGES)
 def test_the_sums_are_those_of_the_rows(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str, str, int, bool]]

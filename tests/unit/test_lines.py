@@ -6,7 +6,7 @@ import tracemalloc
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.host.lines import LineReader, Oversize
@@ -41,7 +41,6 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in pairwise(edges)]
 
 
-@settings(deadline=None)
 @given(lines, st.lists(st.integers(min_value=0)))
 def test_any_chunking_gives_the_same_frames(found: list[bytes], places: list[int]) -> None:
     data = b"\n".join(found)
@@ -49,7 +48,6 @@ def test_any_chunking_gives_the_same_frames(found: list[bytes], places: list[int
     assert taken(read(cut(data, places))) == taken(read([data]))
 
 
-@settings(deadline=None)
 @given(lines)
 def test_every_line_within_the_bound_is_a_frame_and_every_other_keeps_its_two_ends(
     found: list[bytes],
@@ -65,7 +63,6 @@ def test_every_line_within_the_bound_is_a_frame_and_every_other_keeps_its_two_en
     assert taken(reader) == expected
 
 
-@settings(deadline=None)
 @given(lines, st.lists(st.integers(min_value=0)))
 def test_what_was_read_goes_on_in_another_reader_as_if_nothing_had_happened(
     found: list[bytes], places: list[int]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.host.outbox import Outbox
@@ -50,7 +50,6 @@ def test_what_the_pipe_takes_is_written_at_once(pipe: Pipe) -> None:
     assert pipe.take() == b"one\ntwo\n"
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 100_000), max_size=5), st.integers(5_000, 100_000))
 def test_the_bytes_arrive_in_order_and_the_size_is_what_is_left(sizes: list[int], bite: int) -> None:
     pipe = Pipe()

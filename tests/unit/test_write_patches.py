@@ -408,7 +408,7 @@ def test_a_diff_takes_its_old_text_to_its_new_one(pair: tuple[str, str]) -> None
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(versions(), st.lists(WORDS, max_size=6), st.booleans())
 def test_what_applies_here_applies_in_git_with_the_same_result(
     tmp_path: Path, pair: tuple[str, str], above: list[str], crlf: bool
@@ -452,7 +452,7 @@ def test_what_applies_here_applies_in_git_with_the_same_result(
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="needs patch")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(versions())
 def test_a_diff_of_ours_is_one_that_patch_understands(tmp_path: Path, pair: tuple[str, str]) -> None:
     old, new = pair
