@@ -241,12 +241,11 @@ def test_disabling_changes_one_word_or_adds_one_line(tmp_path: Path) -> None:
 
 
 def test_replacing_an_entry_writes_only_the_keys_that_differ(tmp_path: Path) -> None:
-    import msgspec
 
     backend = markdown(tmp_path)
     old = backend.load("weather")
     env = {**old.env, "LEVEL": Template("debug")}
-    backend.replace(msgspec.structs.replace(old, env=env, description="", title="T"))
+    backend.replace(old.replaced(env=env, description="", title="T"))
     wanted = SAMPLE.replace("description: one line\n", "").replace(
         'env: API_KEY=$WEATHER_KEY, LEVEL=info\nenv: "LIST=a,b"\n',
         'env: API_KEY=$WEATHER_KEY\nenv: LEVEL=debug\nenv: "LIST=a,b"\n',

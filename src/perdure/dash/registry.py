@@ -13,7 +13,7 @@ from perdure.dash.web import Ask, Page, Part
 from perdure.registry.errors import RegistryError
 from perdure.registry.locating import locate
 from perdure.registry.opening import open_backend
-from perdure.registry.port import ServerRef
+from perdure.registry.refs import ServerRef
 
 
 async def registry(desk: Desk, ask: Ask) -> Page:

@@ -18,7 +18,8 @@ from perdure.host.loop import Shell
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
 from perdure.kernel.core import Kernel
-from perdure.model.mounts import SEPARATOR, MountSpec
+from perdure.model.mount_names import SEPARATOR
+from perdure.model.mounts import MountSpec
 from perdure.storage.places import private_dir
 
 if TYPE_CHECKING:

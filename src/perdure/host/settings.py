@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from perdure.model.keep import Keep
-from perdure.model.mounts import RESERVED, Limits
+from perdure.model.mount_names import RESERVED
+from perdure.model.mounts import Limits
 from perdure.model.serving import ServeFile
 from perdure.model.state_limits import StateLimits
 

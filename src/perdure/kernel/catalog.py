@@ -16,7 +16,8 @@ from perdure.model import eras
 from perdure.model.eras import Era
 from perdure.model.frames import Members, encode_members, joined, members
 from perdure.model.instructions import INSTRUCTIONS
-from perdure.model.mounts import SEPARATOR, MountSpec
+from perdure.model.mount_names import SEPARATOR
+from perdure.model.mounts import MountSpec
 from perdure.model.replay import CONVERGENT, JOURNAL, NEVER, ReplayClass, from_annotations
 from perdure.model.tools import Contract
 

@@ -9,9 +9,6 @@ from msgspec import Meta
 
 from perdure.model.replay import ReplayClass
 
-SEPARATOR = "__"
-RESERVED = frozenset({"perdure", "host"})  # the host's own names: no mount has one
-
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from perdure.registry.fetching import Reply, TornReply
 from perdure.registry.official.records import text
-from perdure.registry.port import Capabilities
+from perdure.registry.refs import Capabilities
 
 SERVERS: Final = "mcp-servers"
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from functools import cached_property
 
-import msgspec
+from perdure.model.records import Record
 
-from perdure.registry.entry import Entry
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.registry.entry import Entry
 
 DUPLICATE = "duplicate"
 
 
-class Slot(msgspec.Struct, frozen=True):
+class Slot(Record):
     """One place in the file that stands for a server."""
 
     name: str

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from typing import Any, Final, Literal, get_args
 
-import msgspec
-
-from perdure.model.replay import ProbeRequired, ReplayClass
+from perdure.model.records import NOTHING, Record, asdict, astuple
 from perdure.registry.errors import InvalidEntry, InvalidName
 from perdure.registry.templates import Template
 
-Transport = Literal["stdio", "streamable-http", "sse"]
-TRANSPORTS: Final[tuple[str, ...]] = get_args(Transport)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final, Literal
+
+    from perdure.model.replay import ProbeRequired, ReplayClass
+
+    Transport = Literal["stdio", "streamable-http", "sse"]
+
+TRANSPORTS: Final = ("stdio", "streamable-http", "sse")
 MAX_NAME: Final = 128
 # Every character at which some reader ends a line; in a value it would begin a section of its own.
 LINE_BREAKS: Final = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -35,14 +39,14 @@ GRANTS: Final = ("authorization_code", "client_credentials")
 _SCHEME: Final = re.compile(r"https?://[^/?#]", re.IGNORECASE)
 
 
-class Tools(msgspec.Struct, frozen=True):
+class Tools(Record):
     """Which tools are offered: all, those allowed, all but those denied."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
 
-class Timeouts(msgspec.Struct, frozen=True):
+class Timeouts(Record):
     """Seconds; None where the settings decide."""
 
     startup: float | None = None
@@ -50,14 +54,14 @@ class Timeouts(msgspec.Struct, frozen=True):
     idle: float | None = None
 
 
-class Replay(msgspec.Struct, frozen=True):
+class Replay(Record):
     """What may be repeated: by the server's own annotations or only as declared; and tool by tool."""
 
     mode: Literal["annotations", "declared"] = "annotations"
-    tools: dict[str, ReplayClass] = {}
+    tools: dict[str, ReplayClass] = NOTHING
 
 
-class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
+class Provenance(Record):
     """Where an entry came from: the catalog, the full name there, the exact version, the package and its hash."""
 
     catalog: str = ""
@@ -68,7 +72,7 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     installed_at: str = ""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Entry(Record, kw_only=True):
     """`extra` holds the keys that are not ours, as they were found; they are kept where they are written."""
 
     name: str
@@ -79,10 +83,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     command: Template | None = None
     args: tuple[Template, ...] = ()
     cwd: Template | None = None
-    env: dict[str, Template] = {}
+    env: dict[str, Template] = NOTHING
     url: Template | None = None
-    headers: dict[str, Template] = {}
-    oauth: dict[str, Template] = {}
+    headers: dict[str, Template] = NOTHING
+    oauth: dict[str, Template] = NOTHING
     tools: Tools = Tools()
     timeouts: Timeouts = Timeouts()
     start: Literal["eager", "lazy"] = "eager"
@@ -91,7 +95,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pin: bool = False
     required: bool = False
     provenance: Provenance | None = None
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = NOTHING
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -111,11 +115,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             yield what, template.text
         for name in (*self.env, *self.headers, *self.tools.allow, *self.tools.deny, *self.replay.tools):
             yield "a name", name
-        for one in self.replay.tools.values():
-            if isinstance(one, ProbeRequired):
-                yield from (("a probe", text) for text in (one.tool, *one.arguments, *one.arguments.values()))
+        for probe in self.probes():
+            yield from (
+                ("a probe", text) for text in (probe.tool, *probe.arguments, *probe.arguments.values())
+            )
         if self.provenance is not None:
-            yield from (("provenance", text) for text in msgspec.structs.astuple(self.provenance))
+            yield from (("provenance", text) for text in astuple(self.provenance))
         yield from (("a key", key) for key in self.extra)
 
     def templates(self) -> Iterator[tuple[str, Template]]:
@@ -127,6 +132,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         yield from ((f"env {name}", value) for name, value in self.env.items())
         yield from ((f"header {name}", value) for name, value in self.headers.items())
         yield from ((f"oauth {name}", value) for name, value in self.oauth.items())
+
+    def probes(self) -> Iterator[ProbeRequired]:
+        if self.replay.tools:
+            from perdure.model.replay import ProbeRequired
+
+            yield from (one for one in self.replay.tools.values() if isinstance(one, ProbeRequired))
 
     def variables(self) -> tuple[str, ...]:
         """The variables it refers to, in order, each once."""
@@ -219,17 +230,16 @@ def _is_port(text: str) -> bool:
 
 
 def _check_times(entry: Entry) -> None:
-    for name, seconds in msgspec.structs.asdict(entry.timeouts).items():
+    for name, seconds in asdict(entry.timeouts).items():
         if seconds is not None and not (math.isfinite(seconds) and 0 < seconds <= 1e9):
             _refuse(entry, f"timeout {name} is not a number of seconds above 0")
 
 
 def _check_replay(entry: Entry) -> None:
-    for tool, one in entry.replay.tools.items():
-        if not _TOOL.fullmatch(tool):
-            _refuse(entry, "replay names a tool that no server can have")
-        if isinstance(one, ProbeRequired):
-            if not _TOOL.fullmatch(one.tool):
-                _refuse(entry, "a probe needs the name of a tool", 'replay TOOL: probe OTHER {"key": "/key"}')
-            if not all(path == "" or path.startswith("/") for path in one.arguments.values()):
-                _refuse(entry, "a probe's arguments are JSON Pointers", 'like {"key": "/key"}')
+    if not all(_TOOL.fullmatch(tool) for tool in entry.replay.tools):
+        _refuse(entry, "replay names a tool that no server can have")
+    for probe in entry.probes():
+        if not _TOOL.fullmatch(probe.tool):
+            _refuse(entry, "a probe needs the name of a tool", 'replay TOOL: probe OTHER {"key": "/key"}')
+        if not all(path == "" or path.startswith("/") for path in probe.arguments.values()):
+            _refuse(entry, "a probe's arguments are JSON Pointers", 'like {"key": "/key"}')

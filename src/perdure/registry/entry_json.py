@@ -11,54 +11,37 @@ Keys that are none of these are the entry's `extra`.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
-
-import msgspec
-
-from perdure.registry.entry import Entry, Provenance, Replay, Timeouts, Tools, Transport, check_name
+from perdure.model.records import asdict, changed_fields
+from perdure.registry.entry import Entry, Replay, Timeouts, Tools, check_name
 from perdure.registry.errors import InvalidEntry
-from perdure.registry.md_values import TRANSPORT_NAMES, read_replay
+from perdure.registry.md_values import TRANSPORT_NAMES, read_provenance, read_replay
+from perdure.registry.members import Members, WrongKind
 from perdure.registry.redaction import shown_replay
 from perdure.registry.templates import Template
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from perdure.registry.entry import Transport
+
 OWN: Final = "perdure"
-
-
-class _ReplayMembers(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    mode: Literal["annotations", "declared"] = "annotations"
-    tools: dict[str, str] = {}
-
-
-class _OwnMembers(msgspec.Struct, omit_defaults=True):
-    title: str = ""
-    oauth: dict[str, str] = {}
-    tools: Tools = Tools()
-    timeouts: Timeouts = Timeouts()
-    start: Literal["eager", "lazy"] = "eager"
-    restart: Literal["always", "never"] = "always"
-    replay: _ReplayMembers = msgspec.field(default_factory=_ReplayMembers)
-    pin: bool = False
-    required: bool = False
-    provenance: Provenance | None = None
-
-
-class _Members(msgspec.Struct, omit_defaults=True):
-    """What other clients read too. `null` is as good as absent: some write it."""
-
-    type: str | None = None
-    command: str | None = None
-    args: list[str] | None = None
-    env: dict[str, str] | None = None
-    cwd: str | None = None
-    url: str | None = None
-    headers: dict[str, str] | None = None
-    description: str | None = None
-    disabled: bool | None = None
-    enabled: bool | None = None
-    perdure: _OwnMembers = msgspec.field(default_factory=_OwnMembers)
-
-
-_KNOWN: Final = frozenset({*_Members.__struct_fields__, "transport"})
+_KNOWN: Final = frozenset(
+    {
+        "type",
+        "transport",
+        "command",
+        "args",
+        "env",
+        "cwd",
+        "url",
+        "headers",
+        "description",
+        "disabled",
+        "enabled",
+        OWN,
+    }
+)
 
 
 def from_object(name: str, found: Any) -> Entry:
@@ -67,52 +50,48 @@ def from_object(name: str, found: Any) -> Entry:
     if not isinstance(found, dict):
         raise InvalidEntry(f"{name}: not an object", entry=name)
     try:
-        members = msgspec.convert(found, type=_Members)
-    except msgspec.ValidationError as error:
+        return _entry(name, Members(found))
+    except WrongKind as error:
         raise InvalidEntry(f"{name}: {error}", entry=name) from None
-    own = members.perdure
-    replay = {tool: read_replay(name, value) for tool, value in own.replay.tools.items()}
+
+
+def _entry(name: str, members: Members) -> Entry:
+    own = members.below(OWN)
+    tools, times, replay = own.below("tools"), own.below("timeouts"), own.below("replay")
+    if unknown := [key for key in replay.found if key not in ("mode", "tools")]:
+        raise WrongKind(f"{OWN}.replay does not know {unknown[0]}")
     return Entry(
         name=name,
-        title=own.title,
-        description=members.description or "",
-        enabled=not members.disabled and members.enabled is not False,
-        transport=_transport(name, found, members),
-        command=_template(members.command),
-        args=tuple(Template(arg) for arg in members.args or ()),
-        cwd=_template(members.cwd),
-        env={key: Template(value) for key, value in (members.env or {}).items()},
-        url=_template(members.url),
-        headers={key: Template(value) for key, value in (members.headers or {}).items()},
-        oauth={key: Template(value) for key, value in own.oauth.items()},
-        tools=own.tools,
-        timeouts=own.timeouts,
-        start=own.start,
-        restart=own.restart,
-        replay=Replay(own.replay.mode, replay),
-        pin=own.pin,
-        required=own.required,
-        provenance=own.provenance,
-        extra={key: value for key, value in found.items() if key not in _KNOWN},
+        title=own.text("title"),
+        description=members.text("description"),
+        enabled=not members.flag("disabled", False) and members.flag("enabled", True),
+        transport=_transport(name, members),
+        command=_template(members.text("command")),
+        args=tuple(map(Template, members.texts("args"))),
+        cwd=_template(members.text("cwd")),
+        env=_templates(members.named_texts("env")),
+        url=_template(members.text("url")),
+        headers=_templates(members.named_texts("headers")),
+        oauth=_templates(own.named_texts("oauth")),
+        tools=Tools(tools.texts("allow"), tools.texts("deny")),
+        timeouts=Timeouts(times.seconds("startup"), times.seconds("call"), times.seconds("idle")),
+        start=own.word("start", "eager", "lazy"),  # type: ignore[arg-type]
+        restart=own.word("restart", "always", "never"),  # type: ignore[arg-type]
+        replay=Replay(
+            replay.word("mode", "annotations", "declared"),  # type: ignore[arg-type]
+            {tool: read_replay(name, text) for tool, text in replay.named_texts("tools").items()},
+        ),
+        pin=own.flag("pin", False),
+        required=own.flag("required", False),
+        provenance=read_provenance(own.below("provenance"))
+        if own.found.get("provenance") is not None
+        else None,
+        extra={key: value for key, value in members.found.items() if key not in _KNOWN},
     )
 
 
 def to_object(entry: Entry) -> dict[str, Any]:
     """The members of an entry, references as they are written; what is a default is left out."""
-    own = _OwnMembers(
-        title=entry.title,
-        oauth={key: value.text for key, value in entry.oauth.items()},
-        tools=entry.tools,
-        timeouts=entry.timeouts,
-        start=entry.start,
-        restart=entry.restart,
-        replay=_ReplayMembers(
-            entry.replay.mode, {tool: shown_replay(one) for tool, one in entry.replay.tools.items()}
-        ),
-        pin=entry.pin,
-        required=entry.required,
-        provenance=entry.provenance,
-    )
     found: dict[str, Any] = {}
     if entry.transport != "stdio":
         found["type"] = "http" if entry.transport == "streamable-http" else entry.transport
@@ -128,32 +107,46 @@ def to_object(entry: Entry) -> dict[str, Any]:
         found["description"] = entry.description
     if not entry.enabled:
         found["disabled"] = True
-    rest = _without_empty(msgspec.to_builtins(own))
+    rest = _own(entry)
     if rest:
         found[OWN] = rest
     return {**found, **{key: value for key, value in entry.extra.items() if key not in _KNOWN}}
 
 
-def _without_empty(found: dict[str, Any]) -> dict[str, Any]:
-    """Nested values that are all defaults are no values."""
-    for key in ("timeouts", "tools"):
-        found[key] = {name: value for name, value in found.get(key, {}).items() if value}
-        if not found[key]:
-            del found[key]
-    if found.get("replay") == {}:
-        del found["replay"]
+def _own(entry: Entry) -> dict[str, Any]:
+    """What stands under our own key; nested values that are all defaults are no values."""
+    replay: dict[str, Any] = {"tools": {tool: shown_replay(one) for tool, one in entry.replay.tools.items()}}
+    if entry.replay.mode != "annotations":
+        replay = {"mode": entry.replay.mode, **replay}
+    found = {
+        "title": entry.title,
+        "oauth": {key: value.text for key, value in entry.oauth.items()},
+        "tools": {kind: list(names) for kind, names in asdict(entry.tools).items() if names},
+        "timeouts": {name: seconds for name, seconds in asdict(entry.timeouts).items() if seconds},
+        "start": entry.start if entry.start != "eager" else "",
+        "restart": entry.restart if entry.restart != "always" else "",
+        "replay": {key: value for key, value in replay.items() if value},
+        "pin": entry.pin,
+        "required": entry.required,
+    }
+    found = {key: value for key, value in found.items() if value}
+    if entry.provenance is not None:
+        found["provenance"] = changed_fields(entry.provenance)
     return found
 
 
-def _transport(name: str, found: dict[str, Any], members: _Members) -> Transport:
-    given = (
-        members.type or found.get("transport") or ("http" if members.url and not members.command else "stdio")
-    )
+def _transport(name: str, members: Members) -> Transport:
+    is_remote = members.text("url") and not members.text("command")
+    given = members.text("type") or members.found.get("transport") or ("http" if is_remote else "stdio")
     transport = TRANSPORT_NAMES.get(str(given).lower())
     if transport is None:
         raise InvalidEntry(f"{name}: type is not known", entry=name, hint="one of stdio, http, sse")
     return transport
 
 
-def _template(text: str | None) -> Template | None:
+def _template(text: str) -> Template | None:
     return Template(text) if text else None
+
+
+def _templates(texts: dict[str, str]) -> dict[str, Template]:
+    return {key: Template(text) for key, text in texts.items()}

@@ -7,13 +7,11 @@ place only if that is still what is there (`perdure.registry.replacing`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Final
 
-from perdure.model.mounts import RESERVED
+from perdure.model.mount_names import RESERVED
 from perdure.registry.allowed import is_allowed
-from perdure.registry.document import Document, Slot
-from perdure.registry.entry import Entry, check_name
+from perdure.registry.document import Slot
+from perdure.registry.entry import check_name
 from perdure.registry.errors import (
     AlreadyInstalled,
     NotInRegistry,
@@ -21,9 +19,17 @@ from perdure.registry.errors import (
     RegistryError,
     Unreadable,
 )
-from perdure.registry.port import Capabilities, ServerRef, ValidationResult
 from perdure.registry.reading import WAIT_S, read_bytes
 from perdure.registry.redaction import scrubbed
+from perdure.registry.refs import Capabilities, ServerRef, ValidationResult
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Final
+
+    from perdure.registry.document import Document
+    from perdure.registry.entry import Entry
 
 BACKEND_ID: Final = "filesystem"
 CONTENDED_LINGER_S: Final = (
@@ -238,17 +244,19 @@ def _problems(entry: Entry, allowed: frozenset[str] | None) -> list[str]:
     return found
 
 
-def _doubts(entry: Entry, environ: Mapping[str, str], base: str) -> list[str]:
-    import shutil
+def _can_run(path: str) -> bool:
+    return os.access(path, os.X_OK) and not os.path.isdir(path)
 
+
+def _doubts(entry: Entry, environ: Mapping[str, str], base: str) -> list[str]:
     found = [
         f"the variable {variable} is not set"
         for variable in dict.fromkeys(name for _, one in entry.templates() for name in one.unset(environ))
     ]
     if entry.command is not None and not entry.command.unset(environ):
         command = entry.command.resolve(environ)
-        at = os.path.join(base, command) if "/" in command else command
-        if shutil.which(at, path=environ.get("PATH")) is None:
+        folders = [base] if "/" in command else environ.get("PATH", os.defpath).split(os.pathsep)
+        if not any(_can_run(os.path.join(folder, command)) for folder in folders):
             found.append(f"the command {os.path.basename(command)} is not on the PATH")
     if entry.url is not None and entry.url.text.startswith("http://"):
         host = entry.url.text.removeprefix("http://").rpartition("@")[2]

@@ -32,8 +32,8 @@ from perdure.registry.errors import (
 from perdure.registry.fetching import Fetcher, Reply, TornReply, allows_http, expected
 from perdure.registry.kept_replies import KeptReplies
 from perdure.registry.official.records import text
-from perdure.registry.port import Capabilities, ServerRef, ValidationResult
 from perdure.registry.portable import check_portable
+from perdure.registry.refs import Capabilities, ServerRef, ValidationResult
 from perdure.registry.wire import WireError, as_wire, from_wire
 
 TOKEN: Final = "PERDURE_REGISTRY_TOKEN"
@@ -98,7 +98,7 @@ class HttpCatalog:
             ref = self._ref(one)
             if ref.name in found or ref.error:
                 repeated = not ref.error
-                spare.append(msgspec.structs.replace(ref, error="duplicate") if repeated else ref)
+                spare.append(ref.replaced(error="duplicate") if repeated else ref)
             else:
                 found[ref.name] = ref
         return sorted([*found.values(), *spare], key=lambda ref: ref.name)
@@ -194,7 +194,7 @@ class HttpCatalog:
                     entry=name,
                     hint="uninstall it, or use a registry file of your own",
                 )
-        return self._ref(as_wire(msgspec.structs.replace(before, enabled=enabled)))
+        return self._ref(as_wire(before.replaced(enabled=enabled)))
 
     def _switch(self, before: Entry, enabled: bool) -> None:
         """By PATCH, which leaves everything else as it is there; else as a whole entry."""
@@ -203,7 +203,7 @@ class HttpCatalog:
         body = msgspec.json.encode({"enabled": enabled})
         reply = self._fetcher.send("PATCH", self._place(SERVERS, before.name), body)
         if reply.status in (404, 405, 501):
-            self.replace(msgspec.structs.replace(before, enabled=enabled))
+            self.replace(before.replaced(enabled=enabled))
         else:
             self._written(reply, before.name, "change", 200, 204)
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple
 
-import msgspec
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, Literal, NoReturn
 
 MAX_DEPTH: Final = 200
 
@@ -35,13 +36,16 @@ class JsonProblem(ValueError):
         super().__init__(f"line {self.line}, column {self.column}: {reason}")
 
 
-class Element(NamedTuple):
+class Element:
     """A member or an item, from its key on; `comma` is where the comma after it stands, or -1."""
 
-    key: str
-    start: int
-    node: Node
-    comma: int = -1
+    __slots__ = ("comma", "key", "node", "start")
+
+    def __init__(self, key: str, start: int, node: Node, comma: int) -> None:
+        self.key = key
+        self.start = start
+        self.node = node
+        self.comma = comma
 
     @property
     def end(self) -> int:
@@ -94,10 +98,14 @@ def _blanked(found: re.Match[str]) -> str:
 
 def _decodes(text: str) -> bool:
     try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
         return False
     return True
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)  # NaN and its like are Python's, and no JSON
 
 
 # --- a sound text, branch by branch ---------------------------------------------------------------------------

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any, Final
 
-from perdure.registry.json_reading import JsonProblem, Node, parse
+from perdure.registry.json_reading import JsonProblem, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Final
+
+    from perdure.registry.json_reading import Node
+
+    Path = Sequence[str | int]
 
 DEFAULT_INDENT: Final = "  "
 
 _REST_OF_LINE: Final = re.compile(r"[ \t]*(?:/\*[^\r\n]*?\*/[ \t]*)*(?://[^\r\n]*)?(?=[\r\n]|$)")
-
-Path = Sequence[str | int]
 
 
 def plain(node: Node) -> Any:

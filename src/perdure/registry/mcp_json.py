@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
 from perdure.registry.document import Document, Slot
-from perdure.registry.entry import Entry
 from perdure.registry.entry_json import OWN, from_object, to_object
 from perdure.registry.errors import RegistryError, Unreadable
-from perdure.registry.json_reading import JsonProblem, Node, parse
+from perdure.registry.json_reading import JsonProblem, parse
 from perdure.registry.json_spans import append, find, plain, put, replaced, without
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from perdure.registry.entry import Entry
+    from perdure.registry.json_reading import Node
 
 SERVERS = "mcpServers"
 EMPTY = "{}\n"
@@ -110,7 +112,6 @@ def _allowed(node: Node | None) -> frozenset[str] | None:
     """A list that cannot be read allows nothing: it was meant to narrow."""
     if node is None:
         return None
-    try:
-        return frozenset(msgspec.convert(plain(node), type=list[str]))
-    except msgspec.ValidationError:
-        return frozenset()
+    listed = plain(node)
+    is_sound = isinstance(listed, list) and all(isinstance(one, str) for one in listed)
+    return frozenset(listed) if is_sound else frozenset()

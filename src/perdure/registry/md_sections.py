@@ -7,9 +7,12 @@ A fence or an HTML comment that is never closed hides nothing: one slip must not
 from __future__ import annotations
 
 import re
-from typing import Final
 
-import msgspec
+from perdure.model.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 ALLOWED: Final = "allowed commands"
 
@@ -22,7 +25,7 @@ _REPLAY: Final = re.compile(
 )
 
 
-class Line(msgspec.Struct, frozen=True):
+class Line(Record):
     """A line `key: value`, the key as it is written.
 
     `start` and `end` are the line with its ending; the value is from `value_at` on.
@@ -35,7 +38,7 @@ class Line(msgspec.Struct, frozen=True):
     value_at: int
 
 
-class Section(msgspec.Struct, frozen=True):
+class Section(Record):
     """`body` is where the line after the heading begins."""
 
     name: str
@@ -45,14 +48,14 @@ class Section(msgspec.Struct, frozen=True):
     lines: tuple[Line, ...]
 
 
-class Sections(msgspec.Struct, frozen=True):
+class Sections(Record):
     """Every server's section in order, duplicates too; and the allowed commands, None where nothing is said."""
 
     servers: tuple[Section, ...]
     allowed: frozenset[str] | None
 
 
-class _Row(msgspec.Struct, frozen=True):
+class _Row(Record):
     text: str
     start: int
     end: int

@@ -16,26 +16,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, cast
 
-import msgspec
-
-from perdure.model.replay import CONVERGENT, NEVER, ProbeRequired, ReplayClass
-from perdure.registry.entry import (
-    Entry,
-    Provenance,
-    Replay,
-    Timeouts,
-    Tools,
-    Transport,
-    check_name,
-    check_text,
-)
+from perdure.model.records import asdict, changed_fields
+from perdure.registry.entry import Entry, Provenance, Replay, Timeouts, Tools, check_name, check_text
 from perdure.registry.errors import InvalidEntry
-from perdure.registry.md_sections import Line
+from perdure.registry.members import Members, named_texts, texts
 from perdure.registry.redaction import shown_replay
 from perdure.registry.templates import Template
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, Final, TypeVar
+
+    from perdure.model.replay import ReplayClass
+    from perdure.registry.entry import Transport
+    from perdure.registry.md_sections import Line
+
+    T = TypeVar("T")
 
 KEYS: Final = (
     "title", "description", "transport", "command", "args", "cwd", "env", "url", "headers", "oauth", "enabled", "start",
@@ -70,8 +68,8 @@ def read(name: str, lines: Sequence[Line]) -> Entry:
         oauth=found.pairs("oauth"),
         tools=found.tools(),
         timeouts=found.timeouts(),
-        start=cast(Literal["eager", "lazy"], found.word("start", ("eager", "lazy"), "eager")),
-        restart=cast(Literal["always", "never"], found.word("restart", ("always", "never"), "always")),
+        start=found.word("start", ("eager", "lazy"), "eager"),  # type: ignore[arg-type]
+        restart=found.word("restart", ("always", "never"), "always"),  # type: ignore[arg-type]
         replay=found.replay(),
         pin=found.flag("pin", False),
         required=found.flag("required", False),
@@ -115,7 +113,7 @@ def written(entry: Entry) -> dict[str, list[str]]:
     }
     if entry.provenance is not None:
         found["provenance"] = [
-            f"provenance: {json.dumps(msgspec.to_builtins(entry.provenance), ensure_ascii=False)}"
+            f"provenance: {json.dumps(changed_fields(entry.provenance), ensure_ascii=False)}"
         ]
     for key, value in entry.extra.items():
         found[key] = [
@@ -136,6 +134,8 @@ def is_ours(key: str) -> bool:
 
 def read_replay(name: str, value: str) -> ReplayClass:
     """`convergent`, `never` or `probe TOOL {"argument": "/pointer"}`."""
+    from perdure.model.replay import CONVERGENT, NEVER, ProbeRequired
+
     word, _, rest = value.strip().partition(" ")
     tool, _, arguments = rest.strip().partition(" ")
     match word.lower():
@@ -145,10 +145,8 @@ def read_replay(name: str, value: str) -> ReplayClass:
             return NEVER
         case "probe" if tool:
             try:
-                return ProbeRequired(
-                    tool, msgspec.json.decode(arguments.strip() or "{}", type=dict[str, str])
-                )
-            except msgspec.MsgspecError:
+                return ProbeRequired(tool, named_texts(json.loads(arguments.strip() or "{}")))
+            except (ValueError, RecursionError):
                 problem = "a probe's arguments are not an object of JSON Pointers"
         case _:
             problem = "replay is neither convergent, never nor probe TOOL"
@@ -193,27 +191,25 @@ class _Values:
             raise self.problem(f"{key} is neither true nor false")
         return value in _YES if value else default
 
-    def json(self, value: str, kind: type[Any], what: str, hint: str) -> Any:
+    def json(self, value: str, kind: Callable[[Any], T], what: str, hint: str) -> T:
         try:
-            return msgspec.json.decode(value, type=kind)
-        except msgspec.MsgspecError:
+            return kind(json.loads(value))
+        except (ValueError, RecursionError):
             raise self.problem(f"{what} is not {hint}") from None
-        except UnicodeEncodeError:
-            raise self.problem(f"{what} is not UTF-8") from None
 
     def args(self) -> tuple[Template, ...]:
         value = self.first("args")
         if value.startswith("["):
-            words = self.json(value, list[str], "args", 'a JSON list of texts, like ["a", "b"]')
+            words = self.json(value, texts, "args", 'a JSON list of texts, like ["a", "b"]')
         else:
-            words = [word.strip() for word in value.split(",") if word.strip()]
-        return tuple(Template(word) for word in words)
+            words = tuple(word.strip() for word in value.split(",") if word.strip())
+        return tuple(map(Template, words))
 
     def pairs(self, key: str) -> dict[str, Template]:
         found: dict[str, Template] = {}
         for value in self.all(key):
             if value.startswith("{"):
-                pairs = self.json(value, dict[str, str], key, "a JSON object of texts").items()
+                pairs = [*self.json(value, named_texts, key, "a JSON object of texts").items()]
             else:
                 pairs = [self.pair(key, item, is_quoted) for item, is_quoted in self.items(key, value)]
             for name, text in pairs:
@@ -282,11 +278,11 @@ class _Values:
         for key, value in self.lines:
             if key.startswith("replay "):
                 tools.setdefault(key.partition(" ")[2], read_replay(self.name, value))
-        return Replay(cast(Literal["annotations", "declared"], mode), tools)
+        return Replay(mode, tools)  # type: ignore[arg-type]
 
     def provenance(self) -> Provenance | None:
         value = self.first("provenance")
-        return self.json(value, Provenance, "provenance", "a JSON object") if value else None
+        return self.json(value, _provenance, "provenance", "a JSON object") if value else None
 
     def extra(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -298,6 +294,14 @@ class _Values:
                 value if before is None else [*(before if isinstance(before, list) else [before]), value]
             )
         return found
+
+
+def read_provenance(found: Members) -> Provenance:
+    return Provenance(*(found.text(key) for key in Provenance.__match_args__))
+
+
+def _provenance(value: Any) -> Provenance:
+    return read_provenance(Members(value))
 
 
 def _template(text: str) -> Template | None:
@@ -335,7 +339,7 @@ def _unknown(name: str, key: str, value: Any) -> str:
 def _times(times: Timeouts) -> list[str]:
     named = [
         f"{name}={int(seconds) if seconds == int(seconds) else seconds}"
-        for name, seconds in msgspec.structs.asdict(times).items()
+        for name, seconds in asdict(times).items()
         if seconds is not None
     ]
     return [f"timeout: {', '.join(named)}"] if named else []

@@ -7,12 +7,16 @@ arguments that look like secrets are replaced by `[redacted]`; the host of a URL
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
 
-from perdure.model.replay import Convergent, ProbeRequired, ReplayClass
-from perdure.registry.entry import Entry
 from perdure.registry.templates import Literal, Reference, Template
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any, Final
+
+    from perdure.model.replay import ReplayClass
+    from perdure.registry.entry import Entry
 
 REDACTED: Final = "[redacted]"
 # Shorter values are words like `info` or `1`, and hide nothing but the text around them.
@@ -129,6 +133,8 @@ def shown_entry(entry: Entry) -> dict[str, Any]:
 
 def shown_replay(one: ReplayClass) -> str:
     """A replay class as `mcp.md` writes it."""
+    from perdure.model.replay import Convergent, ProbeRequired
+
     if isinstance(one, ProbeRequired):
         import json
 

@@ -11,13 +11,15 @@ References may stand anywhere in a text: `Bearer $TOKEN`. The source text is kep
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
 
-import msgspec
-
+from perdure.model.records import Record
 from perdure.registry.errors import UnsetVariable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final
 
 _REFERENCE: Final = re.compile(
     r"\$(?:(?P<escape>\$)"
@@ -26,13 +28,13 @@ _REFERENCE: Final = re.compile(
 )
 
 
-class Literal(msgspec.Struct, frozen=True, tag=True):
+class Literal(Record):
     """Text that stands for itself; an escaped dollar sign is already one here."""
 
     text: str
 
 
-class Reference(msgspec.Struct, frozen=True, tag=True):
+class Reference(Record):
     """A variable, with the source text that names it."""
 
     variable: str
@@ -43,7 +45,7 @@ class Reference(msgspec.Struct, frozen=True, tag=True):
 Part = Literal | Reference
 
 
-class Template(msgspec.Struct, frozen=True):
+class Template(Record):
     """A text with references. `text` is its source, exactly as it stands in a file."""
 
     text: str

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from perdure.registry.entry import Entry, Provenance
 from perdure.registry.errors import Unsupported
 from perdure.registry.official import versions
@@ -33,7 +31,7 @@ def updated(here: Entry, fresh: Entry, before: Entry | None) -> tuple[Entry, lis
     headers, more = _with_new(here.headers, fresh.headers, before.headers if before is not None else {})
     notes += [f"new: {name}" for name in (*added, *more)]
     return (
-        msgspec.structs.replace(here, **launch, env=env, headers=headers, provenance=fresh.provenance),
+        here.replaced(**launch, env=env, headers=headers, provenance=fresh.provenance),
         notes,
     )
 

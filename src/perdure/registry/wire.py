@@ -6,17 +6,15 @@ text, keys that nobody knows are left alone. What is wrong with one entry is sai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
-import msgspec
-
+from perdure.model.records import asdict, changed_fields
 from perdure.model.replay import Convergent, NeverReplay, ProbeRequired, ReplayClass
 from perdure.registry.entry import Entry, Provenance, Replay, Timeouts, Tools
 from perdure.registry.errors import RegistryError
+from perdure.registry.members import texts
 from perdure.registry.templates import Template
-
-T = TypeVar("T")
 
 
 class WireError(ValueError):
@@ -42,20 +40,20 @@ def as_wire(entry: Entry) -> dict[str, Any]:
         if entry.env:
             found["env"] = {name: value.text for name, value in entry.env.items()}
     for name in ("title", "start", "restart", "pin", "required", "enabled"):
-        if (value := getattr(entry, name)) != _default(name):
+        if (value := getattr(entry, name)) != getattr(Entry, name):
             found[name] = value
     if entry.cwd is not None:
         found["cwd"] = entry.cwd.text
     for name in ("tools", "timeouts"):
-        if (value := getattr(entry, name)) != _default(name):
-            found[name] = msgspec.to_builtins(value)
+        if (value := getattr(entry, name)) != getattr(Entry, name):
+            found[name] = asdict(value)
     if entry.replay != Replay():
         found["replay"] = {
             "mode": entry.replay.mode,
             "tools": {tool: _replay_out(one) for tool, one in entry.replay.tools.items()},
         }
     if entry.provenance is not None:
-        found["provenance"] = msgspec.to_builtins(entry.provenance)
+        found["provenance"] = changed_fields(entry.provenance)
     if entry.extra:
         found["extra"] = entry.extra
     return found
@@ -80,31 +78,18 @@ def from_wire(found: object) -> Entry:
             url=_template(found, "url"),
             headers=_named_templates(found, "headers"),
             oauth=_named_templates(found, "oauth"),
-            tools=_struct(found, "tools", Tools),
-            timeouts=_struct(found, "timeouts", Timeouts),
+            tools=_tools(found),
+            timeouts=Timeouts(*_below(found, "timeouts", Timeouts.__match_args__, float)),
             start="lazy" if found.get("start") == "lazy" else "eager",
             restart="never" if found.get("restart") == "never" else "always",
             replay=_replay(found.get("replay")),
             pin=_flag(found, "pin", False),
             required=_flag(found, "required", False),
-            provenance=_struct(found, "provenance", Provenance)
-            if found.get("provenance") is not None
-            else None,
+            provenance=_provenance(found),
             extra=found["extra"] if isinstance(found.get("extra"), dict) else {},
         )
     except RegistryError as error:
         raise WireError(error.message) from None
-
-
-def _default(name: str) -> Any:
-    return _DEFAULTS[name]
-
-
-_DEFAULTS = {
-    field.name: field.default_factory() if field.default is msgspec.NODEFAULT and callable(field.default_factory)
-    else field.default
-    for field in msgspec.structs.fields(Entry)
-}  # fmt: skip
 
 
 def _text(found: Mapping[str, Any], key: str) -> str:
@@ -158,11 +143,29 @@ def _scalar(value: object, what: str) -> str:
     return value
 
 
-def _struct(found: Mapping[str, Any], key: str, kind: type[T]) -> T:
+def _below(
+    found: Mapping[str, Any], key: str, names: tuple[str, ...], read: Callable[[Any], Any]
+) -> list[Any]:
+    """Each of these below a key, as it is read; None where it is not said."""
+    below = found.get(key) or {}
+    if not isinstance(below, dict):
+        raise WireError(f"{key} cannot be read")
     try:
-        return msgspec.convert(found.get(key) or {}, kind, strict=False)
-    except msgspec.ValidationError:
+        return [None if below.get(name) is None else read(below[name]) for name in names]
+    except (ValueError, TypeError, OverflowError):
         raise WireError(f"{key} cannot be read") from None
+
+
+def _tools(found: Mapping[str, Any]) -> Tools:
+    allow, deny = _below(found, "tools", Tools.__match_args__, texts)
+    return Tools(allow or (), deny or ())
+
+
+def _provenance(found: Mapping[str, Any]) -> Provenance | None:
+    if found.get("provenance") is None:
+        return None
+    said = _below(found, "provenance", Provenance.__match_args__, lambda value: _scalar(value, "provenance"))
+    return Provenance(*(one or "" for one in said))
 
 
 def _replay(found: object) -> Replay:

@@ -56,7 +56,6 @@ def main(argv: list[str]) -> int:
 
         near = get_close_matches(name, COMMANDS, 1)
         _overview().error(f"no command {name}" + (f"; did you mean {near[0]}?" if near else ""))
-    _load_msgspec()
     from importlib import import_module
 
     from perdure.cli.registry.shared import noticed, refused
@@ -97,17 +96,6 @@ def _options(module: Any, name: str, words: list[str]) -> Any:
     add_shared(parser)
     module.add(parser)
     return parser.parse_args(_joined(words))
-
-
-def _load_msgspec() -> None:
-    """It takes from `typing` what it does not find in `typing_extensions`, and loads in two thirds of the time then."""
-    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
-        return
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
-    try:
-        import msgspec  # noqa: F401
-    finally:
-        del sys.modules["typing_extensions"]
 
 
 def parser() -> argparse.ArgumentParser:

@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import msgspec
-
 from perdure.cli.registry.shared import backend_of, noticed, printed
 from perdure.registry.catalogs import Catalog, open_catalog
 from perdure.registry.entry import Entry, Provenance, check_name
@@ -45,17 +43,14 @@ def run(options: argparse.Namespace, env: Mapping[str, Template], headers: Mappi
         offered = found_in(catalog, options.source)
         if isinstance(offered, Entry):
             entry, plan = _taken_over(offered, catalog), None
-            entry = msgspec.structs.replace(
-                entry, env={**entry.env, **env}, headers={**entry.headers, **headers}
-            )
+            entry = entry.replaced(env={**entry.env, **env}, headers={**entry.headers, **headers})
         else:
             _refuse_a_second(backend, offered.name, options.alias)
             plan = planned(offered, options.kind or "")
             entry = _settled(plan, env, headers, catalog, options)
     finally:
         catalog.close()
-    entry = msgspec.structs.replace(
-        entry,
+    entry = entry.replaced(
         args=(*entry.args, *(Template(word) for word in options.arg)),
         enabled=not options.disabled,
         title=options.title or entry.title,
@@ -110,8 +105,7 @@ def _settled(
     more = {name: value for name, value in env.items() if name not in asks}
     if more and entry.transport != "stdio":
         raise InvalidEntry(f"{', '.join(more)}: not an input of {plan.name}", hint=_inputs(plan))
-    return msgspec.structs.replace(
-        entry,
+    return entry.replaced(
         env={**entry.env, **more},
         headers={**entry.headers, **headers} if entry.transport != "stdio" else entry.headers,
     )
@@ -165,7 +159,7 @@ def _taken_over(offered: Entry, catalog: Catalog) -> Entry:
     came = Provenance(
         catalog=catalog.location, name=offered.name, version=version, package=package, installed_at=now()
     )
-    return msgspec.structs.replace(offered, provenance=came)
+    return offered.replaced(provenance=came)
 
 
 def _refuse_a_second(backend: Backend, full: str, given: str | None) -> None:
@@ -185,11 +179,9 @@ def _installed(backend: Backend, entry: Entry, full: str, given: str | None) -> 
     """Under the name that was given, or under the shortest that is free."""
     for _ in range(ATTEMPTS):
         if given is None and "/" in full:
-            entry = msgspec.structs.replace(
-                entry, name=alias(full, {ref.name for ref in backend.list_servers()})
-            )
+            entry = entry.replaced(name=alias(full, {ref.name for ref in backend.list_servers()}))
         elif given is not None:
-            entry = msgspec.structs.replace(entry, name=given)
+            entry = entry.replaced(name=given)
         try:
             return entry, backend.install(entry).source
         except AlreadyInstalled:

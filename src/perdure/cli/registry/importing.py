@@ -37,7 +37,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plain(report: Report) -> dict[str, Any]:
-    return {
+    import msgspec
+
+    found: dict[str, Any] = {
         "client": report.client,
         "file": report.file,
         "applied": report.applied,
@@ -46,6 +48,7 @@ def _plain(report: Report) -> dict[str, Any]:
         "secrets": report.secrets,
         "kept_secrets": report.kept,
     }
+    return {key: msgspec.to_builtins(value) for key, value in found.items()}
 
 
 def _text(report: Report, registry: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from perdure.cli.registry.shared import backend_of, printed, table
-from perdure.registry.port import ServerRef
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+
+    from perdure.registry.refs import ServerRef
 
 QUICK = ((),)
 

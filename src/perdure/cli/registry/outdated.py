@@ -55,7 +55,9 @@ def run(options: argparse.Namespace) -> int:
         if checked
         else "No server came from a catalog."
     )
-    printed(options, {"outdated": found, "checked": checked}, table(rows) if found else usual)
+    printed(
+        options, {"outdated": msgspec.to_builtins(found), "checked": checked}, table(rows) if found else usual
+    )
     for catalog in opened.values():
         noticed(catalog.notice)
     for one in found:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Final
 
-from perdure.registry.errors import RegistryError, Unsupported
 from perdure.registry.locating import locate
 from perdure.registry.opening import open_backend
-from perdure.registry.port import Backend, EditableBackend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from typing import Any, Final
+
+    from perdure.registry.errors import RegistryError
+    from perdure.registry.port import Backend, EditableBackend
 
 LINGER_S: Final = 0.2  # a program that reads the file and writes it back takes about that long
 
@@ -46,6 +47,9 @@ def noticed(text: str) -> None:
 
 
 def editable_backend_of(options: argparse.Namespace) -> EditableBackend:
+    from perdure.registry.errors import Unsupported
+    from perdure.registry.port import EditableBackend
+
     backend = backend_of(options)
     if not isinstance(backend, EditableBackend):
         raise Unsupported(f"a registry of the kind {backend.backend_id} cannot change an entry in place")
@@ -55,9 +59,9 @@ def editable_backend_of(options: argparse.Namespace) -> EditableBackend:
 def printed(options: argparse.Namespace, value: Any, text: str) -> None:
     """The result as JSON where that was asked for, else as text."""
     if options.json:
-        import msgspec
+        import json
 
-        print(msgspec.json.encode(value).decode())
+        print(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     elif text:
         print(text)
 

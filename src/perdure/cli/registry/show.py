@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from perdure.cli.registry.shared import backend_of, printed
 from perdure.registry.redaction import shown_entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from typing import Any
 
 QUICK = (("name",),)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-import msgspec
-
 from perdure.cli.registry.from_catalog import now, planned
 from perdure.cli.registry.shared import add_catalog, editable_backend_of, noticed, printed
 from perdure.registry.catalogs import Catalog, open_catalog
@@ -64,7 +62,7 @@ def _offered(catalog: Catalog, name: str, full: str, version: str, came: Provena
             package=theirs.package,
             installed_at=now(),
         )
-        return msgspec.structs.replace(offered, name=name, provenance=here)
+        return offered.replaced(name=name, provenance=here)
     return settled(planned(offered, came.package.partition(":")[0]), name, {}, catalog.location, now())
 
 

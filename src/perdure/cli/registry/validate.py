@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from perdure.cli.registry.shared import backend_of, printed
 from perdure.registry.entry import check_name
-from perdure.registry.port import Backend, ServerRef, ValidationResult
+from perdure.registry.refs import ValidationResult
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+
+    from perdure.registry.port import Backend
+    from perdure.registry.refs import ServerRef
 
 QUICK = ((), ("name",))
 

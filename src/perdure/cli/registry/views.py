@@ -53,7 +53,9 @@ def shown_place(location: str) -> str:
 
 
 def _plain(report: Report) -> dict[str, Any]:
-    return {
+    import msgspec
+
+    found: dict[str, Any] = {
         "client": report.client,
         "file": report.file,
         "applied": report.applied,
@@ -64,6 +66,7 @@ def _plain(report: Report) -> dict[str, Any]:
         "diff": report.diff,
         "backup": report.backup or None,
     }
+    return {key: msgspec.to_builtins(value) for key, value in found.items()}
 
 
 def _text(report: Report) -> str:

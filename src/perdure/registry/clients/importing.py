@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from perdure.model.records import asdict
 from perdure.registry.clients.hearing import Problem, Taken, in_our_words
 from perdure.registry.clients.installing import NAME
 from perdure.registry.clients.references import meaning
@@ -172,5 +173,5 @@ def _plain(entry: Entry) -> Mapping[str, Any]:
                 return [said(one) for one in value]
         return value
 
-    fields = msgspec.structs.asdict(msgspec.structs.replace(entry, provenance=None))
+    fields = asdict(entry.replaced(provenance=None))
     return {key: said(value) for key, value in fields.items()}

@@ -84,7 +84,7 @@ def _placed(entry: Entry, source: str) -> Entry:
         return entry
     folder = os.path.expanduser(entry.cwd.resolve({}))
     whole = os.path.normpath(os.path.join(os.path.dirname(source), folder))
-    return msgspec.structs.replace(entry, cwd=Template.literal(whole))
+    return entry.replaced(cwd=Template.literal(whole))
 
 
 def planned(

@@ -67,8 +67,7 @@ class _Moving:
 
     def all(self) -> tuple[Entry, tuple[Moved, ...]]:
         entry = self.entry
-        changed = msgspec.structs.replace(
-            entry,
+        changed = entry.replaced(
             env={name: self._value("env", name, value, _own(name)) for name, value in entry.env.items()},
             headers={
                 name: self._value("headers", name, value, variable_name(entry.name, name))

@@ -30,8 +30,8 @@ from perdure.registry.official.api import OfficialApi
 from perdure.registry.official.records import BadRecord, Record, read_record
 from perdure.registry.official.store import CatalogStore
 from perdure.registry.official.syncing import sync
-from perdure.registry.port import Capabilities, ServerRef, ValidationResult
 from perdure.registry.redaction import scrubbed
+from perdure.registry.refs import Capabilities, ServerRef, ValidationResult
 from perdure.registry.runnable.choosing import chosen
 from perdure.registry.runnable.plan import NotRunnable, settled
 
@@ -161,7 +161,7 @@ class OfficialBackend:
         plan = chosen(record, lambda command: shutil.which(command) is not None)
         if plan.bundle is not None:
             raise NotRunnable("its bundle is fetched and checked when it is installed", entry=name)
-        return msgspec.structs.replace(settled(plan, name, {}, self._address.shown), enabled=False)
+        return settled(plan, name, {}, self._address.shown).replaced(enabled=False)
 
     def _ref(self, record: Record) -> ServerRef:
         source = f"{self._address.shown} {record.name}"

@@ -16,6 +16,7 @@ from perdure.registry.entry import Entry
 from perdure.registry.official.records import NAME, OFFICIAL
 from perdure.registry.redaction import is_secret_name
 from perdure.registry.templates import Reference, Template
+from perdure.registry.wire import as_wire
 
 SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 PUBLISHER: Final = "io.modelcontextprotocol.registry/publisher-provided"
@@ -65,7 +66,7 @@ def version(entry: Entry) -> str:
         return entry.provenance.version
     import hashlib
 
-    digest = hashlib.sha256(msgspec.json.encode(entry)).hexdigest()
+    digest = hashlib.sha256(msgspec.json.encode(as_wire(entry))).hexdigest()
     return f"0.0.0-{digest[:12]}" if digest[0].isalpha() else f"0.0.0-x{digest[:11]}"
 
 

@@ -10,8 +10,9 @@ import msgspec
 from perdure.registry.addresses import DEFAULT_SCOPE
 from perdure.registry.entry import Entry, check_name
 from perdure.registry.errors import NotInRegistry, Unsupported
-from perdure.registry.port import Backend, EditableBackend, ServerRef
+from perdure.registry.port import Backend, EditableBackend
 from perdure.registry.portable import check_portable, merged, portable
+from perdure.registry.refs import ServerRef
 from perdure.registry.serving.exchange import Refused, Request, Response, created, document, page_size
 from perdure.registry.wire import as_wire, from_wire
 
