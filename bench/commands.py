@@ -40,8 +40,32 @@ HELD = (
     "verify",
     "handoff show",
     "completion bash",
+    "registry list",
+    "registry list --json",
+    "registry show files",
+    "registry validate",
 )
-SHOWN = ("registry list", "registry validate", "doctor")
+SHOWN = ("registry list --help", "doctor")
+REGISTRY = """# MCP servers
+
+## files
+command: npx
+args: ["-y", "@example/server-files@1.2.3", "/srv"]
+env: FILES_TOKEN=$FILES_TOKEN
+description: Files, in one place
+timeout: startup=20, call=60
+
+## hours
+command: python3
+args: -m, hours
+description: What time it is
+
+## search
+url: https://search.example/mcp
+headers: Authorization=Bearer $SEARCH_TOKEN
+description: The web
+enabled: false
+"""
 
 
 def main() -> int:
@@ -69,6 +93,7 @@ class Place:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PERDURE_", "RW_", "COLUMNS"))}
         self.environ: Mapping[str, str] = {**kept, "PERDURE_HOME": str(root / "home"), "HOME": str(root)}
         (root / "work").mkdir()
+        (root / "servers.md").write_text(REGISTRY, encoding="utf-8")
 
     def fill(self) -> None:
         envelope = {
@@ -88,6 +113,11 @@ class Place:
             client.call("set_state", {"key": "key", "value": "1"})
             client.call("handoff_write", {"envelope": envelope})
         self.run([self.command, "verify"])
+
+    def argv(self, words: str) -> list[str]:
+        """The registry is one of its own: `doctor` would start what is in that of the workspace."""
+        own = ["--registry", str(self.root / "servers.md")] if words.startswith("registry") else []
+        return [self.command, *words.split(), *own]
 
     def run(self, argv: list[str]) -> float:
         began = used()
@@ -114,7 +144,7 @@ def used() -> float:
 
 def measure(place: Place, report: Report, rounds: int) -> None:
     commands = {PYTHON: [sys.executable, "-c", "pass"]}
-    commands |= {words: [place.command, *words.split()] for words in (*HELD, *SHOWN)}
+    commands |= {words: place.argv(words) for words in (*HELD, *SHOWN)}
     took: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(rounds + 1):
         for name, argv in commands.items():

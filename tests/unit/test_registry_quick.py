@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from perdure.cli.registry import COMMANDS, _options, add_shared
+from perdure.registry import mcp_json
 
 QUICK = [name for name, (module, _) in COMMANDS.items() if hasattr(import_module(module), "QUICK")]
 WORDS: list[list[str]] = [
@@ -50,17 +54,141 @@ def test_the_short_cut_gives_what_the_parser_gives(name: str, words: list[str]) 
         assert vars(_options(module, name, words)) == expected
 
 
-@pytest.mark.parametrize("words", [["list"], ["validate"], ["refresh-capabilities"]])
-def test_a_reading_command_loads_no_parser_and_nothing_it_does_not_use(words: list[str]) -> None:
+HEAVY = ("argparse", "msgspec", "typing", "dataclasses", "inspect", "shutil", "re", "json", "enum", "socket")
+MARKDOWN = """# MCP servers
+
+## Allowed commands
+npx
+python
+
+## files
+command: npx
+args: ["-y", "@example/server-files@1.2.3", "/srv"]
+env: FILES_TOKEN=$FILES_TOKEN, "MODE=a,b"
+description: Files, in one place
+timeout: startup=20, call=2.5
+tools: deny=remove
+
+## search
+url: https://search.example/mcp
+headers: Authorization=Bearer ${SEARCH_TOKEN}
+enabled: false
+
+## broken
+description: it has no command
+"""
+SERVERS = {
+    "mcpServers": {
+        "files": {"command": "npx", "args": ["-y", "x"], "env": {"TOKEN": "$TOKEN"}, "description": "Files"},
+        "search": {"type": "http", "url": "https://search.example/mcp", "disabled": True},
+        "broken": {"args": []},
+    },
+    "perdure": {"allowedCommands": ["npx"]},
+}
+READING = [["list"], ["show", "files"], ["validate"], ["validate", "files"], ["refresh-capabilities"]]
+
+
+def loaded(folder: Path, words: list[str]) -> set[str]:
     source = (
         "import sys\n"
         "from perdure.cli.main import main\n"
-        f"main(['registry', *{words!r}])\n"
-        "heavy = {'argparse', 'typing_extensions', 'inspect', 'ruamel', 'asyncio', 'ssl', 'apsw', 'difflib'}\n"
-        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+        f"main(['registry', '--registry', {str(folder)!r}, *{words!r}])\n"
+        "print(*sys.modules, file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == "[]"
+    assert done.stdout
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["as text", "as json"])
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+@pytest.mark.parametrize("name", ["mcp.md", "mcp.json"])
+def test_a_reading_command_loads_nothing_that_takes_longer_than_itself(
+    tmp_path: Path, name: str, words: list[str], as_json: bool
+) -> None:
+    (tmp_path / name).write_text(MARKDOWN if name == "mcp.md" else json.dumps(SERVERS), encoding="utf-8")
+    found = loaded(tmp_path, [*words, "--json"] if as_json else words)
+    assert found.isdisjoint(HEAVY), found & set(HEAVY)
+
+
+def test_a_comment_in_the_file_is_worth_the_longer_way(tmp_path: Path) -> None:
+    (tmp_path / "mcp.json").write_text("// mine\n" + json.dumps(SERVERS), encoding="utf-8")
+    assert "re" in loaded(tmp_path, ["list"])
+
+
+TEXTS = [
+    json.dumps(SERVERS),
+    json.dumps(SERVERS, indent=2).replace("\n", "\r\n"),
+    "\ufeff" + json.dumps(SERVERS, ensure_ascii=True),
+    "{}",
+    '{"mcpServers": {}}',
+    '{"mcpServers": []}',
+    '{"mcpServers": null}',
+    '{"mcpServers": {"a": {"command": "x", "n": [1, -0.5e3, true, null, "\\u00e9\\ud83d\\ude00"]}}, "other": {}}',
+    '{"mcpServers": {"a": 1, "ü": {}, "": {"command": "x"}}}',
+    '{"perdure": {"allowedCommands": 5}}',
+    "[]",
+    "7",
+    '{"mcpServers": {"a": {"command": "x"}}, "deep": ' + "[" * 150 + "]" * 150 + "}",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: str(text)[:40])
+def test_both_ways_to_read_a_json_registry_find_the_same(text: str) -> None:
+    root, servers = mcp_json._walked(text)
+    assert (root if root is None or servers is None else (root, servers)) == _short(text)
+
+
+def _short(text: str) -> object:
+    found = mcp_json._decoded(text)
+    assert found is not None, "the decoder is enough for this one"
+    root, servers = found
+    if not isinstance(root, dict):
+        return None
+    return root if servers is None else (root, servers)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{} // c",
+        '{"a": 1,}',
+        '{"a": 1, "a": 2}',
+        '{"mcpServers": {"a": {}, "a": {}}}',
+        '{"mcpServers": {"a": NaN}}',
+        "{",
+        '{"a": "\x01"}',
+        "nothing",
+        '{"a":' * 3000,
+    ],
+    ids=lambda text: text[:30],
+)
+def test_what_the_decoder_alone_would_not_understand_is_left_to_the_longer_way(text: str) -> None:
+    assert mcp_json._decoded(text) is None
+
+
+def test_of_two_servers_with_one_name_the_first_counts_and_the_other_is_told() -> None:
+    text = '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}'
+    first, second = mcp_json.JsonDocument(text).slots
+    assert first.entry is not None
+    assert first.entry.command is not None
+    assert first.entry.command.text == "x"
+    assert (second.entry, second.error) == (None, "duplicate")
+
+
+def test_the_result_as_json_is_what_the_json_package_would_write(tmp_path: Path) -> None:
+    odd = 'quote " back \\ slash / tab \t ü 漢 😀 \x7f'
+    servers = {"mcpServers": {"a": {"command": "npx", "description": odd.replace("\t", " ")}}}
+    (tmp_path / "mcp.json").write_text(json.dumps(servers), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "perdure", "registry", "--registry", str(tmp_path), "list", "--json"],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+    )
+    said = done.stdout.decode().rstrip("\n")
+    assert said == json.dumps(json.loads(said), ensure_ascii=False, separators=(",", ":"))
+    assert json.loads(said)["servers"][0]["description"] == odd.replace("\t", " ")
 
 
 def test_list_and_show_and_validate_take_it() -> None:

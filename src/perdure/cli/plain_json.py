@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from _json import encode_basestring_ascii
+from _json import encode_basestring, encode_basestring_ascii
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -18,22 +19,30 @@ def shown(text: str) -> str:
     return "".join(c if c.isascii() else encode_basestring_ascii(c)[1:-1] for c in text)
 
 
-def dumps(value: Any) -> str:
+def dumps(value: Any, *, is_ascii: bool = True) -> str:
     """Of dicts, lists, tuples, texts, finite numbers, booleans and None."""
+    return _text(value, encode_basestring_ascii if is_ascii else encode_basestring, ", ", ": ")
+
+
+def compact(value: Any) -> str:
+    """The same without blanks, every letter as it is."""
+    return _text(value, encode_basestring, ",", ":")
+
+
+def _text(value: Any, quoted: Callable[[str], str], comma: str, colon: str) -> str:
     match value:
         case None:
             return "null"
         case bool():
             return "true" if value else "false"
         case str():
-            return encode_basestring_ascii(value)
+            return quoted(value)
         case int() | float():
             return repr(value)
         case dict():
-            return (
-                "{" + ", ".join(f"{encode_basestring_ascii(k)}: {dumps(v)}" for k, v in value.items()) + "}"
-            )
+            members = (f"{quoted(k)}{colon}{_text(v, quoted, comma, colon)}" for k, v in value.items())
+            return "{" + comma.join(members) + "}"
         case list() | tuple():
-            return "[" + ", ".join(map(dumps, value)) + "]"
+            return "[" + comma.join(_text(one, quoted, comma, colon) for one in value) + "]"
         case _:
             raise TypeError(type(value).__name__)

@@ -6,8 +6,6 @@ A fence or an HTML comment that is never closed hides nothing: one slip must not
 
 from __future__ import annotations
 
-import re
-
 from perdure.model.records import Record
 
 TYPE_CHECKING = False
@@ -15,14 +13,6 @@ if TYPE_CHECKING:
     from typing import Final
 
 ALLOWED: Final = "allowed commands"
-
-_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|$)")
-_HEADING: Final = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-_KEY: Final = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9_-]*)[ \t]*:(?!//)[ \t]*(.*)")
-_REPLAY: Final = re.compile(
-    r"[ \t]*replay[ \t]+(\S+)[ \t]*:[ \t]*((?:convergent|never|probe)\b.*)", re.IGNORECASE
-)
 
 
 class Line(Record):
@@ -83,18 +73,19 @@ def parsed(text: str) -> Sections:
 
 def newline_of(text: str) -> str:
     """How this text ends its lines: as its first line does."""
-    found = re.search(r"\r\n|\n|\r", text)
-    return found[0] if found else "\n"
+    line = text.find("\n")
+    back = text.find("\r", 0, line if line >= 0 else len(text))
+    return "\n" if back < 0 else "\r\n" if back + 1 == line else "\r"
 
 
 def _rows(text: str) -> list[_Row]:
     at = 1 if text.startswith("\ufeff") else 0
     found = []
-    while at < len(text):
-        match = _LINE.match(text, at)
-        assert match is not None
-        found.append(_Row(match[0].rstrip("\r\n"), at, match.end()))
-        at = match.end()
+    # Bytes know no other ends of a line than these three.
+    for data in text[at:].encode("utf-8", "surrogatepass").splitlines(keepends=True):
+        line = data.decode("utf-8", "surrogatepass")
+        found.append(_Row(line.rstrip("\r\n"), at, at + len(line)))
+        at += len(line)
     return found
 
 
@@ -116,11 +107,11 @@ def _visible(text: str) -> list[_Row]:
 def _hidden_until(rows: list[_Row], at: int) -> int | None:
     """The last line of a fence or comment that begins here; None where none does, or it is never closed."""
     text = rows[at].text
-    fence = _FENCE.fullmatch(text)
-    if fence is not None and not (fence[1][0] == "`" and "`" in fence[2]):
+    fence = _fence(text)
+    if fence is not None and not (fence[0][0] == "`" and "`" in fence[1]):
         for number in range(at + 1, len(rows)):
-            close = _FENCE.fullmatch(rows[number].text)
-            if close is not None and close[1].startswith(fence[1]) and not close[2].strip():
+            close = _fence(rows[number].text)
+            if close is not None and close[0].startswith(fence[0]) and not close[1].strip():
                 return number
     elif text.lstrip(" ").startswith("<!--"):
         for number in range(at, len(rows)):
@@ -129,21 +120,55 @@ def _hidden_until(rows: list[_Row], at: int) -> int | None:
     return None
 
 
+def _fence(text: str) -> tuple[str, str] | None:
+    """Three marks or more, and what stands behind them."""
+    shown = text.lstrip(" ")
+    if not shown.startswith(("```", "~~~")) or len(text) - len(shown) > 3:
+        return None
+    rest = shown.lstrip(shown[0])
+    return shown[: len(shown) - len(rest)], rest
+
+
 def _heading(row: _Row) -> tuple[int, str] | None:
-    found = _HEADING.fullmatch(row.text)
-    return (len(found[1]), (found[2] or "").strip(" \t")) if found is not None else None
+    """Its level and its text, without the marks that may close it."""
+    shown = row.text.lstrip(" ")
+    rest = shown.lstrip("#")
+    level = len(shown) - len(rest)
+    if not 1 <= level <= 6 or len(row.text) - len(shown) > 3 or rest[:1] not in ("", " ", "\t"):
+        return None
+    title = rest.strip(" \t")
+    open_title = title.rstrip("#")
+    return level, open_title.rstrip(" \t") if open_title.endswith((" ", "\t")) else title
 
 
 def _line(row: _Row) -> Line | None:
-    found = _REPLAY.fullmatch(row.text)
-    if found is not None:
-        key = f"replay {found[1]}"
-    else:
-        found = _KEY.fullmatch(row.text)
-        if found is None:
-            return None
-        key = found[1]
-    return Line(key, found[2].rstrip(" \t"), row.start, row.end, row.start + found.start(2))
+    key, colon, rest = row.text.partition(":")
+    key = key.strip(" \t")
+    if key[:7].lower() in ("replay ", "replay\t"):
+        return _replay_line(row)
+    if not colon or rest.startswith("//") or not is_key(key):
+        return None
+    return _with_value(row, key, rest)
+
+
+def _replay_line(row: _Row) -> Line | None:
+    """`replay TOOL: convergent`, where the tool's name may hold colons itself."""
+    import re
+
+    found = re.fullmatch(
+        r"[ \t]*replay[ \t]+(\S+)[ \t]*:[ \t]*((?:convergent|never|probe)\b.*)", row.text, re.IGNORECASE
+    )
+    return _with_value(row, f"replay {found[1]}", found[2]) if found is not None else None
+
+
+def _with_value(row: _Row, key: str, rest: str) -> Line:
+    value = rest.lstrip(" \t")
+    return Line(key, value.rstrip(" \t"), row.start, row.end, row.start + len(row.text) - len(value))
+
+
+def is_key(text: str) -> bool:
+    letters = text.replace("_", "").replace("-", "")
+    return text.isascii() and text[:1].isalpha() and letters.isalnum()
 
 
 def _commands(rows: list[_Row]) -> list[str]:

@@ -14,12 +14,11 @@ Of a key that stands twice the first counts. A key that is none of ours is kept,
 
 from __future__ import annotations
 
-import json
-import re
-
+from perdure.model import json_values
 from perdure.model.records import asdict, changed_fields
 from perdure.registry.entry import Entry, Provenance, Replay, Timeouts, Tools, check_name, check_text
 from perdure.registry.errors import InvalidEntry
+from perdure.registry.md_sections import is_key
 from perdure.registry.members import Members, named_texts, texts
 from perdure.registry.redaction import shown_replay
 from perdure.registry.templates import Template
@@ -85,9 +84,7 @@ def written(entry: Entry) -> dict[str, list[str]]:
         "description": _texts("description", entry.description),
         "transport": [f"transport: {entry.transport}"] if entry.transport != "stdio" else [],
         "command": _texts("command", _source(entry.command)),
-        "args": [f"args: {json.dumps([arg.text for arg in entry.args], ensure_ascii=False)}"]
-        if entry.args
-        else [],
+        "args": [f"args: {_json([arg.text for arg in entry.args])}"] if entry.args else [],
         "cwd": _texts("cwd", _source(entry.cwd)),
         "env": [f"env: {_pair(name, value)}" for name, value in entry.env.items()],
         "url": _texts("url", _source(entry.url)),
@@ -112,9 +109,7 @@ def written(entry: Entry) -> dict[str, list[str]]:
         "provenance": [],
     }
     if entry.provenance is not None:
-        found["provenance"] = [
-            f"provenance: {json.dumps(changed_fields(entry.provenance), ensure_ascii=False)}"
-        ]
+        found["provenance"] = [f"provenance: {_json(changed_fields(entry.provenance))}"]
     for key, value in entry.extra.items():
         found[key] = [
             _unknown(entry.name, key, one) for one in (value if isinstance(value, list) else [value])
@@ -145,7 +140,7 @@ def read_replay(name: str, value: str) -> ReplayClass:
             return NEVER
         case "probe" if tool:
             try:
-                return ProbeRequired(tool, named_texts(json.loads(arguments.strip() or "{}")))
+                return ProbeRequired(tool, named_texts(json_values.loads(arguments.strip() or "{}")))
             except (ValueError, RecursionError):
                 problem = "a probe's arguments are not an object of JSON Pointers"
         case _:
@@ -173,8 +168,8 @@ class _Values:
         value = self.first(key)
         if len(value) > 1 and value.startswith('"') and value.endswith('"'):
             try:
-                found = json.loads(value)
-            except ValueError:
+                found = json_values.loads(value)
+            except (ValueError, RecursionError):
                 return value
             return found if isinstance(found, str) else value
         return value
@@ -193,7 +188,7 @@ class _Values:
 
     def json(self, value: str, kind: Callable[[Any], T], what: str, hint: str) -> T:
         try:
-            return kind(json.loads(value))
+            return kind(json_values.loads(value))
         except (ValueError, RecursionError):
             raise self.problem(f"{what} is not {hint}") from None
 
@@ -226,13 +221,12 @@ class _Values:
     def items(self, key: str, value: str) -> Iterator[tuple[str, bool]]:
         """Items between commas; one that is a JSON string may hold commas itself."""
         at = 0
-        decoder = json.JSONDecoder()
         while at < len(value):
             if value[at] in " \t,":
                 at += 1
             elif value[at] == '"':
                 try:
-                    item, at = decoder.raw_decode(value, at)
+                    item, at = json_values.value_at(value, at)
                 except ValueError:
                     raise self.problem(f"{key} holds a JSON string that does not end") from None
                 yield item, True
@@ -316,7 +310,7 @@ def _texts(key: str, text: str) -> list[str]:
     if not text:
         return []
     is_plain = text == text.strip() and not text.startswith('"')
-    return [f"{key}: {text if is_plain else json.dumps(text, ensure_ascii=False)}"]
+    return [f"{key}: {text if is_plain else _json(text)}"]
 
 
 def _pair(name: str, value: Template) -> str:
@@ -324,16 +318,22 @@ def _pair(name: str, value: Template) -> str:
     is_plain = (
         "," not in item and item == item.strip() and value.text == value.text.strip() and item[0] not in '"{'
     )
-    return item if is_plain else json.dumps(item, ensure_ascii=False)
+    return item if is_plain else _json(item)
 
 
 def _unknown(name: str, key: str, value: Any) -> str:
     """A line of a key that is not ours. What such a line cannot hold is refused rather than lost."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else _json(value)
     check_text(text, f"the key {key}", name)
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", key) or key.lower() in KEYS or text != text.strip():
+    if not is_key(key) or key.lower() in KEYS or text != text.strip():
         raise InvalidEntry(f"{name}: the key {key} cannot be written in mcp.md", entry=name)
     return f"{key}: {text}"
+
+
+def _json(value: Any) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _times(times: Timeouts) -> list[str]:

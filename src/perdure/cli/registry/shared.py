@@ -59,9 +59,9 @@ def editable_backend_of(options: argparse.Namespace) -> EditableBackend:
 def printed(options: argparse.Namespace, value: Any, text: str) -> None:
     """The result as JSON where that was asked for, else as text."""
     if options.json:
-        import json
+        from perdure.cli.plain_json import compact
 
-        print(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+        print(compact(value))
     elif text:
         print(text)
 

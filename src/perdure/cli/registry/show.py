@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
-    import json
+    from perdure.cli.plain_json import dumps
 
     lines = []
     for key, value in found.items():
@@ -40,6 +40,6 @@ def _lines(found: dict[str, Any]) -> list[str]:
             lines += [f"{key}: {name}={text}" for name, text in value.items()]
             continue
         elif isinstance(value, (dict, list)):
-            value = json.dumps(value, ensure_ascii=False)
+            value = dumps(value, is_ascii=False)
         lines.append(f"{key}: {value}")
     return lines
