@@ -65,9 +65,13 @@ class Node:
         self.end = end
 
     @property
+    def source(self) -> str:
+        return self._text[self.start : self.end]
+
+    @property
     def value(self) -> Any:
         """Of a scalar."""
-        return json.loads(self._text[self.start : self.end]) if self.kind == "scalar" else None
+        return json.loads(self.source) if self.kind == "scalar" else None
 
     @property
     def elements(self) -> tuple[Element, ...]:
@@ -76,7 +80,7 @@ class Node:
         return self._elements
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def parse(text: str) -> Node:
     """The tree of a text. Raises JsonProblem."""
     if not _is_sound(text):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 
+from perdure.model import json_values
 from perdure.registry.json_reading import JsonProblem, parse
 
 TYPE_CHECKING = False
@@ -27,7 +28,11 @@ _REST_OF_LINE: Final = re.compile(r"[ \t]*(?:/\*[^\r\n]*?\*/[ \t]*)*(?://[^\r\n]
 
 
 def plain(node: Node) -> Any:
-    """The value as Python has it."""
+    """The value as Python has it; at once where it is written without comments."""
+    try:
+        return json_values.loads(node.source)
+    except (ValueError, RecursionError):
+        pass
     if node.kind == "object":
         return {one.key: plain(one.node) for one in node.elements}
     if node.kind == "list":

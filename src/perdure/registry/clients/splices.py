@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from perdure.registry.clients.folding import Fold
 
 
 class Uneditable(ValueError):
@@ -43,11 +46,17 @@ class ConfigText(Protocol):
 
     def without_entry(self, text: str, name: str) -> str: ...
 
+    def folds(self, text: str, names: Collection[str]) -> list[Fold]:
+        """What may be folded away while no other entries than these are changed."""
+
+    def rest(self, text: str) -> Any:
+        """What a text says beside its servers; nothing where that cannot change with them."""
+
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:
     parts = []
     at = 0
-    for one in sorted(splices):
+    for one in sorted(splices, key=lambda splice: splice[:2]):
         if one.start < at:
             raise Uneditable("two changes meet")
         parts += [text[at : one.start], one.new]

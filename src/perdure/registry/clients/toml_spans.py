@@ -49,7 +49,7 @@ class Section(msgspec.Struct, frozen=True):
     pairs: tuple[Pair, ...]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def sections(text: str) -> list[Section]:
     """Kept for a few texts: one change looks at the same text more than once."""
     return _Scan(text).all()

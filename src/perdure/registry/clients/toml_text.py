@@ -11,11 +11,12 @@ import copy
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from perdure.registry.clients import toml_spans
+from perdure.registry.clients.folding import Fold, runs
 from perdure.registry.clients.splices import (
     Scalar,
     Splice,
@@ -72,13 +73,36 @@ class TomlText:
         del _table(meant, (*self.root, name))[field]
         return _checked(spliced(text, _removal(text, (*self.root, name, field))), meant)
 
+    def folds(self, text: str, names: Collection[str]) -> list[Fold]:
+        """Sections become a comment. Of the servers the last stays, behind which others are added, and one that none
+        of the changes touches: a table that looks empty would be taken out."""
+        found = toml_spans.sections(text)
+        depth = len(self.root)
+        own = [one for one in found if one.path[:depth] == self.root]
+        kept = [id(one) for one in own[-1:]]
+        kept += [id(one) for one in own if one.path[depth : depth + 1] and one.path[depth] not in names][:1]
+
+        def may_be(section: Section) -> bool:
+            if section.path[:depth] != self.root:
+                return section.path != () and not any(pair.key == () for pair in section.pairs)
+            is_other = len(section.path) > depth and section.path[depth] not in names
+            return is_other and id(section) not in kept
+
+        marked = ((may_be(one), one) for one in found)
+        return [Fold(line_start(text, first.start), _last_place(last), "# ") for first, last in runs(marked)]
+
+    def rest(self, text: str) -> Any:
+        found = _copied(read(text), self.root)
+        _table(found, self.root[:-1]).pop(self.root[-1], None)
+        return found
+
     def without_entry(self, text: str, name: str) -> str:
         meant = _copied(read(text), self.root)
         del _table(meant, self.root)[name]
         return _checked(spliced(text, _removal(text, (*self.root, name))), meant, self.root)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def read(text: str) -> dict[str, Any]:
     """What a text says; kept, so nobody changes it.
 
@@ -167,6 +191,10 @@ def _added(text: str, path: Path, fields: Mapping[str, Any]) -> Splice:
     return Splice(at, at, before + newline.join(lines) + newline)
 
 
+def _last_place(section: Section) -> int:
+    return section.pairs[-1].value.end if section.pairs else section.end
+
+
 def _end_of_last(text: str, found: list[Section], root: Path) -> int:
     """Behind the last section with something of the root in it; the end of the text where there is none.
 
@@ -175,8 +203,7 @@ def _end_of_last(text: str, found: list[Section], root: Path) -> int:
     for section in reversed(found):
         below = section.path[: len(root)] == root
         if below or any((*section.path, *pair.key)[: len(root)] == root for pair in section.pairs):
-            last = section.pairs[-1].value.end if section.pairs else section.end
-            return line_end(text, last)
+            return line_end(text, _last_place(section))
     return len(text)
 
 
@@ -189,7 +216,7 @@ def _new_field(text: str, entry: Path, field: str, value: Any) -> Splice:
     newline = newline_of(text)
     for section in found:
         if section.path == entry and not section.is_array:
-            at = line_end(text, section.pairs[-1].value.end if section.pairs else section.end)
+            at = line_end(text, _last_place(section))
             return _new_line(text, at, f"{_key(field)} = {rendered(value)}{newline}")
     for section in found:
         depth = len(section.path)
@@ -253,7 +280,7 @@ def _removal(text: str, path: Path) -> list[Splice]:
     splices = []
     for section in found:
         if section.path[: len(path)] == path:
-            last = section.pairs[-1].value.end if section.pairs else section.end
+            last = _last_place(section)
             start = line_start(text, section.start)
             if (blank := _blank_line_before(text, start)) is not None:
                 start = blank

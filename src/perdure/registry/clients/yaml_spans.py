@@ -39,7 +39,7 @@ class Node(msgspec.Struct):
         return found
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def load(text: str) -> Any:
     """What a YAML text says; kept, so nobody changes it. Raises Uneditable with the place alone."""
     from ruamel.yaml import YAML
@@ -57,7 +57,7 @@ def load(text: str) -> Any:
         raise Uneditable("not valid YAML") from None
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def tree(text: str) -> Node | None:
     """The one document of a text that `load` has read; None for an empty one."""
     from ruamel.yaml import YAML
@@ -84,6 +84,12 @@ def scalars(node: Node | None, path: tuple[str | int, ...] = ()) -> Iterator[Sca
             yield from scalars(item, (*path, index))
     elif node.end > node.start:
         yield Scalar(path, node.start, node.end, node.text)
+
+
+def refers(node: Node) -> bool:
+    """Whether a value in it is an alias of another."""
+    inner = node.items or [one for pair in node.pairs or () for one in pair]
+    return node.is_alias or any(map(refers, inner))
 
 
 def _node(text: str, event: Any, events: Iterator[Any]) -> Node:
