@@ -387,3 +387,33 @@ def test_perdure_is_told_its_workspace_as_fits_the_client(name: str, words: list
     fields = fields_of(client)
     assert fields[client.shape.args or client.shape.command] == words
     assert not {client.shape.env, client.shape.headers[0]} & set(fields)
+
+
+HUGE = "1" * 6000
+ODD = [
+    (
+        "cursor",
+        '{"mcpServers": {"d": {"command": "x", "y": ' + "[" * 900 + "// c\n" + "]" * 900 + "}}}",
+        None,
+    ),
+    ("cursor", '{"n": ' + HUGE + ', "mcpServers": {"m": {"command": "x"}}}', "not valid JSON"),
+    ("cursor", "[" * 5000, "not valid JSON"),
+    ("codex", "x = " + "[" * 2000 + "]" * 2000 + "\n", "nested too deeply"),
+    ("codex", f"x = {HUGE}\n", "too many digits"),
+    ("continue", "a: &a [*a]\nmcpServers: []\n", "nested too deeply"),
+    ("continue", "x: " + "[" * 900 + "]" * 900 + "\nmcpServers: []\n", "not valid YAML"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "problem"), ODD, ids=lambda one: str(one)[:24])
+def test_a_file_that_is_too_much_to_read_is_told_and_left_alone(
+    tmp_path: Path, name: str, text: str, problem: str | None
+) -> None:
+    file = File(CLIENTS[name], tmp_path, text)
+    if problem is None:
+        assert file.export(entry("new")) == {"new": "added"}
+        assert file.text.startswith(text[: text.index("// c")])
+        return
+    with pytest.raises(Unreadable, match=problem):
+        file.export(entry("new"))
+    assert file.text == text

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.registry import COMMANDS, _options, add_shared
+from perdure.cli.registry import COMMANDS, _options, add_shared, main
 from perdure.registry import mcp_json
+from perdure.registry.errors import Unreadable
 
 QUICK = [name for name, (module, _) in COMMANDS.items() if hasattr(import_module(module), "QUICK")]
 WORDS: list[list[str]] = [
@@ -193,3 +194,27 @@ def test_the_result_as_json_is_what_the_json_package_would_write(tmp_path: Path)
 
 def test_list_and_show_and_validate_take_it() -> None:
     assert {"list", "show", "validate"} <= set(QUICK)
+
+
+@pytest.mark.parametrize("depth", [150, 600, 5000])
+def test_a_json_registry_however_deep_is_read_or_told(depth: int) -> None:
+    text = '{"mcpServers": {"a": {"command": "npx", "x": ' + "[" * depth + "/* c */" + "]" * depth + "}}}"
+    if depth < 1000:
+        assert [slot.name for slot in mcp_json.JsonDocument(text).slots if slot.entry is not None] == ["a"]
+    else:
+        with pytest.raises(Unreadable, match="nested too deeply"):
+            mcp_json.JsonDocument(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [(["sync", "cursr"], "cursor"), (["list", "--jsn"], "--json"), (["instal", "x"], "install")],
+    ids=lambda one: str(one),
+)
+def test_a_slip_is_told_with_what_may_have_been_meant(
+    words: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert f"did you mean {near}?" in capsys.readouterr().err

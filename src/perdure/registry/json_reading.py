@@ -11,9 +11,11 @@ import json
 import re
 from functools import lru_cache
 
+from perdure.model import json_values
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final, Literal, NoReturn
+    from typing import Any, Final, Literal
 
 MAX_DEPTH: Final = 200
 
@@ -83,33 +85,25 @@ class Node:
 @lru_cache(maxsize=16)
 def parse(text: str) -> Node:
     """The tree of a text. Raises JsonProblem."""
-    if not _is_sound(text):
+    try:
+        decoded(text)
+    except (ValueError, RecursionError):
         _examine(text)
+        raise JsonProblem("a number has too many digits", text, 0) from None
     return _node(text, _skip(text, 0))
 
 
-def _is_sound(text: str) -> bool:
-    """Whether the fast decoder takes it, as it is or without what is not data."""
-    if _decodes(text):
-        return True
-    plain = _REMARK.sub(_blanked, text)
-    return _decodes(_SPARE_COMMA.sub(_blanked, plain))
+def decoded(text: str) -> Any:
+    """What a text says, by the fast decoder: as it is, or without what is not data. Raises ValueError, RecursionError."""
+    try:
+        return json_values.loads(text)
+    except ValueError:
+        plain = _REMARK.sub(_blanked, text)
+        return json_values.loads(_SPARE_COMMA.sub(_blanked, plain))
 
 
 def _blanked(found: re.Match[str]) -> str:
     return found[0] if found[0][0] == '"' else " "
-
-
-def _decodes(text: str) -> bool:
-    try:
-        json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)  # NaN and its like are Python's, and no JSON
 
 
 # --- a sound text, branch by branch ---------------------------------------------------------------------------

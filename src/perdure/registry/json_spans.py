@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 
-from perdure.model import json_values
-from perdure.registry.json_reading import JsonProblem, parse
+from perdure.registry.json_reading import JsonProblem, decoded, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,16 +27,11 @@ _REST_OF_LINE: Final = re.compile(r"[ \t]*(?:/\*[^\r\n]*?\*/[ \t]*)*(?://[^\r\n]
 
 
 def plain(node: Node) -> Any:
-    """The value as Python has it; at once where it is written without comments."""
+    """The value as Python has it. Raises JsonProblem for one that is too deep."""
     try:
-        return json_values.loads(node.source)
+        return decoded(node.source)
     except (ValueError, RecursionError):
-        pass
-    if node.kind == "object":
-        return {one.key: plain(one.node) for one in node.elements}
-    if node.kind == "list":
-        return [plain(one.node) for one in node.elements]
-    return node.value
+        raise JsonProblem("nested too deeply", node.source, 0) from None
 
 
 def find(node: Node, path: Path) -> Node | None:

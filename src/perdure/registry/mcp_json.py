@@ -85,14 +85,14 @@ def _walked(text: str) -> Found:
 
     try:
         root = parse(text)
+        servers = find(root, [SERVERS])
+        if root.kind != "object":
+            return None, None
+        if servers is None or servers.kind != "object":
+            return plain(root), [] if servers is None else None
+        return plain(root), [(one.key, plain(one.node)) for one in servers.elements]
     except JsonProblem as error:
         raise Unreadable(f"the file is not JSON: {error}") from None
-    if root.kind != "object":
-        return None, None
-    servers = find(root, [SERVERS])
-    if servers is None or servers.kind != "object":
-        return plain(root), [] if servers is None else None
-    return plain(root), [(one.key, plain(one.node)) for one in servers.elements]
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

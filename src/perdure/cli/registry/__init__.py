@@ -86,13 +86,10 @@ def _options(module: Any, name: str, words: list[str]) -> Any:
             for place in {one for each in module.QUICK for one in each} - set(places):
                 setattr(found, place, None)
             return found
-    import argparse
-
+    from perdure.cli.arguments import Parser
     from perdure.cli.parsing import formatter
 
-    parser = argparse.ArgumentParser(
-        prog=f"perdure registry {name}", description=COMMANDS[name][1], formatter_class=formatter
-    )
+    parser = Parser(prog=f"perdure registry {name}", description=COMMANDS[name][1], formatter_class=formatter)
     add_shared(parser)
     module.add(parser)
     return parser.parse_args(_joined(words))

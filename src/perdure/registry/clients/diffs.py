@@ -71,7 +71,7 @@ def _shown_lines(client: Client, text: str, first: int, last: int) -> list[str]:
     start, end = starts[first], starts[last]
     try:
         found = client.text.scalars(text, start, end)
-    except Uneditable:
+    except (Uneditable, RecursionError):
         return _lines(re.sub(r"[^\n]+", REDACTED, text[start:end]))
     inside = [one for one in found if one.end > start and one.start < end]
     whole_start = min([start, *(one.start for one in inside)])

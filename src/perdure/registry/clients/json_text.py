@@ -27,7 +27,7 @@ class JsonText:
             if node.kind != "object":
                 raise Uneditable(f"{'.'.join(self.root[:depth]) or 'the file'} is not an object")
         assert node is not None
-        found: dict[str, Any] = json_spans.plain(node)
+        found: dict[str, Any] = _plain(node)
         return found
 
     def scalars(self, text: str, start: int = 0, end: int | None = None) -> list[Scalar]:
@@ -78,7 +78,7 @@ class JsonText:
     def _checked(self, text: str, path: tuple[str, ...], value: Any) -> str:
         """The new text, if it says what was meant."""
         node = json_spans.find(_parsed(text), (*self.root, *path))
-        if (None if node is None else json_spans.plain(node)) != value:
+        if (None if node is None else _plain(node)) != value:
             raise Uneditable("a key that stands twice cannot be changed in place")
         return text
 
@@ -106,6 +106,13 @@ def _parsed(text: str) -> Node:
         return parse(text if text.strip("\ufeff \t\r\n") else "{}")
     except JsonProblem as problem:
         raise Uneditable(f"not valid JSON (line {problem.line}, column {problem.column})") from None
+
+
+def _plain(node: Node) -> Any:
+    try:
+        return json_spans.plain(node)
+    except JsonProblem as problem:
+        raise Uneditable(problem.reason) from None
 
 
 def _scalars(node: Node, path: tuple[str | int, ...], start: int, end: int) -> Iterator[Scalar]:

@@ -113,6 +113,8 @@ def read(text: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"\(at (.*)\)$", str(error))
         raise Uneditable(f"not valid TOML ({place[1] if place else 'unknown place'})") from None
+    except (ValueError, RecursionError):
+        raise Uneditable("nested too deeply, or a number has too many digits") from None
 
 
 def _copied(data: dict[str, Any], path: Path) -> dict[str, Any]:

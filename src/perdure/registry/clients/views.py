@@ -115,6 +115,8 @@ def understood(path: str, step: Callable[[], _Made]) -> _Made:
         return step()
     except Uneditable as error:
         raise Unreadable(f"{os.path.basename(path)}: {error}", hint="nothing was changed") from None
+    except RecursionError:
+        raise Unreadable(f"{os.path.basename(path)}: nested too deeply", hint="nothing was changed") from None
 
 
 def text_of(data: bytes | None, path: str) -> str:
