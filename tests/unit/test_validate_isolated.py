@@ -91,6 +91,16 @@ def test_what_takes_too_long_is_given_up() -> None:
         assert checker.check("a = 1\n", format_hint="toml").valid is True
 
 
+def test_computing_is_limited_for_each_text_by_itself() -> None:
+    with Checker(timeout_s=120, processor_s=1) as checker:
+        for _ in range(6):  # more than a second together
+            assert checker.check("x = [" + "[1], " * 40_000 + "]\n", format_hint="python").valid is True
+        (one,) = children(checker)
+        report = checker.check("x = [" + "{'a': [1, 2, 3]}, " * 400_000 + "]\n", format_hint="python")
+        assert "too long" in report.summary
+        assert children(checker) != [one]
+
+
 def test_a_child_that_does_not_move_is_ended() -> None:
     with Checker(timeout_s=1) as checker:
         while not children(checker):

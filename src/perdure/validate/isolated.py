@@ -192,7 +192,7 @@ class _Child:
         except (OSError, EOFError, TimeoutError) as error:
             self._process.kill()
             self.end()
-            late = isinstance(error, TimeoutError) or self._process.returncode == -signal.SIGXCPU
+            late = isinstance(error, TimeoutError) or self._process.returncode == -signal.SIGPROF
             raise Lost(late)
 
     def _send(self, outgoing: bytes, deadline: float) -> None:
