@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
 
+import node
 import pytest
 
 from testbed import ERAS, Bed, Client, Era
 
-ROOT = Path(__file__).parents[2]
-CACHE = ROOT / ".bench" / "reference-servers"  # kept between runs, never committed
+CACHE = node.CACHE / "reference-servers"
 FILES, EVERYTHING = "@modelcontextprotocol/server-filesystem", "@modelcontextprotocol/server-everything"
 PROGRAMS = {FILES: "dist/index.js", EVERYTHING: "dist/index.js"}
 
@@ -25,20 +23,10 @@ pytestmark = pytest.mark.node
 @pytest.fixture(scope="session")
 def packages() -> Path:
     """Where the servers are installed. Skips where there is no Node.js, or no way to get them."""
-    npm = shutil.which("npm")
-    if shutil.which("node") is None or npm is None:
-        pytest.skip("Node.js and npm are not installed")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one of the parallel sessions installs, the others wait
-        if not all((CACHE / "node_modules" / name / path).exists() for name, path in PROGRAMS.items()):
-            (CACHE / "package.json").write_text('{"private": true, "type": "module"}\n')
-            quiet = ["--no-package-lock", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts"]
-            words = [npm, "install", *quiet, *PROGRAMS]
-            done = subprocess.run(words, cwd=CACHE, capture_output=True, text=True, check=False, timeout=200)
-            if done.returncode:
-                pytest.skip(f"npm could not install the reference servers: {done.stderr[-300:]}")
-    return CACHE / "node_modules"
+    try:
+        return node.installed(CACHE, dict.fromkeys(PROGRAMS, "latest")) / "node_modules"
+    except (node.Unavailable, subprocess.TimeoutExpired) as error:
+        pytest.skip(str(error))
 
 
 def run(bed: Bed, packages: Path, era: Era) -> Client:
