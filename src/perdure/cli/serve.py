@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # `typing` would be kept in memory by the guardian, which is forked with what there is
 if TYPE_CHECKING:
     import argparse
     import socket

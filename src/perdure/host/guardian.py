@@ -12,7 +12,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import NoReturn
+
+TYPE_CHECKING = False  # whatever is loaded before it is forked stays in memory with it
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 GRACE_S = 0.5
 MARK = "PERDURE_GUARDED"
