@@ -23,6 +23,7 @@ import msgspec
 from perdure.dash import journal, layout, overview, registry, shelves
 from perdure.dash.desk import Desk
 from perdure.dash.html import Markup
+from perdure.dash.pieces import button
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import (
     SAFE,
@@ -134,7 +135,7 @@ class Dashboard:
         return Reply(page.status, layout.whole(page, path, signs_out=self._signs_out()))
 
     def _signs_out(self) -> Markup | None:
-        return self.desk.button("Sign out", "/sign-out", {}) if self._token is not None else None
+        return button(self.desk, "Sign out", "/sign-out", {}) if self._token is not None else None
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         ask = asked(scope, scope["path"].removeprefix("/live"))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from perdure.dash.html import Attribute, Content, Markup, element
 from perdure.dash.pulse import Pulse
 from perdure.dash.tools import Tools, is_own
 from perdure.kernel import ops
@@ -105,66 +104,6 @@ class Desk:
         for name, row in rows.items():
             row.said = self.sessions.switchboard.last_words(name)
         return [rows[name] for name in sorted(rows)]
-
-    def button(
-        self,
-        label: str,
-        to: str,
-        fields: dict[str, str],
-        *,
-        kind: Literal["plain", "danger", "main"] = "plain",
-        said: str | None = None,
-    ) -> Markup:
-        """A form of one button: every change is posted, with the value that only our pages know."""
-        hidden = {"csrf": self.csrf, **fields}
-        return element(
-            "form",
-            [element("input", type="hidden", name=name, value=value) for name, value in hidden.items()],
-            element("button", label, class_=kind, aria_label=said),
-            method="post",
-            action=to,
-        )
-
-
-def badge(word: str) -> Markup:
-    return element("span", word.replace("_", " "), class_=f"badge {word}")
-
-
-def when(stamp: object) -> Markup:
-    """An ISO 8601 time, to the second."""
-    said = str(stamp or "")
-    return element("time", said[:19].replace("T", " "), datetime=said) if said else Markup("")
-
-
-def code(content: Content, **attributes: Attribute) -> Markup:
-    return element("code", content, **attributes)
-
-
-def short(identity: object) -> Markup:
-    """The head of a hash or session id; the whole of it for whoever points at it."""
-    said = str(identity or "")
-    return code(said[:10], title=said) if said else Markup("")
-
-
-def field(label: str, name: str, value: str, **attributes: Attribute) -> Markup:
-    return element(
-        "label",
-        element("span", label),
-        element("input", name=name, value=value, autocomplete="off", **attributes),
-    )
-
-
-def search(title: str, label: str, to: str, *fields: Markup) -> Markup:
-    return element(
-        "form",
-        fields,
-        element("button", label),
-        method="get",
-        action=to,
-        class_="search",
-        role="search",
-        aria_label=title,
-    )
 
 
 def _call(session: HttpSession, call: Invocation, now: float) -> Call:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any, Final
 
-from perdure.dash.desk import Desk, badge, code, field, search, short, when
+from perdure.dash.desk import Desk
 from perdure.dash.html import Content, Markup, element, link, table
 from perdure.dash.layout import card
+from perdure.dash.pieces import badge, button, code, field, search, short, when
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
 
@@ -81,7 +82,7 @@ async def undo(desk: Desk, ask: Ask) -> Page:
         "",
     )
     shown = shown_diff(turned(await desk.tools.masked(diff["diff"])))
-    go = desk.button("Undo now", "/journal/undo", {"id": identity}, kind="main")
+    go = button(desk, "Undo now", "/journal/undo", {"id": identity}, kind="main")
     return _preview(f"Undo change {identity}", path, identity, files, shown, go)
 
 
@@ -92,7 +93,7 @@ async def restore(desk: Desk, ask: Ask) -> Page:
         note = element("p", "The file is as it was in this version.")
         return Page("Restore", (Part("preview", card("Nothing to do", note)),), is_live=False)
     fields = {"path": path, "id": identity, "sha256": await _hash_now(desk, path)}
-    go = desk.button("Restore now", "/journal/restore", fields, kind="main")
+    go = button(desk, "Restore now", "/journal/restore", fields, kind="main")
     shown = shown_diff(turned(await desk.tools.masked(diff["diff"])))
     return _preview(f"Restore version {identity}", path, identity, None, shown, go)
 

@@ -11,9 +11,10 @@ from typing import Final, Literal, cast
 
 from perdure import risk
 from perdure.dash.charts import Line, chart, number
-from perdure.dash.desk import MOST_ROWS, Desk, MountRow, badge, code, short
+from perdure.dash.desk import MOST_ROWS, Desk, MountRow
 from perdure.dash.html import Content, Markup, element, link, table, text
 from perdure.dash.layout import card
+from perdure.dash.pieces import badge, button, code, short
 from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.kernel.events import Order
 from perdure.serve.session import HttpSession
@@ -203,8 +204,8 @@ def _stderr(name: str, said: str) -> Markup:
 
 def _order(desk: Desk, name: str, action: str, kind: Literal["plain", "danger", "main"]) -> Markup:
     said = f"{action.capitalize()} {name}"
-    return desk.button(
-        action.capitalize(), "/mounts/order", {"action": action, "name": name}, kind=kind, said=said
+    return button(
+        desk, action.capitalize(), "/mounts/order", {"action": action, "name": name}, kind=kind, said=said
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 
-from perdure.dash.desk import Desk, badge
+from perdure.dash.desk import Desk
 from perdure.dash.html import table
 from perdure.dash.layout import card
+from perdure.dash.pieces import badge
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import Ask, Page, Part
 from perdure.registry.errors import RegistryError

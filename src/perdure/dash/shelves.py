@@ -8,9 +8,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from perdure.dash.desk import Desk, badge, code, field, search, short, when
+from perdure.dash.desk import Desk
 from perdure.dash.html import Content, Markup, element, link, table
 from perdure.dash.layout import card
+from perdure.dash.pieces import badge, code, field, search, short, when
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.model.when import iso
