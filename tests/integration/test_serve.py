@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,31 @@ def opened(served: ServeProcess) -> HttpClient:
 def worker_pids(client: HttpClient) -> list[int]:
     mounts = client.call("health", JSON)["structuredContent"]["mounts"]
     return [mount["pid"] for mount in mounts]
+
+
+# --- the process -------------------------------------------------------------------------------------------
+
+
+def test_every_answer_says_when_it_was_made(served: ServeProcess) -> None:
+    line = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+    line.request("GET", "/healthz")
+    said = line.getresponse().getheader("date")
+    line.close()
+    assert said is not None
+    assert abs(parsedate_to_datetime(said).timestamp() - time.time()) < 60
+
+
+def test_what_uvicorn_does_not_use_here_is_not_loaded_and_is_whole_for_others() -> None:
+    code = (
+        "import sys, perdure.cli.serve, perdure.serve.app, perdure.dash.front\n"
+        "print(*{'logging.config', 'email.utils', 'configparser', 'html', 'click'} & set(sys.modules))\n"
+        "import configparser, email.utils, logging.config\n"
+        "print(configparser.RawConfigParser, email.utils.formatdate, logging.config.dictConfig)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded, whole = done.stdout.splitlines()
+    assert loaded == ""
+    assert "None" not in whole
 
 
 # --- sessions ----------------------------------------------------------------------------------------------
