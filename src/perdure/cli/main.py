@@ -90,9 +90,9 @@ def _run(words: list[str]) -> int:
         hint = f"; did you mean {near[0]}?" if near else ""
         print(f"perdure: no command {name}{hint}\n\n{usage()}", file=sys.stderr)
         return USAGE_ERROR
-    from importlib import import_module
-
-    return int(import_module({**COMMANDS, **HIDDEN}[name][0]).main(rest))
+    module = {**COMMANDS, **HIDDEN}[name][0]
+    __import__(module)  # and not by importlib, which `attach` would keep in memory for this one line
+    return int(sys.modules[module].main(rest))
 
 
 def usage() -> str:
