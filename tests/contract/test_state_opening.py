@@ -23,7 +23,7 @@ from perdure.storage.postgres.state import PostgresState
 from perdure.storage.sqlite import turns
 from perdure.storage.sqlite.database import migrations
 from perdure.storage.sqlite.state import SqliteState
-from perdure.storage.state import StateError
+from perdure.storage.state import Loaded, StateError, Wanted
 from perdure.testing.postgres import Postgres
 from perdure.worker.compose import open_backend
 
@@ -217,6 +217,40 @@ def test_a_database_locked_elsewhere_is_a_typed_fault_and_reads_go_on(tmp_path: 
     assert found["suggested_action"] == "retry_later"
     assert read["value"] == "1"
     assert store.use("set_state", key="a", value="3")["version"] == 2
+    store.service.close()
+
+
+def test_reading_a_key_leaves_no_snapshot_behind(tmp_path: Path) -> None:
+    """Else what others write could never be taken out of the log again."""
+    path = str(tmp_path / "state.db")
+    store, other = Store(SqliteState(path)), Store(SqliteState(path))
+    store.use("set_state", key="a", value="1")
+    assert store.use("get_state", key="a")["value"] == "1"
+
+    other.use("force_set_state", key="a", value="2")
+    with closing(apsw.Connection(path)) as connection:
+        [(busy, _, _)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    assert busy == 0
+    assert store.use("get_state", key="a")["value"] == "2"
+    store.service.close()
+    other.service.close()
+
+
+def test_a_key_is_read_while_a_round_is_being_decided(tmp_path: Path) -> None:
+    backend = SqliteState(str(tmp_path / "state.db"))
+    store = Store(backend)
+    store.use("set_state", key="a", value="1")
+    name = ("state", "default", "a")
+    found = []
+
+    def decide(loaded: Loaded) -> None:
+        reading = threading.Thread(target=lambda: found.append(backend.find(name)))
+        reading.start()
+        reading.join()
+
+    backend.round(Wanted(frozenset({name}), frozenset(), frozenset()), decide)
+    assert len(found) == 1
     store.service.close()
 
 

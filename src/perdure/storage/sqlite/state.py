@@ -1,4 +1,7 @@
-"""The state store on SQLite: one writer connection under a fair lock, one reader connection per thread."""
+"""The state store on SQLite: one writer connection under a fair lock, one reader connection per thread.
+
+A single key is read over the writer's where nobody writes.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +157,7 @@ class SqliteState:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def find(self, name: Name) -> Found:
-        row = self._one(sql.FIND, name)
+        row = self._found(name)
         return Found(Entry(*row[1:]) if row[1] is not None else None, row[0], self._now())
 
     def find_at(self, name: Name, revision: int) -> Change | None:
@@ -240,6 +243,21 @@ class SqliteState:
                 self._looking = open_reader(self._path)
                 self._readers.append(self._looking)
             return self._revision_on(self._looking)
+
+    def _found(self, name: Name) -> tuple[Any, ...]:
+        """Over the writing connection where nobody writes: it need not read again what it has just written itself."""
+        if not self._writing.acquire(blocking=False):
+            return self._one(sql.FIND, name)
+        try:
+            if self._is_suspect:
+                return self._one(sql.FIND, name)
+            found: tuple[Any, ...]
+            [found] = self._write.execute(sql.FIND, name)  # to its end, or it would hold its snapshot
+            return found
+        except (apsw.Error, StoreError) as error:
+            raise typed_error(error) from None
+        finally:
+            self._writing.release()
 
     def _one(self, text: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
         return self._rows(text, given)[0]
