@@ -15,7 +15,7 @@ from write_tools import Tools
 from perdure.model import fault_points
 from perdure.model.envelope import refuse
 from perdure.storage.journal import JournalError
-from perdure.surfaces.write import committer, landing
+from perdure.surfaces.write import settling, syncing
 from perdure.surfaces.write.landing import CallLanding
 from perdure.testing.write_kinds import found_in
 
@@ -23,7 +23,7 @@ from perdure.testing.write_kinds import found_in
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(committer, "SETTLE_AFTER_S", 0.01)
+    monkeypatch.setattr(settling, "SETTLE_AFTER_S", 0.01)
     (tmp_path / "workspace").mkdir()
     return tmp_path / "workspace"
 
@@ -122,7 +122,7 @@ def test_a_file_whose_sync_fails_is_written_again_and_not_only_synced_again(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patched:
-        patched.setattr(landing, "sync_file", failing)
+        patched.setattr(syncing, "sync_file", failing)
         write(tools, "f", "new\n")
         deadline = time.monotonic() + 20
         while not synced or (workspace / "f").stat().st_ino == synced[0]:

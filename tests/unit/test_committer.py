@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
+import queue
 import threading
 import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.storage.sqlite.journal import SqliteJournal
-from perdure.surfaces.write.committer import Committer, Landing, NoFiles
+from perdure.surfaces.write.committer import Committer
+from perdure.surfaces.write.jobs import Landing, NoFiles
 
 
 class Unforeseen(Exception):
@@ -85,3 +88,90 @@ def test_a_refused_call_is_forgotten_at_once(tmp_path: Path) -> None:
         gc.enable()
         committer.close()
         journal.close()
+
+
+@pytest.fixture
+def committer(tmp_path: Path) -> Iterator[Committer]:
+    (tmp_path / ".perdure").mkdir()
+    journal = SqliteJournal(str(tmp_path / ".perdure"), str(tmp_path / "anchor"))
+    made = Committer(journal, str(tmp_path / "lock"), lambda: None)
+    yield made
+    made.close()
+    journal.close()
+
+
+class Awaited:
+    """A job that no thread waits for: what became of it, and which thread was told."""
+
+    def __init__(self, committer: Committer, name: str, plan: Callable[[], Landing | None]) -> None:
+        self.job = committer.job(frozenset({name}), plan)
+        self.told: queue.Queue[int] = queue.Queue()
+        self.work = self.job.begin(lambda: self.told.put(threading.get_ident()))
+
+    def result(self) -> object:
+        self.told.get(timeout=30)
+        return self.job.result()
+
+
+def test_who_leads_works_for_all_who_wait_without_a_thread_and_tells_each_of_them(
+    committer: Committer,
+) -> None:
+    first = Awaited(committer, "first", lambda: NoFiles("first"))
+    others = [
+        Awaited(committer, "bad", _refusing),
+        Awaited(committer, "good", lambda: NoFiles("good")),
+    ]
+
+    assert [other.work for other in others] == [None, None]
+    assert first.work is not None
+    first.work()
+
+    assert first.told.get(timeout=30) == threading.get_ident()
+    assert first.job.result() == "first"
+    with pytest.raises(ToolError):
+        others[0].result()
+    assert others[1].result() == "good"
+    later = Awaited(committer, "later", lambda: NoFiles("later"))
+    assert later.work is not None, "nobody leads any more"
+    later.work()
+    assert later.result() == "later"
+
+
+def _refusing() -> Landing:
+    raise refuse("conflict", "no", "not this time")
+
+
+def test_a_thread_that_waits_hands_over_where_those_behind_it_have_none(committer: Committer) -> None:
+    behind: list[Awaited] = []
+
+    def plan() -> Landing:
+        behind.append(Awaited(committer, "behind", lambda: NoFiles("behind")))
+        return NoFiles("own")
+
+    assert committer.submit(frozenset({"own"}), plan) == "own"
+    assert behind[0].result() == "behind"
+
+
+def test_a_job_that_comes_while_another_is_told_is_led_by_the_same_thread(committer: Committer) -> None:
+    """A call that was refused keeps its payload in another round; nobody is woken for it."""
+    results: list[object] = []
+    first = committer.job(frozenset(), lambda: NoFiles("first"))
+    second = committer.job(frozenset(), lambda: NoFiles("second"))
+
+    def told() -> None:
+        results.append(first.result())
+        assert second.begin(lambda: results.append(second.result())) is None
+
+    work = first.begin(told)
+    assert work is not None
+    work()
+    assert results == ["first", "second"]
+
+
+def test_what_comes_after_closing_is_refused_and_told_so(tmp_path: Path, committer: Committer) -> None:
+    committer.close()
+    late = Awaited(committer, "late", lambda: NoFiles("late"))
+    assert late.work is None
+    with pytest.raises(ToolError) as refused:
+        late.result()
+    assert refused.value.envelope.context["reason"] == "closing"

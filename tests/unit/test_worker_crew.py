@@ -26,9 +26,15 @@ class Source:
         given = self.fed.get()
         if isinstance(given, Exception):
             raise given
-        if given is not None:
-            assert self.crew.admits()
-        return given
+        if given is None:
+            return None
+        assert self.crew.admits()
+
+        def job() -> None:
+            given()
+            self.crew.leaves()
+
+        return job
 
     def _serve(self) -> None:
         try:

@@ -26,10 +26,10 @@ from perdure.testing.power.driver import Refused, named, run, write_surface
 _CALLS = """
 import os, sys
 import msgspec
-from perdure.surfaces.write import committer
+from perdure.surfaces.write import settling
 from perdure.testing.power.driver import Refused, named, run, write_surface
 
-committer.SETTLE_AFTER_S = 3600
+settling.SETTLE_AFTER_S = 3600
 tools = named(write_surface(sys.argv[1], "journal"))
 for name, arguments in msgspec.json.decode(sys.argv[2]):
     run(tools, name, arguments, "a session", None)

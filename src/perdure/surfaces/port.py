@@ -14,6 +14,7 @@ import msgspec
 from perdure.model.replay import SafeToRetry, StillUnknown
 from perdure.model.tools import ToolSpec, View
 from perdure.present.shape import Shape
+from perdure.surfaces.waiting import Steps
 
 
 class Flag(Protocol):
@@ -64,7 +65,9 @@ class Tool(msgspec.Struct, frozen=True):
     shape: Shape
     handler: Handler
     is_brief: Callable[[], bool] = lambda: False
-    """At this moment a call takes less time than waking another thread to read on."""
+    """At this moment a small call takes less time than waking another thread to read on, as far as its first wait."""
+    steps: Callable[[Any, Call], Steps[object]] | None = None
+    """The same as the handler, and no thread is kept while it waits."""
 
 
 class Resource(msgspec.Struct, frozen=True):

@@ -16,10 +16,16 @@ from perdure.present.normalize import arguments, presentation, strict_object
 from perdure.present.result import CallToolResult, failure, success
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, Tool
+from perdure.surfaces.waiting import finished
 from perdure.worker.diagnostics import Diagnostics
 
 
-def run(
+def run(tool: Tool, called_as: str, raw_arguments: Raw | Members | None, **more: Any) -> CallToolResult:
+    """As `steps`, all of it in this thread."""
+    return finished(steps(tool, called_as, raw_arguments, **more))
+
+
+async def steps(
     tool: Tool,
     called_as: str,
     raw_arguments: Raw | Members | None,
@@ -38,7 +44,11 @@ def run(
         if "." in called_as and view.render == "json":
             view = View("json", "full")
         params = arguments(tool.spec.params, rest, roots=roots)
-        return success(tool.handler(params, context(view)), tool.shape, view)
+        if tool.steps is not None:
+            payload = await tool.steps(params, context(view))
+        else:
+            payload = tool.handler(params, context(view))
+        return success(payload, tool.shape, view)
     except ToolError as error:
         return failure(_placed(error.envelope, tool.spec.name), view)
     except (Exception, SystemExit) as error:

@@ -56,8 +56,15 @@ class Crew:
             self._unfinished += 1
             return True
 
+    def leaves(self) -> None:
+        """One of those admitted is done with; it may have gone on elsewhere after its job."""
+        with self._guard:
+            self._unfinished -= 1
+            if self._is_draining:
+                self._finished.notify_all()
+
     def drain(self, seconds: float) -> bool:
-        """Wait until everything admitted has finished; False when the time was over first."""
+        """Wait until everything admitted is done with; False when the time was over first."""
         with self._finished:
             self._is_draining = True
             return self._finished.wait_for(lambda: self._unfinished == 0, seconds)
@@ -76,7 +83,7 @@ class Crew:
                 except (
                     BaseException
                 ) as error:  # a call without an answer: whoever started us finds out what became of it
-                    self._end(error)
+                    self.end(error)
                 job = self._next()
 
     def _turned(self) -> Job | None:
@@ -86,15 +93,15 @@ class Crew:
                 try:
                     job = self._read()
                 except BaseException as error:
-                    self._end(error)
+                    self.end(error)
                     break
                 if job is None:
-                    self._end()
+                    self.end()
                 elif self._goes_to_work(job):
                     return job
         return None
 
-    def _end(self, error: BaseException | None = None) -> None:
+    def end(self, error: BaseException | None = None) -> None:
         self._failure = self._failure or error
         self._is_over = True
         self._over.set()
@@ -111,9 +118,6 @@ class Crew:
 
     def _next(self) -> Job | None:
         with self._guard:
-            self._unfinished -= 1
-            if self._is_draining:
-                self._finished.notify_all()
             if self._jobs:
                 return self._jobs.popleft()
             self._idle += 1

@@ -13,6 +13,7 @@ from perdure.model.replay import SafeToRetry, StillUnknown
 from perdure.model.tools import View
 from perdure.present.result import failure, success
 from perdure.surfaces.port import Done, Tool
+from perdure.surfaces.waiting import Steps
 from perdure.worker import call
 from perdure.worker.context import Context, Running
 from perdure.worker.diagnostics import Diagnostics
@@ -20,7 +21,7 @@ from perdure.worker.registry import Registry
 from perdure.worker.session import Asked, Refusal, Session, discovery
 
 Answer = bytes | Refusal
-Work = Callable[[Running], Answer]
+Work = Callable[[Running], Steps[Answer]]
 
 UNKNOWN_STATUS: Final = b'{"status":"unknown"}'
 
@@ -75,7 +76,7 @@ class Methods:
         name = asked.text("name")
         return self._registry.tool(name) if name is not None else None
 
-    def call(self, tool: Tool, key: str | None, asked: Asked, running: Running) -> Answer:
+    async def call(self, tool: Tool, key: str | None, asked: Asked, running: Running) -> Answer:
         """Run a tool. Whatever goes wrong inside it is a result, never a JSON-RPC error."""
 
         def context(view: View) -> Context:
@@ -91,7 +92,7 @@ class Methods:
                 log_level=asked.log_level if asked.log_level in eras.LOG_LEVELS else None,
             )
 
-        result = call.run(
+        result = await call.steps(
             tool,
             asked.text("name") or tool.spec.name,
             asked.arguments,
@@ -102,7 +103,7 @@ class Methods:
         )
         return _encode(result)
 
-    def probe(self, asked: Asked, is_running: Callable[[str], bool]) -> Answer:
+    async def probe(self, asked: Asked, is_running: Callable[[str], bool]) -> Answer:
         """What became of the call under a key. A call that runs here may still take effect: unknown."""
         key, name = asked.text("key"), asked.text("tool")
         if key is None or name is None:
@@ -120,7 +121,7 @@ class Methods:
             case StillUnknown():
                 return UNKNOWN_STATUS
 
-    def read(self, asked: Asked) -> Answer:
+    async def read(self, asked: Asked) -> Answer:
         uri = asked.text("uri")
         resource = self._registry.resource(uri) if uri is not None else None
         if resource is None:

@@ -1,8 +1,8 @@
 """The worker's loop: who reads answers at once what needs no work; for the rest another thread reads on.
 
     while reading       initialize, server/discover, ping, every list, logging, completion, subscriptions,
-                        a tool that is done before anybody could be woken
-    after handing on    every other tools/call, resources/read, perdure/probe
+                        a tool that is done, or waits with others, before anybody could be woken
+    after handing on    every other tools/call, resources/read, perdure/probe; work for all who wait
 
 A slow tool therefore never delays a ping. A request is answered once, or not at all after its cancellation.
 """
@@ -22,7 +22,9 @@ from perdure.model.faults import QUEUE_FULL, Fault, host_error
 from perdure.model.frames import Malformed, Notification, Request, RequestId, Response
 from perdure.model.tools import DEFAULT_VIEW, View
 from perdure.surfaces.port import Surface
+from perdure.surfaces.waiting import Steps
 from perdure.worker.context import Running
+from perdure.worker.course import Course, Errands
 from perdure.worker.crew import Crew, Job
 from perdure.worker.diagnostics import DEFAULT_LEVEL, Diagnostics
 from perdure.worker.methods import Answer, Methods, Work
@@ -32,6 +34,7 @@ from perdure.worker.session import Asked, Refusal, Session, shaped
 
 MAX_STREAMS: Final = 64
 DRAIN_S: Final = 2.0
+BRIEF: Final = 8 * 1024
 
 _encode = msgspec.json.encode
 
@@ -55,6 +58,7 @@ class Server:
         self._methods = Methods(registry, self._session, view, roots, self._diagnostics)
         self._incoming = incoming
         self._crew = Crew(self._next_job)
+        self._errands = Errands(self._crew.end)
         self._ledger = threading.Lock()
         self._running: dict[RequestId, Running] = {}
         self._keys: dict[Running, str] = {}
@@ -89,7 +93,7 @@ class Server:
             return None
         match frames.decode(frame):
             case Request() as request:
-                return self._request(request)
+                return self._request(request, len(frame))
             case Notification("notifications/cancelled", params):
                 self._cancel(params)
             case Notification() | Response():
@@ -102,7 +106,7 @@ class Server:
                 assert_never(unreachable)
         return None
 
-    def _request(self, request: Request) -> Job | None:
+    def _request(self, request: Request, size: int) -> Job | None:
         identity, methods = request.id, self._methods
         with self._ledger:
             is_taken = identity in self._running or identity in self._streams
@@ -120,10 +124,12 @@ class Server:
                     return None
                 key = asked.invocation_key()
 
-                def called(running: Running) -> Answer:
+                def called(running: Running) -> Steps[Answer]:
                     return methods.call(tool, key, asked, running)
 
-                return self._work(identity, asked, called, key, is_brief=tool.is_brief())
+                is_brief = size <= BRIEF and tool.is_brief()
+                takes_room = not is_brief or tool.steps is not None
+                return self._work(identity, asked, called, key, is_brief=is_brief, takes_room=takes_room)
             case "resources/read":
                 return self._work(identity, asked, lambda _: methods.read(asked))
             case eras.PROBE_METHOD:
@@ -152,9 +158,10 @@ class Server:
         key: str | None = None,
         *,
         is_brief: bool = False,
+        takes_room: bool = True,
     ) -> Job | None:
-        """Done, or what is left to do: the work, and its answer."""
-        if not is_brief and not self._crew.admits():
+        """Done, or waiting with others; or what is left to do."""
+        if takes_room and not self._crew.admits():
             self._turn_away(identity)
             return None
         running = Running(identity, self._out)
@@ -163,22 +170,23 @@ class Server:
             if key is not None:
                 self._keys[running] = key
 
-        def job() -> None:
-            if running.cancelled.is_set():
-                self._forget(running)
-                return
-            answer = self._guarded(asked, work, running)
+        def course() -> Course:
+            return Course(self._answered(asked, work, running, takes_room), self._errands)
+
+        return course().advance() if is_brief else lambda: course().run()
+
+    async def _answered(self, asked: Asked, work: Work, running: Running, takes_room: bool) -> None:
+        if not running.cancelled.is_set():
+            answer = await self._guarded(asked, work, running)
             # Forgotten before it is answered: a client may use the id again as soon as it reads the answer.
             self._forget(running)
             if isinstance(answer, Refusal):
-                running.answer(frames.encode_error(identity, answer.code, answer.message, answer.data))
+                running.answer(frames.encode_error(running.id, answer.code, answer.message, answer.data))
             else:
-                running.answer(frames.encode_result(identity, shaped(asked, answer)))
-
-        if not is_brief:
-            return job
-        job()
-        return None
+                running.answer(frames.encode_result(running.id, shaped(asked, answer)))
+        self._forget(running)
+        if takes_room:
+            self._crew.leaves()
 
     def _turn_away(self, identity: RequestId) -> None:
         fault = Fault("resource", "worker_queue_full", hint="retry when a call has finished")
@@ -195,9 +203,9 @@ class Server:
             )
         )
 
-    def _guarded(self, asked: Asked, work: Work, running: Running) -> Answer:
+    async def _guarded(self, asked: Asked, work: Work, running: Running) -> Answer:
         try:
-            return work(running)
+            return await work(running)
         except (Exception, SystemExit) as error:
             incident = self._diagnostics.unexpected(asked.method, error)
             return Refusal(frames.INTERNAL_ERROR, "internal error", {"incident": incident})

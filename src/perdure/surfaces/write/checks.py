@@ -20,6 +20,7 @@ from perdure import risk
 from perdure.model.envelope import ToolError, refuse
 from perdure.risk import Report, RiskSettings
 from perdure.surfaces.port import Call
+from perdure.surfaces.waiting import finished
 from perdure.surfaces.write import screening
 from perdure.surfaces.write.rejecting import Rejected, rejected
 from perdure.surfaces.write.service import WriteService
@@ -114,9 +115,16 @@ class Checks:
     def sent(self, path: str, content: Content, text: str | None = None) -> None:
         """Refuse a content, and keep it; or remember what is to be said about it. `text` where it is at hand."""
         try:
+            self.screen(path, content, text)
+        except Rejected as error:
+            raise self.rejected(error) from None
+
+    def screen(self, path: str, content: Content, text: str | None = None) -> None:
+        """The same, without keeping what is refused."""
+        try:
             self._check_names()
         except ToolError as error:
-            raise rejected(self._service, self._call, error, "", content) from None
+            raise Rejected(error.envelope, "", content) from None
         report: Report | None = None
         try:
             self._check_size(path, content)
@@ -125,9 +133,13 @@ class Checks:
                 self._check_risk(report, path)
                 self.warnings += screening.warnings(report)
         except ToolError as error:
-            redacted = self._redacted(content, report) if report is not None else None
-            raise rejected(self._service, self._call, error, path, content, redacted=redacted) from None
+            raise Rejected(error.envelope, path, content, report) from None
         self._screened.add(content.sha256)
+
+    def rejected(self, error: Rejected) -> ToolError:
+        """Keep what was refused, and say so in the error."""
+        redacted = self._redacted(error.content, error.report) if error.report is not None else None
+        return rejected(self._service, self._call, error, error.path, error.content, redacted=redacted)
 
     def _whole(self, content: Content, text: str | None) -> Report:
         if self._ahead is not None and text is self._ahead.text:
@@ -147,6 +159,10 @@ class Checks:
         return self._service.store.take(risk.redact(text, report).encode())
 
     def change(self, plan: Callable[[Tree], dict[str, Any]], **more: Any) -> dict[str, Any]:
+        """As `changed`, all of it in this thread."""
+        return finished(self.changed(plan, **more))
+
+    async def changed(self, plan: Callable[[Tree], dict[str, Any]], **more: Any) -> dict[str, Any]:
         self._check_names()
 
         def checked(tree: Tree) -> dict[str, Any]:
@@ -155,14 +171,14 @@ class Checks:
             return {**payload, "warnings": [*payload.get("warnings", ()), *found]}
 
         try:
-            return self._rounds(checked, more)
+            return await self._rounds(checked, more)
         except Rejected as error:
-            raise rejected(self._service, self._call, error, error.path, error.content) from None
+            raise self.rejected(error) from None
 
-    def _rounds(self, plan: Callable[[Tree], dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
+    async def _rounds(self, plan: Callable[[Tree], dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
         for _ in range(ROUNDS):
             try:
-                return self._service.change(self._call, self._paths, plan, **more)
+                return await self._service.changed(self._call, self._paths, plan, **more)
             except _Unchecked as waiting:
                 for change in waiting.changes:
                     self._make(change)

@@ -3,7 +3,8 @@
     callers ──submit──▶ queue ──▶ lock the workspace ─▶ plan each, in one transaction ─▶ COMMIT (one fsync)
                                                      ─▶ land each (rename) ─▶ unlock ─▶ callers go on
 
-A caller that finds nobody at it leads: it does the work of all who wait, then hands over to the next of them.
+A caller that finds nobody at it leads: it does the work of all who wait. Who waits in its own thread hands over to
+the next as soon as its own job is done; who has nothing else to do, because its call goes on from here, leads on.
 
 A job is planned under the lock, so that what it checked is still true when it lands. Two jobs on one path
 never share a round. What has landed is settled later, once it is known to be on disk for good.
@@ -14,10 +15,11 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import passed, point
@@ -25,104 +27,10 @@ from perdure.storage.durable import close_quietly
 from perdure.storage.journal import Journal, JournalError
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Flag
+from perdure.surfaces.write.jobs import Job, Landing
+from perdure.surfaces.write.settling import Settler
 
 MOST_PER_ROUND: Final = 64
-# Systems write back by themselves what is some seconds old: what is synced after that costs commits little.
-SETTLE_AFTER_S: Final = 6.0
-SETTLE_AT: Final = 512
-
-
-class Landing(Protocol):
-    """A planned change whose intent is durable: what is left is to make it so."""
-
-    seqs: list[int]
-    payload: Any
-    is_stuck: bool
-    """It failed, and a part of it could not be taken back: its intents stay open, for the next start."""
-
-    def land(self) -> None:
-        """Put the change on disk. Raises ToolError where it cannot be, with everything as it was."""
-
-    def failed(self, journal: Journal, error: Exception) -> None:
-        """In a transaction: conclude the intents that did not land. Called again where that did not commit."""
-
-    def concluded(self, error: Exception) -> None:
-        """It did: the error may now tell what was kept."""
-
-    def close(self) -> None:
-        """Give up what is held for a landing that does not happen."""
-
-    def begin_sync(self) -> None:
-        """Start on what `sync` will wait for."""
-
-    def sync(self, synced: set[tuple[int, str]]) -> None:
-        """Make what landed durable by itself, so that the journal no longer has to vouch for it."""
-
-
-class NoFiles:
-    """A round of the journal alone: no file changes with it, so nothing can fail to land."""
-
-    is_stuck = False
-
-    def __init__(self, payload: Any) -> None:
-        self.seqs: list[int] = []
-        self.payload = payload
-
-    def land(self) -> None:
-        pass
-
-    def failed(self, journal: Journal, error: Exception) -> None:
-        pass
-
-    def concluded(self, error: Exception) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def begin_sync(self) -> None:
-        pass
-
-    def sync(self, synced: set[tuple[int, str]]) -> None:
-        pass
-
-
-class Job:
-    """One caller's change, from submission to its payload or its error."""
-
-    def __init__(
-        self, paths: frozenset[str], plan: Callable[[], Landing | None], cancelled: Flag | None
-    ) -> None:
-        self.paths = paths
-        self.plan = plan
-        self.cancelled = cancelled
-        self.landing: Landing | None = None
-        self.error: BaseException | None = None
-        self.is_done = False
-        self._woken = threading.Lock()
-        self._woken.acquire()
-
-    def finish(self, error: BaseException | None = None) -> None:
-        self.error = error or self.error
-        self.is_done = True
-        self.wake()
-
-    def wake(self) -> None:
-        """Done, or else it is this caller's turn to lead."""
-        self._woken.release()
-
-    def wait(self) -> None:
-        self._woken.acquire()
-
-    def result(self) -> Any:
-        """Once. What went wrong knows from where it was raised, and there this job is known: neither would ever go."""
-        error, self.error = self.error, None
-        try:
-            if error is not None:
-                raise error
-        finally:
-            del error
-        return self.landing.payload if self.landing is not None else None
 
 
 class _LeftUndone(Exception):
@@ -141,15 +49,12 @@ class Committer:
         self._lock = _opened(lock_path)
         self._waiting: deque[Job] = deque()
         self._is_led = False
+        self._led_until = time.monotonic()
         self._guard = threading.Lock()
-        self._changed = threading.Condition(self._guard)  # for the settler, and whoever closes
-        self._landed: list[Landing] = []
-        self._durable: list[int] = []
+        self._unled = threading.Condition(self._guard)  # for whoever closes
         self._owed: list[tuple[Landing, Exception]] = []
         self._closing = False
-        self._settling = False
-        self._settler = threading.Thread(target=self._settle_landed, name="settler", daemon=True)
-        self._settler.start()
+        self._settler = Settler(self._idle_s)
 
     def submit(
         self,
@@ -158,24 +63,43 @@ class Committer:
         cancelled: Flag | None = None,
     ) -> Any:
         """Block until the change is on disk and acknowledged, or refused. Raises what refused it."""
-        job = Job(paths, plan, cancelled)
-        with self._guard:
-            if self._closing:
-                raise refuse("blocked", "closing", "the worker is closing", suggested_action="retry_later")
-            self._waiting.append(job)
-            leads = not self._is_led
-            self._is_led = True
-        if not leads:
-            job.wait()
+        job = self.job(paths, plan, cancelled)
+        job.wait()
         if not job.is_done:
-            self._lead(job)
+            self.lead(job)
         return job.result()
+
+    def job(
+        self,
+        paths: frozenset[str],
+        plan: Callable[[], Landing | None],
+        cancelled: Flag | None = None,
+    ) -> Job:
+        """The same to be awaited, which holds no thread."""
+        return Job(self, paths, plan, cancelled)
+
+    def enter(self, job: Job) -> bool:
+        """Put a job in line. True where nobody leads: whoever asked does, from now on."""
+        with self._guard:
+            is_closing = self._closing
+            if not is_closing:
+                self._waiting.append(job)
+                leads = not self._is_led
+                self._is_led = True
+                return leads
+        job.error = refuse("blocked", "closing", "the worker is closing", suggested_action="retry_later")
+        job.finish()
+        return False
 
     def pay_debts(self) -> None:
         """Before anybody looks: take down what did not land, where the journal failed when it was to be."""
-        if self._owed:
+        if self.has_debts:
             with suppress(ToolError):
                 self.submit(frozenset(), lambda: None)
+
+    @property
+    def has_debts(self) -> bool:
+        return bool(self._owed)
 
     def locked(self, work: Callable[[], None]) -> None:
         """Run something of our own under the workspace's lock."""
@@ -204,39 +128,55 @@ class Committer:
 
     def close(self) -> None:
         """Finish what waits, make it durable, settle it."""
-        with self._changed:
+        with self._unled:
             self._closing = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._is_led)
-        self._settler.join()
-        self._sync(self._landed)
-        if self._durable or self._owed:
+            self._unled.wait_for(lambda: not self._is_led)
+        self._settler.close()
+        if self._settler.durable() or self._owed:
             with suppress(JournalError):  # what is not settled is for the next start
                 self.locked(self._conclude_owed)
         close_quietly(self._lock)
 
     # --- rounds --------------------------------------------------------------------------------------------
 
-    def _lead(self, own: Job) -> None:
-        """Round after round until one's own job is done, then the next who waits goes on."""
-        while not own.is_done:
-            with self._guard:
-                batch = self._take()
+    def lead(self, own: Job | None = None) -> None:
+        """Round after round, until nobody waits; or until one's own job is done, then somebody else goes on."""
+        while batch := self._next(own):
             try:
-                self.locked(lambda: self._round(batch))  # noqa: B023
+                self.locked(lambda: self._round(batch))
             except BaseException as error:  # a caller must never wait for ever
                 shown = os_refusal(error) if isinstance(error, OSError) else error
                 for job in batch:
                     job.error = job.error or shown
             for job in batch:
                 job.finish()
+
+    def _idle_s(self) -> float:
+        return 0.0 if self._is_led else time.monotonic() - self._led_until
+
+    def _next(self, own: Job | None) -> list[Job]:
         with self._guard:
-            if self._waiting:
-                self._waiting[0].wake()
-            else:
+            if not self._waiting:
                 self._is_led = False
+                self._led_until = time.monotonic()
                 if self._closing:
-                    self._changed.notify_all()
+                    self._unled.notify_all()
+                return []
+            if own is not None and own.is_done and self._is_handed_over():
+                return []
+            return self._take()
+
+    def _is_handed_over(self) -> bool:
+        """To the thread of one who waits; where those who wait have none, to one made for them."""
+        for job in self._waiting:
+            if job.lead is not None:
+                job.lead()
+                return True
+        try:
+            threading.Thread(target=self.lead, name="leader", daemon=True).start()
+        except RuntimeError:
+            return False  # there are too many
+        return True
 
     def _take(self) -> list[Job]:
         """The oldest jobs that touch different paths. The others keep their place."""
@@ -277,12 +217,9 @@ class Committer:
             with suppress(JournalError):  # then the next round owes it
                 self._conclude_owed()
             self._mark(*(job.landing for job in batch if job.landing is not None))
-        with self._changed:
-            self._landed += [
-                j.landing for j in batch if j.landing is not None and j.error is None and j.landing.seqs
-            ]
-            if len(self._landed) >= SETTLE_AT or not self._settling:
-                self._changed.notify_all()
+        self._settler.add(
+            [j.landing for j in batch if j.landing is not None and j.error is None and j.landing.seqs]
+        )
 
     def _mark(self, *landings: Landing) -> None:
         """For whoever comes after a kill: up to here everything landed, or it was said that it did not."""
@@ -325,8 +262,7 @@ class Committer:
 
     def _settle_accounts(self) -> int:
         """In a transaction: what is durable by now, and what did not land. Returns how much of the former."""
-        with self._changed:
-            durable = tuple(self._durable)
+        durable = self._settler.durable()
         self._journal.settle(durable)
         for landing, error in self._owed:
             landing.failed(self._journal, error)
@@ -334,8 +270,7 @@ class Committer:
 
     def _forget_accounts(self, settled: int) -> None:
         """Once they are committed, and not before."""
-        with self._changed:
-            del self._durable[:settled]
+        self._settler.forget(settled)
         for landing, error in self._owed:
             landing.concluded(error)
         self._owed.clear()
@@ -343,38 +278,6 @@ class Committer:
     def _conclude_owed(self) -> None:
         """A refusal must not come true at the next start."""
         self._forget_accounts(self._journal.transact(self._settle_accounts))
-
-    # --- settling ---------------------------------------------------------------------------------------------
-
-    def _settle_landed(self) -> None:
-        """Now and then, make what landed durable by itself; the next round takes it off the journal's list."""
-        while True:
-            with self._changed:
-                self._settling = False
-                self._changed.wait_for(lambda: self._closing or bool(self._landed))
-                self._settling = True
-                self._changed.wait_for(
-                    lambda: self._closing or len(self._landed) >= SETTLE_AT, SETTLE_AFTER_S
-                )
-                if self._closing:
-                    return
-                landed, self._landed = self._landed, []
-            self._sync(landed)
-
-    def _sync(self, landed: list[Landing]) -> None:
-        done: list[int] = []
-        for landing in landed:
-            with suppress(OSError, ToolError):
-                landing.begin_sync()
-        synced: set[tuple[int, str]] = set()
-        for landing in landed:
-            try:
-                landing.sync(synced)
-            except (OSError, ToolError):
-                continue  # it stays open, and the journal vouches for it
-            done += landing.seqs
-        with self._changed:
-            self._durable += done
 
 
 def _opened(lock_path: str) -> int:

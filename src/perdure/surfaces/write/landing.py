@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
-from perdure.storage.durable import close_quietly, start_writing, sync_directory, sync_file
-from perdure.storage.files import fidelity
 from perdure.storage.files.exchange import Conflict
 from perdure.storage.files.fidelity import Facts
 from perdure.storage.files.identity import Expected
@@ -23,9 +17,8 @@ from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.write import removal
 from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.store import Content, Store
+from perdure.surfaces.write.syncing import SyncPass
 
-_GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
-"""How a name answers that is not the file any more: removed, or replaced by something else."""
 PREPARED_MAX: Final = 128
 """Of one call, at once: each holds two descriptors."""
 
@@ -210,104 +203,22 @@ class CallLanding:
             context = {**error.envelope.context, "displaced": drafts}
             error.envelope = msgspec.structs.replace(error.envelope, context=context)
 
-    def begin_sync(self) -> None:
-        """Let the device begin with the files, so that many are waited for at once."""
-        for change in self._changes:
-            if change.after is not None and not self._strict:
-                with _opened_file(self._workspace, change.place) as (fd, _):
-                    if fd is not None:
-                        start_writing(fd)
+    def begin_sync(self, syncing: SyncPass) -> None:
+        if not self._strict:
+            for change in self._changes:
+                syncing.begin(self._workspace, change)
 
-    def sync(self, synced: set[tuple[int, str]]) -> None:
-        """The files, unless they were synced as they landed, and every directory in which a name changed, once."""
+    def sync(self, syncing: SyncPass) -> None:
+        """The files, unless they were synced as they landed, and every directory in which a name changed."""
         for change in self._changes:
-            place = change.place
             if change.left is not None:
-                _unlink_at(self._workspace, place, change.left)
-                synced.discard((place.root, os.path.dirname(place.path)))
-            if change.after is not None and not self._strict:
-                _sync_at(self._workspace, place, change.after, self._store)
-        for change in self._changes:
-            root = change.place.root
-            folders = {os.path.dirname(path) for path in (change.place.path, *change.made)}
-            sync_directories(self._workspace, root, [path for path in folders if (root, path) not in synced])
-            synced |= {(root, path) for path in folders}
+                syncing.unlink(self._workspace, change.place, change.left)
+            if not self._strict:
+                syncing.sync(self._workspace, change, self._store)
+        syncing.sync_names(self._workspace, self._changes)
 
 
 def ancestors(path: str) -> list[str]:
     """The directories from a root to a file, the root itself as an empty path."""
     names = path.split("/")[:-1]
     return ["/".join(names[:depth]) for depth in range(len(names) + 1)]
-
-
-def sync_directories(workspace: Workspace, root: int, paths: Iterable[str]) -> None:
-    """Make names durable. A directory that is gone has none left to lose."""
-    for path in paths:
-        with _opened(workspace, root, path) as dir_fd:
-            if dir_fd is not None:
-                sync_directory(dir_fd)
-
-
-@contextmanager
-def _opened_file(workspace: Workspace, place: Place) -> Iterator[tuple[int | None, int]]:
-    """What stands at a place by now, and the directory it stands in; None for nothing."""
-    with _opened(workspace, place.root, os.path.dirname(place.path)) as dir_fd:
-        if dir_fd is None:
-            yield None, -1
-            return
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        try:
-            fd = os.open(place.name, flags, dir_fd=dir_fd)
-        except OSError as error:
-            if error.errno not in _GONE:
-                raise
-            yield None, dir_fd
-            return
-        try:
-            yield fd, dir_fd
-        finally:
-            close_quietly(fd)
-
-
-def _sync_at(workspace: Workspace, place: Place, after: Content, store: Store) -> None:
-    """The file at a path, whichever it is by now: only what stands at the name can be lost with the power."""
-    with _opened_file(workspace, place) as (fd, dir_fd):
-        if fd is None:
-            return
-        try:
-            sync_file(fd)
-        except OSError:
-            # The kernel may have given up its pages, and a second sync would succeed without them.
-            _write_again(fd, dir_fd, place.name, after, store)
-
-
-def _write_again(fd: int, dir_fd: int, name: str, after: Content, store: Store) -> None:
-    """The same content and facts in another file. A conflict means that the content is not wanted any more."""
-    try:
-        with PendingFile(dir_fd, name, like=fidelity.capture(fd), sync=True) as pending:
-            store.fill(pending, after)
-            pending.replace_if(Expected(after.sha256))
-    except Conflict as conflict:
-        conflict.close()
-
-
-def _unlink_at(workspace: Workspace, place: Place, name: str) -> None:
-    with _opened(workspace, place.root, os.path.dirname(place.path)) as dir_fd:
-        if dir_fd is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=dir_fd)
-
-
-@contextmanager
-def _opened(workspace: Workspace, root: int, path: str) -> Iterator[int | None]:
-    try:
-        fd = workspace.open_directory(root, path)
-    except ToolError as error:
-        if error.envelope.context.get("errno") not in map(errno.errorcode.get, _GONE):
-            raise
-        yield None
-        return
-    try:
-        yield fd
-    finally:
-        close_quietly(fd)

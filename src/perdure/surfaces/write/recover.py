@@ -38,9 +38,10 @@ from perdure.storage.journal import Draft, Intent, Journal, JournalError, Row, S
 from perdure.storage.os_errors import is_of_system
 from perdure.surfaces.write import set_aside
 from perdure.surfaces.write.confine import Place, Workspace, rooted
-from perdure.surfaces.write.landing import FileChange, ancestors, sync_directories
+from perdure.surfaces.write.landing import FileChange, ancestors
 from perdure.surfaces.write.store import Store
 from perdure.surfaces.write.sweep import Rescue, sweep
+from perdure.surfaces.write.syncing import sync_directories
 from perdure.surfaces.write.tree import Tree
 
 BLOCK: Final = 4096

@@ -10,10 +10,11 @@ import msgspec
 from perdure.model.envelope import Envelope, ToolError, refuse
 from perdure.storage.journal import Draft, Invocation
 from perdure.surfaces.port import Call
-from perdure.surfaces.write.committer import NoFiles
+from perdure.surfaces.write.jobs import NoFiles
 from perdure.surfaces.write.store import Content
 
 if TYPE_CHECKING:
+    from perdure.risk import Report
     from perdure.surfaces.write.service import WriteService
 
 UNTRIED: Final = ("cancelled", "closing")
@@ -23,10 +24,12 @@ UNTRIED: Final = ("cancelled", "closing")
 class Rejected(ToolError):
     """A refusal of what a file would have become, which is to be kept."""
 
-    def __init__(self, envelope: Envelope, path: str, content: Content) -> None:
+    def __init__(self, envelope: Envelope, path: str, content: Content, report: Report | None = None) -> None:
+        """`report` where the content as a whole was looked at for risks."""
         super().__init__(envelope)
         self.path = path
         self.content = content
+        self.report = report
 
 
 def rejected(

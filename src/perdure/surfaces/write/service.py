@@ -22,9 +22,11 @@ from perdure.storage.durable import sync_directory
 from perdure.storage.files.exchange import Conflict
 from perdure.storage.journal import Draft, Filter, Invocation, Journal
 from perdure.surfaces.port import Call, Done, KeyStatus
+from perdure.surfaces.waiting import finished
 from perdure.surfaces.write import recover
-from perdure.surfaces.write.committer import Committer, Landing, NoFiles
+from perdure.surfaces.write.committer import Committer
 from perdure.surfaces.write.confine import Workspace
+from perdure.surfaces.write.jobs import Landing, NoFiles
 from perdure.surfaces.write.landing import CallLanding
 from perdure.surfaces.write.policy import DEFAULT, Policy
 from perdure.surfaces.write.rejecting import draft_id, rejected
@@ -106,7 +108,11 @@ class WriteService:
 
     # --- changing files -----------------------------------------------------------------------------------
 
-    def change(
+    def change(self, call: Call, paths: frozenset[str], plan: Plan, **more: Any) -> dict[str, Any]:
+        """As `changed`, all of it in this thread."""
+        return finished(self.changed(call, paths, plan, **more))
+
+    async def changed(
         self,
         call: Call,
         paths: frozenset[str],
@@ -152,7 +158,7 @@ class WriteService:
         try:
             if idempotency_key is not None and (known := self._deduplicated(idempotency_key, fingerprint)):
                 return known
-            result: dict[str, Any] = self.committer.submit(paths, planned, call.cancelled)
+            result: dict[str, Any] = await self.committer.job(paths, planned, call.cancelled)
         except ToolError as error:
             if payload_of is None:
                 raise

@@ -14,6 +14,7 @@ from perdure.model.tools import ToolSpec
 from perdure.present.shape import Field, Payload, Shape
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, KeyStatus, Resource, Tool
+from perdure.surfaces.waiting import Steps, finished
 from perdure.surfaces.write import reading, transacting, undoing, writing
 from perdure.surfaces.write.declaring import reads, writes
 from perdure.surfaces.write.layers import LAYERS
@@ -162,7 +163,7 @@ class WriteSurface:
 
     def tools(self) -> Sequence[Tool]:
         return (
-            self._tool(
+            self._stepwise(
                 writes(
                     "safe_write",
                     "Write a file whole: create, overwrite or append. Durable when it returns, journaled, undoable. "
@@ -178,7 +179,7 @@ class WriteSurface:
                 READ,
                 reading.read,
             ),
-            self._tool(
+            self._stepwise(
                 writes(
                     "edit",
                     "Replace passages of a text file, all or none. Exact first, then tolerant of whitespace.",
@@ -188,7 +189,7 @@ class WriteSurface:
                 EDITED,
                 writing.edit,
             ),
-            self._tool(
+            self._stepwise(
                 writes(
                     "safe_replace",
                     "Replace one passage of a text file.",
@@ -258,6 +259,18 @@ class WriteSurface:
         self, spec: ToolSpec, shape: Shape, run: Callable[[WriteService, P, Call], dict[str, Any]]
     ) -> Tool:
         return Tool(spec, shape, lambda params, call: run(self.service, params, call))
+
+    def _stepwise(
+        self, spec: ToolSpec, shape: Shape, run: Callable[[WriteService, P, Call], Steps[dict[str, Any]]]
+    ) -> Tool:
+        def steps(params: P, call: Call) -> Steps[dict[str, Any]]:
+            return run(self.service, params, call)
+
+        return Tool(spec, shape, lambda params, call: finished(steps(params, call)), self._is_at_hand, steps)
+
+    def _is_at_hand(self) -> bool:
+        """Not while the workspace is still to be opened, or its journal has something to make up for."""
+        return self._service is not None and not self._service.committer.has_debts
 
     def resources(self) -> Sequence[Resource]:
         return ()

@@ -15,7 +15,8 @@ from perdure.model.envelope import ToolError
 from perdure.model.keep import Keep
 from perdure.storage.blobs import Blobs
 from perdure.storage.journal import Journal, Retired, Sha
-from perdure.surfaces.write.committer import Committer, NoFiles
+from perdure.surfaces.write.committer import Committer
+from perdure.surfaces.write.jobs import NoFiles
 
 FIRST_S: Final = 30.0
 EVERY_S: Final = 3600.0

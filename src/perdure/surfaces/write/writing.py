@@ -14,9 +14,10 @@ from perdure.model.when import iso
 from perdure.storage.files import fidelity
 from perdure.storage.journal import Row
 from perdure.surfaces.port import Call
+from perdure.surfaces.waiting import ASIDE
 from perdure.surfaces.write import edits, guards, text
 from perdure.surfaces.write.checks import Checks, Verdict
-from perdure.surfaces.write.rejecting import Rejected, rejected
+from perdure.surfaces.write.rejecting import Rejected
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import INLINE, Content
 from perdure.surfaces.write.tree import Known, Tree
@@ -75,7 +76,9 @@ class Restore(msgspec.Struct, frozen=True):
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
 
 
-def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str, Any]:
+async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str, Any]:
+    if given.draft is not None or given.idempotency_key is not None:
+        await ASIDE  # for what the journal knows
     checks = Checks(
         service,
         call,
@@ -88,9 +91,10 @@ def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str,
     checks.ahead(plain)
     try:
         sent = sent_content(service, given.content, given.draft, given.encoding)
+        checks.screen(given.path, sent, plain)
     except Rejected as error:
-        raise rejected(service, call, error, error.path, error.content) from None
-    checks.sent(given.path, sent, plain)
+        await ASIDE
+        raise checks.rejected(error) from None
 
     def plan(tree: Tree) -> dict[str, Any]:
         known = tree.look(given.path, force=given.force)
@@ -116,7 +120,7 @@ def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str,
             guards.check_elision(sent, sent.data, tree.data(known) if _is_small(known) else b"", known.path)
         return put(tree, known, after, call, op="write", mode=mode)
 
-    return checks.change(
+    return await checks.changed(
         plan,
         idempotency_key=given.idempotency_key,
         arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
@@ -173,7 +177,9 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
     return service.store.take_pieces(pieces())
 
 
-def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> dict[str, Any]:
+async def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> dict[str, Any]:
+    if given.idempotency_key is not None:
+        await ASIDE  # for what the journal knows
     checks = Checks(
         service,
         call,
@@ -205,7 +211,7 @@ def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> di
         payload = put(tree, known, after, call, op="edit", mode="replace")
         return {**payload, "replacements": edited.replacements, "match": edited.match}
 
-    return checks.change(
+    return await checks.changed(
         plan,
         idempotency_key=given.idempotency_key,
         arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,

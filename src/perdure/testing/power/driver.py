@@ -20,7 +20,7 @@ import msgspec
 from perdure.model.tools import View
 from perdure.storage.sqlite import database, state_opening
 from perdure.surfaces.port import Done, Surface, Tool
-from perdure.surfaces.write import committer
+from perdure.surfaces.write import settling
 from perdure.testing.power import devices
 from perdure.testing.power.broken import BROKEN
 from perdure.testing.power.workload import Step
@@ -136,7 +136,7 @@ def hurry() -> None:
 
     patch.object(database, "_connect", connected).start()
     patch.object(state_opening, "_configure", configured).start()
-    patch.object(committer, "SETTLE_AFTER_S", 0.03).start()
+    patch.object(settling, "SETTLE_AFTER_S", 0.03).start()
 
 
 def main() -> int:

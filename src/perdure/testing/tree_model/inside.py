@@ -23,8 +23,8 @@ from perdure.model.envelope import ToolError
 from perdure.model.tools import View
 from perdure.storage.journal import Filter, Row, Sha
 from perdure.surfaces.port import Done
-from perdure.surfaces.write import committer, store, writing
-from perdure.surfaces.write.committer import NoFiles
+from perdure.surfaces.write import settling, store, writing
+from perdure.surfaces.write.jobs import NoFiles
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.testing.tree_model.answers import Request
 from perdure.worker import call
@@ -95,7 +95,7 @@ def forked(life: Callable[[], None]) -> int:
         os.umask(0o022)
         for module in (store, writing):
             patch.object(module, "INLINE", INLINE).start()
-        patch.object(committer, "SETTLE_AFTER_S", NEVER_S).start()
+        patch.object(settling, "SETTLE_AFTER_S", NEVER_S).start()
         life()
     except BaseException:
         traceback.print_exc()
@@ -205,9 +205,7 @@ class Inside:
     def _settle(self) -> None:
         """What the settler does after a while, and the round that writes it down."""
         mine = self._service.committer
-        with mine._changed:
-            landed, mine._landed = mine._landed, []
-        mine._sync(landed)
+        mine._settler.settle()
         mine.submit(frozenset(), lambda: NoFiles({}))
 
 

@@ -1,0 +1,164 @@
+"""What landed made durable by itself, many files in one pass: each directory and each file is opened and synced once.
+
+A path that changed several times is synced by its last change alone: only what stands at the name can be lost with
+the power, and only that change knows what has to be written again where the sync fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from perdure.model.envelope import ToolError
+from perdure.storage.durable import close_quietly, start_writing, sync_directory, sync_file
+from perdure.storage.files import fidelity
+from perdure.storage.files.exchange import Conflict
+from perdure.storage.files.identity import Expected
+from perdure.storage.files.pending import PendingFile
+from perdure.surfaces.write.confine import Place, Workspace
+from perdure.surfaces.write.store import Content, Store
+
+if TYPE_CHECKING:
+    from perdure.surfaces.write.landing import FileChange
+
+OPEN_MAX: Final = 128
+"""Of files and of directories, at once."""
+_GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+"""How a name answers that is not the file any more: removed, or replaced by something else."""
+
+Name = tuple[int, str]
+"""A root and a path beneath it."""
+
+
+class SyncPass:
+    """What one pass has open and has done. It goes from the newest change to the oldest."""
+
+    def __init__(self) -> None:
+        self._last: dict[Name, FileChange] = {}
+        self._files: dict[Name, int] = {}
+        self._directories: dict[Name, int] = {}
+        self._synced: set[Name] = set()
+
+    def close(self) -> None:
+        for fd in (*self._files.values(), *self._directories.values()):
+            close_quietly(fd)
+        self._files.clear()
+        self._directories.clear()
+
+    def begin(self, workspace: Workspace, change: FileChange) -> None:
+        """Let the device begin with a file, so that many are waited for at once."""
+        name = (change.place.root, change.place.path)
+        if self._last.setdefault(name, change) is not change or change.after is None:
+            return
+        fd = self._opened(workspace, change.place)
+        if fd is None:
+            return
+        try:
+            start_writing(fd)
+        except BaseException:
+            close_quietly(fd)
+            raise
+        if len(self._files) < OPEN_MAX:
+            self._files[name] = fd
+        else:
+            close_quietly(fd)
+
+    def sync(self, workspace: Workspace, change: FileChange, store: Store) -> None:
+        """The file at a path, whichever it is by now."""
+        place = change.place
+        name = (place.root, place.path)
+        if change.after is None or self._last.get(name, change) is not change:
+            return
+        fd = self._files.pop(name, None)
+        if fd is None and (fd := self._opened(workspace, place)) is None:
+            return
+        try:
+            sync_file(fd)
+        except OSError:
+            # The kernel may have given up its pages, and a second sync would succeed without them.
+            dir_fd = self._directory(workspace, place.root, os.path.dirname(place.path))
+            if dir_fd is not None:
+                _write_again(fd, dir_fd, place.name, change.after, store)
+        finally:
+            close_quietly(fd)
+
+    def sync_names(self, workspace: Workspace, changes: Iterable[FileChange]) -> None:
+        """Every directory in which a name changed, once."""
+        for change in changes:
+            root = change.place.root
+            for path in {os.path.dirname(path) for path in (change.place.path, *change.made)}:
+                if (root, path) not in self._synced:
+                    if (dir_fd := self._directory(workspace, root, path)) is not None:
+                        sync_directory(dir_fd)
+                    self._synced.add((root, path))
+
+    def unlink(self, workspace: Workspace, place: Place, name: str) -> None:
+        folder = os.path.dirname(place.path)
+        if (dir_fd := self._directory(workspace, place.root, folder)) is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=dir_fd)
+            self._synced.discard((place.root, folder))
+
+    def _opened(self, workspace: Workspace, place: Place) -> int | None:
+        """What stands at a place by now; None for nothing."""
+        dir_fd = self._directory(workspace, place.root, os.path.dirname(place.path))
+        if dir_fd is None:
+            return None
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            return os.open(place.name, flags, dir_fd=dir_fd)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            return None
+
+    def _directory(self, workspace: Workspace, root: int, path: str) -> int | None:
+        """The pass's own descriptor of a directory; None where it is gone."""
+        if (known := self._directories.get((root, path))) is not None:
+            return known
+        fd = _entered(workspace, root, path)
+        if fd is not None:
+            if len(self._directories) == OPEN_MAX:
+                close_quietly(self._directories.pop(next(iter(self._directories))))
+            self._directories[root, path] = fd
+        return fd
+
+
+def sync_directories(workspace: Workspace, root: int, paths: Iterable[str]) -> None:
+    """Make names durable. A directory that is gone has none left to lose."""
+    for path in paths:
+        with _held(workspace, root, path) as dir_fd:
+            if dir_fd is not None:
+                sync_directory(dir_fd)
+
+
+def _entered(workspace: Workspace, root: int, path: str) -> int | None:
+    try:
+        return workspace.open_directory(root, path)
+    except ToolError as error:
+        if error.envelope.context.get("errno") not in map(errno.errorcode.get, _GONE):
+            raise
+        return None
+
+
+@contextmanager
+def _held(workspace: Workspace, root: int, path: str) -> Iterator[int | None]:
+    fd = _entered(workspace, root, path)
+    try:
+        yield fd
+    finally:
+        if fd is not None:
+            close_quietly(fd)
+
+
+def _write_again(fd: int, dir_fd: int, name: str, after: Content, store: Store) -> None:
+    """The same content and facts in another file. A conflict means that the content is not wanted any more."""
+    try:
+        with PendingFile(dir_fd, name, like=fidelity.capture(fd), sync=True) as pending:
+            store.fill(pending, after)
+            pending.replace_if(Expected(after.sha256))
+    except Conflict as conflict:
+        conflict.close()
