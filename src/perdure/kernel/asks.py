@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import ledger, metrics
+from perdure.kernel import answering, ledger, metrics
 from perdure.kernel.state import Ask, Asking, Draining, InFlight, Invocation, Link, Live, Parked
 from perdure.model import eras
 from perdure.model.faults import OUTCOME_UNKNOWN, Fault, host_error
@@ -256,7 +256,7 @@ def _take_up(k: Kernel, request: Incoming, call: Invocation, parked: Parked) -> 
             Raw(parked.result) if parked.result is not None else None,
             Raw(parked.error) if parked.error is not None else None,
         )
-        ledger.on_answer(k, link, call, response)
+        answering.on_answer(k, link, call, response)
     elif any(a.call == call.seq for a in k.state.asks.values()):
         park(k, call, InFlight(parked.generation, parked.child_id))
 
@@ -307,7 +307,7 @@ def ask_inputs(k: Kernel, link: Link, call: Invocation, result: Raw) -> bool:
 
 
 def _abort(k: Kernel, call: Invocation, code: int, message: str) -> None:
-    ledger.finish(k, call, "response_error")
+    answering.finish(k, call, "response_error")
     k.to_client(encode_error(call.public_id, code, message))
 
 
@@ -344,7 +344,7 @@ def on_client_answer(k: Kernel, response: Response) -> None:
     assert isinstance(call.state, Asking)
     assert type(response.id) is int
     if response.result is None:
-        ledger.finish(k, call, "response_error")
+        answering.finish(k, call, "response_error")
         k.to_client(encode_raw_error(call.public_id, response.error or Raw(b"{}")))
         return
     del call.state.waiting[response.id]

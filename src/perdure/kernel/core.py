@@ -5,7 +5,9 @@
 | session, incoming | what a client's frame means, in both eras |
 | welcome | opening a session, its lists, what waits for the first catalog |
 | routing | to which server a request goes, under which name |
-| ledger | when an invocation is dispatched, and its one answer |
+| ledger | when an invocation is dispatched |
+| answering | its one answer |
+| deadlines | what becomes of one that takes too long |
 | recovery | what becomes of work whose child is lost |
 | mounts | the life of a server's generations, restart budget, circuit |
 | remounting | what is mounted, as the registry changes |
@@ -28,7 +30,7 @@ import msgspec
 
 from perdure.kernel import (
     catalog,
-    ledger,
+    deadlines,
     mounts,
     pins,
     recovery,
@@ -172,7 +174,7 @@ class Kernel:
     def next_wake(self) -> float | None:
         """When the next Tick is due, or None."""
         times = [t for m in self.state.mounts.values() for t in mounts.timers(self, m)]
-        times += ledger.timers(self)
+        times += deadlines.timers(self)
         times += [w.until for w in self.state.waiters]
         closing = self.state.session.closing
         if closing is not None:
@@ -299,7 +301,7 @@ def _client_closed(k: Kernel, event: ClientClosed | Shutdown) -> None:
 def _tick(k: Kernel, event: Tick) -> None:
     for mount in k.state.mounts.values():
         mounts.tick(k, mount)
-    ledger.tick(k)
+    deadlines.tick(k)
     welcome.tick(k)
 
 

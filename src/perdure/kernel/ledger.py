@@ -1,4 +1,4 @@
-"""The invocations: each is accepted once, dispatched by rule, and answered exactly once.
+"""The invocations: each is accepted once and dispatched by rule. How it ends is for `answering` and `deadlines`.
 
 | state | leaves it when |
 |---|---|
@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import asks, metrics, mounts, opening, recovery, streams
-from perdure.kernel.metrics import Ending
+from perdure.kernel import answering, metrics, mounts, opening, recovery, streams
 from perdure.kernel.state import (
     Asking,
     Disabled,
     Draining,
     ForCall,
-    ForPing,
     Held,
     Idle,
     InFlight,
@@ -40,7 +38,6 @@ from perdure.kernel.state import (
 )
 from perdure.model import eras
 from perdure.model.faults import (
-    DEADLINE,
     PERMANENT,
     QUEUE_FULL,
     TOO_MANY_PENDING,
@@ -51,18 +48,12 @@ from perdure.model.faults import (
     host_error,
 )
 from perdure.model.frames import (
-    INVALID_PARAMS,
     Members,
-    RequestId,
-    Response,
     encode_members,
-    encode_notification,
-    encode_raw_error,
     encode_request,
-    encode_result,
     members,
 )
-from perdure.model.replay import CONVERGENT, NEVER, READ_METHODS, ProbeRequired, pointed
+from perdure.model.replay import CONVERGENT, NEVER, READ_METHODS, pointed
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
@@ -96,7 +87,7 @@ def accept(k: Kernel, call: Invocation) -> None:
     if len(mount.queue) > k.limits.queue:
         mount.queue.remove(call.seq)
         fault = Fault("resource", "queue_full", mount.generation, f"{k.limits.queue} requests wait already")
-        answer_error(k, call, QUEUE_FULL, "queue full", fault, "not_started", "later", "host_error")
+        answering.answer_error(k, call, QUEUE_FULL, "queue full", fault, "not_started", "later", "host_error")
 
 
 def refuse(
@@ -228,7 +219,7 @@ def dispatch(k: Kernel, link: Link, call: Invocation) -> None:
     """Mark, then send: from here on the call may have happened (law 1)."""
     if link.era == "modern" and call.method in streams.SUBSCRIBING:
         streams.record(k, link, call)  # a 2026 server has no such request: its stream carries the set
-        answer_result(k, call, "handshake", b"{}")
+        answering.answer_result(k, call, "handshake", b"{}")
         return
     child_id = k.mint()
     if call.attempts > 0:
@@ -294,213 +285,3 @@ def _inner_reference(raw: Raw, name: str) -> Raw:
 def invocation_key(k: Kernel, call: Invocation) -> str:
     """The name under which the worker commits the effect, and by which a probe finds it."""
     return f"{k.state.session.session_id}.{call.seq}"
-
-
-# --- answering -------------------------------------------------------------------------------------------------
-
-
-def on_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> None:
-    if isinstance(call.state, Parked):
-        asks.keep_answer(k, call, response)
-    elif response.result is not None:
-        if (
-            link.era == "modern"
-            and call.era == "handshake"
-            and asks.ask_inputs(k, link, call, response.result)
-        ):
-            return
-        try:
-            result = _shaped(call, link.era, response.result)
-        except ValueError:
-            fault = Fault("protocol", "unreadable_answer", link.generation, "the result is ambiguous")
-            recovery.unreadable(k, call, fault)
-            return
-        streams.record(k, link, call)
-        _answer(k, call, result, response.extra)
-    else:
-        error = (
-            response.error if response.error is not None else Raw(b'{"code":-32603,"message":"bad answer"}')
-        )
-        if call.era == "modern":
-            error = _modern_error(error)
-        finish(k, call, "response_error")
-        k.to_client(encode_raw_error(call.public_id, error, response.extra))
-
-
-def answer_result(k: Kernel, call: Invocation, era: eras.Era, result: Raw | bytes) -> None:
-    """The one terminal answer, from a server of this era. Raises ValueError for a result that is ambiguous."""
-    _answer(k, call, _shaped(call, era, result), None)
-
-
-def _shaped(call: Invocation, era: eras.Era, result: Raw | bytes) -> Raw | bytes:
-    """The result as a client of the call's era must see it; untouched where nothing has to differ."""
-    if call.era == "modern" and era == "handshake":
-        result = eras.modern_result(call.method, result)
-    if call.replays > 0 or call.probes > 0:
-        result = _say_outcome(call, result)
-    return result
-
-
-def _answer(k: Kernel, call: Invocation, result: Raw | bytes, extra: Members | None) -> None:
-    finish(k, call, "success")
-    k.state.metrics.consecutive_failures = 0
-    k.to_client(encode_result(call.public_id, result, extra))
-
-
-def _say_outcome(call: Invocation, result: Raw | bytes) -> Raw:
-    """A recovered call says so: how it was settled and how often it was sent."""
-    found = members(result)
-    try:
-        meta = members(found["_meta"]) if "_meta" in found else {}
-    except ValueError:
-        return Raw(result)  # a `_meta` that is no object is the server's to explain
-    outcome: Outcome = "replayed" if call.replays > 0 else "probed_done"
-    meta["perdure/outcome"] = Raw(_encode({"outcome": outcome, "attempts": call.attempts}))
-    return encode_members({**found, "_meta": encode_members(meta)})
-
-
-def _modern_error(error: Raw) -> Raw:
-    """2026-07-28 retired the code for a missing resource; its clients know it as invalid params."""
-    try:
-        found = members(error)
-    except ValueError:
-        return error
-    if bytes(found.get("code", Raw(b""))) == str(eras.RESOURCE_NOT_FOUND).encode():
-        found["code"] = Raw(str(INVALID_PARAMS).encode())
-        return encode_members(found)
-    return error
-
-
-def answer_error(
-    k: Kernel,
-    call: Invocation,
-    number: int,
-    message: str,
-    fault: Fault,
-    outcome: Outcome,
-    retry: Retry,
-    ending: Ending = "recovery_error",
-) -> None:
-    finish(k, call, ending)
-    k.to_client(
-        host_error(
-            call.public_id,
-            number,
-            message,
-            fault,
-            mount=call.mount,
-            attempts=call.attempts,
-            outcome=outcome,
-            retry=retry,
-        )
-    )
-
-
-def finish(k: Kernel, call: Invocation, ending: Ending | None) -> None:
-    """Forget a call. Whatever still arrives for it is late and is dropped (law 5)."""
-    asks.withdraw_for(k, call)
-    mount = k.state.mounts[call.mount]
-    if call.seq in mount.queue:
-        mount.queue.remove(call.seq)
-    match call.state:
-        case InFlight(_, child_id) | Probing(_, child_id) | Parked(_, child_id):
-            k.state.routes.pop(child_id, None)
-        case _:
-            pass
-    del k.state.calls[call.seq]
-    if k.state.ids.get(call.public_id) == call.seq:
-        del k.state.ids[call.public_id]
-    if ending is not None:
-        metrics.ended(k, call.method, call.accepted_at, ending)
-
-
-def cancel(k: Kernel, public_id: RequestId) -> None:
-    """The client no longer wants an answer (law 9): queued work goes, running work is told."""
-    seq = k.state.ids.get(public_id)
-    if seq is None:
-        return
-    withdraw(k, k.state.calls[seq])
-
-
-def withdraw(k: Kernel, call: Invocation, reason: str = "cancelled by the client") -> None:
-    match call.state:
-        case InFlight(generation, child_id) | Parked(generation, child_id):
-            link = k.link(call.mount, generation)
-            if link is not None and child_id in k.state.routes:
-                params = _encode({"requestId": child_id, "reason": reason})
-                k.to_child(link, encode_notification("notifications/cancelled", params))
-        case _:
-            pass
-    finish(k, call, None)
-    k.note("dispatch", call=call.seq, phase="cancelled")
-
-
-# --- time ---------------------------------------------------------------------------------------------------------
-
-
-def timers(k: Kernel) -> list[float]:
-    return [c.state.deadline if isinstance(c.state, Probing) else c.deadline for c in k.state.calls.values()]
-
-
-def tick(k: Kernel) -> None:
-    for call in list(k.state.calls.values()):
-        if call.seq not in k.state.calls:
-            continue
-        due = call.state.deadline if isinstance(call.state, Probing) else call.deadline
-        if due <= k.now:
-            _overdue(k, call)
-
-
-def _overdue(k: Kernel, call: Invocation) -> None:
-    match call.state:
-        case Queued():
-            late = Fault("timeout", "deadline", k.state.mounts[call.mount].generation, "waited too long")
-            if call.attempts == 0:
-                answer_error(k, call, DEADLINE, "deadline exceeded", late, "not_started", "safe")
-            else:
-                answer_error(k, call, DEADLINE, "deadline exceeded", late, "unknown", recovery.advice(call))
-        case Held() | Probing():
-            recovery.answer_unknown(k, call, Fault("timeout", "probe_timeout", 0, "the probe did not answer"))
-        case Parked():
-            withdraw(k, call, "the client did not come back with an answer")
-        case Asking():
-            call.deadline = k.now + call.timeout
-        case InFlight(generation):
-            link = k.state.mounts[call.mount].links[generation]
-            if asks.outstanding(k, link):
-                call.deadline = k.now + call.timeout  # a person may be thinking
-            elif call.overdue:
-                _answer_deadline(k, link, call)
-            else:
-                call.overdue = True
-                call.deadline = k.now + k.limits.ping_s + 1.0
-                ping(k, link)
-
-
-def ping(k: Kernel, link: Link) -> None:
-    """Ask whether the child lives at all: a slow call ends alone, a dead child is replaced."""
-    if link.pinged in k.state.routes:
-        return
-    method = "ping" if link.era == "handshake" else "server/discover"
-    link.pinged = opening.ask(k, link, method, {}, ForPing(k.now + k.limits.ping_s))
-
-
-def on_alive(k: Kernel, link: Link) -> None:
-    for seq in mounts.in_flight(k, link):
-        call = k.state.calls[seq]
-        if call.overdue:
-            _answer_deadline(k, link, call)
-
-
-def _answer_deadline(k: Kernel, link: Link, call: Invocation) -> None:
-    assert isinstance(call.state, InFlight)
-    params = _encode({"requestId": call.state.child_id, "reason": "deadline exceeded"})
-    k.to_child(link, encode_notification("notifications/cancelled", params))
-    fault = Fault("timeout", "deadline", link.generation, f"no answer within {call.timeout:g} s")
-    k.note("fault", mount=call.mount, generation=link.generation, **{"class": "timeout"}, code="deadline")
-    if isinstance(call.replay, ProbeRequired):
-        k.state.routes.pop(call.state.child_id, None)
-        recovery.hold(k, call, fault)
-        recovery.resume(k, k.state.mounts[call.mount])
-        return
-    answer_error(k, call, DEADLINE, "deadline exceeded", fault, "unknown", recovery.advice(call))

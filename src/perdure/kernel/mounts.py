@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.kernel import asks, ledger, opening, pins, recovery, rollout, streams, welcome
+from perdure.kernel import (
+    answering,
+    asks,
+    deadlines,
+    ledger,
+    opening,
+    pins,
+    recovery,
+    rollout,
+    streams,
+    welcome,
+)
 from perdure.kernel.catalog import CHANGED, changes, dump_catalog
 from perdure.kernel.events import (
     ChildBacklog,
@@ -184,7 +195,7 @@ def on_response(k: Kernel, link: Link, response: Response) -> None:
     match route.purpose:
         case ForCall(seq):
             link.productive = True
-            ledger.on_answer(k, link, k.state.calls[seq], response)
+            answering.on_answer(k, link, k.state.calls[seq], response)
         case ForProbe(seq):
             recovery.on_probe_answer(k, link, k.state.calls[seq], response)
         case ForInitialize():
@@ -195,7 +206,7 @@ def on_response(k: Kernel, link: Link, response: Response) -> None:
             opening.on_page(k, link, method, pages, response)
         case ForPing():
             link.pinged = 0
-            ledger.on_alive(k, link)
+            deadlines.on_alive(k, link)
         case ForSession():
             pass
         case ForListen():
@@ -392,7 +403,8 @@ def _is_at_ease(k: Kernel, mount: Mount) -> bool:
     """Whether it serves and nothing is awaited of it: most are, most of the time."""
     if type(mount.phase) is not Serving or len(mount.links) != 1 or k.specs[mount.name].start == "lazy":
         return False
-    return not mount.links[mount.phase.generation].pinged
+    [link] = mount.links.values()
+    return not link.pinged
 
 
 def tick(k: Kernel, mount: Mount) -> None:

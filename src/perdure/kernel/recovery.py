@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import asks, ledger, metrics, mounts, opening, rollout
+from perdure.kernel import answering, asks, ledger, metrics, mounts, opening, rollout
 from perdure.kernel.events import ChildLost
 from perdure.kernel.state import (
     Announced,
@@ -149,7 +149,7 @@ def dispose(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
     call.fault = fault
     if isinstance(call.state, Parked):
         # Its question was the answer to the last request; the retry will find the ticket gone.
-        ledger.finish(k, call, None)
+        answering.finish(k, call, None)
         return
     if isinstance(call.state, Probing):
         hold(k, call, fault)
@@ -169,11 +169,13 @@ def requeue(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
     budget = k.limits.probes if isinstance(call.replay, ProbeRequired) else k.limits.replays
     if call.replays >= budget:
         spent = Fault("replay", "replays_exhausted", fault.generation, f"{fault.fault_class}/{fault.code}")
-        ledger.answer_error(k, call, REPLAYS_EXHAUSTED, "replays exhausted", spent, "unknown", advice(call))
+        answering.answer_error(
+            k, call, REPLAYS_EXHAUSTED, "replays exhausted", spent, "unknown", advice(call)
+        )
         return
     if len(mount.queue) >= k.limits.queue:
         full = Fault("resource", "queue_full", fault.generation, f"{fault.fault_class}/{fault.code}")
-        ledger.answer_error(k, call, QUEUE_FULL, "queue full", full, "unknown", advice(call))
+        answering.answer_error(k, call, QUEUE_FULL, "queue full", full, "unknown", advice(call))
         return
     call.state = Queued()
     call.overdue = False
@@ -205,7 +207,7 @@ def answer_unknown(k: Kernel, call: Invocation, fault: Fault) -> None:
     number, message = (
         (DEADLINE, "deadline exceeded") if call.overdue else (OUTCOME_UNKNOWN, "outcome unknown")
     )
-    ledger.answer_error(k, call, number, message, fault, "unknown", advice(call))
+    answering.answer_error(k, call, number, message, fault, "unknown", advice(call))
 
 
 def unreadable(k: Kernel, call: Invocation, fault: Fault) -> None:
@@ -233,9 +235,9 @@ def give_up_waiting(k: Kernel, mount: Mount) -> None:
             continue
         match call.state:
             case Queued() if call.attempts == 0:
-                ledger.answer_error(k, call, UNAVAILABLE, message, fault, "not_started", "later")
+                answering.answer_error(k, call, UNAVAILABLE, message, fault, "not_started", "later")
             case Queued():
-                ledger.answer_error(k, call, UNAVAILABLE, message, fault, "unknown", advice(call))
+                answering.answer_error(k, call, UNAVAILABLE, message, fault, "unknown", advice(call))
             case Held():
                 answer_unknown(k, call, fault)
             case _:
@@ -247,9 +249,11 @@ def end_all(k: Kernel) -> None:
     for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
         fault = Fault("process", "closing", k.state.mounts[call.mount].generation)
         if isinstance(call.state, Parked):
-            ledger.finish(k, call, None)
+            answering.finish(k, call, None)
         elif call.attempts == 0:
-            ledger.answer_error(k, call, UNAVAILABLE, "the session is closing", fault, "not_started", "later")
+            answering.answer_error(
+                k, call, UNAVAILABLE, "the session is closing", fault, "not_started", "later"
+            )
         else:
             answer_unknown(k, call, fault)
 
@@ -297,7 +301,7 @@ def on_probe_answer(k: Kernel, link: Link, call: Invocation, response: Response)
     k.note("probe", mount=call.mount, call=call.seq, phase=type(answer).__name__)
     match answer:
         case Completed(result):
-            ledger.answer_result(k, call, "handshake", result)  # a probe's result need not be of any era
+            answering.answer_result(k, call, "handshake", result)  # a probe's result need not be of any era
         case SafeToRetry() if not call.overdue:
             requeue(k, mount, call, call.fault or Fault("process", "lost", link.generation))
         case SafeToRetry():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import asks, ledger, metrics, routing, streams, welcome
+from perdure.kernel import answering, asks, metrics, routing, streams, welcome
 from perdure.kernel.catalog import LISTS
 from perdure.kernel.events import ClientOversize
 from perdure.kernel.incoming import Incoming, Refusal, opened, refuse_if_closing, reply, scalar
@@ -174,7 +174,7 @@ def _cancel(k: Kernel, identity: RequestId) -> None:
     if len(kept) != len(k.state.waiters):
         k.state.waiters = kept
         return
-    ledger.cancel(k, identity)
+    answering.cancel(k, identity)
 
 
 def _broadcast(k: Kernel, note: Notification) -> None:

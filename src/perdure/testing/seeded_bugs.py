@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "a late answer is delivered",
-        "ledger",
+        "answering",
         "    finish(k, call, None)\n    k.note(",
         "    if not isinstance(call.state, InFlight):\n        finish(k, call, None)\n    k.note(",
     ),
@@ -139,7 +139,7 @@ MUTANTS = (
     ),
     Mutant(
         "a cancelled call is answered",
-        "ledger",
+        "answering",
         '    k.note("dispatch", call=call.seq, phase="cancelled")',
         "    k.to_client(encode_result(call.public_id, b'{\"content\":[]}'))",
     ),
@@ -160,7 +160,7 @@ MUTANTS = (
     ),
     Mutant(
         "deadlines are ignored",
-        "ledger",
+        "deadlines",
         "        if due <= k.now:\n            _overdue(k, call)",
         "        if due <= k.now and isinstance(call.state, Probing):\n            _overdue(k, call)",
     ),
@@ -191,8 +191,8 @@ MUTANTS = (
     Mutant(
         "the outcome is not_started after dispatch",
         "recovery",
-        '    ledger.answer_error(k, call, number, message, fault, "unknown", advice(call))\n\n\ndef unreadable',
-        '    ledger.answer_error(k, call, number, message, fault, "not_started", advice(call))\n\n\ndef unreadable',
+        '    answering.answer_error(k, call, number, message, fault, "unknown", advice(call))\n\n\ndef unreadable',
+        '    answering.answer_error(k, call, number, message, fault, "not_started", advice(call))\n\n\ndef unreadable',
     ),
     Mutant(
         "the snapshot forgets the replays",
@@ -228,7 +228,7 @@ MUTANTS = (
     ),
     Mutant(
         "a 2026 result has no resultType",
-        "ledger",
+        "answering",
         '    if call.era == "modern" and era == "handshake":\n        result',
         "    if False:\n        result",
     ),
@@ -240,9 +240,9 @@ MUTANTS = (
     ),
     Mutant(
         "an unanswered call is not probed at its deadline",
-        "ledger",
+        "deadlines",
         "        recovery.resume(k, k.state.mounts[call.mount])\n        return",
-        "        answer_result(k, call, 'handshake', b'{\"content\":[]}')\n        return",
+        "        answering.answer_result(k, call, 'handshake', b'{\"content\":[]}')\n        return",
     ),
     Mutant(
         "a candidate's failure takes the incumbent with it",
@@ -265,7 +265,7 @@ MUTANTS = (
     Mutant(
         "a ticket survives its server",
         "recovery",
-        "        ledger.finish(k, call, None)\n        return\n    if isinstance(call.state, Probing)",
+        "        answering.finish(k, call, None)\n        return\n    if isinstance(call.state, Probing)",
         "        return\n    if isinstance(call.state, Probing)",
     ),
     Mutant(

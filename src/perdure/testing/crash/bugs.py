@@ -178,7 +178,7 @@ BUGS: Final = (
         "a recovered call is answered twice",
         (
             Patch(
-                "kernel.ledger",
+                "kernel.answering",
                 "    k.to_client(encode_result(call.public_id, result, extra))\n",
                 "    for _ in range(1 + min(1, call.probes)):\n"
                 "        k.to_client(encode_result(call.public_id, result, extra))\n",

@@ -1,0 +1,103 @@
+"""What becomes of invocations that take too long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.kernel import answering, asks, mounts, opening, recovery
+from perdure.kernel.state import (
+    Asking,
+    ForPing,
+    Held,
+    InFlight,
+    Invocation,
+    Link,
+    Parked,
+    Probing,
+    Queued,
+)
+from perdure.model.faults import (
+    DEADLINE,
+    Fault,
+)
+from perdure.model.frames import (
+    encode_notification,
+)
+from perdure.model.replay import ProbeRequired
+
+if TYPE_CHECKING:
+    from perdure.kernel.core import Kernel
+
+_encode = msgspec.json.encode
+
+
+def timers(k: Kernel) -> list[float]:
+    return [c.state.deadline if isinstance(c.state, Probing) else c.deadline for c in k.state.calls.values()]
+
+
+def tick(k: Kernel) -> None:
+    for call in list(k.state.calls.values()):
+        if call.seq not in k.state.calls:
+            continue
+        due = call.state.deadline if isinstance(call.state, Probing) else call.deadline
+        if due <= k.now:
+            _overdue(k, call)
+
+
+def _overdue(k: Kernel, call: Invocation) -> None:
+    match call.state:
+        case Queued():
+            late = Fault("timeout", "deadline", k.state.mounts[call.mount].generation, "waited too long")
+            if call.attempts == 0:
+                answering.answer_error(k, call, DEADLINE, "deadline exceeded", late, "not_started", "safe")
+            else:
+                answering.answer_error(
+                    k, call, DEADLINE, "deadline exceeded", late, "unknown", recovery.advice(call)
+                )
+        case Held() | Probing():
+            recovery.answer_unknown(k, call, Fault("timeout", "probe_timeout", 0, "the probe did not answer"))
+        case Parked():
+            answering.withdraw(k, call, "the client did not come back with an answer")
+        case Asking():
+            call.deadline = k.now + call.timeout
+        case InFlight(generation):
+            link = k.state.mounts[call.mount].links[generation]
+            if asks.outstanding(k, link):
+                call.deadline = k.now + call.timeout  # a person may be thinking
+            elif call.overdue:
+                _answer_deadline(k, link, call)
+            else:
+                call.overdue = True
+                call.deadline = k.now + k.limits.ping_s + 1.0
+                ping(k, link)
+
+
+def ping(k: Kernel, link: Link) -> None:
+    """Ask whether the child lives at all: a slow call ends alone, a dead child is replaced."""
+    if link.pinged in k.state.routes:
+        return
+    method = "ping" if link.era == "handshake" else "server/discover"
+    link.pinged = opening.ask(k, link, method, {}, ForPing(k.now + k.limits.ping_s))
+
+
+def on_alive(k: Kernel, link: Link) -> None:
+    for seq in mounts.in_flight(k, link):
+        call = k.state.calls[seq]
+        if call.overdue:
+            _answer_deadline(k, link, call)
+
+
+def _answer_deadline(k: Kernel, link: Link, call: Invocation) -> None:
+    assert isinstance(call.state, InFlight)
+    params = _encode({"requestId": call.state.child_id, "reason": "deadline exceeded"})
+    k.to_child(link, encode_notification("notifications/cancelled", params))
+    fault = Fault("timeout", "deadline", link.generation, f"no answer within {call.timeout:g} s")
+    k.note("fault", mount=call.mount, generation=link.generation, **{"class": "timeout"}, code="deadline")
+    if isinstance(call.replay, ProbeRequired):
+        k.state.routes.pop(call.state.child_id, None)
+        recovery.hold(k, call, fault)
+        recovery.resume(k, k.state.mounts[call.mount])
+        return
+    answering.answer_error(k, call, DEADLINE, "deadline exceeded", fault, "unknown", recovery.advice(call))
