@@ -1,6 +1,6 @@
 """Group commit: callers that come together share one transaction, one lock and one fsync.
 
-    callers ──submit──▶ queue ──▶ one of them leads: a round for all who wait ──▶ each gets its own result
+    callers ──▶ queue ──▶ one of them leads: a round for all who wait ──▶ each gets its own result
 
 A job is a pure decision over loaded rows. One that refuses changes nothing and takes nothing from the others.
 A job whose invocation key the store knows already is not run again: it gets the answer it had.
@@ -9,8 +9,9 @@ A job whose invocation key the store knows already is not run again: it gets the
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,7 @@ from perdure.storage.state import (
     Loaded,
     Name,
     StateBackend,
+    StateError,
     Usage,
     Wanted,
     Written,
@@ -34,6 +36,7 @@ PATIENCE_S: Final = 20.0
 EXPIRY: Final = Author("perdure", "", "expiry")
 
 Payload = dict[str, Any]
+Work = Callable[[], None]
 
 
 class Step:
@@ -161,10 +164,14 @@ def _sum(one: Usage, other: Usage) -> Usage:
 
 
 class Job:
-    """A decision that waits for its round. `decide` gives the payload, or raises ToolError to change nothing."""
+    """A decision that waits for its round. `decide` gives the payload, or raises ToolError to change nothing.
+
+    It is submitted by a thread that waits, or awaited (`surfaces/waiting.py`), which holds no thread.
+    """
 
     def __init__(
         self,
+        rounds: Rounds,
         names: frozenset[Name],
         decide: Callable[[Step], Payload],
         author: Author,
@@ -172,6 +179,7 @@ class Job:
         key: str,
         view: tuple[str, str] = ("json", "full"),
     ) -> None:
+        self._rounds = rounds
         self.names = names
         self.decide = decide
         self.author = author
@@ -181,8 +189,22 @@ class Job:
         self.error: BaseException | None = None
         self.is_done = False
         self.is_called = False
-        self._woken = threading.Lock()
-        self._woken.acquire()
+        self.until = 0.0
+        self.lead: Work | None = None
+        """Where a thread waits for this job: have that thread lead."""
+        self.resume: Work | None = None
+
+    def __await__(self) -> Generator[Job, None, Payload]:
+        yield self
+        return self.result()
+
+    def begin(self, resume: Work) -> Work | None:
+        self.resume = resume
+        return self._rounds.lead if self._rounds.enter(self) else None
+
+    @property
+    def has_failed(self) -> bool:
+        return self.error is not None
 
     def run(self, working: Working) -> None:
         self.payload = self.error = None  # a round may be tried again
@@ -201,16 +223,20 @@ class Job:
             encoded = msgspec.json.encode(self.payload)
             working.remember(Answer(self.key, self.author.tool, *self.view, encoded))
 
-    def wake(self) -> None:
-        """Done, or else it is this caller's turn to lead."""
-        self._woken.release()
-
-    def wait(self, seconds: float) -> bool:
-        return self._woken.acquire(timeout=seconds)
+    def finish(self) -> None:
+        self.is_done = True
+        resume, self.resume = self.resume, None
+        assert resume is not None
+        resume()
 
     def result(self) -> Payload:
-        if self.error is not None:
-            raise self.error
+        """Once. What went wrong knows from where it was raised, and there this job is known: neither would ever go."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error
         assert self.payload is not None
         return self.payload
 
@@ -227,19 +253,61 @@ class Rounds:
 
     def submit(self, job: Job) -> Payload:
         """Block until the job's effect is durable, or refused. Raises what refused it."""
+        woken = threading.Lock()
+        woken.acquire()
+        job.resume = job.lead = woken.release
+        if not self.enter(job) and not woken.acquire(timeout=self._patience_s):
+            if self._withdraw(job):
+                raise _too_late()
+            woken.acquire()
+        if not job.is_done:
+            self.lead(job)
+        return job.result()
+
+    def enter(self, job: Job) -> bool:
+        """Put a job in line. True where nobody leads: whoever asked does, from now on."""
+        job.until = time.monotonic() + self._patience_s
         with self._guard:
             self._waiting.append(job)
             leads = not self._is_led
             self._is_led = True
-        if not leads and not job.wait(self._patience_s):
-            if self._withdraw(job):
-                raise state_error(
-                    "resource", "state_busy", "the state store has not come to this call in time"
-                )
-            job.wait(-1)
-        if not job.is_done:
-            self._lead(job)
-        return job.result()
+        return leads
+
+    def lead(self, own: Job | None = None) -> None:
+        """Round after round, until nobody waits; or until one's own job is done, then somebody else goes on."""
+        while batch := self._next(own):
+            late = [job for job in batch if job.until < time.monotonic()]
+            for job in late:
+                job.error = _too_late()
+            if in_time := [job for job in batch if job.error is None]:
+                self._round(in_time)
+            for job in batch:
+                job.finish()
+
+    def _next(self, own: Job | None) -> list[Job]:
+        with self._guard:
+            if not self._waiting:
+                self._is_led = False
+                return []
+            if own is not None and own.is_done and self._is_handed_over():
+                return []
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_PER_ROUND))]
+            for job in batch:
+                job.is_called = True
+            return batch
+
+    def _is_handed_over(self) -> bool:
+        """To the thread of one who waits; where those who wait have none, to one made for them."""
+        for job in self._waiting:
+            if job.lead is not None:
+                job.is_called = True
+                job.lead()
+                return True
+        try:
+            threading.Thread(target=self.lead, name="state-leader", daemon=True).start()
+        except RuntimeError:
+            return False  # there are too many
+        return True
 
     def _withdraw(self, job: Job) -> bool:
         """Give up waiting, unless a round has begun with it or it is its turn to lead."""
@@ -249,30 +317,16 @@ class Rounds:
             self._waiting.remove(job)
             return True
 
-    def _lead(self, own: Job) -> None:
-        while not own.is_done:
-            with self._guard:
-                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_PER_ROUND))]
-                for job in batch:
-                    job.is_called = True
-            self._round(batch)
-            for job in batch:
-                job.is_done = True
-                if job is not own:
-                    job.wake()
-        with self._guard:
-            if self._waiting:
-                self._waiting[0].is_called = True
-                self._waiting[0].wake()
-            else:
-                self._is_led = False
-
     def _round(self, batch: list[Job]) -> None:
         try:
             self._backend.round(_wanted(batch), lambda loaded: _decided(loaded, batch))
         except BaseException as error:  # a caller must never wait for ever
             for job in batch:
                 job.error = error
+
+
+def _too_late() -> StateError:
+    return state_error("resource", "state_busy", "the state store has not come to this call in time")
 
 
 def _wanted(batch: list[Job]) -> Wanted:

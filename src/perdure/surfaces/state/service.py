@@ -33,8 +33,8 @@ class StateService:
         self._closing = threading.Event()
         self._tender: threading.Thread | None = None
 
-    def change(self, call: Call, names: frozenset[Name], decide: Callable[[Step], Payload]) -> Payload:
-        """Run a decision in a round, under the call's invocation key. Durable when it returns."""
+    def change(self, call: Call, names: frozenset[Name], decide: Callable[[Step], Payload]) -> Job:
+        """A decision to be awaited: run in a round, under the call's invocation key. Durable when it is done."""
 
         def within_quota(step: Step) -> Payload:
             payload = decide(step)
@@ -45,7 +45,11 @@ class StateService:
         author = Author(call.client, call.session, call.tool)
         self._tend()
         view = (call.view.render, call.view.detail)
-        return self._rounds.submit(Job(names, within_quota, author, key=key, view=view))
+        return Job(self._rounds, names, within_quota, author, key=key, view=view)
+
+    def settled(self, job: Job) -> Payload:
+        """The same for a caller who waits in its own thread."""
+        return self._rounds.submit(job)
 
     def _check_quota(self, step: Step) -> None:
         for namespace, more in step.usage.items():
@@ -70,9 +74,8 @@ class StateService:
 
     def expire_due(self) -> None:
         """Make the expiry of what is over a change that waiters see."""
-        self._rounds.submit(
-            Job(frozenset(), lambda _: {}, Author("perdure", "", "expiry"), key=f"own:{os.urandom(12).hex()}")
-        )
+        author, key = Author("perdure", "", "expiry"), f"own:{os.urandom(12).hex()}"
+        self._rounds.submit(Job(self._rounds, frozenset(), lambda _: {}, author, key=key))
 
     # --- lost calls -----------------------------------------------------------------------------------------------
 

@@ -20,9 +20,10 @@ from perdure.surfaces.state.guides import GUIDES
 from perdure.surfaces.state.limits import LONGEST_WAIT_S
 from perdure.surfaces.state.service import StateService
 from perdure.surfaces.state.transacting import Txn
+from perdure.surfaces.waiting import finished
 
 P = TypeVar("P", bound=msgspec.Struct)
-Run = Callable[[StateService, Any, Call], dict[str, Any]]
+Run = Callable[[StateService, Any, Call], Any]
 
 SAME_FAILURE_S: Final = 1.0
 
@@ -167,10 +168,17 @@ class StateSurface:
         return tuple(self._tool(spec, shape, run) for spec, shape, run in TOOLS)
 
     def _tool(self, spec: ToolSpec, shape: Shape, run: Run) -> Tool:
-        is_brief = self._finds_at_once if run is reading.get_state else lambda: False
-        return Tool(spec, shape, lambda params, call: run(self.service, params, call), is_brief)
+        def handler(params: Any, call: Call) -> Any:
+            return run(self.service, params, call)
 
-    def _finds_at_once(self) -> bool:
+        if spec.read_only:
+            is_brief = self._is_at_hand if run is reading.get_state else lambda: False
+            return Tool(spec, shape, handler, is_brief)
+        return Tool(
+            spec, shape, lambda params, call: finished(handler(params, call)), self._is_at_hand, handler
+        )
+
+    def _is_at_hand(self) -> bool:
         """Not while the store is still to be opened."""
         return self._service is not None and self._service.backend.finds_at_once
 

@@ -104,7 +104,8 @@ def imported(service: StateService, rows: Iterable[Row], call: Call, *, overwrit
                 if name in fit:
                     skipped.append(Skipped(fit[name].row, "a later row has the key", row.key))
                 fit[name] = row
-        done = service.change(call, frozenset(fit), lambda step: _written(step, fit, overwrite))  # noqa: B023
+        job = service.change(call, frozenset(fit), lambda step: _written(step, fit, overwrite))  # noqa: B023
+        done = service.settled(job)
         count += done["imported"]
         skipped += [Skipped(**one) for one in done["skipped"]]
     shown = [msgspec.to_builtins(one) for one in sorted(skipped, key=lambda one: one.row or 0)]

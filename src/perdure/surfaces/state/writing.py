@@ -78,7 +78,7 @@ class Once(msgspec.Struct, frozen=True):
     namespace: str = unlisted("default")
 
 
-def set_state(service: StateService, params: Set, call: Call) -> Payload:
+async def set_state(service: StateService, params: Set, call: Call) -> Payload:
     name = named("key", params.namespace, params.key)
     if (refused := _refused_value(service, params.key, params.value)) is not None:
         return refused
@@ -94,29 +94,29 @@ def set_state(service: StateService, params: Set, call: Call) -> Payload:
             return leases.stale_token(step, guard, token, params.key)
         return set_key(step, name, params.value, params.expected_version, expiry(ttl_s, step.now))
 
-    return service.change(call, frozenset(filter(None, (name, guard))), decide)
+    return await service.change(call, frozenset(filter(None, (name, guard))), decide)
 
 
-def force_set_state(service: StateService, params: ForceSet, call: Call) -> Payload:
-    return set_state(
+async def force_set_state(service: StateService, params: ForceSet, call: Call) -> Payload:
+    return await set_state(
         service, Set(params.key, params.value, ttl_s=params.ttl_s, namespace=params.namespace), call
     )
 
 
-def delete_state(service: StateService, params: Delete, call: Call) -> Payload:
+async def delete_state(service: StateService, params: Delete, call: Call) -> Payload:
     name = named("key", params.namespace, params.key)
     _check_expected(params.expected_version)
-    return service.change(
+    return await service.change(
         call, frozenset({name}), lambda step: delete_key(step, name, params.expected_version)
     )
 
 
-def state_txn(service: StateService, params: Txn, call: Call) -> Payload:
+async def state_txn(service: StateService, params: Txn, call: Call) -> Payload:
     plan = Plan(params, service.limits)
-    return service.change(call, plan.names, plan.decide)
+    return await service.change(call, plan.names, plan.decide)
 
 
-def state_patch(service: StateService, params: Patch, call: Call) -> Payload:
+async def state_patch(service: StateService, params: Patch, call: Call) -> Payload:
     name = named("key", params.namespace, params.key)
     given = json_value(params.value, service.limits)
     _check_expected(params.expected_version)
@@ -138,7 +138,7 @@ def state_patch(service: StateService, params: Patch, call: Call) -> Payload:
         made = step.put(name, sized(value, service.limits), expires)
         return {**wrote(made), "value": value}
 
-    return service.change(call, frozenset({name}), decide)
+    return await service.change(call, frozenset({name}), decide)
 
 
 _PATCHES = {"merge": merged, "increment": incremented, "append": appended}
@@ -153,7 +153,7 @@ def _version_value(service: StateService, name: Name, version: Any) -> str:
     raise refuse("not_found", "version_not_found", "the key has no kept value of this version")
 
 
-def lease(service: StateService, params: LeaseCall, call: Call) -> Payload:
+async def lease(service: StateService, params: LeaseCall, call: Call) -> Payload:
     name = named("lease", params.namespace, params.name, what="name")
     ttl_s = checked_ttl(params.ttl_s) or 0
     if params.action == "status":
@@ -163,16 +163,18 @@ def lease(service: StateService, params: LeaseCall, call: Call) -> Payload:
     if params.action == "acquire":
         owner = params.owner or f"{call.client}:{call.session}"
         named("lease", params.namespace, owner, what="owner")
-        return service.change(
+        return await service.change(
             call, frozenset({name}), lambda step: leases.acquire(step, name, owner, ttl_s, params.token)
         )
     token = _given_token(params.token)
     if params.action == "renew":
-        return service.change(call, frozenset({name}), lambda step: leases.renew(step, name, ttl_s, token))
-    return service.change(call, frozenset({name}), lambda step: leases.release(step, name, token))
+        return await service.change(
+            call, frozenset({name}), lambda step: leases.renew(step, name, ttl_s, token)
+        )
+    return await service.change(call, frozenset({name}), lambda step: leases.release(step, name, token))
 
 
-def once(service: StateService, params: Once, call: Call) -> Payload:
+async def once(service: StateService, params: Once, call: Call) -> Payload:
     name = named("once", params.namespace, params.key)
     ttl_s = checked_ttl(params.ttl_s) or 0
     if params.action == "status":
@@ -182,11 +184,11 @@ def once(service: StateService, params: Once, call: Call) -> Payload:
             entry = msgspec.structs.replace(entry, value=None)
         return leases.once_status(entry, name, found.revision, params.token)
     if params.action == "begin":
-        return service.change(call, frozenset({name}), lambda step: leases.begin(step, name, ttl_s))
+        return await service.change(call, frozenset({name}), lambda step: leases.begin(step, name, ttl_s))
     if params.outcome is not None:
         json_value(params.outcome, service.limits, "outcome")
     token = _given_token(params.token)
-    return service.change(
+    return await service.change(
         call, frozenset({name}), lambda step: leases.finish(step, name, token, params.outcome)
     )
 
