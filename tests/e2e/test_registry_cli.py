@@ -121,8 +121,8 @@ def test_a_registry_that_cannot_be_written_exits_with_4(terminal: Terminal) -> N
     (work / "locked").chmod(0o555)
     if os.access(work / "locked", os.W_OK):
         pytest.skip("this user may write everywhere")
-    found = terminal.json("--registry", "locked/mcp.md", "install", "a", "--", "python", code=4)
-    assert found["retryable"] is False
+    found = terminal.run("--registry", "locked/mcp.md", "install", "a", "--json", "--", "python", code=4)
+    assert json.loads(found)["retryable"] is False
 
 
 def test_the_registry_is_found_by_option_environment_workspace_and_user(terminal: Terminal) -> None:

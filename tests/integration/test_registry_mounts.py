@@ -147,7 +147,7 @@ def test_a_lost_call_is_decided_by_what_the_registry_declares(bed: Bed) -> None:
 def test_a_server_that_fails_shows_its_exit_code_and_the_end_of_its_errors_without_secrets(bed: Bed) -> None:
     bed.environ["MY_KEY"] = "correct-horse-battery"
     code = "import os, sys; print('bad key', os.environ['KEY'], file=sys.stderr); sys.exit(3)"
-    text = f"## failing\ncommand: {PYTHON}\nargs: {json.dumps(['-c', code])}\nenv: KEY=$MY_KEY\nrestart: never\n\n"
+    text = f"## failing\ncommand: {sys.executable}\nargs: {json.dumps(['-c', code])}\nenv: KEY=$MY_KEY\nrestart: never\n\n"
     registry(bed, text)
     client = run(bed)
     client.names()
@@ -303,7 +303,8 @@ def test_a_changed_tool_of_another_server_is_reported(bed: Bed) -> None:
 def test_no_secret_of_the_environment_reaches_the_client_or_a_file(bed: Bed) -> None:
     bed.environ["MY_KEY"] = SECRET
     noisy = "import os, sys; sys.stderr.write(os.environ['KEY'] + ' ' + ' '.join(sys.argv)); sys.exit(1)"
-    failing = f"## failing\ncommand: {PYTHON}\nargs: {json.dumps(['-c', noisy, '--token=$MY_KEY'])}\nenv: KEY=$MY_KEY\n\n"
+    args = json.dumps(["-c", noisy, "--token=$MY_KEY"])
+    failing = f"## failing\ncommand: {sys.executable}\nargs: {args}\nenv: KEY=$MY_KEY\n\n"
     registry(bed, section(bed.fake(), "env: KEY=$MY_KEY"), failing)
     client = run(bed)
     client.names()
@@ -320,7 +321,7 @@ def test_no_secret_of_the_environment_reaches_the_client_or_a_file(bed: Bed) -> 
 
 def test_a_dead_server_whose_child_keeps_its_errors_open_holds_up_nothing(bed: Bed) -> None:
     code = "import subprocess, sys; subprocess.Popen(['sleep', '30'], start_new_session=True); sys.exit(5)"
-    text = f"## leaving\ncommand: {PYTHON}\nargs: {json.dumps(['-c', code])}\nrestart: never\n\n"
+    text = f"## leaving\ncommand: {sys.executable}\nargs: {json.dumps(['-c', code])}\nrestart: never\n\n"
     registry(bed, text, section(bed.fake()))
     client = run(bed)
     assert "fake__echo" in client.names()

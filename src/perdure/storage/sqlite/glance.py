@@ -199,8 +199,10 @@ def empty_journal() -> apsw.Connection:
 
 
 def _opened(path: str) -> apsw.Connection:
-    # One whose folder cannot be written is read as it stands: nobody who could change it is at work there.
+    # One whose folder cannot be written is read as it stands: nobody who could change it is at work there. What its
+    # log holds is seen only over the files that whoever wrote it has left.
     can_share = os.access(os.path.dirname(path) or ".", os.W_OK) and os.access(path, os.W_OK)
+    can_share = can_share or os.path.exists(f"{path}-wal")
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     place = f"file:{quoted}?mode=ro" + ("" if can_share else "&immutable=1")
     connection = apsw.Connection(place, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
