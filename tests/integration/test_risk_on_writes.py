@@ -134,6 +134,13 @@ def test_a_secret_is_found_however_much_stands_around_it(tools: Tools, lines: in
     assert is_done, written
 
 
+def test_whoever_is_refused_a_large_text_is_told_its_exact_measures(tools: Tools) -> None:
+    content = f"{TEXT}{'z' * 2_500}\n{'y' * 4_000}\n" + "plain line\n" * 40_000
+    found = blocked(tools.use("safe_write", {"path": "a", "content": content}))
+    told = {one["pattern"]: one["value"] for one in found["context"]["detected"] if one["kind"] == "size"}
+    assert told == {"big_100kb": len(content), "long_line": 4_000, "many_lines": 40_004}
+
+
 def test_a_redacted_version_is_kept_too_and_written_without_being_sent(tools: Tools) -> None:
     found = blocked(tools.use("safe_write", {"path": "a", "content": TEXT}))
     is_done, written = tools.use("safe_write", {"path": "a", "draft": found["context"]["redacted_draft"]})

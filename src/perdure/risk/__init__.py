@@ -35,13 +35,13 @@ __all__ = [
 # What looks and what it knows is loaded at the first scan: an import of this package costs next to nothing.
 
 
-def scan(text: str, settings: RiskSettings = DEFAULT) -> Report:
-    """What would get this text rejected, and where."""
-    return _examine()(text, settings)
+def scan(text: str, settings: RiskSettings = DEFAULT, *, exact: bool = True) -> Report:
+    """What would get this text rejected, and where. Who only wants the verdict does without exact measures."""
+    return _examine()(text, settings, exact=exact)
 
 
 @functools.cache
-def _examine() -> Callable[[str, RiskSettings], Report]:
+def _examine() -> Callable[..., Report]:
     from perdure.risk.examine import examine
 
     return examine

@@ -33,22 +33,23 @@ EXTRA_RANK: Final = 2
 Weights = dict[tuple[str, str], float]  # of a policy's own patterns, by family and name
 
 
-def examine(text: str, settings: RiskSettings = DEFAULT) -> Report:
-    """What would get this text rejected, and where."""
+def examine(text: str, settings: RiskSettings = DEFAULT, *, exact: bool = True) -> Report:
+    """What would get this text rejected, and where. The score is the same, exact measures or not."""
     try:
         data = text.encode()
     except UnicodeEncodeError:
         text = SURROGATE.sub(LOST, text)
         data = text.encode()
-    measured = shape.measure(text, data, settings.limits.line_length)
+    # The scanner lets other threads run meanwhile, the measures do not: whoever stores the text comes first.
     found = default_scanner().scan(data)
     weights: Weights = {}
     if settings.extend_patterns:
         found = apart(found + _extras(data, settings, weights))
     if settings.disable_families:
         found = [each for each in found if each.kind not in settings.disable_families]
-    remarks = score.excesses(measured, settings)
     placed = found + _hints(text, data, settings)
+    measured = shape.measure(text, data, settings.limits, exact=exact)
+    remarks = score.excesses(measured, settings)
     if not placed and not remarks:
         return Report(0.0, "safe", measured.bytes, measured.line_count, (), 0, (), ())
     total = score.total(_counts(placed, settings, weights), remarks, settings.thresholds.high)

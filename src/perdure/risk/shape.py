@@ -6,6 +6,8 @@ from typing import AnyStr, Final
 
 import msgspec
 
+from perdure.risk.settings import Limits
+
 CONTROL: Final = b"\x01"
 CONTROLS: Final = bytes(
     1 if byte == 127 or (byte < 32 and byte not in b"\t\n\r\f\x1b") else 32 for byte in range(256)
@@ -23,20 +25,31 @@ class Shape(msgspec.Struct, frozen=True, gc=False):
     too_long: int
 
 
-def measure(text: str, data: bytes, limit: int) -> Shape:
-    """Lines are counted in characters; of a text in ASCII the bytes say the same, faster."""
-    size = len(data)
-    count = data.count(b"\n") + (size > 0 and not data.endswith(b"\n"))
+def measure(text: str, data: bytes, limits: Limits, *, exact: bool = True) -> Shape:
+    """Lines are measured in characters; of a text in ASCII the bytes say the same, faster. Where it need not be
+    exact, what is above its limit is not followed further."""
+    size, limit = len(data), limits.line_length
+    count = _line_ends(data, size if exact else limits.lines) + (size > 0 and not data.endswith(b"\n"))
     too_long = 0
     if size > limit:
-        too_long = _beyond(data, b"\n", limit) if size == len(text) else _beyond(text, "\n", limit)
+        is_ascii = size == len(text)
+        too_long = _beyond(data, b"\n", limit, exact) if is_ascii else _beyond(text, "\n", limit, exact)
     return Shape(size, count, too_long)
 
 
-def _beyond(text: AnyStr, newline: AnyStr, limit: int) -> int:
+def _line_ends(data: bytes, enough: int) -> int:
+    """All of them, or more than enough."""
+    count = at = 0
+    while at < len(data) and count <= enough:
+        count += data.count(b"\n", at, at + BLOCK)
+        at += BLOCK
+    return count
+
+
+def _beyond(text: AnyStr, newline: AnyStr, limit: int, exact: bool) -> int:
     """Where no line is longer than the longest so far, all that end within that length are passed in one step."""
     longest, at, end = limit, 0, len(text)
-    while end - at > longest:
+    while end - at > longest and (exact or longest == limit):
         last = text.rfind(newline, at, at + longest + 1)
         if last < 0:
             last = text.find(newline, at + longest + 1)

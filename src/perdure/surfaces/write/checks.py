@@ -56,7 +56,7 @@ class _Unchecked(Exception):
 
 
 class _Scan:
-    """A look at a text in a thread of its own."""
+    """A look at a text in a thread of its own, with exact measures only where somebody is told of them."""
 
     def __init__(self, text: str, settings: RiskSettings) -> None:
         self.text = text
@@ -67,7 +67,7 @@ class _Scan:
 
     def _run(self) -> None:
         try:
-            self._found = risk.scan(self.text, self._settings)
+            self._found = risk.scan(self.text, self._settings, exact=False)
         except BaseException as error:
             self._found = error
 
@@ -143,7 +143,8 @@ class Checks:
 
     def _whole(self, content: Content, text: str | None) -> Report:
         if self._ahead is not None and text is self._ahead.text:
-            return self._ahead.report()
+            report = self._ahead.report()
+            return risk.scan(text, self._service.policy) if self._is_refused(report) else report
         if text is not None and content.size <= screening.MOST_COMPARED:
             return risk.scan(text, self._service.policy)
         return screening.whole(self._service.store.pieces(content), self._service.policy)
@@ -275,8 +276,11 @@ class Checks:
                 max_bytes=most,
             )
 
+    def _is_refused(self, report: Report) -> bool:
+        return screening.VERDICTS.index(report.verdict) >= screening.VERDICTS.index(self._reject_at)
+
     def _check_risk(self, report: Report, path: str) -> None:
-        if screening.VERDICTS.index(report.verdict) >= screening.VERDICTS.index(self._reject_at):
+        if self._is_refused(report):
             raise _blocked(
                 report, self._reject_at, "risk", "the content would not be safe to write", path=path
             )
