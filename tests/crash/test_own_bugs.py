@@ -19,7 +19,12 @@ def trip(installed: Path, file: str, function: str, frame: str) -> None:
 
 
 def test_a_frame_of_the_client_that_the_kernel_trips_over_is_answered(bed: Bed, installed: Path) -> None:
-    trip(installed, "kernel/session.py", "def on_frame(k: Kernel, frame: bytes) -> None:\n", "frame")
+    trip(
+        installed,
+        "kernel/session.py",
+        "def on_frame(k: Kernel, event: ClientFrame) -> None:\n",
+        "event.frame",
+    )
     client = bed.run(bed.fake())
     running = client.begin_use("fake__slow", {"ms": 300})
 

@@ -12,7 +12,7 @@ from write_tools import Tools
 
 from perdure.model import fault_points
 from perdure.model.envelope import Envelope
-from perdure.testing.write_kinds import KINDS, Kind, found_in
+from perdure.testing.write_kinds import HUGE_KINDS, KINDS, Kind, found_in
 
 ACTIONS = ("eio", "enospc", "edquot", "erofs", "eacces", "eintr", "short")
 
@@ -54,7 +54,7 @@ def attempt(tools: Tools, kind: Kind, folder: str, action: str, number: int) -> 
     return is_met
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [*KINDS, *HUGE_KINDS], ids=lambda kind: kind.name)
 def test_a_failure_at_any_step_is_typed_and_nothing_is_lost(tools: Tools, kind: Kind) -> None:
     """Each step fails in two ways, which are other ones at the next step and for the next kind."""
     ways = len(ACTIONS) if os.environ.get("PERDURE_EVERY_FAULT") else 2
@@ -69,7 +69,7 @@ def test_a_failure_at_any_step_is_typed_and_nothing_is_lost(tools: Tools, kind: 
     assert list(tools.service.journal.verify()) == []
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [*KINDS, *HUGE_KINDS], ids=lambda kind: kind.name)
 def test_a_short_write_at_any_step_goes_on_where_it_stopped(tools: Tools, kind: Kind) -> None:
     for place in ("write.chunk", "blob.chunk"):
         folder = place.replace(".", "-")

@@ -236,6 +236,12 @@ class Kernel:
         found = self.state.mounts.get(mount)
         return found.links.get(generation) if found else None
 
+    def serving(self, mount: str) -> int | None:
+        """The generation that gets a mount's calls now."""
+        found = self.state.mounts.get(mount)
+        link = mounts.serving_link(found) if found is not None else None
+        return link.generation if link is not None else None
+
     def random(self) -> float:
         """A number in [0, 1), from the state alone, so that every history can be repeated."""
         self.state.jitter = (self.state.jitter * 6364136223846793005 + 1442695040888963407) % (1 << 63)
@@ -317,7 +323,7 @@ def _order(k: Kernel, event: Order) -> None:
 
 
 _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
-    ClientFrame: lambda k, e: session.on_frame(k, e.frame),
+    ClientFrame: lambda k, e: session.on_frame(k, e),
     ClientOversize: lambda k, e: session.on_oversize(k, e),
     ClientClosed: _client_closed,
     Shutdown: _client_closed,

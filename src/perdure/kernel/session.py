@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from perdure.kernel import answering, asks, metrics, routing, streams, welcome
 from perdure.kernel.catalog import LISTS
-from perdure.kernel.events import ClientOversize
+from perdure.kernel.events import ClientFrame, ClientOversize
 from perdure.kernel.incoming import Incoming, Refusal, opened, refuse_if_closing, reply, scalar
 from perdure.kernel.state import Cataloguing, Draining, Live
 from perdure.model.frames import (
@@ -39,8 +39,8 @@ _ROOTS_CHANGED = "notifications/roots/list_changed"
 # --- frames ------------------------------------------------------------------------------------------------
 
 
-def on_frame(k: Kernel, frame: bytes) -> None:
-    match decode(frame):
+def on_frame(k: Kernel, event: ClientFrame) -> None:
+    match event.message or decode(event.frame):
         case Request() as request:
             _on_request(k, request)
         case Notification() as note:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.frames import DuplicateMember, Members, members
+from perdure.model.frames import DuplicateMember, members
 from perdure.model.tools import DETAILS, PRESENTATION, RENDERS, View
 from perdure.present.paths import path_text
 
@@ -40,9 +40,9 @@ def _refuse(reason: str, message: str, **context: Any) -> ToolError:
     )
 
 
-def strict_object(raw: bytes | msgspec.Raw | Members) -> dict[str, Any]:
-    """One JSON object, refused where two readers could disagree about what it says."""
-    if isinstance(raw, dict):
+def strict_object(raw: bytes | msgspec.Raw | Mapping[str, msgspec.Raw | str]) -> dict[str, Any]:
+    """One JSON object, refused where two readers could disagree about what it says; or its members, as they were read."""
+    if isinstance(raw, Mapping):
         return {name: _member(value) for name, value in raw.items()}
     try:
         found = members(raw)
@@ -58,8 +58,10 @@ def strict_object(raw: bytes | msgspec.Raw | Members) -> dict[str, Any]:
     return {name: _member(value) for name, value in found.items()}
 
 
-def _member(raw: msgspec.Raw) -> Any:
+def _member(raw: msgspec.Raw | str) -> Any:
     """Text is by far the most of what is sent: it is read by the fastest reader, which is as strict."""
+    if isinstance(raw, str):
+        return raw
     if bytes(memoryview(raw)[:1]) == b'"':
         try:
             return _text.decode(raw)

@@ -35,9 +35,12 @@ __all__ = [
 # What looks and what it knows is loaded at the first scan: an import of this package costs next to nothing.
 
 
-def scan(text: str, settings: RiskSettings = DEFAULT, *, exact: bool = True) -> Report:
-    """What would get this text rejected, and where. Who only wants the verdict does without exact measures."""
-    return _examine()(text, settings, exact=exact)
+def scan(
+    text: str, settings: RiskSettings = DEFAULT, *, data: bytes | None = None, exact: bool = True
+) -> Report:
+    """What would get this text rejected, and where. `data` is the text in UTF-8, where it is at hand; who only
+    wants the verdict does without exact measures."""
+    return _examine()(text, settings, data=data, exact=exact)
 
 
 @functools.cache

@@ -17,7 +17,6 @@ import hashlib
 import os
 import re
 import stat
-import threading
 from collections.abc import Iterable, Iterator
 from io import FileIO
 from typing import Final, Protocol
@@ -190,18 +189,12 @@ class _Incoming:
         return digest.hexdigest()
 
     def _write_whole(self, data: bytes) -> str:
-        """What is all there already is hashed beside the writing: neither holds the interpreter."""
-        digest = hashlib.sha256()
-        beside = threading.Thread(target=digest.update, args=(data,))
-        beside.start()
-        try:
-            whole = memoryview(data)
-            for offset in range(0, len(data), CHUNK):
-                write_all(self.fd, whole[offset : offset + CHUNK], "blob.chunk")
-                start_writing(self.fd, offset, CHUNK)
-        finally:
-            beside.join()
-        return digest.hexdigest()
+        """What is all there already is hashed while the device writes."""
+        whole = memoryview(data)
+        for offset in range(0, len(data), CHUNK):
+            write_all(self.fd, whole[offset : offset + CHUNK], "blob.chunk")
+            start_writing(self.fd, offset, CHUNK)
+        return hashlib.sha256(data).hexdigest()
 
     def land(self, path: str) -> None:
         """Named first and synced then: both become durable in one step of the file system's own journal. A name

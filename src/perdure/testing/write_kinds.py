@@ -102,6 +102,12 @@ KINDS: Final = (
     ),
 )
 
+_HUGE: Final = b"a line of a file that is copied beside its commit\n" * 25_000
+HUGE_KINDS: Final = (
+    Kind("huge_create", "safe_write", _write("f", _HUGE, "create"), {"f": _HUGE}),
+    Kind("huge_overwrite", "safe_write", _write("f", _HUGE, "overwrite"), {"f": _HUGE}, {"f": _OLD}),
+)
+
 
 def contents(files: Files) -> dict[str, bytes]:
     return {name: content for name, (_, content) in files.items() if not name.endswith(os.sep)}

@@ -17,12 +17,13 @@ from typing import Final, assert_never
 import msgspec
 from msgspec import Raw
 
-from perdure.model import eras, frames
+from perdure.model import eras, frames, handover
 from perdure.model.faults import QUEUE_FULL, Fault, host_error
-from perdure.model.frames import Malformed, Notification, Request, RequestId, Response
+from perdure.model.frames import Malformed, Message, Notification, Request, RequestId, Response
 from perdure.model.tools import DEFAULT_VIEW, View
 from perdure.surfaces.port import Surface
 from perdure.surfaces.waiting import Steps
+from perdure.worker.arena import Arena, Handed
 from perdure.worker.context import Running
 from perdure.worker.course import Course, Errands
 from perdure.worker.crew import Crew, Job
@@ -51,8 +52,10 @@ class Server:
         view: View = DEFAULT_VIEW,
         roots: tuple[str, ...] = (),
         diagnostics: Diagnostics | None = None,
+        arena: Arena | None = None,
     ) -> None:
         self._out = out
+        self._arena = arena
         self._diagnostics = diagnostics or Diagnostics()
         self._session = Session()
         self._methods = Methods(registry, self._session, view, roots, self._diagnostics)
@@ -91,9 +94,10 @@ class Server:
             identity = frames.salvage_id(frame.head, frame.tail)
             self._out.write(frames.encode_error(identity, frames.INVALID_REQUEST, "frame too large"))
             return None
-        match frames.decode(frame):
+        message, handed = self._read(frame)
+        match message:
             case Request() as request:
-                return self._request(request, len(frame))
+                return self._request(request, handed, len(frame))
             case Notification("notifications/cancelled", params):
                 self._cancel(params)
             case Notification() | Response():
@@ -106,14 +110,19 @@ class Server:
                 assert_never(unreachable)
         return None
 
-    def _request(self, request: Request, size: int) -> Job | None:
+    def _read(self, frame: bytes) -> tuple[Message, Handed | None]:
+        if self._arena is not None and (note := handover.decode(frame)) is not None:
+            return self._arena.request(note)
+        return frames.decode(frame), None
+
+    def _request(self, request: Request, handed: Handed | None, size: int) -> Job | None:
         identity, methods = request.id, self._methods
         with self._ledger:
             is_taken = identity in self._running or identity in self._streams
         if is_taken:
             self._refuse(identity, Refusal(frames.INVALID_REQUEST, "this id is still in use"))
             return None
-        asked = self._session.asked(request.method, request.params, request.inside)
+        asked = self._session.asked(request.method, request.params, handed or request.inside)
         if isinstance(asked, Refusal):
             self._refuse(identity, asked)
             return None
@@ -127,7 +136,7 @@ class Server:
                 def called(running: Running) -> Steps[Answer]:
                     return methods.call(tool, key, asked, running)
 
-                is_brief = size <= BRIEF and tool.is_brief()
+                is_brief = handed is None and size <= BRIEF and tool.is_brief()
                 takes_room = not is_brief or tool.steps is not None
                 return self._work(identity, asked, called, key, is_brief=is_brief, takes_room=takes_room)
             case "resources/read":
@@ -254,9 +263,11 @@ def serve_stdio(
 ) -> int:
     """Serve the given surfaces, or only some of their tools, on stdin and stdout until the client closes the pipe."""
     source, sink = claim_stdio()
+    arena = Arena.claim()
     diagnostics = Diagnostics(log_level, log_format)
     registry = Registry(surfaces, tools)
     out = FrameWriter(sink)
     gc.freeze()  # what was loaded stays: nobody has to look through it again for what can go
-    Server(registry, read_frames(source), out, view=view, roots=roots, diagnostics=diagnostics).serve()
+    incoming = read_frames(source)
+    Server(registry, incoming, out, view=view, roots=roots, diagnostics=diagnostics, arena=arena).serve()
     return 0

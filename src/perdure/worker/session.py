@@ -27,6 +27,7 @@ from perdure.model.frames import (
     members,
 )
 from perdure.model.instructions import INSTRUCTIONS
+from perdure.worker.arena import Given, Handed
 
 SERVER_INFO: Final = {"name": "perdure", "title": "Perdure", "version": __version__}
 CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "logging": {}}
@@ -51,7 +52,7 @@ class Asked(msgspec.Struct, frozen=True):
     era: eras.Era
     method: str
     params: Members
-    arguments: Raw | Members | None
+    arguments: Raw | Given | None
     meta: Members
     client: str
     session: str
@@ -84,7 +85,9 @@ class Session:
         self._client = "unknown"
         self.log_level: str | None = None
 
-    def asked(self, method: str, raw_params: Raw | None, inside: Inside | None = None) -> Asked | Refusal:
+    def asked(
+        self, method: str, raw_params: Raw | None, inside: Inside | Handed | None = None
+    ) -> Asked | Refusal:
         """The request in its era, or why it is refused."""
         try:
             if inside is not None:

@@ -58,8 +58,9 @@ class _Unchecked(Exception):
 class _Scan:
     """A look at a text in a thread of its own, with exact measures only where somebody is told of them."""
 
-    def __init__(self, text: str, settings: RiskSettings) -> None:
+    def __init__(self, text: str, data: bytes | None, settings: RiskSettings) -> None:
         self.text = text
+        self._data = data
         self._settings = settings
         self._found: Report | BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="scan", daemon=True)
@@ -67,7 +68,7 @@ class _Scan:
 
     def _run(self) -> None:
         try:
-            self._found = risk.scan(self.text, self._settings, exact=False)
+            self._found = risk.scan(self.text, self._settings, data=self._data, exact=False)
         except BaseException as error:
             self._found = error
 
@@ -107,10 +108,10 @@ class Checks:
         self._ahead: _Scan | None = None
         self._are_names_known = False
 
-    def ahead(self, text: str | None) -> None:
-        """Look at a large text while it is being stored: neither holds the other up."""
-        if self._classify and text is not None and LARGE < len(text) <= screening.MOST_COMPARED:
-            self._ahead = _Scan(text, self._service.policy)
+    def ahead(self, text: str, data: bytes | None) -> None:
+        """Look at a large text while it is being stored: neither holds the other up. `data` is it in UTF-8."""
+        if self._classify and LARGE < len(text) <= screening.MOST_COMPARED:
+            self._ahead = _Scan(text, data, self._service.policy)
 
     def sent(self, path: str, content: Content, text: str | None = None) -> None:
         """Refuse a content, and keep it; or remember what is to be said about it. `text` where it is at hand."""

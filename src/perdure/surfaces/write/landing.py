@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -19,6 +20,8 @@ from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.store import Content, Store
 from perdure.surfaces.write.syncing import SyncPass
 
+LONG: Final = 1 << 20
+"""From how many bytes on a content is copied beside the commit."""
 PREPARED_MAX: Final = 128
 """Of one call, at once: each holds two descriptors."""
 
@@ -45,6 +48,11 @@ class FileChange:
         self.warnings: tuple[str, ...] = ()
         self.left: str | None = None
         self._pending: PendingFile | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it takes a while to make ready, and nothing has to be made that could be seen."""
+        return self.after is not None and self.after.size >= LONG and not self.place.missing
 
     def prepare(self, store: Store, *, sync: bool) -> None:
         """Everything but the name."""
@@ -88,6 +96,31 @@ class FileChange:
         return None
 
 
+class _Copying:
+    """Large contents made ready beside the commit that decides about them: until then none has a name."""
+
+    def __init__(self, changes: list[FileChange], store: Store, *, sync: bool) -> None:
+        self._changes = changes
+        self._store = store
+        self._sync = sync
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="copying", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            for change in self._changes:
+                change.prepare(self._store, sync=self._sync)
+        except BaseException as error:
+            self._error = error
+
+    def end(self) -> BaseException | None:
+        """Once it is done: what went wrong."""
+        self._thread.join()
+        error, self._error = self._error, None
+        return error
+
+
 class Aftermath(Protocol):
     """What a call leaves besides its files."""
 
@@ -126,10 +159,14 @@ class CallLanding:
         self._aftermath = aftermath
         self.is_stuck = False
         self._is_lost = False
+        long = [change for change in changes[:PREPARED_MAX] if change.is_long]
+        self._copying = _Copying(long, store, sync=strict) if long else None
 
     def land(self) -> None:
         done: list[FileChange] = []
         try:
+            if (error := self._end_copying()) is not None:
+                raise error
             # What needs space needs it now, while there is nothing to be taken back.
             for change in self._changes[:PREPARED_MAX]:
                 change.prepare(self._store, sync=self._strict)
@@ -147,7 +184,12 @@ class CallLanding:
         if warnings:
             self.payload["warnings"] = [*self.payload.get("warnings", []), *dict.fromkeys(warnings)]
 
+    def _end_copying(self) -> BaseException | None:
+        copying, self._copying = self._copying, None
+        return copying.end() if copying is not None else None
+
     def close(self) -> None:
+        self._end_copying()
         for change in self._changes:
             change.close()
 

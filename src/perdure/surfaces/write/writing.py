@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -88,9 +88,8 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
         validate=given.validate,
     )
     plain = given.content if given.encoding != "base64" else None
-    checks.ahead(plain)
     try:
-        sent = sent_content(service, given.content, given.draft, given.encoding)
+        sent = sent_content(service, given.content, given.draft, given.encoding, checks.ahead)
         checks.screen(given.path, sent, plain)
     except Rejected as error:
         await ASIDE
@@ -128,7 +127,14 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
     )
 
 
-def sent_content(service: WriteService, content: str | None, draft: str | None, encoding: str) -> Content:
+def sent_content(
+    service: WriteService,
+    content: str | None,
+    draft: str | None,
+    encoding: str,
+    ahead: Callable[[str, bytes | None], None] | None = None,
+) -> Content:
+    """What was sent, stored. `ahead` is told of a text and what it is in UTF-8 before that takes its time."""
     if (content is None) == (draft is None):
         raise refuse("invalid_input", "content_or_draft", "give content, or the id of a draft, and not both")
     if draft is not None:
@@ -140,6 +146,8 @@ def sent_content(service: WriteService, content: str | None, draft: str | None, 
             raise
         # A character that this encoding lacks, and another one has.
         raise Rejected(error.envelope, "", service.store.take((content or "").encode())) from None
+    if ahead is not None and content is not None and encoding != "base64":
+        ahead(content, data if encoding == "utf-8" else None)
     return service.store.take(data)
 
 

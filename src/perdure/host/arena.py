@@ -1,0 +1,199 @@
+"""The host's side of the memory in which large strings go to the worker (`model/handover.py`).
+
+A client's large call is read once: its string goes into a slot piece by piece, while it still arrives, which is also how
+it is checked. If the kernel then sends the call to that worker, a note is sent; if it does anything else with it, the
+slot is as free as before and nothing else has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from perdure.host.lines import LineReader
+from perdure.model import frames, handover, large_calls, large_strings
+from perdure.model.handover import Note
+
+_TOOL: Final = re.compile(rb'"params" ?: ?\{"name" ?: ?"([A-Za-z0-9_.-]+)"')
+
+
+class Arena:
+    """A file in memory, shared with one worker."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._is_read = False
+
+    @classmethod
+    def make(cls) -> Arena | None:
+        """None where the system has no such files, or has none left: all works without it."""
+        try:
+            fd = os.memfd_create("perdure-arena", os.MFD_CLOEXEC)
+        except (AttributeError, OSError):
+            return None
+        try:
+            os.ftruncate(fd, handover.SIZE)
+        except OSError:
+            os.close(fd)
+            return None
+        return cls(fd)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def is_read(self) -> bool:
+        """Whether the worker said that it understands notes."""
+        if not self._is_read:
+            self._is_read = os.pread(self.fd, len(handover.MARK), 0) == handover.MARK
+        return self._is_read
+
+    def free_slot(self) -> int | None:
+        slot = os.pread(self.fd, handover.SLOTS, handover.FLAGS).find(b"\0")
+        return slot if slot >= 0 else None
+
+    def mark(self, slot: int, *, is_taken: bool) -> None:
+        os.pwrite(self.fd, b"\1" if is_taken else b"\0", handover.FLAGS + slot)
+
+    def write(self, data: bytes, at: int) -> None:
+        rest = memoryview(data)
+        while rest:
+            done = os.pwrite(self.fd, rest, at)
+            rest, at = rest[done:], at + done
+
+
+@contextmanager
+def shared(arena: Arena | None) -> Iterator[dict[str, str]]:
+    """While a process is started that shall have it: the descriptor is for nobody else. What its environment says."""
+    if arena is None:
+        yield {}
+        return
+    os.set_inheritable(arena.fd, True)
+    try:
+        yield {handover.VARIABLE: str(arena.fd)}
+    finally:
+        os.set_inheritable(arena.fd, False)
+
+
+class Filling:
+    """A large string on its way into a slot. It begins at place `start` of its frame, and is there up to place `at`.
+
+    It may be filled while the frame still arrives: `more` takes the bytes as they come, `finish` what is left. Both
+    raise ValueError where the string is none or too large, and OSError where the worker is gone.
+    """
+
+    def __init__(self, arena: Arena, slot: int, start: int) -> None:
+        self.arena = arena
+        self.slot = slot
+        self.start = start
+        self.at = start + 1
+        self.size = 0
+        self._left = b""
+
+    def more(self, data: bytes) -> None:
+        cut = large_strings.seam(data, 0, len(data))
+        if not cut:
+            self._left += data
+            if len(self._left) > handover.LARGE:
+                raise ValueError("nowhere to be cut")
+            return
+        self._put(large_strings.text(self._left, memoryview(data)[:cut]))
+        self.at += len(self._left) + cut
+        self._left = data[cut:]
+
+    def finish(self, frame: bytes, end: int) -> None:
+        if self.at >= end:
+            raise ValueError("ended before")
+        for piece in large_strings.pieces(frame, self.at, end - 1):
+            self._put(piece)
+
+    def _put(self, text: bytes) -> None:
+        if self.size + len(text) > handover.SLOT_BYTES:
+            raise ValueError("too large")
+        self.arena.write(text, handover.begin(self.slot) + self.size)
+        self.size += len(text)
+
+
+class Handed:
+    """A client's call whose large string is in a slot, for as long as the kernel decides about it."""
+
+    def __init__(self, filling: Filling, frame: bytes, call: large_calls.Split) -> None:
+        self.message = frames.decode_split(frame, call.parts)
+        self._filling = filling
+        self._name = call.name
+        self._string = memoryview(frame)[call.start : call.end]
+        self._is_sent = False
+
+    def note(self, arena: Arena | None, frame: bytes) -> bytes | None:
+        """What is sent instead of a frame that has the same string in it; None where it has to be sent itself."""
+        filled = self._filling
+        if self._is_sent or arena is not filled.arena or len(frame) > len(self._string) + handover.LARGE:
+            return None
+        head, at = bytes(self._string[: large_strings.EDGE]), -1
+        while (at := frame.find(head, at + 1)) >= 0:
+            if frame.startswith(self._string, at):
+                break
+        if at < 0:
+            return None
+        rest = frame[:at] + large_strings.EMPTY + frame[at + len(self._string) :]
+        filled.arena.mark(filled.slot, is_taken=True)
+        self._is_sent = True
+        return handover.encode(Note(filled.slot, filled.size, self._name, rest))
+
+
+class Handing:
+    """The client's large calls. `arena_of` tells where those of a tool go, if its worker takes them this way."""
+
+    def __init__(self, arena_of: Callable[[str], Arena | None]) -> None:
+        self._arena_of = arena_of
+        self._filling: Filling | None = None
+        self._arrived = 0
+
+    def arriving(self, reader: LineReader, data: bytes) -> None:
+        """`data` came in last, and no line has ended: its string, if it has one, is taken as it comes."""
+        arrived, self._arrived = self._arrived, reader.size
+        try:
+            if reader.size < handover.LARGE:
+                self._filling = None
+            elif arrived + len(data) != reader.size or arrived < handover.LARGE:
+                self._filling = self._begin(b"".join(reader.unfinished))
+            elif self._filling is not None:
+                self._filling.more(data)
+        except (OSError, ValueError):
+            self._filling = None
+
+    def _begin(self, head: bytes) -> Filling | None:
+        start, tool = large_strings.begun(head), _TOOL.search(head, 0, large_strings.EDGE)
+        if start is None or tool is None or tool.end() > start:
+            return None
+        filling = self._free(tool[1].decode(), start)
+        if filling is not None:
+            filling.more(head[filling.at :])
+        return filling
+
+    def _free(self, tool: str, start: int) -> Filling | None:
+        arena = self._arena_of(tool)
+        if arena is None or not arena.is_read() or (slot := arena.free_slot()) is None:
+            return None
+        return Filling(arena, slot, start)
+
+    def taken(self, frame: bytes) -> Handed | None:
+        """A whole frame, the first that ended since; None where it has to go the ordinary way."""
+        filling, self._filling, self._arrived = self._filling, None, 0
+        call = large_calls.split(frame) if len(frame) >= handover.LARGE else None
+        if call is None or call.end - call.start < handover.LARGE:
+            return None
+        try:
+            name = frames.text_if_clear(call.parts.params["name"])
+            if (filling is None or filling.start != call.start) and name is not None:
+                filling = self._free(name, call.start)
+            if filling is None:
+                return None
+            filling.finish(frame, call.end)
+        except (OSError, ValueError):
+            return None
+        return Handed(filling, frame, call)
