@@ -21,16 +21,34 @@ INSTALL = (
     "from perdure.registry.templates import Template\n"
     "open_backend(sys.argv[1], os.environ).install(Entry(name='new', command=Template('python')))\n"
 )
-POINTS = [name for name in names() if name.startswith(("registry.", "write."))]
+POINTS = [name for name in names() if name.startswith(("registry.", "write.", "veil."))]
 OLD = {
     "mcp.md": b"# MCP servers\n\n## old\ncommand: node\n",
     "mcp.json": b'{"mcpServers": {"old": {"command": "node"}}}\n',
 }
 
 
-@pytest.mark.parametrize("style", registry_storm.CERTAIN)
+@pytest.mark.parametrize("style", registry_storm.STYLES)
 def test_sixteen_processes_and_a_program_without_our_lock_lose_nothing(style: str, tmp_path: Path) -> None:
     assert registry_storm.storm(tmp_path, 16, 3, style) == []
+
+
+@pytest.mark.parametrize("style", ["naive", "append"])
+def test_nor_do_they_where_each_step_takes_long(style: str, tmp_path: Path) -> None:
+    assert registry_storm.storm(tmp_path, 4, 2, style, late_s=0.06) == []
+
+
+@pytest.mark.parametrize(("style", "late_s", "broken"), [("naive", 0.06, "shows"), ("slow", 0.0, "forgets")])
+def test_a_bug_in_it_is_found(style: str, late_s: float, broken: str, tmp_path: Path) -> None:
+    for number in range(5):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        if any(
+            one.startswith("lost")
+            for one in registry_storm.storm(folder, 4, 4, style, late_s=late_s, broken=broken)
+        ):
+            return
+    pytest.fail("it was not found")
 
 
 def test_a_lost_entry_would_be_noticed(tmp_path: Path) -> None:
@@ -79,13 +97,14 @@ def test_a_kill_at_any_point_of_an_install_leaves_the_old_file_or_the_new(
 
 @pytest.mark.parametrize("error", ["enospc", "eio", "erofs"])
 def test_a_failing_disk_is_told_and_leaves_the_old_file(error: str, tmp_path: Path) -> None:
-    path = tmp_path / "mcp.md"
     for point in POINTS:
+        path = tmp_path / point / "mcp.md"
+        path.parent.mkdir()
         path.write_bytes(OLD["mcp.md"])
         code = install(path, tmp_path / "home", f"{point}={error}")
         if code:
             assert path.read_bytes() == OLD["mcp.md"], point
-        assert [one for one in os.listdir(tmp_path) if one not in ("home", "mcp.md")] == [], point
+        assert os.listdir(path.parent) == ["mcp.md"], point
 
 
 @pytest.mark.parametrize("taken", [b"theirs before", None])

@@ -44,11 +44,15 @@ class Document(ABC):
     def _every_slot(self) -> list[Slot]: ...
 
     @abstractmethod
-    def installed(self, entry: Entry) -> str:
-        """With one more entry, whose name is not there."""
+    def mark(self, name: str) -> str | None:
+        """What stands there for a name, the same in every copy of it; None where nothing does."""
 
     @abstractmethod
-    def uninstalled(self, name: str) -> str: ...
+    def installed(self, *entries: Entry) -> str:
+        """With one more entry or several, whose names are not there."""
+
+    @abstractmethod
+    def uninstalled(self, *names: str) -> str: ...
 
     @abstractmethod
     def enabled(self, name: str, enabled: bool) -> str:

@@ -1,6 +1,6 @@
 """A registry in a file: `mcp.md` or `mcp.json`, shared with editors and other programs.
 
-Nothing is cached: every operation reads the file as it is. A change is planned on the text that is there and put in
+Every operation reads the file as it is. A change is planned on the text that is there and put in
 place only if that is still what is there (`perdure.registry.replacing`).
 """
 
@@ -17,7 +17,6 @@ from perdure.registry.errors import (
     NotInRegistry,
     Quarantined,
     RegistryError,
-    Unreadable,
 )
 from perdure.registry.reading import WAIT_S, read_bytes
 from perdure.registry.redaction import scrubbed
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from perdure.registry.entry import Entry
 
 BACKEND_ID: Final = "filesystem"
-CONTENDED_LINGER_S: Final = (
-    0.25  # how long a change is looked after where another program writes the file, too
-)
 _LOOPBACK: Final = ("localhost", "127.", "[::1]")
 
 
@@ -65,7 +61,8 @@ class FileBackend:
         self._document = document
         self._environ = environ
         self._wait_s = wait_s
-        self.linger_s = 0.0  # the same where nobody else was seen to write it
+        self._documents: dict[bytes, Document] = {}  # the last two contents that were looked at
+        self.linger_s = 0.0  # how long a change is looked after where nobody else was seen to write the file
 
     @property
     def backend_id(self) -> str:
@@ -122,7 +119,7 @@ class FileBackend:
                 )
             return self._bytes(document.installed(entry))
 
-        self._change(entry.name, plan, lambda document: document.slot(entry.name) is not None)
+        self._change(entry.name, plan)
         return self._ref(Slot(entry.name, entry))
 
     def uninstall(self, name: str) -> None:
@@ -134,7 +131,7 @@ class FileBackend:
                 return None
             return self._bytes(document.uninstalled(name))
 
-        self._change(name, plan, lambda document: document.slot(name) is None)
+        self._change(name, plan)
 
     def set_enabled(self, name: str, enabled: bool) -> ServerRef:
         check_name(name)
@@ -144,11 +141,7 @@ class FileBackend:
             self._loaded(document, name)
             return self._bytes(document.enabled(name, enabled))
 
-        def holds(document: Document) -> bool:
-            slot = document.slot(name)
-            return slot is None or slot.entry is None or slot.entry.enabled == enabled
-
-        self._change(name, plan, holds)
+        self._change(name, plan)
         return self._ref(self._slot(name))
 
     def replace(self, entry: Entry) -> ServerRef:
@@ -157,11 +150,7 @@ class FileBackend:
             self._loaded(document, entry.name)
             return self._bytes(document.replaced(entry))
 
-        def holds(document: Document) -> bool:
-            slot = document.slot(entry.name)
-            return slot is None or slot.entry == entry
-
-        self._change(entry.name, plan, holds)
+        self._change(entry.name, plan)
         return self._ref(self._slot(entry.name))
 
     def close(self) -> None:
@@ -171,25 +160,20 @@ class FileBackend:
         """The file as it is now; an absent one is empty."""
         return self._parsed(read_bytes(self.path))
 
-    def _change(
-        self, about: str, plan: Callable[[bytes | None], bytes | None], holds: Callable[[Document], bool]
-    ) -> None:
-        from perdure.registry.replacing import Change, change_file, keep_in_place
+    def _change(self, about: str, plan: Callable[[bytes | None], bytes | None]) -> None:
+        from perdure.registry.keeping import change_entries
+        from perdure.registry.replacing import Change
+        from perdure.registry.standing import Keeper
 
-        def still_holds(data: bytes | None) -> bool:
-            try:
-                return holds(self._parsed(data))
-            except Unreadable:
-                return True  # somebody is at it; the change was made
-
-        made = change_file(self.path, plan, still_holds, wait_s=self._wait_s, about=about)
-        linger_s = CONTENDED_LINGER_S if made is not None and made.is_contended else self.linger_s
-        if made is not None and linger_s:
-            change = Change(plan, still_holds, about)
-            keep_in_place(self.path, change, made.number, linger_s, wait_s=self._wait_s)
+        change = Change(plan, about=(about,), keeper=Keeper(self._parsed), for_s=self.linger_s)
+        change_entries(self.path, change, wait_s=self._wait_s)
 
     def _parsed(self, data: bytes | None) -> Document:
-        return self._document((data or b"").decode("utf-8", "surrogateescape"))
+        content = data or b""
+        if content not in self._documents:
+            document = self._document(content.decode("utf-8", "surrogateescape"))
+            self._documents = {**dict(list(self._documents.items())[-1:]), content: document}
+        return self._documents[content]
 
     @staticmethod
     def _bytes(text: str) -> bytes:

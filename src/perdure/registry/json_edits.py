@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from perdure.registry.entry import Entry
 from perdure.registry.entry_json import to_object
 from perdure.registry.json_reading import Node, parse
-from perdure.registry.json_spans import append, find, plain, put, replaced, without
+from perdure.registry.json_spans import append, append_all, find, plain, put, replaced, without
 from perdure.registry.mcp_json import SERVERS
 
 
-def installed(text: str, entry: Entry) -> str:
+def installed(text: str, entries: Sequence[Entry]) -> str:
     servers = find(parse(text), [SERVERS])
     if servers is None:
-        return put(text, [SERVERS, entry.name], to_object(entry))
-    return append(text, servers, entry.name, to_object(entry))
+        first, *rest = entries
+        text = put(text, [SERVERS, first.name], to_object(first))
+        return installed(text, rest) if rest else text
+    return append_all(text, servers, [(entry.name, to_object(entry)) for entry in entries])
 
 
 def uninstalled(text: str, name: str) -> str:

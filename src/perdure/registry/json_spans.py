@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 from perdure.registry.json_reading import JsonProblem, decoded, parse
 
@@ -79,13 +80,18 @@ def replaced(text: str, node: Node, value: Any) -> str:
 
 def append(text: str, holder: Node, key: str | None, value: Any) -> str:
     """The text with one more member or item at the end of an object or list."""
+    return append_all(text, holder, [(key, value)])
+
+
+def append_all(text: str, holder: Node, members: Sequence[tuple[str | None, Any]]) -> str:
+    """The same with several, in order."""
     if not holder.elements:
-        return _first(text, holder, key, value)
+        return _first(text, holder, members)
     last = holder.elements[-1]
     is_wide = _is_alone_on_its_line(text, last.start) or _breaks(text, holder.start, last.start)
     indent = _indent_at(text, last.start)
-    element = _element(text, key, value, indent)
     lead = _newline(text) + indent if is_wide else " "
+    element = ("," + lead).join(_element(text, key, value, indent) for key, value in members)
     if last.comma >= 0:
         at = _after_line(text, last.comma + 1) if is_wide else last.comma + 1
         return text[:at] + lead + element + "," + text[at:]
@@ -132,13 +138,13 @@ def _position(node: Node, step: str | int) -> int | None:
 # --- writing -----------------------------------------------------------------------------------------
 
 
-def _first(text: str, holder: Node, key: str | None, value: Any) -> str:
-    """The first element of an empty object or list, on a line of its own; what stood between stays."""
+def _first(text: str, holder: Node, members: Sequence[tuple[str | None, Any]]) -> str:
+    """The first elements of an empty object or list, each on a line of its own; what stood between stays."""
     outer = _indent_at(text, holder.start)
     newline = _newline(text)
     inner = outer + _unit(text)
     kept = text[holder.start + 1 : holder.end - 1].rstrip()
-    element = _element(text, key, value, inner)
+    element = ("," + newline + inner).join(_element(text, key, value, inner) for key, value in members)
     return (
         text[: holder.start + 1] + kept + newline + inner + element + newline + outer + text[holder.end - 1 :]
     )

@@ -45,15 +45,24 @@ class JsonDocument(Document):
     def _every_slot(self) -> list[Slot]:
         return [_slot(key, value) for key, value in self._servers]
 
-    def installed(self, entry: Entry) -> str:
+    def mark(self, name: str) -> str | None:
+        import json
+
+        values = [json.dumps(value, sort_keys=True) for key, value in self._servers if key == name]
+        return "\n".join(values) if values else None
+
+    def installed(self, *entries: Entry) -> str:
         from perdure.registry.json_edits import installed
 
-        return installed(self.text, entry)
+        return installed(self.text, entries)
 
-    def uninstalled(self, name: str) -> str:
+    def uninstalled(self, *names: str) -> str:
         from perdure.registry.json_edits import uninstalled
 
-        return uninstalled(self.text, name)
+        text = self.text
+        for name in names:
+            text = uninstalled(text, name)
+        return text
 
     def enabled(self, name: str, enabled: bool) -> str:
         from perdure.registry.json_edits import switched

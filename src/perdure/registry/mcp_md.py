@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from perdure.registry.document import Document, Slot
 from perdure.registry.errors import RegistryError
 from perdure.registry.md_sections import Line, Section, newline_of, parsed
@@ -26,26 +28,39 @@ class MarkdownDocument(Document):
         self.allowed = found.allowed
 
     def slot(self, name: str) -> Slot | None:
-        return next((_slot(self.text, one) for one in self._sections if one.name == name), None)
+        found = self._named.get(name)
+        return None if found is None else _slot(self.text, found[0])
+
+    @cached_property
+    def _named(self) -> dict[str, list[Section]]:
+        found: dict[str, list[Section]] = {}
+        for one in self._sections:
+            found.setdefault(one.name, []).append(one)
+        return found
 
     def _every_slot(self) -> list[Slot]:
         return [_slot(self.text, one) for one in self._sections]
 
-    def installed(self, entry: Entry) -> str:
-        newline = newline_of(self.text)
-        lines = [f"## {entry.name}", *(line for lines in written(entry).values() for line in lines)]
-        section = "".join(line + newline for line in lines)
-        before = self.text or TITLE + newline
-        if not before.endswith(("\n", "\r")):
-            before += newline
-        is_apart = before.endswith((newline * 2, "\ufeff" + newline)) or not before.strip("\ufeff\r\n")
-        return before + ("" if is_apart else newline) + section
+    def mark(self, name: str) -> str | None:
+        found = self._named.get(name)
+        return None if found is None else "\n".join(self.text[one.body : one.end].strip() for one in found)
 
-    def uninstalled(self, name: str) -> str:
-        """Without every section of this name: also the duplicates, which would come to light otherwise."""
+    def installed(self, *entries: Entry) -> str:
+        newline = newline_of(self.text)
+        text = self.text or TITLE + newline
+        for entry in entries:
+            lines = [f"## {entry.name}", *(line for lines in written(entry).values() for line in lines)]
+            if not text.endswith(("\n", "\r")):
+                text += newline
+            is_apart = text.endswith((newline * 2, "\ufeff" + newline)) or not text.strip("\ufeff\r\n")
+            text += ("" if is_apart else newline) + "".join(line + newline for line in lines)
+        return text
+
+    def uninstalled(self, *names: str) -> str:
+        """Without every section of these names: also the duplicates, which would come to light otherwise."""
         text = self.text
         for section in reversed(self._sections):
-            if section.name == name:
+            if section.name in names:
                 text = text[: _start_of_removal(text, section)] + text[section.end :]
         return text
 
@@ -71,7 +86,7 @@ class MarkdownDocument(Document):
         return document.text
 
     def _section(self, name: str) -> Section:
-        return next(one for one in self._sections if one.name == name)
+        return self._named[name][0]
 
     def _with_key(self, name: str, key: str, lines: Sequence[str]) -> str:
         section = self._section(name)

@@ -6,6 +6,8 @@ A fence or an HTML comment that is never closed hides nothing: one slip must not
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from perdure.model.records import Record
 
 TYPE_CHECKING = False
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Final
 
 ALLOWED: Final = "allowed commands"
+HIDING: Final = ("```", "~~~", "<!--")
 
 
 class Line(Record):
@@ -28,6 +31,17 @@ class Line(Record):
     value_at: int
 
 
+class _Row:
+    """One line. There are as many as the file has, so it is no more than three values."""
+
+    __slots__ = ("end", "start", "text")
+
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self.text = text
+        self.start = start
+        self.end = end
+
+
 class Section(Record):
     """`body` is where the line after the heading begins."""
 
@@ -35,7 +49,12 @@ class Section(Record):
     start: int
     body: int
     end: int
-    lines: tuple[Line, ...]
+    rows: list[_Row]
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """Those of the kind `key: value`. Of most sections nobody asks."""
+        return tuple(line for row in self.rows if (line := _line(row)) is not None)
 
 
 class Sections(Record):
@@ -45,15 +64,13 @@ class Sections(Record):
     allowed: frozenset[str] | None
 
 
-class _Row(Record):
-    text: str
-    start: int
-    end: int
-
-
 def parsed(text: str) -> Sections:
     rows = _visible(text)
-    marks = [(number, *found) for number, row in enumerate(rows) if (found := _heading(row)) is not None]
+    marks = [
+        (number, *found)
+        for number, row in enumerate(rows)
+        if "#" in row.text[:4] and (found := _heading(row)) is not None
+    ]
     servers: list[Section] = []
     allowed: frozenset[str] | None = None
     for at, (number, level, name) in enumerate(marks):
@@ -64,10 +81,9 @@ def parsed(text: str) -> Sections:
             named = frozenset(_commands(rows[number + 1 : last]))
             allowed = named if allowed is None else allowed & named
             continue
-        last = next((n for n, found_level, _ in marks[at + 1 :] if found_level <= 2), len(rows))
+        last = next((marks[n][0] for n in range(at + 1, len(marks)) if marks[n][1] <= 2), len(rows))
         end = rows[last].start if last < len(rows) else len(text)
-        lines = tuple(line for row in rows[number + 1 : last] if (line := _line(row)) is not None)
-        servers.append(Section(name, rows[number].start, rows[number].end, end, lines))
+        servers.append(Section(name, rows[number].start, rows[number].end, end, rows[number + 1 : last]))
     return Sections(tuple(servers), allowed)
 
 
@@ -92,6 +108,8 @@ def _rows(text: str) -> list[_Row]:
 def _visible(text: str) -> list[_Row]:
     """The lines without those in closed fences and comments."""
     rows = _rows(text)
+    if not any(mark in text for mark in HIDING):
+        return rows
     found: list[_Row] = []
     at = 0
     while at < len(rows):
@@ -107,6 +125,8 @@ def _visible(text: str) -> list[_Row]:
 def _hidden_until(rows: list[_Row], at: int) -> int | None:
     """The last line of a fence or comment that begins here; None where none does, or it is never closed."""
     text = rows[at].text
+    if not text.lstrip(" ").startswith(HIDING):
+        return None
     fence = _fence(text)
     if fence is not None and not (fence[0][0] == "`" and "`" in fence[1]):
         for number in range(at + 1, len(rows)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 
 from perdure.registry.errors import Forbidden, RegistryUnavailable, Unreadable
 
@@ -33,7 +34,7 @@ def opened(path: str) -> int | None:
     """A descriptor of a regular file of a size that makes sense; None where there is no file."""
     name = os.path.basename(path)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = _open(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -44,6 +45,18 @@ def opened(path: str) -> int | None:
     os.close(fd)
     is_large = stat.S_ISREG(info.st_mode)
     raise Unreadable(f"{name} is larger than {MAX_BYTES} bytes" if is_large else f"{name} is not a file")
+
+
+def _open(path: str) -> int:
+    """Not waiting for a pipe, but for a change of ours that is just being compared."""
+    until = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.001)
 
 
 def refused(error: OSError, name: str) -> Forbidden | RegistryUnavailable | Unreadable:

@@ -13,117 +13,45 @@ removed; at no moment does the file hold half a section.
     naive      reads the file and renames a copy with one more section over it, whatever was written meanwhile
     slow       the same, with a tenth of a second between reading and writing
 
-The last three write back what they read a moment ago. What changed in between comes back all the same, since a change is
-looked at again for a while; nobody can promise it for a program that waits longer than we look. And one that reads the
-file in the moment in which ours stands there by mistake, before it is changed back, loses its own last section with it:
-seen once in some sixty writes on a machine with five times more to do than it can.
+The last three write back what they read a moment ago. What changed in between comes back all the same: by whoever
+made the change, while it looks, and by every change after that. Only the last copy of all, if it was read before
+the last changes and is written when none of ours runs any more, can take those away for good; nobody is there to
+notice, and it is not counted. What the foreign program wrote itself is always counted.
+
+`--late MS` lets ours stop that long wherever another program can come in between. `--broken` gives it a bug, which must
+be found: `forgets` brings nothing back, `shows` lets others read ours before it is verified.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from perdure.registry.entry import Entry
-from perdure.registry.filesystem import open_markdown
+import msgspec
+
+from perdure.registry.keeping import LINGER_S
 from perdure.registry.md_sections import parsed
-from perdure.registry.templates import Template
-from perdure.storage.files.syscalls import exchange
+from perdure.testing.registry_writers import BUGS, CERTAIN, FILE, STYLES, Act, Write, foreigner, installer
 
-CERTAIN: Final = ("renamed", "append")
-STYLES: Final = (*CERTAIN, "in-place", "naive", "slow")
-THINKING_S: Final = 0.1
-FILE: Final = "mcp.md"
+__all__ = ["BUGS", "CERTAIN", "STYLES", "storm"]
+_T = TypeVar("_T")
 BEGIN: Final = "# MCP servers\n\nProse that stays.\n\n## Allowed commands\npython\n"
 
 
-def installer(folder: Path, number: int, rounds: int) -> None:
-    """Installs `rounds` servers and removes every second one."""
-    backend = open_markdown(str(folder / FILE), os.environ)
-    kept = []
-    for turn in range(rounds):
-        name = f"ours-{number}-{turn}"
-        backend.install(Entry(name=name, command=Template("python"), args=(Template("x" * 50),)))
-        if turn % 2:
-            backend.uninstall(name)
-        else:
-            kept.append(name)
-    print(json.dumps(kept))
-
-
-def foreigner(folder: Path, style: str) -> None:
-    """Adds sections until its input ends."""
-    path = folder / FILE
-    dir_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    added: list[str] = []
-    print("editing", flush=True)
-    os.set_blocking(0, False)
-    while not _is_told():
-        name = f"theirs-{len(added)}"
-        section = f"\n## {name}\ncommand: node\nargs: {'y' * 50}\n".encode()
-        match style:
-            case "append":
-                with open(path, "ab", buffering=0) as file:
-                    file.write(section)
-            case "in-place":
-                _in_place(path, section)
-            case "naive" | "slow":
-                seen = path.read_bytes()
-                time.sleep(THINKING_S if style == "slow" else 0)
-                (folder / ".foreign").write_bytes(seen + section)
-                os.replace(folder / ".foreign", path)
-            case _:
-                _renamed(path, dir_fd, section)
-        added.append(name)
-        time.sleep(0.1)
-    print(json.dumps(added), flush=True)
-
-
-def _renamed(path: Path, dir_fd: int, section: bytes) -> None:
-    beside = f".foreign-{os.getpid()}"
-    while True:
-        seen = path.read_bytes()
-        (path.parent / beside).write_bytes(seen + section)
-        exchange(dir_fd, beside, path.name)
-        if (path.parent / beside).read_bytes() == seen:
-            os.unlink(path.parent / beside)
-            return
-        exchange(dir_fd, beside, path.name)
-
-
-def _in_place(path: Path, section: bytes) -> None:
-    content = path.read_bytes() + section
-    with open(path, "wb", buffering=0) as file:
-        file.write(content[: len(content) // 2])
-        file.write(content[len(content) // 2 :])
-
-
-def _is_told() -> bool:
-    try:
-        return os.read(0, 1) == b""
-    except BlockingIOError:
-        return False
-
-
-def storm(folder: Path, processes: int, rounds: int, style: str) -> list[str]:
+def storm(
+    folder: Path, processes: int, rounds: int, style: str, *, late_s: float = 0.0, broken: str = ""
+) -> list[str]:
     """What went wrong; empty if nothing did."""
     (folder / FILE).write_text(BEGIN)
-    words = [
-        sys.executable,
-        "-m",
-        "perdure.testing.registry_storm",
-        "--folder",
-        str(folder),
-        "--style",
-        style,
-    ]
+    told = ["--folder", str(folder), "--style", style, "--late", str(late_s * 1000), "--broken", broken]
+    words = [sys.executable, "-m", "perdure.testing.registry_storm", *told]
     env = {**os.environ, "PERDURE_HOME": str(folder / "home")}
     foreign = subprocess.Popen(
         [*words, "--role", "foreign"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -140,28 +68,53 @@ def storm(folder: Path, processes: int, rounds: int, style: str) -> list[str]:
         for number in range(processes)
     ]
     problems: list[str] = []
+    seen = ""
     while any(one.poll() is None for one in ours):
-        problems += _torn(folder) if style != "in-place" else []  # that one tears its own file, for a moment
-        time.sleep(0.005)
-    wanted = [name for one in ours for name in json.loads(one.communicate()[0] or "[]")]
+        text = (folder / FILE).read_text()
+        if text != seen and style != "in-place":  # that one tears its own file, for a moment
+            problems += _torn(text)
+        seen = text
+        time.sleep(0.02)
+    acts = [act for one in ours for act in _printed(one.communicate()[0], list[Act])]
     problems += [f"a process failed with {one.returncode}" for one in ours if one.returncode]
-    wanted += json.loads(foreign.communicate()[0] or "[]")
-    return problems + _difference(folder, wanted)
+    writes = _printed(foreign.communicate()[0], list[Write])
+    lasting = _not_promised(acts, writes)
+    wanted = [name for name, is_there in _last(acts).items() if is_there] + [one.name for one in writes]
+    return problems + _difference(folder, wanted, lasting)
 
 
-def _torn(folder: Path) -> list[str]:
-    text = (folder / FILE).read_text()
+def _printed(text: str, kind: type[list[_T]]) -> list[_T]:
+    return msgspec.json.decode(text or "[]", type=kind)
+
+
+def _last(acts: Sequence[Act]) -> dict[str, bool]:
+    return {act.name: act.is_there for act in sorted(acts, key=lambda act: act.ended_at)}
+
+
+def _not_promised(acts: Sequence[Act], writes: Sequence[Write]) -> frozenset[str]:
+    """What was changed while the last copy was in the foreign program's hands, if that was for longer than we look and
+    came back when all of ours had ended."""
+    if not acts or not writes:
+        return frozenset()
+    last = writes[-1]
+    if last.wrote_at - last.read_at < LINGER_S or last.wrote_at < max(act.ended_at for act in acts):
+        return frozenset()
+    return frozenset(act.name for act in acts if act.ended_at > last.read_at)
+
+
+def _torn(text: str) -> list[str]:
     bad = [one.name for one in parsed(text).servers if len(one.lines) != 2]
     return [f"torn: {name}" for name in bad] + ([] if text.startswith(BEGIN) else ["the prose is gone"])
 
 
-def _difference(folder: Path, wanted: list[str]) -> list[str]:
-    names = [one.name for one in parsed((folder / FILE).read_text()).servers]
-    problems = [f"lost: {name}" for name in wanted if name not in names]
-    problems += [f"not removed: {name}" for name in names if name not in wanted]
+def _difference(folder: Path, wanted: Sequence[str], not_promised: frozenset[str] = frozenset()) -> list[str]:
+    text = (folder / FILE).read_text()
+    names = [one.name for one in parsed(text).servers]
+    problems = [f"lost: {name}" for name in wanted if name not in names and name not in not_promised]
+    problems += [f"not removed: {name}" for name in names if name not in wanted and name not in not_promised]
     problems += [f"twice: {name}" for name in set(names) if names.count(name) > 1]
     left = [name for name in os.listdir(folder) if name not in (FILE, "home")]
-    return problems + [f"left lying: {name}" for name in left] + _torn(folder)
+    return problems + [f"left lying: {name}" for name in left] + _torn(text)
 
 
 def main() -> int:
@@ -171,18 +124,28 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--style", choices=STYLES, default="renamed")
-    parser.add_argument("--role", choices=("ours", "foreign"))
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--number", type=int, default=0)
+    parser.add_argument("--late", type=float, default=0.0, metavar="MS")
+    parser.add_argument("--broken", choices=("", *BUGS), default="")
+    parser.add_argument("--role", choices=("ours", "foreign"), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--number", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    late_s = options.late / 1000
     if options.role == "ours":
-        installer(options.folder, options.number, options.rounds)
+        installer(options.folder, options.number, options.rounds, late_s, options.broken)
         return 0
     if options.role == "foreign":
         foreigner(options.folder, options.style)
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        problems = storm(Path(folder), options.processes, options.rounds, options.style)
+        problems = storm(
+            Path(folder),
+            options.processes,
+            options.rounds,
+            options.style,
+            late_s=late_s,
+            broken=options.broken,
+        )
     print("\n".join(problems) or f"{options.processes} processes, {options.rounds} rounds each: nothing lost")
     return 1 if problems else 0
 

@@ -34,6 +34,7 @@ from perdure.storage.files.exchange import Conflict, PutBack, alone, open_aside,
 from perdure.storage.files.fidelity import Facts
 from perdure.storage.files.identity import Expected
 from perdure.storage.files.syscalls import exchange, is_missing, rename_noreplace
+from perdure.storage.files.veil import Veil, become_reader
 from perdure.storage.files.visible import shown
 from perdure.storage.os_errors import os_refusal, sync_refusal
 
@@ -55,8 +56,9 @@ class Landed(msgspec.Struct, frozen=True):
 class PendingFile:
     """New content for a name in an open directory. Use it in `with`: what did not land is discarded.
 
-    `like` are the facts of the file it replaces; without them it gets the mode a new file gets. `dir_fd` stays the
-    caller's. Not for several threads at once.
+    `like` are the facts of the file it replaces; without them it gets the mode a new file gets. `veiled` keeps others
+    from opening it while it is not known whether it stands where it should. `dir_fd` stays the caller's. Not for
+    several threads at once.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class PendingFile:
         like: Facts | None = None,
         sync: bool = False,
         keep_setid: bool = False,
+        veiled: bool = False,
     ) -> None:
         self.dir_fd = dir_fd
         self.name = name
@@ -74,6 +77,8 @@ class PendingFile:
         self._like = like
         self._sync = sync
         self._keep_setid = keep_setid
+        self._is_veiled = veiled
+        self._veil: Veil | None = None
         self._digest = hashlib.sha256()
         self._vouched: str | None = None
         self._warnings: tuple[str, ...] = ()
@@ -184,7 +189,8 @@ class PendingFile:
 
     def _complete(self) -> None:
         point("write.before_facts")
-        reading = self._opened_for_reading()  # before the facts, which may forbid it
+        # Before the facts, which may forbid it. A veil is drawn over a file that nobody else has open.
+        reading = os.dup(self._fd) if self._is_veiled else self._opened_for_reading()
         try:
             if self._like is not None:
                 self._warnings = fidelity.apply(self._fd, self._like, keep_setid=self._keep_setid)
@@ -234,6 +240,10 @@ class PendingFile:
 
     def _exchange(self, expected: Expected, must_be_idle: bool) -> Landed:
         self._guarded(self._take_name)
+        if self._is_veiled:
+            self._veil = Veil(self._fd)
+            if not self._veil.is_drawn:
+                become_reader(self._fd)
         try:
             certain = expected.is_certain(os.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False))
             point("write.before_exchange")
@@ -280,7 +290,7 @@ class PendingFile:
         passed("write.landed")
 
     def _put_back(self, aside: FileIO | None) -> PutBack:
-        back = put_back(self.dir_fd, self._temp_name(), self.name, aside, self._fd, self.sha256)
+        back = put_back(self.dir_fd, self._temp_name(), self.name, aside, self._fd, self.sha256, self._veil)
         if not back.temp_is_ours:
             self._temp = None
         self.discard()
