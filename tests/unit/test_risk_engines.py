@@ -83,6 +83,15 @@ def test_a_prefix_tree_matches_the_longest_word() -> None:
     assert [found[0] for found in pattern.finditer(b"a.bc a.b axb x")] == [b"a.bc", b"a.b", b"x", b"x"]
 
 
+def test_lines_of_any_length_hide_no_wall() -> None:
+    chance = random.Random(8)
+    for _ in range(60):
+        lengths = [chance.choice((0, 76, 198, 199, 200, 201)) for _ in range(chance.choice((1, 90, 180)))]
+        some = [chance.choice((b"A", b"/", b"=", b"\xc3"))[:1] * length for length in lengths]
+        data = b"\n".join([*some, b"word " * 30, b"\n" * walls.SMALL])
+        assert walls.first(data) == walls.translated(data)
+
+
 def test_a_wall_of_base64_is_found_where_it_begins_whatever_looks_for_it() -> None:
     chance = random.Random(3)
     for length in (walls.LENGTH - 1, walls.LENGTH, 5 * walls.LENGTH):

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import threading
+from collections.abc import Callable
+from typing import Final
+
+SHORT: Final = 199
+"""The bytes of a line that is no place for a wall, and too short to be too long."""
 
 
 class Runs:
@@ -33,3 +39,17 @@ class Runs:
 
         self._database.scan(data, match_event_handler=seen, scratch=scratch)
         return ends[0] - self._length if ends else -1
+
+
+def has_only_short_lines(data: bytes) -> bool:
+    """Whether that is known, by a look that takes next to nothing: as a rule it rules out much longer ones."""
+    return _short_lines()(data)
+
+
+@functools.cache
+def _short_lines() -> Callable[[bytes], bool]:
+    try:
+        longer = Runs(rb"[^\n]", SHORT + 1)
+    except ImportError:
+        return lambda data: False
+    return lambda data: longer.first(data) < 0

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import AnyStr, Final
 
 import msgspec
 
-from perdure.risk.runs import Runs
+from perdure.risk.runs import SHORT, has_only_short_lines
 from perdure.risk.settings import Limits
 
 CONTROL: Final = b"\x01"
@@ -16,7 +14,6 @@ CONTROLS: Final = bytes(
     1 if byte == 127 or (byte < 32 and byte not in b"\t\n\r\f\x1b") else 32 for byte in range(256)
 )
 BLOCK: Final = 131_072
-SHORT: Final = 250
 SAMPLE: Final = 2_048
 CONTROL_SHARE: Final = 0.01
 
@@ -35,24 +32,12 @@ def measure(text: str, data: bytes, limits: Limits, *, exact: bool = True) -> Sh
     size, limit = len(data), limits.line_length
     count = _line_ends(data, size if exact else limits.lines) + (size > 0 and not data.endswith(b"\n"))
     too_long = 0
-    if size > limit and not _has_only_short_lines(data, limit):
+    # No line has more characters than bytes.
+    is_known = size >= BLOCK and limit >= SHORT and has_only_short_lines(data)
+    if size > limit and not is_known:
         is_ascii = size == len(text)
         too_long = _beyond(data, b"\n", limit, exact) if is_ascii else _beyond(text, "\n", limit, exact)
     return Shape(size, count, too_long)
-
-
-def _has_only_short_lines(data: bytes, limit: int) -> bool:
-    """Of a large text it is known quickly, as a rule. No line has more characters than bytes."""
-    return len(data) >= BLOCK and limit >= SHORT and _short_lines()(data)
-
-
-@functools.cache
-def _short_lines() -> Callable[[bytes], bool]:
-    try:
-        longer = Runs(rb"[^\n]", SHORT + 1)
-    except ImportError:
-        return lambda data: False
-    return lambda data: longer.first(data) < 0
 
 
 def _line_ends(data: bytes, enough: int) -> int:
