@@ -104,7 +104,8 @@ def _is_rewritten(fd: int, right: int) -> bool:
         point("veil.rewrite")
         os.posix_fallocate(fd, 0, max(size, 1))  # so that a full disk leaves no mixture of the two
         os.lseek(fd, 0, os.SEEK_SET)
-        write_all(fd, b"".join(pieces), "veil.chunk")
+        whole = b"".join(pieces)
+        write_all(fd, whole, "veil.chunk")
         os.ftruncate(fd, size)
     except OSError:
         return False

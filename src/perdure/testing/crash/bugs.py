@@ -192,8 +192,8 @@ BUGS: Final = (
             Patch("host.guardian", "        _end(groups, mark)\n", "        pass\n"),
             Patch(
                 "worker.server",
-                "diagnostics=diagnostics).serve()\n",
-                "diagnostics=diagnostics).serve()\n    threading.Event().wait(8)\n",
+                "arena=arena).serve()\n",
+                "arena=arena).serve()\n    threading.Event().wait(8)\n",
             ),
         ),
         "hosted",

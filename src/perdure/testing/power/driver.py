@@ -137,6 +137,7 @@ def hurry() -> None:
     patch.object(database, "_connect", connected).start()
     patch.object(state_opening, "_configure", configured).start()
     patch.object(settling, "SETTLE_AFTER_S", 0.03).start()
+    patch.object(settling, "LATEST", 0).start()  # a calm moment may not come in so short a life
 
 
 def main() -> int:
