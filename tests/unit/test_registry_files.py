@@ -13,6 +13,7 @@ from perdure.registry.errors import Quarantined, RegistryError, Unreadable
 from perdure.registry.filesystem import FileBackend, open_json, open_markdown
 from perdure.registry.mcp_md import MarkdownDocument
 from perdure.registry.templates import Template
+from perdure.registry.turns import latest
 
 SAMPLE = """\
 # MCP servers
@@ -251,6 +252,22 @@ def test_replacing_an_entry_writes_only_the_keys_that_differ(tmp_path: Path) -> 
         'env: API_KEY=$WEATHER_KEY\nenv: LEVEL=debug\nenv: "LIST=a,b"\n',
     )
     assert text_of(backend).decode() == wanted.replace("owner: somebody\n", "owner: somebody\ntitle: T\n")
+
+
+@pytest.mark.parametrize("name", ["mcp.md", "mcp.json"])
+def test_many_are_installed_in_one_change_as_they_would_be_one_by_one(tmp_path: Path, name: str) -> None:
+    opener = open_markdown if name == "mcp.md" else open_json
+    together, apart = (opener(str(tmp_path / folder / name), os.environ) for folder in ("together", "apart"))
+    entries = [entry(f"server-{number}", description="d") for number in range(5)]
+    for backend in (together, apart):
+        backend.install(entries[2].replaced(description="there before"))
+    assert together.install_all(entries) == ("server-2",)
+    for one in (*entries[:2], *entries[3:]):
+        apart.install(one)
+    assert text_of(together) == text_of(apart)
+    assert together.load("server-2").description == "there before"
+    assert latest(together.path).number == 2
+    assert together.install_all(entries) == tuple(one.name for one in entries)
 
 
 def test_mode_and_symbolic_link_stay(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from perdure.registry.refs import Capabilities, ServerRef, ValidationResult
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Final
 
     from perdure.registry.document import Document
@@ -119,8 +119,20 @@ class FileBackend:
                 )
             return self._bytes(document.installed(entry))
 
-        self._change(entry.name, plan)
+        self._change((entry.name,), plan)
         return self._ref(Slot(entry.name, entry))
+
+    def install_all(self, entries: Sequence[Entry]) -> tuple[str, ...]:
+        taken: list[str] = []
+
+        def plan(data: bytes | None) -> bytes | None:
+            document = self._parsed(data)
+            taken[:] = [one.name for one in entries if document.mark(one.name) is not None]
+            new = [one for one in entries if one.name not in taken]
+            return self._bytes(document.installed(*new)) if new else None
+
+        self._change(tuple(one.name for one in entries), plan)
+        return tuple(taken)
 
     def uninstall(self, name: str) -> None:
         check_name(name)
@@ -131,7 +143,7 @@ class FileBackend:
                 return None
             return self._bytes(document.uninstalled(name))
 
-        self._change(name, plan)
+        self._change((name,), plan)
 
     def set_enabled(self, name: str, enabled: bool) -> ServerRef:
         check_name(name)
@@ -141,7 +153,7 @@ class FileBackend:
             self._loaded(document, name)
             return self._bytes(document.enabled(name, enabled))
 
-        self._change(name, plan)
+        self._change((name,), plan)
         return self._ref(self._slot(name))
 
     def replace(self, entry: Entry) -> ServerRef:
@@ -150,7 +162,7 @@ class FileBackend:
             self._loaded(document, entry.name)
             return self._bytes(document.replaced(entry))
 
-        self._change(entry.name, plan)
+        self._change((entry.name,), plan)
         return self._ref(self._slot(entry.name))
 
     def close(self) -> None:
@@ -160,12 +172,12 @@ class FileBackend:
         """The file as it is now; an absent one is empty."""
         return self._parsed(read_bytes(self.path))
 
-    def _change(self, about: str, plan: Callable[[bytes | None], bytes | None]) -> None:
+    def _change(self, about: tuple[str, ...], plan: Callable[[bytes | None], bytes | None]) -> None:
         from perdure.registry.keeping import change_entries
         from perdure.registry.replacing import Change
         from perdure.registry.standing import Keeper
 
-        change = Change(plan, about=(about,), keeper=Keeper(self._parsed), for_s=self.linger_s)
+        change = Change(plan, about=about, keeper=Keeper(self._parsed), for_s=self.linger_s)
         change_entries(self.path, change, wait_s=self._wait_s)
 
     def _parsed(self, data: bytes | None) -> Document:

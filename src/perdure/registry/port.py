@@ -8,12 +8,13 @@ nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from perdure.registry.entry import Entry
 from perdure.registry.refs import Capabilities, ServerRef, ValidationResult
 
-__all__ = ["Backend", "Capabilities", "EditableBackend", "ServerRef", "ValidationResult"]
+__all__ = ["Backend", "BulkBackend", "Capabilities", "EditableBackend", "ServerRef", "ValidationResult"]
 
 
 @runtime_checkable
@@ -48,6 +49,14 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Any number of times, at any time."""
+
+
+@runtime_checkable
+class BulkBackend(Backend, Protocol):
+    """A backend that takes many entries at the cost of one."""
+
+    def install_all(self, entries: Sequence[Entry]) -> tuple[str, ...]:
+        """Those whose names are free, in one change. Returns the names that were taken, whose entries stay."""
 
 
 @runtime_checkable

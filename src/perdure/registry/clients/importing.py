@@ -18,7 +18,7 @@ from perdure.registry.clients.table import Client
 from perdure.registry.clients.views import View, text_of, understood
 from perdure.registry.entry import Entry
 from perdure.registry.errors import AlreadyInstalled, NotInRegistry, RegistryError, Unreadable
-from perdure.registry.port import Backend
+from perdure.registry.port import Backend, BulkBackend
 from perdure.registry.templates import Template
 
 Action = Literal["imported", "unchanged", "conflict", "skipped"]
@@ -107,29 +107,42 @@ class _Taking:
     def take(self) -> None:
         """All were heard before: a variable that one refers to must not stand for another one's secret."""
         variables = {name: REFERRED_TO for one in self.heard.values() for name in one.entry.variables()}
+        chosen: list[tuple[str, Entry]] = []
         for taken in self.heard.values():
             entry, moved = by_reference(taken.entry, variables)
             if self.keep_secrets:
                 self.kept += moved
-                self._install(taken.name, taken.entry)
             else:
                 self.moved += moved
-                self._install(taken.name, entry)
+            chosen.append((taken.name, taken.entry if self.keep_secrets else entry))
+        found = {entry.name: self._looked_up(entry.name) for _, entry in chosen}
+        if self.apply:
+            found |= self._installed([entry for _, entry in chosen if found[entry.name] is None])
+        for name, entry in chosen:
+            self._tell(name, entry, found[entry.name])
 
-    def _install(self, name: str, entry: Entry) -> None:
-        other = entry.name if entry.name != name else ""
-        try:
-            there = self._there(entry.name)
-            if there is None and self.apply:
+    def _installed(self, entries: list[Entry]) -> dict[str, Entry | RegistryError | None]:
+        """Those that could not be installed: with the one that is there, or with the reason."""
+        if isinstance(self.backend, BulkBackend) and entries:
+            try:
+                return {name: self._looked_up(name) for name in self.backend.install_all(entries)}
+            except RegistryError as error:
+                return {entry.name: _of_entry(error) for entry in entries}
+        found: dict[str, Entry | RegistryError | None] = {}
+        for entry in entries:
+            try:
                 self.backend.install(entry)
-        except AlreadyInstalled:
-            there = self._there(entry.name)
-        except RegistryError as error:
-            if error.exit_code > 3:
-                raise  # of the registry, not of this entry
-            self.steps.append(Step(name, "skipped", error.message, other))
-            return
-        if there is None:
+            except AlreadyInstalled:
+                found[entry.name] = self._looked_up(entry.name)
+            except RegistryError as error:
+                found[entry.name] = _of_entry(error)
+        return found
+
+    def _tell(self, name: str, entry: Entry, there: Entry | RegistryError | None) -> None:
+        other = entry.name if entry.name != name else ""
+        if isinstance(there, RegistryError):
+            self.steps.append(Step(name, "skipped", there.message, other))
+        elif there is None:
             self.steps.append(Step(name, "imported", "", other))
         elif _same(there, entry):
             self.steps.append(Step(name, "unchanged", "", other))
@@ -137,11 +150,20 @@ class _Taking:
             reason = "the registry has another server of this name; it stays"
             self.steps.append(Step(name, "conflict", reason, other))
 
-    def _there(self, name: str) -> Entry | None:
+    def _looked_up(self, name: str) -> Entry | RegistryError | None:
+        """The entry of this name, why there is none to be had, or None where the name is free."""
         try:
             return self.backend.load(name)
         except NotInRegistry:
             return None
+        except RegistryError as error:
+            return _of_entry(error)
+
+
+def _of_entry(error: RegistryError) -> RegistryError:
+    if error.exit_code > 3:
+        raise error  # of the registry, not of this entry
+    return error
 
 
 def _is_perdure(value: Any) -> bool:
