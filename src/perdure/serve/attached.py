@@ -144,7 +144,8 @@ class Listening:
         """They find nobody here, and wait for our successor."""
         assert self._server is not None
         self._server.close()
-        os.unlink(self._path)
+        with suppress(FileNotFoundError):  # from Python 3.13 on the server has taken it away itself
+            os.unlink(self._path)
         for writer in self._lines.values():
             writer.close()
         if self._lines:
