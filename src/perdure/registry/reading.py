@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import time
 
 from perdure.registry.errors import Forbidden, RegistryUnavailable, Unreadable
+from perdure.storage.files.unveiled import open_unveiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def opened(path: str) -> int | None:
     """A descriptor of a regular file of a size that makes sense; None where there is no file."""
     name = os.path.basename(path)
     try:
-        fd = _open(path)
+        # Not waiting for a pipe, but for a change of ours that is just being compared.
+        fd = open_unveiled(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, patience_s=WAIT_S)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -45,18 +46,6 @@ def opened(path: str) -> int | None:
     os.close(fd)
     is_large = stat.S_ISREG(info.st_mode)
     raise Unreadable(f"{name} is larger than {MAX_BYTES} bytes" if is_large else f"{name} is not a file")
-
-
-def _open(path: str) -> int:
-    """Not waiting for a pipe, but for a change of ours that is just being compared."""
-    until = time.monotonic() + WAIT_S
-    while True:
-        try:
-            return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.001)
 
 
 def refused(error: OSError, name: str) -> Forbidden | RegistryUnavailable | Unreadable:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 
+from perdure.storage.in_line import InLine
 from perdure.storage.state import (
     Answer,
     Author,
@@ -36,7 +37,6 @@ PATIENCE_S: Final = 20.0
 EXPIRY: Final = Author("perdure", "", "expiry")
 
 Payload = dict[str, Any]
-Work = Callable[[], None]
 
 
 class Step:
@@ -163,11 +163,8 @@ def _sum(one: Usage, other: Usage) -> Usage:
     return Usage(one.keys + other.keys, one.bytes + other.bytes)
 
 
-class Job:
-    """A decision that waits for its round. `decide` gives the payload, or raises ToolError to change nothing.
-
-    It is submitted by a thread that waits, or awaited (`surfaces/waiting.py`), which holds no thread.
-    """
+class Job(InLine[Payload]):
+    """A decision that waits for its round. `decide` gives the payload, or raises ToolError to change nothing."""
 
     def __init__(
         self,
@@ -179,32 +176,19 @@ class Job:
         key: str,
         view: tuple[str, str] = ("json", "full"),
     ) -> None:
-        self._rounds = rounds
+        super().__init__(rounds)
         self.names = names
         self.decide = decide
         self.author = author
         self.key = key
         self.view = view
         self.payload: Payload | None = None
-        self.error: BaseException | None = None
-        self.is_done = False
         self.is_called = False
         self.until = 0.0
-        self.lead: Work | None = None
-        """Where a thread waits for this job: have that thread lead."""
-        self.resume: Work | None = None
 
-    def __await__(self) -> Generator[Job, None, Payload]:
-        yield self
-        return self.result()
-
-    def begin(self, resume: Work) -> Work | None:
-        self.resume = resume
-        return self._rounds.lead if self._rounds.enter(self) else None
-
-    @property
-    def has_failed(self) -> bool:
-        return self.error is not None
+    def value(self) -> Payload:
+        assert self.payload is not None
+        return self.payload
 
     def run(self, working: Working) -> None:
         self.payload = self.error = None  # a round may be tried again
@@ -223,23 +207,6 @@ class Job:
             encoded = msgspec.json.encode(self.payload)
             working.remember(Answer(self.key, self.author.tool, *self.view, encoded))
 
-    def finish(self) -> None:
-        self.is_done = True
-        resume, self.resume = self.resume, None
-        assert resume is not None
-        resume()
-
-    def result(self) -> Payload:
-        """Once. What went wrong knows from where it was raised, and there this job is known: neither would ever go."""
-        error, self.error = self.error, None
-        try:
-            if error is not None:
-                raise error
-        finally:
-            del error
-        assert self.payload is not None
-        return self.payload
-
 
 class Rounds:
     """`patience_s`: how long a job waits for a turn before it is refused, untried."""
@@ -253,13 +220,10 @@ class Rounds:
 
     def submit(self, job: Job) -> Payload:
         """Block until the job's effect is durable, or refused. Raises what refused it."""
-        woken = threading.Lock()
-        woken.acquire()
-        job.resume = job.lead = woken.release
-        if not self.enter(job) and not woken.acquire(timeout=self._patience_s):
+        if not job.wait(self._patience_s):
             if self._withdraw(job):
                 raise _too_late()
-            woken.acquire()
+            job.wait_on()
         if not job.is_done:
             self.lead(job)
         return job.result()

@@ -28,7 +28,8 @@ from perdure.storage.digest import sha256_of
 from perdure.storage.durable import close_quietly
 from perdure.storage.files.identity import Expected
 from perdure.storage.files.syscalls import exchange, is_open_for_writing, rename_noreplace
-from perdure.storage.files.veil import Veil, Waiting, open_unveiled
+from perdure.storage.files.unveiled import open_unveiled
+from perdure.storage.files.veil import Veil, Waiting
 from perdure.storage.os_errors import os_refusal
 
 _NOT_A_FILE: Final = (

@@ -15,27 +15,13 @@ import fcntl
 import os
 import signal
 import sys
-import time
 from typing import Final, Literal
 
 from perdure.model.fault_points import point
 from perdure.storage.durable import write_all
 
 Waiting = Literal["nobody", "reader", "writer"]
-PATIENCE_S: Final = 20.0
 _READS: Final = 1 << 20
-
-
-def open_unveiled(path: str, flags: int, *, dir_fd: int | None = None) -> int:
-    """`os.open` for those who ask not to be kept waiting by the kernel: a veil is lifted in a moment."""
-    until = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return os.open(path, flags, dir_fd=dir_fd)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.0005)
 
 
 class Veil:

@@ -21,7 +21,7 @@ from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
 from perdure.storage.durable import close_quietly, sync_directory
 from perdure.storage.files.syscalls import has_openat2
-from perdure.storage.files.veil import open_unveiled
+from perdure.storage.files.unveiled import open_unveiled
 from perdure.storage.files.visible import shown
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.write.names import bad_path, check_name, spelled

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from perdure.storage.in_line import InLine, Line
 from perdure.storage.journal import Journal
 from perdure.surfaces.port import Flag
-from perdure.surfaces.waiting import Waited, Work
 from perdure.surfaces.write.syncing import SyncPass
-
-
-class Line(Protocol):
-    """Where jobs wait for their round."""
-
-    def enter(self, job: Job) -> bool:
-        """Put a job in line. True where nobody leads: whoever asked does, from now on."""
-
-    def lead(self, own: Job | None = None) -> None:
-        """Work for all in line."""
 
 
 class Landing(Protocol):
@@ -77,7 +66,7 @@ class NoFiles:
         pass
 
 
-class Job:
+class Job(InLine[Any]):
     """One caller's change, from submission to its payload or its error."""
 
     def __init__(
@@ -87,50 +76,11 @@ class Job:
         plan: Callable[[], Landing | None],
         cancelled: Flag | None,
     ) -> None:
-        self._line = line
+        super().__init__(line)
         self.paths = paths
         self.plan = plan
         self.cancelled = cancelled
         self.landing: Landing | None = None
-        self.error: BaseException | None = None
-        self.is_done = False
-        self.lead: Work | None = None
-        """Where a thread waits for this job: have that thread lead."""
-        self._resume: Work | None = None
 
-    def __await__(self) -> Generator[Waited, None, Any]:
-        yield self
-        return self.result()
-
-    def begin(self, resume: Work) -> Work | None:
-        self._resume = resume
-        return self._line.lead if self._line.enter(self) else None
-
-    def wait(self) -> None:
-        """Until it is done, or it is this thread's turn to lead."""
-        woken = threading.Lock()
-        woken.acquire()
-        self._resume = self.lead = woken.release
-        if self._line.enter(self):
-            return
-        woken.acquire()
-
-    @property
-    def has_failed(self) -> bool:
-        return self.error is not None
-
-    def finish(self) -> None:
-        self.is_done = True
-        resume, self._resume = self._resume, None
-        assert resume is not None
-        resume()
-
-    def result(self) -> Any:
-        """Once. What went wrong knows from where it was raised, and there this job is known: neither would ever go."""
-        error, self.error = self.error, None
-        try:
-            if error is not None:
-                raise error
-        finally:
-            del error
+    def value(self) -> Any:
         return self.landing.payload if self.landing is not None else None

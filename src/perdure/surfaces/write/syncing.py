@@ -18,7 +18,7 @@ from perdure.storage.files import fidelity
 from perdure.storage.files.exchange import Conflict
 from perdure.storage.files.identity import Expected
 from perdure.storage.files.pending import PendingFile
-from perdure.storage.files.veil import open_unveiled
+from perdure.storage.files.unveiled import open_unveiled
 from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.store import Content, Store
 
