@@ -56,7 +56,7 @@ class Report:
         self._judge(value <= limit, label, text)
 
     def above(self, label: str, text: str, value: float, floor: float) -> None:
-        self._judge(value > floor, label, text)
+        self._judge(value >= floor, label, text)
 
     def failed(self, label: str, error: Exception) -> None:
         self._verdicts.append(BROKEN)
