@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 from pathlib import Path
 
@@ -160,6 +161,54 @@ def test_a_host_that_is_replaced_in_the_middle_of_a_frame_reads_it_to_its_end(be
     expect_written(bed, client, "x", "f", content)
     assert pids(client) == found
     assert arenas(found["fake"]) == []
+
+
+def blobs_without_a_name(pid: int) -> list[int]:
+    """How much is in files of a process that were never given a name among the kept contents."""
+    sizes = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            if re.search(r"/blobs/.*[(]deleted[)]$", os.readlink(f"/proc/{pid}/fd/{fd}")):
+                sizes.append(os.stat(f"/proc/{pid}/fd/{fd}").st_size)
+        except FileNotFoundError:
+            continue
+    return sizes
+
+
+def test_a_content_is_on_its_way_to_the_disk_before_all_of_it_is_here(bed: Bed) -> None:
+    client = bed.run()
+    client.use("safe_write", {"path": "first", "content": "opens the workspace\n"})
+    worker = pids(client)[BUILTIN]
+    content = content_of(1, 4_000_000)
+    params = {"name": "safe_write", "arguments": {"path": "f", "content": content}}
+    frame = json.dumps({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params}).encode()
+    client.asked.append(("x", "tools/call", False))
+    client.send_bytes(frame[:3_500_000])
+    assert wait_for(lambda: any(size >= 1 << 20 for size in blobs_without_a_name(worker)), SOON)
+    assert not list((bed.workspace / ".perdure" / "blobs").iterdir())
+    client.send_bytes(frame[3_500_000:] + b"\n")
+    expect_written(bed, client, "x", "f", content)
+    (kept,) = (bed.workspace / ".perdure" / "blobs").iterdir()
+    assert kept.read_bytes() == content.encode()
+    assert wait_for(lambda: blobs_without_a_name(worker) == [], SOON)
+
+
+def test_a_content_that_is_refused_after_it_arrived_is_kept_as_a_draft_all_the_same(bed: Bed) -> None:
+    client = bed.run()
+    client.use("safe_write", {"path": "first", "content": "opens the workspace\n"})
+    worker = pids(client)[BUILTIN]
+    key = "AKIA" + "Q7RZ3XW5T2B6N4M8"
+    content = content_of(2, 3_000_000)
+    middle = len(content) // 2
+    content = f"{content[:middle]}\naws_access_key_id = {key}\n{content[middle:]}"
+    answer = client.wait(write(client, "f", content), 30)["result"]
+    assert answer["isError"]
+    draft = re.search(r"draft\W+([\w-]+)", answer["content"][0]["text"])
+    assert draft is not None
+    assert not (bed.workspace / "f").exists()
+    client.use("safe_write", {"path": "f", "draft": draft[1], "classify": False}, timeout=30)
+    assert (bed.workspace / "f").read_bytes() == content.encode()
+    assert wait_for(lambda: blobs_without_a_name(worker) == [], SOON)
 
 
 @pytest.mark.parametrize(

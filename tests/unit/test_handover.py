@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
@@ -16,7 +17,8 @@ from perdure.host.arena import Arena, Handed, Handing
 from perdure.host.lines import LineReader
 from perdure.model import frames, handover
 from perdure.model.frames import Request
-from perdure.model.handover import Note
+from perdure.model.handover import News, Note
+from perdure.testing.processes import wait_for
 from perdure.worker import arena as workers
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs files in memory")
@@ -30,6 +32,11 @@ def arena() -> Iterator[Arena]:
     os.pwrite(found.fd, handover.MARK, 0)
     yield found
     found.close()
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_told(arena: Arena) -> None:
+    arena.tell = lambda line: None
 
 
 def frame_of(content: str, tool: str = "safe_write", **more: object) -> bytes:
@@ -82,7 +89,7 @@ def test_what_the_worker_reads_is_what_the_client_sent(
     assert handed is not None
     whole = frames.decode(frame)
     note = handover.decode(handed.note(arena, sent_on(frame, handed.message)) or b"")
-    assert note is not None
+    assert isinstance(note, Note)
     assert os.pread(arena.fd, 2, handover.FLAGS) == b"\1\0"
     message, read = workers.Arena(arena.fd).request(note)
     assert os.pread(arena.fd, 2, handover.FLAGS) == b"\0\0"
@@ -104,7 +111,7 @@ def test_a_slot_in_use_is_left_alone_and_without_a_free_one_the_pipe_serves(aren
     assert [note is not None for note in notes] == [True] * handover.SLOTS + [False]
     for number, line in enumerate(notes[:-1]):
         note = handover.decode(line or b"")
-        assert note is not None
+        assert isinstance(note, Note)
         _, read = workers.Arena(arena.fd).request(note)
         assert read is not None
         assert read.arguments["content"] == f"{number}{content}"
@@ -158,17 +165,134 @@ def test_a_worker_that_is_gone_gets_no_note_even_in_the_middle() -> None:
 
 
 def test_no_frame_is_a_note_and_a_note_is_no_frame() -> None:
-    note = handover.encode(Note(1, 300_000, "content", frame_of("")))
-    assert handover.decode(note) == Note(1, 300_000, "content", frame_of(""))
-    assert not isinstance(frames.decode(note), Request)
+    for said in (Note(1, 7, 300_000, "content", frame_of("")), News(0, 2**62, 1 << 20, "rw.safe_write")):
+        line = handover.encode(said)
+        assert handover.decode(line) == said
+        assert not isinstance(frames.decode(line), Request)
     for other in (
-        frame_of("@1 3 content {}"),
-        b"@2 3 content {}",
-        b"@1 99999999 content {}",
-        b"@1 3 {}",
+        frame_of("@1 7 3 content {}"),
+        b"@2 7 3 content {}",
+        b"@1 7 99999999 content {}",
+        b"+1 7 99999999 safe_write",
+        b"@1 7 3 {}",
+        b"+1 7 3",
         b"@",
     ):
         assert handover.decode(other) is None
+
+
+class Taker:
+    """Who takes a text while it arrives, as slowly as it is let."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.text: str | None = None
+        self.is_closed = False
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def more(self, piece: bytes) -> None:
+        self.pieces.append(piece)
+        assert self.may_go_on.wait(10)
+
+    def complete(self, text: str, taken: Callable[[], object]) -> None:
+        self.text = text
+        self.wait = taken
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def follow(arena: Arena) -> tuple[workers.Arena, list[Taker], Handing]:
+    """Both ends of an arena; each line that the host tells is heard by the worker at once."""
+    takers: list[Taker] = []
+    reading = workers.Arena(arena.fd)
+
+    def takes(tool: str) -> Taker | None:
+        if tool != "safe_write":
+            return None
+        takers.append(Taker())
+        return takers[-1]
+
+    def tell(line: bytes) -> None:
+        news = handover.decode(line)
+        assert isinstance(news, News)
+        reading.hear(news)
+
+    reading.takes = takes
+    arena.tell = tell
+    return reading, takers, Handing(lambda tool: arena)
+
+
+def read_by(reading: workers.Arena, arena: Arena, frame: bytes, handed: Handed | None) -> workers.Handed:
+    assert handed is not None
+    note = handover.decode(handed.note(arena, sent_on(frame, handed.message)) or b"")
+    assert isinstance(note, Note)
+    _, read = reading.request(note)
+    assert read is not None
+    return read
+
+
+LONG = 'é𝄞 "quoted" \\ and plain words between them\n' * 60_000
+
+
+@given(st.lists(st.integers(0, 4_000_000), max_size=30))
+def test_a_text_is_taken_while_it_arrives_and_each_byte_of_it_once(arena: Arena, cuts: list[int]) -> None:
+    reading, takers, handing = follow(arena)
+    stream = frame_of(LONG) + b"\n"
+    ((frame, handed),) = received(handing, stream, [cut for cut in cuts if cut < len(stream)])
+    read = read_by(reading, arena, frame, handed)
+    (taker,) = takers
+    taker.wait()
+    begun = b"".join(taker.pieces)
+    assert LONG.encode().startswith(begun)
+    assert taker.text is read.arguments["content"]
+    assert not taker.is_closed
+    read.close()
+    assert taker.is_closed
+    assert arena.free_slot() == 0
+
+
+def test_nothing_is_read_from_a_slot_that_is_free_again(arena: Arena) -> None:
+    reading, takers, handing = follow(arena)
+    reader, frame = LineReader(LIMIT), frame_of(LONG)
+    half = len(frame) // 2
+    for piece in (frame[:half], frame[half : half + 1_200_000]):
+        reader.feed(piece)
+        handing.arriving(reader, piece)
+        takers[0].may_go_on.clear()
+    reader.feed(frame[half + 1_200_000 :] + b"\n")
+    read = read_by(reading, arena, frame, handing.taken(frame))
+    arena.write(b"\0" * 4_000_000, handover.begin(0))
+    takers[0].may_go_on.set()
+    takers[0].wait()
+    assert takers[0].pieces
+    assert LONG.encode().startswith(b"".join(takers[0].pieces))
+    read.close()
+    assert takers[0].is_closed
+
+
+def test_a_text_that_never_became_a_call_is_dropped_by_the_next_without_waiting_for_it(arena: Arena) -> None:
+    reading, takers, handing = follow(arena)
+    reader, frame = LineReader(LIMIT), frame_of(LONG)
+    for piece in (frame[:400_000], frame[400_000:2_000_000]):
+        reader.feed(piece)
+        handing.arriving(reader, piece)
+    takers[0].may_go_on.clear()
+    received(handing, frame[:300_000] + b"\n", [])  # not JSON: the line has ended too early
+    ((frame, handed),) = received(handing, frame_of("x" + LONG) + b"\n", [500_000, 2_500_000])
+    read_by(reading, arena, frame, handed)
+    assert not takers[0].is_closed
+    takers[0].may_go_on.set()
+    assert wait_for(lambda: takers[0].is_closed, 10)
+    assert takers[1].text == "x" + LONG
+
+
+def test_news_of_a_tool_that_takes_nothing_is_nothing(arena: Arena) -> None:
+    reading, takers, handing = follow(arena)
+    ((frame, handed),) = received(handing, frame_of(LONG, "validate") + b"\n", [1_000_000])
+    assert read_by(reading, arena, frame, handed).arguments["content"] == LONG
+    assert takers == []
 
 
 def test_only_memory_of_the_host_is_claimed(monkeypatch: pytest.MonkeyPatch, arena: Arena) -> None:

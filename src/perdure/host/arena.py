@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from perdure.host.lines import LineReader
 from perdure.model import frames, handover, large_calls, large_strings
-from perdure.model.handover import Note
+from perdure.model.handover import News, Note
 
 _TOOL: Final = re.compile(rb'"params" ?: ?\{"name" ?: ?"([A-Za-z0-9_.-]+)"')
 
@@ -25,6 +26,8 @@ class Arena:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        self.tell: Callable[[bytes], None] = lambda line: None
+        """A line to the worker, if it takes one now. Raises OSError where it is gone."""
         self._is_read = False
 
     @classmethod
@@ -86,10 +89,13 @@ class Filling:
     raise ValueError where the string is none or too large, and OSError where the worker is gone.
     """
 
-    def __init__(self, arena: Arena, slot: int, start: int) -> None:
+    def __init__(self, arena: Arena, slot: int, start: int, tool: str) -> None:
         self.arena = arena
         self.slot = slot
         self.start = start
+        self.serial = time.monotonic_ns()  # not that of a host before this one either
+        self._tool = tool
+        self._told = 0
         self.at = start + 1
         self.size = 0
         self._left = b""
@@ -116,6 +122,9 @@ class Filling:
             raise ValueError("too large")
         self.arena.write(text, handover.begin(self.slot) + self.size)
         self.size += len(text)
+        if self.size - self._told >= handover.STEP:
+            self._told = self.size
+            self.arena.tell(handover.encode(News(self.slot, self.serial, self.size, self._tool)))
 
 
 class Handed:
@@ -142,7 +151,7 @@ class Handed:
         rest = frame[:at] + large_strings.EMPTY + frame[at + len(self._string) :]
         filled.arena.mark(filled.slot, is_taken=True)
         self._is_sent = True
-        return handover.encode(Note(filled.slot, filled.size, self._name, rest))
+        return handover.encode(Note(filled.slot, filled.serial, filled.size, self._name, rest))
 
 
 class Handing:
@@ -179,7 +188,7 @@ class Handing:
         arena = self._arena_of(tool)
         if arena is None or not arena.is_read() or (slot := arena.free_slot()) is None:
             return None
-        return Filling(arena, slot, start)
+        return Filling(arena, slot, start, tool)
 
     def taken(self, frame: bytes) -> Handed | None:
         """A whole frame, the first that ended since; None where it has to go the ordinary way."""

@@ -47,6 +47,8 @@ class Child:
         self.outbox = Outbox(stdin, unwritten)
         self.stderr = stderr
         self.arena = arena
+        if arena is not None:
+            arena.tell = self._tell
         self.is_heard = False  # whether what it says there goes on to ours
         self.tail = b""
         self.input_open = True
@@ -59,6 +61,11 @@ class Child:
     @property
     def key(self) -> tuple[str, int]:
         return (self.mount, self.generation)
+
+    def _tell(self, line: bytes) -> None:
+        """What is no use any more if it has to wait."""
+        if self.input_open and not self.outbox.size:
+            self.outbox.put_line(line)
 
     def close_input(self) -> None:
         if self.input_open:

@@ -15,6 +15,7 @@ import msgspec
 
 EDGE: Final = 4096
 """How far from either end of the frame the string may begin and end."""
+NEAREST: Final = 64
 NEAR: Final = 1024
 PIECE: Final = 1 << 18
 EMPTY: Final = b'""'
@@ -49,9 +50,12 @@ def placed(frame: bytes) -> tuple[int, int] | None:
 
 def seam(data: bytes, start: int, end: int) -> int:
     """The last place near the end of a string's part where nothing is cut in two; its start where there is none."""
-    found = start
-    for match in _SEAM.finditer(data, max(start, end - NEAR), end):
-        found = match.end()
+    for near in (NEAREST, NEAR):
+        found = start
+        for match in _SEAM.finditer(data, max(start, end - near), end):
+            found = match.end()
+        if found > start:
+            break
     return found
 
 

@@ -9,10 +9,12 @@ from typing import Final
 import msgspec
 
 from perdure.risk import score, shape, walls
+from perdure.risk.ahead import Ahead
 from perdure.risk.candidates import Candidate, apart
 from perdure.risk.extra import finder
 from perdure.risk.mask import masked
 from perdure.risk.report import FINDINGS_LISTED, Finding, Report
+from perdure.risk.runs import has_only_short_lines
 from perdure.risk.scanner import default_scanner
 from perdure.risk.settings import (
     DEFAULT,
@@ -34,24 +36,33 @@ Weights = dict[tuple[str, str], float]  # of a policy's own patterns, by family 
 
 
 def examine(
-    text: str, settings: RiskSettings = DEFAULT, *, data: bytes | None = None, exact: bool = True
+    text: str,
+    settings: RiskSettings = DEFAULT,
+    *,
+    data: bytes | None = None,
+    exact: bool = True,
+    ahead: Ahead | None = None,
 ) -> Report:
-    """What would get this text rejected, and where. `data` is the text in UTF-8, where it is at hand. The score is
-    the same, exact measures or not."""
+    """What would get this text rejected, and where. `data` is the text in UTF-8, where it is at hand; `ahead` has looked
+    through the beginning of just that. The score is the same, exact measures or not."""
     try:
         data = text.encode() if data is None else data
     except UnicodeEncodeError:
         text = SURROGATE.sub(LOST, text)
         data = text.encode()
     # The scanner lets other threads run meanwhile, the measures do not: whoever stores the text comes first.
-    found = default_scanner().scan(data)
+    hits, is_short = ahead.finish(data) if ahead is not None else (None, None)
+    found = default_scanner().scan(data, hits)
     weights: Weights = {}
     if settings.extend_patterns:
         found = apart(found + _extras(data, settings, weights))
     if settings.disable_families:
         found = [each for each in found if each.kind not in settings.disable_families]
-    placed = found + _hints(text, data, settings)
-    measured = shape.measure(text, data, settings.limits, exact=exact)
+    # What rules out a wall also rules out a line that is too long, as a rule: it is looked for once.
+    if is_short is None:
+        is_short = len(data) >= walls.SMALL and has_only_short_lines(data)
+    placed = found + _hints(text, data, settings, is_short)
+    measured = shape.measure(text, data, settings.limits, exact=exact, has_short_lines=is_short)
     remarks = score.excesses(measured, settings)
     if not placed and not remarks:
         return Report(0.0, "safe", measured.bytes, measured.line_count, (), 0, (), ())
@@ -106,12 +117,12 @@ def _family_weight(family: str) -> float:
     return WEIGHTS.get(family, SECRET_WEIGHT)
 
 
-def _hints(text: str, data: bytes, settings: RiskSettings) -> list[Candidate]:
+def _hints(text: str, data: bytes, settings: RiskSettings, has_short_lines: bool) -> list[Candidate]:
     found = []
     if "binary_hint" not in settings.disable_families:
         if shape.binary(data):
             found.append(Candidate(0, 0, "control_characters", "binary_hint", "hint", 0, 0))
-        if (at := walls.first(data)) >= 0:
+        if not has_short_lines and (at := walls.first(data)) >= 0:
             found.append(Candidate(at, at, "long_base64_blob", "binary_hint", "hint", 0, 0))
     if (
         len(data) != len(text)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-import threading
 from typing import Any, NamedTuple, Protocol
 
+from perdure.model.spares import Spares
 from perdure.risk.settings import ExtraPattern
 
 
@@ -45,7 +45,6 @@ class Vectorscan:
     """All patterns at once. It reports every end of a match; the last one of each start counts."""
 
     def __init__(self, hyperscan: Any, patterns: tuple[str, ...]) -> None:
-        self._hyperscan = hyperscan
         self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         self._database.compile(
             expressions=[pattern.encode() for pattern in patterns],
@@ -53,18 +52,17 @@ class Vectorscan:
             elements=len(patterns),
             flags=[hyperscan.HS_FLAG_SOM_LEFTMOST | hyperscan.HS_FLAG_UTF8] * len(patterns),
         )
-        self._threads = threading.local()
+        self._scratches: Spares[Any] = Spares(lambda: hyperscan.Scratch(self._database))
 
     def places(self, data: bytes) -> list[Place]:
-        scratch = getattr(self._threads, "scratch", None)
-        if scratch is None:
-            scratch = self._threads.scratch = self._hyperscan.Scratch(self._database)
         ends: dict[tuple[int, int], int] = {}
 
         def seen(number: int, start: int, end: int, _flags: int, _context: object) -> None:
             ends[number, start] = end
 
+        scratch = self._scratches.take()
         self._database.scan(data, match_event_handler=seen, scratch=scratch)
+        self._scratches.give(scratch)
         return _apart([Place(number, start, end) for (number, start), end in ends.items()])
 
 

@@ -12,15 +12,18 @@ import importlib
 import operator
 import platform
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from perdure.model.spares import Spares
 from perdure.risk import trie
 
 ENGINES: Final = ("hyperscan", "re2", "re")
 # A shorter literal is everywhere; the engines without triggers look for its trigger instead.
 TREE_LITERAL: Final = 3
+
+
+Hits = Iterable[tuple[int, int]]
 
 
 class Entry(NamedTuple):
@@ -40,7 +43,7 @@ class Entry(NamedTuple):
 class Gate(Protocol):
     """Yields the number of an entry and where its literal is, in the order of the text; () where there is none."""
 
-    def hits(self, data: bytes) -> Iterable[tuple[int, int]]: ...
+    def hits(self, data: bytes) -> Hits: ...
 
 
 def build(entries: Sequence[Entry], engine: str | None = None) -> Gate:
@@ -100,26 +103,26 @@ def _compiled(hyperscan: Any, entries: Sequence[Entry]) -> Any:
 
 
 class Vectorscan:
-    """All entries in one database. Scratch space belongs to a thread, since scans run beside each other."""
+    """All entries in one database. Scans that run beside each other need a scratch space each."""
 
     def __init__(self, hyperscan: Any, entries: Sequence[Entry]) -> None:
-        self._hyperscan = hyperscan
         self._back = [entry.width - entry.lead if entry.trigger else len(entry.literal) for entry in entries]
         self._database = _kept(hyperscan, entries)
-        self._threads = threading.local()
+        self._scratches: Spares[Any] = Spares(lambda: hyperscan.Scratch(self._database))
 
-    def hits(self, data: bytes) -> Iterable[tuple[int, int]]:
-        scratch = getattr(self._threads, "scratch", None)
-        if scratch is None:
-            scratch = self._threads.scratch = self._hyperscan.Scratch(self._database)
+    def hits(self, data: bytes, ends_after: int = 0) -> Hits:
+        """Without those of which all stands before `ends_after`."""
         numbers: list[int] = []
         ends: list[int] = []
 
         def seen(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
-            numbers.append(number)
-            ends.append(end)
+            if end > ends_after:
+                numbers.append(number)
+                ends.append(end)
 
+        scratch = self._scratches.take()
         self._database.scan(data, seen, 0, None, scratch)
+        self._scratches.give(scratch)
         if not numbers:
             return ()
         return zip(numbers, map(operator.sub, ends, map(self._back.__getitem__, numbers)), strict=True)

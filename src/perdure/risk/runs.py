@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import importlib
-import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
+
+from perdure.model.spares import Spares
 
 SHORT: Final = 199
 """The bytes of a line that is no place for a wall, and too short to be too long."""
 
 
 class Runs:
-    """Scratch space belongs to a thread, since scans run beside each other. Raises ImportError without the engine."""
+    """Scans that run beside each other need a scratch space each. Raises ImportError without the engine."""
 
     def __init__(self, kind: bytes, length: int) -> None:
-        self._hyperscan = hyperscan = importlib.import_module("hyperscan")
+        hyperscan = importlib.import_module("hyperscan")
         self._length = length
         self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         self._database.compile(
@@ -25,19 +26,18 @@ class Runs:
             elements=1,
             flags=[hyperscan.HS_FLAG_SINGLEMATCH],
         )
-        self._threads = threading.local()
+        self._scratches: Spares[Any] = Spares(lambda: hyperscan.Scratch(self._database))
 
     def first(self, data: bytes) -> int:
         """Where the first run of this length begins, or -1."""
-        scratch = getattr(self._threads, "scratch", None)
-        if scratch is None:
-            scratch = self._threads.scratch = self._hyperscan.Scratch(self._database)
         ends: list[int] = []
 
         def seen(_number: int, _start: int, end: int, _flags: int, _context: object) -> None:
             ends.append(end)
 
+        scratch = self._scratches.take()
         self._database.scan(data, match_event_handler=seen, scratch=scratch)
+        self._scratches.give(scratch)
         return ends[0] - self._length if ends else -1
 
 

@@ -6,7 +6,7 @@ from typing import AnyStr, Final
 
 import msgspec
 
-from perdure.risk.runs import SHORT, has_only_short_lines
+from perdure.risk.runs import SHORT
 from perdure.risk.settings import Limits
 
 CONTROL: Final = b"\x01"
@@ -26,15 +26,17 @@ class Shape(msgspec.Struct, frozen=True, gc=False):
     too_long: int
 
 
-def measure(text: str, data: bytes, limits: Limits, *, exact: bool = True) -> Shape:
+def measure(
+    text: str, data: bytes, limits: Limits, *, exact: bool = True, has_short_lines: bool = False
+) -> Shape:
     """Lines are measured in characters; of a text in ASCII the bytes say the same, faster. Where it need not be
-    exact, what is above its limit is not followed further."""
+    exact, what is above its limit is not followed further. Whether it is known to have only short lines is the
+    caller's to say."""
     size, limit = len(data), limits.line_length
     count = _line_ends(data, size if exact else limits.lines) + (size > 0 and not data.endswith(b"\n"))
     too_long = 0
     # No line has more characters than bytes.
-    is_known = size >= BLOCK and limit >= SHORT and has_only_short_lines(data)
-    if size > limit and not is_known:
+    if size > limit and not (has_short_lines and limit >= SHORT):
         is_ascii = size == len(text)
         too_long = _beyond(data, b"\n", limit, exact) if is_ascii else _beyond(text, "\n", limit, exact)
     return Shape(size, count, too_long)

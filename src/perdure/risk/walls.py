@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import Final
 
-from perdure.risk.runs import SHORT, Runs, has_only_short_lines
+from perdure.risk.runs import SHORT, Runs
 
 LENGTH: Final = SHORT + 1
 SMALL: Final = 8_192
@@ -24,9 +24,7 @@ def first(data: bytes) -> int:
     """Where the first wall begins, or -1."""
     if len(data) < LENGTH:
         return -1
-    if len(data) < SMALL:
-        return translated(data)
-    return -1 if has_only_short_lines(data) else _search()(data)
+    return translated(data) if len(data) < SMALL else _search()(data)
 
 
 def translated(data: bytes) -> int:

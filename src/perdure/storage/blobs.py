@@ -26,8 +26,10 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
+from perdure.storage.beside import Beside
 from perdure.storage.copying import CANNOT, copy_file
 from perdure.storage.digest import sha256_of
+from perdure.storage.direct import DirectFile
 from perdure.storage.durable import close_quietly, start_writing, sync_directory, sync_file, write_all
 from perdure.storage.os_errors import os_refusal, sync_refusal
 
@@ -74,6 +76,10 @@ class Blobs:
             incoming.close()
         passed("blob.landed")
         return blob
+
+    def arriving(self) -> ArrivingBlob:
+        """A content that comes in pieces, over some time."""
+        return ArrivingBlob(self._fd)
 
     def open(self, sha256: str, *, size: int | None = None, verify: bool = False) -> FileIO:
         """A kept content to read. A wrong size is refused, and with `verify` a wrong hash."""
@@ -190,11 +196,11 @@ class _Incoming:
 
     def _write_whole(self, data: bytes) -> str:
         """What is all there already is hashed while the device writes."""
-        whole = memoryview(data)
-        for offset in range(0, len(data), CHUNK):
-            write_all(self.fd, whole[offset : offset + CHUNK], "blob.chunk")
-            start_writing(self.fd, offset, CHUNK)
-        return hashlib.sha256(data).hexdigest()
+        hashing = Beside(lambda: hashlib.sha256(data).hexdigest())
+        with DirectFile(self.fd, "blob.chunk") as file:
+            file.write(data)
+        start_writing(self.fd)
+        return hashing.result()
 
     def land(self, path: str) -> None:
         """Named first and synced then: both become durable in one step of the file system's own journal. A name
@@ -245,6 +251,47 @@ class _Incoming:
             os.link(f"/proc/self/fd/{self.fd}", path, dst_dir_fd=self.dir_fd, follow_symlinks=True)
         else:
             os.link(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
+
+
+class ArrivingBlob:
+    """A content that is written while it arrives. Nobody sees anything of it before `put` returns."""
+
+    def __init__(self, dir_fd: int) -> None:
+        self._dir_fd = dir_fd
+        self._digest = hashlib.sha256()
+        self._size = 0
+        self._incoming: _Incoming | None = None
+        self._file: DirectFile | None = None
+
+    def more(self, piece: bytes) -> None:
+        if self._file is None:
+            self._incoming = _Incoming(self._dir_fd)
+            point("blob.temp_created")
+            self._file = DirectFile(self._incoming.fd, "blob.chunk")
+        self._file.write(piece)
+        self._digest.update(piece)
+        self._size += len(piece)
+
+    def put(self, data: bytes) -> Blob | None:
+        """Keep the whole of it, of which the beginning is here already; None where nothing is."""
+        if self._file is None or self._incoming is None or self._size > len(data):
+            return None
+        rest = data[self._size :]
+        try:
+            self._file.write(rest)
+            self._file.end()
+            self._digest.update(rest)
+            sha256 = self._digest.hexdigest()
+            self._incoming.land(sha256)
+        except OSError as error:
+            raise os_refusal(error) from None
+        passed("blob.landed")
+        return Blob(sha256, len(data))
+
+    def close(self) -> None:
+        if self._incoming is not None:
+            self._incoming.close()
+            self._incoming = self._file = None
 
 
 def _pieces(source: bytes | Readable | Iterable[bytes]) -> Iterator[bytes]:

@@ -58,6 +58,19 @@ Handler = Callable[[Any, Call], object]
 """From the declared params and the call to the full payload. Fails by raising `ToolError`."""
 
 
+class Arriving(Protocol):
+    """The large string of a call, taken while it still arrives. It may never become one: then it is closed."""
+
+    def more(self, piece: bytes) -> None:
+        """What comes next, in UTF-8."""
+
+    def complete(self, text: str, taken: Callable[[], object]) -> None:
+        """All of it, as the call will bring it. `taken` waits for the last piece, and raises what that raised."""
+
+    def close(self) -> None:
+        """The call is over."""
+
+
 class Tool(msgspec.Struct, frozen=True):
     """A declared tool bound to what runs it."""
 
@@ -68,6 +81,8 @@ class Tool(msgspec.Struct, frozen=True):
     """At this moment a small call takes less time than waking another thread to read on, as far as its first wait."""
     steps: Callable[[Any, Call], Steps[object]] | None = None
     """The same as the handler, and no thread is kept while it waits."""
+    arriving: Callable[[], Arriving | None] = lambda: None
+    """Who takes the large string of a call to come, if that is of any use now."""
 
 
 class Resource(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from msgspec import Raw
 from perdure.model import eras, frames, handover
 from perdure.model.faults import QUEUE_FULL, Fault, host_error
 from perdure.model.frames import Malformed, Message, Notification, Request, RequestId, Response
+from perdure.model.handover import News, Note
 from perdure.model.tools import DEFAULT_VIEW, View
 from perdure.surfaces.port import Surface
 from perdure.surfaces.waiting import Steps
@@ -56,6 +57,8 @@ class Server:
     ) -> None:
         self._out = out
         self._arena = arena
+        if arena is not None:
+            arena.takes = lambda name: tool.arriving() if (tool := registry.tool(name)) is not None else None
         self._diagnostics = diagnostics or Diagnostics()
         self._session = Session()
         self._methods = Methods(registry, self._session, view, roots, self._diagnostics)
@@ -96,8 +99,13 @@ class Server:
             return None
         message, handed = self._read(frame)
         match message:
+            case None:
+                pass
             case Request() as request:
-                return self._request(request, handed, len(frame))
+                job = self._request(request, handed, len(frame))
+                if handed is not None and job is None:
+                    handed.close()
+                return job
             case Notification("notifications/cancelled", params):
                 self._cancel(params)
             case Notification() | Response():
@@ -110,9 +118,14 @@ class Server:
                 assert_never(unreachable)
         return None
 
-    def _read(self, frame: bytes) -> tuple[Message, Handed | None]:
-        if self._arena is not None and (note := handover.decode(frame)) is not None:
-            return self._arena.request(note)
+    def _read(self, frame: bytes) -> tuple[Message | None, Handed | None]:
+        if self._arena is not None:
+            match handover.decode(frame):
+                case Note() as note:
+                    return self._arena.request(note)
+                case News() as news:
+                    self._arena.hear(news)
+                    return None, None
         return frames.decode(frame), None
 
     def _request(self, request: Request, handed: Handed | None, size: int) -> Job | None:
@@ -138,7 +151,9 @@ class Server:
 
                 is_brief = handed is None and size <= BRIEF and tool.is_brief()
                 takes_room = not is_brief or tool.steps is not None
-                return self._work(identity, asked, called, key, is_brief=is_brief, takes_room=takes_room)
+                return self._work(
+                    identity, asked, called, key, handed, is_brief=is_brief, takes_room=takes_room
+                )
             case "resources/read":
                 return self._work(identity, asked, lambda _: methods.read(asked))
             case eras.PROBE_METHOD:
@@ -165,6 +180,7 @@ class Server:
         asked: Asked,
         work: Work,
         key: str | None = None,
+        handed: Handed | None = None,
         *,
         is_brief: bool = False,
         takes_room: bool = True,
@@ -180,11 +196,13 @@ class Server:
                 self._keys[running] = key
 
         def course() -> Course:
-            return Course(self._answered(asked, work, running, takes_room), self._errands)
+            return Course(self._answered(asked, work, running, takes_room, handed), self._errands)
 
         return course().advance() if is_brief else lambda: course().run()
 
-    async def _answered(self, asked: Asked, work: Work, running: Running, takes_room: bool) -> None:
+    async def _answered(
+        self, asked: Asked, work: Work, running: Running, takes_room: bool, handed: Handed | None
+    ) -> None:
         if not running.cancelled.is_set():
             answer = await self._guarded(asked, work, running)
             # Forgotten before it is answered: a client may use the id again as soon as it reads the answer.
@@ -194,6 +212,8 @@ class Server:
             else:
                 running.answer(frames.encode_result(running.id, shaped(asked, answer)))
         self._forget(running)
+        if handed is not None:
+            handed.close()
         if takes_room:
             self._crew.leaves()
 

@@ -28,6 +28,7 @@ from perdure.model.envelope import ToolError
 from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
 from perdure.storage.copying import copy_file
+from perdure.storage.direct import DirectFile
 from perdure.storage.durable import close_quietly, sync_directory, sync_file, write_all
 from perdure.storage.files import fidelity
 from perdure.storage.files.exchange import Conflict, PutBack, alone, open_aside, put_back, unexpected
@@ -107,6 +108,17 @@ class PendingFile:
         self._guarded(lambda: write_all(self._fd, data, "write.chunk"))
         self._digest.update(data)
         self.size += memoryview(data).nbytes
+
+    def write_whole(self, data: bytes, sha256: str) -> None:
+        """All of a large content, whose hash the caller vouches for."""
+        self._check_open()
+        self._guarded(lambda: self._write_whole(data))
+        self.size = len(data)
+        self._vouched = sha256
+
+    def _write_whole(self, data: bytes) -> None:
+        with DirectFile(self._fd, "write.chunk") as file:
+            file.write(data)
 
     def copy(self, fd: int, sha256: str) -> None:
         """All of another file, whose hash the caller vouches for: it is not read again to be sure."""

@@ -10,7 +10,6 @@ its hashes, so a file that changed meanwhile is checked again.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
@@ -18,7 +17,9 @@ import msgspec
 
 from perdure import risk
 from perdure.model.envelope import ToolError, refuse
-from perdure.risk import Report, RiskSettings
+from perdure.risk import Report
+from perdure.risk.ahead import Ahead
+from perdure.storage.beside import Beside
 from perdure.surfaces.port import Call
 from perdure.surfaces.waiting import finished
 from perdure.surfaces.write import screening
@@ -55,29 +56,11 @@ class _Unchecked(Exception):
         self.changes = changes
 
 
-class _Scan:
-    """A look at a text in a thread of its own, with exact measures only where somebody is told of them."""
+class _Scan(NamedTuple):
+    """A look at a text beside what else is done with it, with exact measures only where somebody is told of them."""
 
-    def __init__(self, text: str, data: bytes | None, settings: RiskSettings) -> None:
-        self.text = text
-        self._data = data
-        self._settings = settings
-        self._found: Report | BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="scan", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._found = risk.scan(self.text, self._settings, data=self._data, exact=False)
-        except BaseException as error:
-            self._found = error
-
-    def report(self) -> Report:
-        self._thread.join()
-        if isinstance(self._found, Report):
-            return self._found
-        assert self._found is not None
-        raise self._found
+    text: str
+    report: Beside[Report]
 
 
 class Checks:
@@ -108,10 +91,14 @@ class Checks:
         self._ahead: _Scan | None = None
         self._are_names_known = False
 
-    def ahead(self, text: str, data: bytes | None) -> None:
-        """Look at a large text while it is being stored: neither holds the other up. `data` is it in UTF-8."""
+    def ahead(self, text: str, data: bytes | None, begun: Ahead | None) -> None:
+        """Look at a large text while it is being stored: neither holds the other up. `data` is it in UTF-8, of which
+        the beginning may have been looked through already."""
         if self._classify and LARGE < len(text) <= screening.MOST_COMPARED:
-            self._ahead = _Scan(text, data, self._service.policy)
+            policy = self._service.policy
+            self._ahead = _Scan(
+                text, Beside(lambda: risk.scan(text, policy, data=data, exact=False, ahead=begun))
+            )
 
     def sent(self, path: str, content: Content, text: str | None = None) -> None:
         """Refuse a content, and keep it; or remember what is to be said about it. `text` where it is at hand."""
@@ -144,7 +131,7 @@ class Checks:
 
     def _whole(self, content: Content, text: str | None) -> Report:
         if self._ahead is not None and text is self._ahead.text:
-            report = self._ahead.report()
+            report = self._ahead.report.result()
             return risk.scan(text, self._service.policy) if self._is_refused(report) else report
         if text is not None and content.size <= screening.MOST_COMPARED:
             return risk.scan(text, self._service.policy)

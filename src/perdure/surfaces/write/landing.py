@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
+from perdure.storage.beside import Beside
 from perdure.storage.files.exchange import Conflict
 from perdure.storage.files.fidelity import Facts
 from perdure.storage.files.identity import Expected
@@ -61,6 +62,8 @@ class FileChange:
         if self.place.missing:
             self.made = self.place.make_parents(sync=sync)
         self._pending = self._filled(self.after, self.facts, store, sync=sync)
+        # What landed stays known until it is settled, and so do many others: without their contents.
+        self.after = self.after.released()
 
     def apply(self, store: Store, *, sync: bool) -> None:
         self.prepare(store, sync=sync)
@@ -94,31 +97,6 @@ class FileChange:
         if before is not None:
             removal.remove(self.place.dir_fd, self.place.name, before, sync=sync)
         return None
-
-
-class _Copying:
-    """Large contents made ready beside the commit that decides about them: until then none has a name."""
-
-    def __init__(self, changes: list[FileChange], store: Store, *, sync: bool) -> None:
-        self._changes = changes
-        self._store = store
-        self._sync = sync
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="copying", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            for change in self._changes:
-                change.prepare(self._store, sync=self._sync)
-        except BaseException as error:
-            self._error = error
-
-    def end(self) -> BaseException | None:
-        """Once it is done: what went wrong."""
-        self._thread.join()
-        error, self._error = self._error, None
-        return error
 
 
 class Aftermath(Protocol):
@@ -160,16 +138,16 @@ class CallLanding:
         self.is_stuck = False
         self._is_lost = False
         long = [change for change in changes[:PREPARED_MAX] if change.is_long]
-        self._copying = _Copying(long, store, sync=strict) if long else None
+        # Made ready beside the commit that decides about them: until then none has a name.
+        self._copying = Beside(lambda: self._prepare(long)) if long else None
 
     def land(self) -> None:
         done: list[FileChange] = []
         try:
-            if (error := self._end_copying()) is not None:
-                raise error
+            if self._copying is not None:
+                self._copying.result()
             # What needs space needs it now, while there is nothing to be taken back.
-            for change in self._changes[:PREPARED_MAX]:
-                change.prepare(self._store, sync=self._strict)
+            self._prepare(self._changes[:PREPARED_MAX])
             for change in self._changes:
                 change.apply(self._store, sync=self._strict)
                 done.append(change)
@@ -184,12 +162,14 @@ class CallLanding:
         if warnings:
             self.payload["warnings"] = [*self.payload.get("warnings", []), *dict.fromkeys(warnings)]
 
-    def _end_copying(self) -> BaseException | None:
-        copying, self._copying = self._copying, None
-        return copying.end() if copying is not None else None
+    def _prepare(self, changes: list[FileChange]) -> None:
+        for change in changes:
+            change.prepare(self._store, sync=self._strict)
 
     def close(self) -> None:
-        self._end_copying()
+        if self._copying is not None:
+            with suppress(Exception):
+                self._copying.result()
         for change in self._changes:
             change.close()
 

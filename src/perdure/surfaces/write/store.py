@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.storage.blobs import Blobs
+from perdure.storage.blobs import Blob, Blobs
 from perdure.storage.files.identity import CHUNK
 from perdure.storage.files.pending import PendingFile
 from perdure.storage.journal import Journal
@@ -25,10 +25,20 @@ class Content(msgspec.Struct, frozen=True):
     size: int
     data: bytes | None = None
     is_fresh: bool = False  # a file that this process has just written and hashed
+    held: bytes | None = None  # what is in such a file, where its caller has it in memory anyway
 
     @property
     def digest(self) -> bytes:
         return bytes.fromhex(self.sha256)
+
+    def released(self) -> Content:
+        """The same, not held in memory any more."""
+        return self if self.held is None else msgspec.structs.replace(self, held=None)
+
+
+class Arrived(Protocol):
+    def put(self, data: bytes) -> Blob | None:
+        """Keep a content of which the beginning is here; None where that has to be done from the start."""
 
 
 class Store:
@@ -41,6 +51,12 @@ class Store:
         if len(data) <= INLINE:
             return Content(hashlib.sha256(data).hexdigest(), len(data), data)
         return self._fresh(data)
+
+    def take_sent(self, data: bytes, arrived: Arrived | None) -> Content:
+        """The same, for a call that has it in memory anyway. What was written while it arrived is not written again."""
+        blob = arrived.put(data) if arrived is not None else None
+        content = Content(blob.sha256, blob.size, is_fresh=True) if blob is not None else self.take(data)
+        return msgspec.structs.replace(content, held=data) if content.is_fresh else content
 
     def take_pieces(self, pieces: Iterable[bytes]) -> Content:
         return self._fresh(pieces)
@@ -101,6 +117,9 @@ class Store:
                 yield piece
 
     def fill(self, pending: PendingFile, content: Content) -> None:
+        if content.held is not None:
+            pending.write_whole(content.held, content.sha256)
+            return
         if content.is_fresh:
             with self._blobs.open(content.sha256, size=content.size) as file:
                 pending.copy(file.fileno(), content.sha256)

@@ -13,7 +13,7 @@ from perdure.model.replay import STILL_UNKNOWN
 from perdure.model.tools import ToolSpec
 from perdure.present.shape import Field, Payload, Shape
 from perdure.storage.os_errors import os_refusal
-from perdure.surfaces.port import Call, KeyStatus, Resource, Tool
+from perdure.surfaces.port import Arriving, Call, KeyStatus, Resource, Tool
 from perdure.surfaces.waiting import Steps, finished
 from perdure.surfaces.write import reading, transacting, undoing, writing
 from perdure.surfaces.write.declaring import reads, writes
@@ -173,6 +173,7 @@ class WriteSurface:
                 ),
                 WROTE,
                 writing.safe_write,
+                self._arriving,
             ),
             self._tool(
                 reads("read", "Read a file or some of its lines, with its sha256.", reading.Read),
@@ -261,12 +262,22 @@ class WriteSurface:
         return Tool(spec, shape, lambda params, call: run(self.service, params, call))
 
     def _stepwise(
-        self, spec: ToolSpec, shape: Shape, run: Callable[[WriteService, P, Call], Steps[dict[str, Any]]]
+        self,
+        spec: ToolSpec,
+        shape: Shape,
+        run: Callable[[WriteService, P, Call], Steps[dict[str, Any]]],
+        arriving: Callable[[], Arriving | None] = lambda: None,
     ) -> Tool:
         def steps(params: P, call: Call) -> Steps[dict[str, Any]]:
             return run(self.service, params, call)
 
-        return Tool(spec, shape, lambda params, call: finished(steps(params, call)), self._is_at_hand, steps)
+        return Tool(
+            spec, shape, lambda params, call: finished(steps(params, call)), self._is_at_hand, steps, arriving
+        )
+
+    def _arriving(self) -> Arriving | None:
+        service = self._service
+        return service.arrivals.begin() if service is not None and self._is_at_hand() else None
 
     def _is_at_hand(self) -> bool:
         """Not while the workspace is still to be opened, or its journal has something to make up for."""

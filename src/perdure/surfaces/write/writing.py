@@ -11,6 +11,7 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
 from perdure.model.when import iso
+from perdure.risk.ahead import Ahead
 from perdure.storage.files import fidelity
 from perdure.storage.journal import Row
 from perdure.surfaces.port import Call
@@ -132,7 +133,7 @@ def sent_content(
     content: str | None,
     draft: str | None,
     encoding: str,
-    ahead: Callable[[str, bytes | None], None] | None = None,
+    ahead: Callable[[str, bytes | None, Ahead | None], None] | None = None,
 ) -> Content:
     """What was sent, stored. `ahead` is told of a text and what it is in UTF-8 before that takes its time."""
     if (content is None) == (draft is None):
@@ -146,9 +147,11 @@ def sent_content(
             raise
         # A character that this encoding lacks, and another one has.
         raise Rejected(error.envelope, "", service.store.take((content or "").encode())) from None
+    arrived = service.arrivals.of(content) if encoding == "utf-8" else None
     if ahead is not None and content is not None and encoding != "base64":
-        ahead(content, data if encoding == "utf-8" else None)
-    return service.store.take(data)
+        begun = arrived.ahead() if arrived is not None else None
+        ahead(content, data if encoding == "utf-8" else None, begun)
+    return service.store.take_sent(data, arrived)
 
 
 def _is_small(known: Known) -> bool:

@@ -1,0 +1,109 @@
+"""Contents past the page cache: the same bytes in the file, whatever the file system or the size allows."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.model.envelope import ToolError
+from perdure.model.fault_points import arm
+from perdure.storage import direct
+from perdure.storage.blobs import Blobs
+from perdure.storage.direct import DirectFile
+
+SIZES = (0, 1, 4095, 4096, 4097, direct.PIECE - 1, direct.PIECE, direct.PIECE + 1, 3 * direct.PIECE + 777)
+
+
+@pytest.fixture
+def fd(tmp_path: Path) -> Iterator[int]:
+    opened = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    yield opened
+    os.close(opened)
+
+
+@pytest.fixture(autouse=True)
+def disarmed() -> Iterator[None]:
+    yield
+    arm("")
+
+
+def data_of(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_is_written_is_what_is_there(fd: int, size: int) -> None:
+    with DirectFile(fd, "blob.chunk") as file:
+        file.write(data_of(size))
+    assert os.pread(fd, size + 1, 0) == data_of(size)
+    assert not fcntl.fcntl(fd, fcntl.F_GETFL) & getattr(os, "O_DIRECT", 0)
+
+
+@pytest.mark.parametrize("first", [4096, direct.PIECE, 5000])
+def test_pieces_follow_each_other_aligned_or_not(fd: int, first: int) -> None:
+    data = data_of(2 * direct.PIECE + 99)
+    with DirectFile(fd, "blob.chunk") as file:
+        file.write(data[:first])
+        file.write(data[first:])
+    assert os.pread(fd, len(data) + 1, 0) == data
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_short_write_goes_on_in_the_ordinary_way(fd: int, at: int) -> None:
+    data = data_of(2 * direct.PIECE + 99)
+    arm(f"blob.chunk=short@{at}")
+    with DirectFile(fd, "blob.chunk") as file:
+        file.write(data)
+    assert os.pread(fd, len(data) + 1, 0) == data
+
+
+def test_a_file_system_without_it_is_written_through_its_cache(
+    fd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(22, "Invalid argument")
+
+    data = data_of(direct.PIECE + 99)
+    monkeypatch.setattr(direct.fcntl, "fcntl", refused)
+    with DirectFile(fd, "blob.chunk") as file:
+        assert not file.is_direct
+        file.write(data)
+    assert os.pread(fd, len(data) + 1, 0) == data
+
+
+def test_an_arriving_blob_counts_when_it_is_put_and_leaves_nothing_otherwise(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path / "blobs")
+    data = data_of(3 * direct.PIECE + 99)
+    arriving = blobs.arriving()
+    assert arriving.put(data) is None
+    arriving.more(data[: direct.PIECE])
+    arriving.more(data[direct.PIECE : 2 * direct.PIECE])
+    assert list(blobs) == []
+    found = arriving.put(data)
+    arriving.close()
+    assert found is not None
+    assert [blob.sha256 for blob in blobs] == [found.sha256]
+    with blobs.open(found.sha256, size=len(data), verify=True) as file:
+        assert file.read() == data
+    given_up = blobs.arriving()
+    given_up.more(data_of(direct.PIECE))
+    given_up.close()
+    assert len(os.listdir(tmp_path / "blobs")) == 1
+
+
+def test_a_disk_that_fails_under_an_arriving_blob_is_told_when_it_is_put(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path / "blobs")
+    data = data_of(2 * direct.PIECE)
+    arriving = blobs.arriving()
+    arriving.more(data[: direct.PIECE])
+    arm("blob.before_fsync=eio")
+    with pytest.raises(ToolError):
+        arriving.put(data)
+    arriving.close()
+    arm("")
+    assert blobs.put(data).size == len(data)
