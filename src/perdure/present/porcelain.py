@@ -139,6 +139,8 @@ def _told(told: _Told, payload: Payload, detail: Detail, bounds: Bounds) -> str 
 
 
 def _scalar(field: Field, value: Any, place: Place, limit: int, detail: Detail) -> str:
+    if field.kind == "text":
+        return scalar(value, place, limit)
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     match field.kind:
         case "count" if is_integer:

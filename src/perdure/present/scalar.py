@@ -28,6 +28,8 @@ _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"
 
 def scalar(value: Any, place: Place = "line", limit: int = 400) -> str:
     """A value of any type as one bounded scalar."""
+    if type(value) is str:  # most are
+        return text(value, place, limit)
     match value:
         case None:
             return ABSENT

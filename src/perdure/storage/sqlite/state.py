@@ -247,17 +247,20 @@ class SqliteState:
     def _found(self, name: Name) -> tuple[Any, ...]:
         """Over the writing connection where nobody writes: it need not read again what it has just written itself."""
         if not self._writing.acquire(blocking=False):
-            return self._one(sql.FIND, name)
+            return self._found_on(self._read, name)
         try:
-            if self._is_suspect:
-                return self._one(sql.FIND, name)
-            found: tuple[Any, ...]
-            [found] = self._write.execute(sql.FIND, name)  # to its end, or it would hold its snapshot
-            return found
-        except (apsw.Error, StoreError) as error:
-            raise typed_error(error) from None
+            return self._found_on(self._read if self._is_suspect else self._write, name)
         finally:
             self._writing.release()
+
+    def _found_on(self, connection: apsw.Connection, name: Name) -> tuple[Any, ...]:
+        try:
+            # To its end, or it would hold its snapshot.
+            found: list[tuple[Any, ...]] = list(connection.execute(sql.FIND, name))
+            found = found or list(connection.execute(sql.FIND_OR_NONE, name))
+        except (apsw.Error, StoreError) as error:
+            raise typed_error(error) from None
+        return found[0]
 
     def _one(self, text: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
         return self._rows(text, given)[0]

@@ -39,8 +39,10 @@ GROW: Final = (
 )
 PUT_ANSWER: Final = "INSERT INTO answers (key, tool, render, detail, result, at) VALUES (?,?,?,?,?,?)"
 
-# One statement, one snapshot: the entry and the revision at which it was looked for.
-FIND: Final = (
+# One statement, one snapshot: the entry and the revision at which it was looked for. Without a join SQLite takes a third
+# of the time; where it finds no entry, the revision takes the other.
+FIND: Final = f"SELECT (SELECT revision FROM store), {ENTRY} FROM entries WHERE {NAMED}"
+FIND_OR_NONE: Final = (
     "SELECT store.revision, e.space, e.namespace, e.key, e.version, e.revision, e.updated, e.expires, e.value "
     "FROM store LEFT JOIN entries e ON e.space = ? AND e.namespace = ? AND e.key = ?"
 )
