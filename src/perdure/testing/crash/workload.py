@@ -17,6 +17,8 @@ from perdure.testing.crash.calls import Call, Effect, Gone, Line, Restored, Shel
 
 ANCHOR: Final = "the anchor\n"
 LARGE: Final = 140_000
+ARRIVING: Final = 2_400_000
+"""Large enough to be stored while it still arrives."""
 SHARED: Final = ("log0", "log1", "@1/log2", "large-log")
 NOTES: Final = ("notes0", "sub/notes1")
 SAME: Final = ("same0", "sub/same1")
@@ -198,8 +200,8 @@ class Workload:
         return _write(number, "overwrite", self._chance.choice(SAME), self._text(number), "overwrite")
 
     def _large(self, number: int) -> Call:
-        path = self._chance.choice(SAME)
-        return _write(number, "large", path, _filler(_token(number), LARGE).decode(), "overwrite")
+        path, size = self._chance.choice(SAME), self._chance.choice((LARGE, LARGE, ARRIVING))
+        return _write(number, "large", path, _filler(_token(number), size).decode(), "overwrite")
 
     def _replace_found(self, number: int) -> Call | None:
         if not self._found:
