@@ -76,6 +76,44 @@ def test_a_file_system_without_it_is_written_through_its_cache(
     assert os.pread(fd, len(data) + 1, 0) == data
 
 
+def test_a_device_that_refuses_it_later_is_written_through_its_cache(
+    fd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+
+    def picky(target: int, data: bytes) -> int:
+        if fcntl.fcntl(target, fcntl.F_GETFL) & getattr(os, "O_DIRECT", 0):
+            raise OSError(22, "Invalid argument")
+        return write(target, data)
+
+    data = data_of(direct.PIECE + 99)
+    monkeypatch.setattr(os, "write", picky)
+    with DirectFile(fd, "blob.chunk") as file:
+        file.write(data)
+    assert os.pread(fd, len(data) + 1, 0) == data
+
+
+def test_processes_that_were_forked_do_not_write_each_others_contents(tmp_path: Path) -> None:
+    (tmp_path / "warm").touch()
+    with open(tmp_path / "warm", "r+b") as warm, DirectFile(warm.fileno(), "blob.chunk") as file:
+        file.write(data_of(direct.PIECE))
+    children = []
+    for number in range(4):
+        if not (child := os.fork()):
+            try:
+                for turn in range(20):
+                    with open(tmp_path / f"{number}-{turn}", "wb") as made:
+                        DirectFile(made.fileno(), "blob.chunk").write(bytes([number]) * direct.PIECE)
+            finally:
+                os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    for number in range(4):
+        for turn in range(20):
+            assert set((tmp_path / f"{number}-{turn}").read_bytes()) == {number}
+
+
 def test_an_arriving_blob_counts_when_it_is_put_and_leaves_nothing_otherwise(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path / "blobs")
     data = data_of(3 * direct.PIECE + 99)

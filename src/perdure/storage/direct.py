@@ -6,6 +6,7 @@ price of a large write where fresh memory is dear, as in a virtual machine that 
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import sys
@@ -23,7 +24,9 @@ PIECE: Final = 1 << 20
 ALIGNED: Final = 4096
 """Places in memory and in the file, and sizes, are multiples of this: enough for every device."""
 _DIRECT: Final = getattr(os, "O_DIRECT", 0)
-_stages: Final = Spares(lambda: mmap.mmap(-1, PIECE))
+# Not shared with whom this process forks.
+_PRIVATE: Final = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if sys.platform != "win32" else {}
+_stages: Final = Spares(lambda: mmap.mmap(-1, PIECE, **_PRIVATE))
 """Aligned memory to write from."""
 
 
@@ -58,9 +61,14 @@ class DirectFile:
         if size:
             stage = _stages.take()
             stage[:size] = data[:size]
-            with memoryview(stage) as memory, memory[:size] as part:
-                written = os.write(self.fd, part)
-            _stages.give(stage)
+            try:
+                with memoryview(stage) as memory, memory[:size] as part:
+                    written = os.write(self.fd, part)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # a device that wants more of sizes and places
+                    raise
+            finally:
+                _stages.give(stage)
         if written < len(data):
             self.end()
         return written
