@@ -150,6 +150,8 @@ class Arena:
             following.complete(text)
         message = frames.decode(note.frame)
         if not isinstance(message, Request) or message.params is None:
+            if following is not None:
+                following.close()
             return message, None
         params = frames.members(message.params)
         given: dict[str, Raw | str] = dict(frames.members(params["arguments"]))

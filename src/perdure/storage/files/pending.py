@@ -28,7 +28,7 @@ from perdure.model.envelope import ToolError
 from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
 from perdure.storage.copying import copy_file
-from perdure.storage.direct import DirectFile
+from perdure.storage.direct import PIECE, DirectFile
 from perdure.storage.durable import close_quietly, sync_directory, sync_file, write_all
 from perdure.storage.files import fidelity
 from perdure.storage.files.exchange import Conflict, PutBack, alone, open_aside, put_back, unexpected
@@ -117,6 +117,9 @@ class PendingFile:
         self._vouched = sha256
 
     def _write_whole(self, data: bytes) -> None:
+        if len(data) < PIECE:
+            write_all(self._fd, data, "write.chunk")
+            return
         with DirectFile(self._fd, "write.chunk") as file:
             file.write(data)
 
