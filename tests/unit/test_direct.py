@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,22 +95,28 @@ def test_a_device_that_refuses_it_later_is_written_through_its_cache(
     assert os.pread(fd, len(data) + 1, 0) == data
 
 
+FORKED = """
+import os, sys
+from perdure.storage.direct import PIECE, DirectFile
+
+def write(name, data):
+    with open(name, "wb") as made, DirectFile(made.fileno(), "blob.chunk") as file:
+        file.write(data)
+
+write("warm", bytes(PIECE))
+children = []
+for number in range(4):
+    if not (child := os.fork()):
+        for turn in range(20):
+            write(f"{number}-{turn}", bytes([number]) * PIECE)
+        os._exit(0)
+    children.append(child)
+sys.exit(any(os.waitpid(child, 0)[1] for child in children))
+"""
+
+
 def test_processes_that_were_forked_do_not_write_each_others_contents(tmp_path: Path) -> None:
-    (tmp_path / "warm").touch()
-    with open(tmp_path / "warm", "r+b") as warm, DirectFile(warm.fileno(), "blob.chunk") as file:
-        file.write(data_of(direct.PIECE))
-    children = []
-    for number in range(4):
-        if not (child := os.fork()):
-            try:
-                for turn in range(20):
-                    with open(tmp_path / f"{number}-{turn}", "wb") as made:
-                        DirectFile(made.fileno(), "blob.chunk").write(bytes([number]) * direct.PIECE)
-            finally:
-                os._exit(0)
-        children.append(child)
-    for child in children:
-        os.waitpid(child, 0)
+    subprocess.run([sys.executable, "-c", FORKED], cwd=tmp_path, check=True, timeout=60)
     for number in range(4):
         for turn in range(20):
             assert set((tmp_path / f"{number}-{turn}").read_bytes()) == {number}
