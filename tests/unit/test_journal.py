@@ -172,7 +172,7 @@ def test_invocations_drafts_and_sightings_are_found_again(tmp_path: Path) -> Non
     draft = Draft("d1", b"s" * 32, 9, "a.txt", "blocked")
     journal.transact(lambda: journal.remember(known, 7))
     journal.transact(lambda: journal.save_draft(draft, "c", "s"))
-    journal.transact(lambda: journal.saw("s", "a.txt", None))
+    journal.transact(lambda: journal.saw("s", "a.txt", None, 0))
     journal.close()
     again = opened(tmp_path)
     assert again.invocation("k") == known
@@ -196,10 +196,12 @@ CHANGES = st.lists(
 def test_the_sums_are_those_of_the_rows(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str, str, int, bool]]
 ) -> None:
-    journal = opened(tmp_path_factory.mktemp("sums"))
+    clock = Clock()
+    journal = opened(tmp_path_factory.mktemp("sums"), clock)
 
     def all_of_them() -> None:
         for path, mode, client, size, fails in changes:
+            clock.now += size % 100
             row = journal.append(change(path, mode, client, size=size))
             if fails:
                 journal.conclude(row.seq, "aborted")
@@ -209,9 +211,68 @@ def test_the_sums_are_those_of_the_rows(
     for report in (kept, counted):
         report["by_mode"] = {k: v for k, v in report["by_mode"].items() if v}
         report["by_caller"] = {k: v for k, v in report["by_caller"].items() if v}
-        del report["period"], report["write_velocity"]
     assert kept == counted
     journal.close()
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 400), max_size=30), st.integers(-10, 410), MODES)
+def test_rows_since_a_time_are_found_although_the_clock_was_set_back(
+    tmp_path_factory: pytest.TempPathFactory, seconds: list[int], since: int, mode: str
+) -> None:
+    clock = Clock()
+    journal = opened(tmp_path_factory.mktemp("since"), clock)
+    base = clock.now
+
+    def all_of_them() -> None:
+        for number, second in enumerate(seconds):
+            clock.now = base + second
+            journal.append(change(mode=("create", "overwrite", "append")[number % 3]))
+
+    journal.transact(all_of_them)
+    edge = int((base + since) * 1_000_000)
+    expected = [row for row in journal.rows(Filter(), 100) if row.ts >= edge]
+    assert journal.rows(Filter(since=edge), 100) == expected
+    assert journal.rows(Filter(since=edge, mode=mode), 100) == [row for row in expected if row.mode == mode]
+    assert journal.analytics(edge, None)["total_writes"] == len(expected)
+    journal.close()
+
+
+def test_what_a_session_last_did_with_a_file_is_what_it_saw(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    assert journal.last_seen("s", "a.txt") is None
+    first = written(journal, change())
+    assert journal.last_seen("s", "a.txt") == (first.new_sha,)
+    journal.transact(lambda: journal.saw("s", "a.txt", b"read", first.seq))
+    assert journal.last_seen("s", "a.txt") == (b"read",)
+    written(journal, change(session="other"))
+    assert journal.last_seen("s", "a.txt") == (b"read",)
+    second = written(journal, change())
+    assert journal.last_seen("s", "a.txt") == (second.new_sha,)
+    journal.transact(lambda: journal.conclude(second.seq, "aborted"))
+    assert journal.last_seen("s", "a.txt") == (b"read",)
+
+
+def test_the_most_written_files_come_first_and_those_written_once_by_name(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    for path in "cab" + "e" * 3 + "d" * 2 + "f":
+        written(journal, change(path))
+    hot = [(one["path"], one["writes"]) for one in journal.analytics(None, None)["hot_paths"]]
+    assert hot == [("e", 3), ("d", 2), ("a", 1), ("b", 1), ("c", 1)]
+
+
+def test_answers_are_forgotten_from_the_oldest_on(tmp_path: Path) -> None:
+    clock = Clock()
+    journal = opened(tmp_path, clock)
+    for key in ("a", "b", "c", "a"):  # the first is given once more
+        clock.now += 100
+        known = Invocation(key, "safe_write", b"f", None, "json", "full", b"{}")
+        journal.transact(lambda known=known: journal.remember(known, None))
+    before = int((clock.now - 50) * 1_000_000)
+    assert journal.transact(lambda: journal.expire(1, before=before, drafts_before=0)).more
+    assert [key for key in "abc" if journal.invocation(key)] == ["a", "c"]
+    journal.transact(lambda: journal.expire(100, before=before, drafts_before=0))
+    assert [key for key in "abc" if journal.invocation(key)] == ["a"]
 
 
 def test_time_is_told_in_utc_text_that_sorts() -> None:

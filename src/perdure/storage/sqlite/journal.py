@@ -167,7 +167,7 @@ class SqliteJournal:
         )
         if self._write.changes():
             kept = size if data is None else len(data)
-            self._write.execute("UPDATE sums SET stored = stored + ?", (kept,))
+            journal_sums.keep(self._write, kept)
         else:
             self._write.execute(
                 "UPDATE contents SET seq = ?, by_row = max(by_row, ?) WHERE sha = ?", (seq, by_row, sha)
@@ -193,7 +193,7 @@ class SqliteJournal:
 
     def remember(self, invocation: Invocation, first_seq: int | None) -> None:
         self._write.execute(
-            "INSERT OR REPLACE INTO invocations VALUES (?,?,?,?,?,?,?,?,?)",
+            "INSERT OR REPLACE INTO invocations VALUES (NULL,?,?,?,?,?,?,?,?,?)",
             (
                 invocation.key,
                 invocation.tool,
@@ -226,8 +226,10 @@ class SqliteJournal:
         self._write.execute("INSERT OR REPLACE INTO budgets VALUES (?,?,?,?)", (path, sha, left, self._now()))
         return left
 
-    def saw(self, session: str, path: str, sha: Sha | None) -> None:
-        self._write.execute("INSERT OR REPLACE INTO seen VALUES (?,?,?,?)", (session, path, sha, self._now()))
+    def saw(self, session: str, path: str, sha: Sha | None, after: int) -> None:
+        self._write.execute(
+            "INSERT OR REPLACE INTO seen VALUES (?,?,?,?,?)", (session, path, sha, self._now(), after)
+        )
 
     def shelve(self, item: Item) -> Retired:
         return journal_shelf.put(self._write, item)
@@ -248,8 +250,8 @@ class SqliteJournal:
                 terms.append(f"{column} = ?")
                 values.append(value)
         if wanted.since is not None:
-            terms.append("ts >= ?")
-            values.append(wanted.since)
+            terms.append(journal_sums.SINCE)
+            values += (wanted.since, wanted.since)
         if wanted.before is not None:
             terms.append("seq < ?")
             values.append(wanted.before)
@@ -314,10 +316,17 @@ class SqliteJournal:
 
     def last_seen(self, session: str, path: str) -> tuple[Sha | None] | None:
         """What this session last saw at the path; None where it never looked."""
-        found = self._read.execute(
-            "SELECT sha FROM seen WHERE session = ? AND path = ?", (session, path)
+        read = self._read.execute(
+            "SELECT seq, sha FROM seen WHERE session = ? AND path = ?", (session, path)
         ).fetchone()
-        return (found[0],) if found is not None else None
+        # A file has fewer rows than a session.
+        wrote = self._read.execute(
+            f"SELECT seq, new_sha FROM journal WHERE path = ? AND +session = ? AND {_COMMITTED} "
+            "ORDER BY seq DESC LIMIT 1",
+            (path, session),
+        ).fetchone()
+        known = [found for found in (read, wrote) if found is not None]
+        return (max(known, key=lambda found: found[0])[1],) if known else None
 
     def shelf(self, kind: str, name: str | None = None) -> list[Item]:
         return journal_shelf.items(self._read, kind, name, self._now())

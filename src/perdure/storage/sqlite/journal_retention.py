@@ -15,6 +15,7 @@ from typing import Any, Final
 import apsw
 
 from perdure.storage.journal import Retired, Sha
+from perdure.storage.sqlite.journal_sums import KEPT
 
 FILE: Final = 2
 _LATEST: Final = (
@@ -59,7 +60,9 @@ class Dropping:
                 self.files.append(sha)
 
     def save(self) -> None:
-        self._connection.execute("UPDATE sums SET retired = ?, stored = ?", (self.cursor, self.stored))
+        self._connection.execute(
+            f"UPDATE rollup SET mark = ?, bytes = ? WHERE kind = {KEPT} AND name = ''", (self.cursor, self.stored)
+        )
 
 
 def unpin(connection: apsw.Connection, path: str) -> None:
@@ -123,8 +126,12 @@ def _drop_stale(connection: apsw.Connection, dropping: Dropping, n: int) -> int:
 
 def expire(connection: apsw.Connection, n: int, *, before: int, drafts_before: int) -> Retired:
     """Forget at most `n` each of answers, sightings and tries older than `before`, and of older drafts."""
-    gone = 0
-    for table, key in (("invocations", "key"), ("seen", "session, path"), ("budgets", "path, sha")):
+    # Answers stand in the order of their age: none has to be looked for.
+    connection.execute(
+        "DELETE FROM invocations WHERE ts < ? AND id IN (SELECT id FROM invocations ORDER BY id LIMIT ?)", (before, n)
+    )
+    gone = connection.changes()
+    for table, key in (("seen", "session, path"), ("budgets", "path, sha")):
         connection.execute(
             f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE ts < ? LIMIT ?)",
             (before, n),

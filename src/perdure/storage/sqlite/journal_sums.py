@@ -12,39 +12,41 @@ from perdure.storage.journal import Row
 MINUTE: Final = 60_000_000
 TIMELINE: Final = 50
 HOT: Final = 5
+SINCE: Final = f"seq >= (SELECT min(first) FROM minutes WHERE minute >= ? / {MINUTE}) AND ts >= ?"
+"""Which rows there are since a time, given twice."""
 _COMMITTED: Final = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq)"
-_END: Final = f"SELECT ts FROM journal WHERE {_COMMITTED} ORDER BY seq {{}} LIMIT 1"
+_END: Final = f"(SELECT ts FROM journal WHERE {_COMMITTED} ORDER BY seq {{}} LIMIT 1)"
+MINUTES, ALL, MODE, CLIENT, PEAK, KEPT = range(6)
+"""What a row of the sums is about."""
 
 
 def add(connection: apsw.Connection, row: Row) -> None:
-    _count(connection, row, 1)
+    minute = row.ts // MINUTE
+    writes = _count(connection, row, minute, 1)
+    connection.execute(
+        f"UPDATE rollup SET writes = ?, mark = ? WHERE kind = {PEAK} AND name = '' AND writes < ?",
+        (writes, minute, writes),
+    )
 
 
 def remove(connection: apsw.Connection, row: Row) -> None:
-    """A row that did not become what it intended no longer counts, neither in a sum nor as the first or the most."""
-    _count(connection, row, -1)
+    """A row that did not become what it intended no longer counts, neither in a sum nor as the most."""
+    _count(connection, row, row.ts // MINUTE, -1)
     connection.execute(
-        f"UPDATE sums SET first = ({_END.format('')}), last = ({_END.format('DESC')}), "
-        "(peak_minute, peak_writes) = (SELECT CASE WHEN writes > 0 THEN minute END, writes FROM minutes "
-        "ORDER BY writes DESC, minute LIMIT 1)"
+        "UPDATE rollup SET (writes, mark) = (SELECT writes, minute FROM minutes ORDER BY writes DESC, minute LIMIT 1) "
+        f"WHERE kind = {PEAK} AND name = ''"
     )
 
 
-def _count(connection: apsw.Connection, row: Row, sign: int) -> None:
-    minute = row.ts // MINUTE
+def keep(connection: apsw.Connection, size: int) -> None:
+    """One more content, as it is kept."""
+    connection.execute(f"UPDATE rollup SET bytes = bytes + ? WHERE kind = {KEPT} AND name = ''", (size,))
+
+
+def _count(connection: apsw.Connection, row: Row, minute: int, sign: int) -> int:
+    """Returns the writes of the minute."""
     size = sign * row.bytes
-    writes = _single(
-        connection,
-        "INSERT INTO minutes VALUES (?,?,?) ON CONFLICT (minute) "
-        "DO UPDATE SET writes = writes + excluded.writes, bytes = bytes + excluded.bytes RETURNING writes",
-        (minute, sign, size),
-    )
-    connection.execute(
-        "INSERT INTO totals VALUES ('mode',?,?), ('client',?,?) ON CONFLICT (kind, name) "
-        "DO UPDATE SET writes = writes + excluded.writes",
-        (row.mode, sign, row.client, sign),
-    )
-    known = _single(
+    known = _first(
         connection,
         "INSERT INTO paths VALUES (?,?,?,?) ON CONFLICT (path) DO UPDATE SET "
         "writes = writes + excluded.writes, bytes = bytes + excluded.bytes, last_seq = excluded.last_seq "
@@ -52,19 +54,18 @@ def _count(connection: apsw.Connection, row: Row, sign: int) -> None:
         (row.path, sign, size, row.seq),
     )
     fresh = 1 if sign > 0 and known == 1 else -1 if sign < 0 and known == 0 else 0
-    connection.execute(
-        "UPDATE sums SET writes = writes + ?, bytes = bytes + ?, paths = paths + ?, "
-        "first = coalesce(first, ?), last = ?, "
-        "peak_minute = CASE WHEN ? > peak_writes THEN ? ELSE peak_minute END, "
-        "peak_writes = max(peak_writes, ?)",
-        (sign, size, fresh, row.ts, row.ts, writes, minute, writes),
+    return _first(
+        connection,
+        f"INSERT INTO rollup VALUES ({MINUTES},?,?,?,?), ({ALL},'',?,?,?), ({MODE},?,?,0,0), ({CLIENT},?,?,0,0) "
+        "ON CONFLICT (kind, name) DO UPDATE SET writes = writes + excluded.writes, bytes = bytes + excluded.bytes, "
+        f"mark = CASE kind WHEN {ALL} THEN mark + excluded.mark ELSE min(mark, excluded.mark) END RETURNING writes",
+        (minute, sign, size, row.seq, sign, size, fresh, row.mode, sign, row.client, sign),
     )
 
 
-def _single(connection: apsw.Connection, text: str, values: tuple[Any, ...]) -> Any:
-    for found in connection.execute(text, values):
-        return found[0]
-    raise AssertionError("the statement returns a row")
+def _first(connection: apsw.Connection, text: str, values: tuple[Any, ...]) -> int:
+    found: list[Any] = connection.execute(text, values).fetchall()
+    return int(found[0][0])
 
 
 def report(connection: apsw.Connection, since: int | None, session: str | None) -> dict[str, Any]:
@@ -76,18 +77,26 @@ def report(connection: apsw.Connection, since: int | None, session: str | None) 
 
 def _whole(connection: apsw.Connection) -> dict[str, Any]:
     sums: list[Any] = connection.execute(
-        "SELECT writes, paths, bytes, first, last, peak_minute FROM sums"
+        f"SELECT writes, paths, bytes, {_END.format('')}, {_END.format('DESC')}, peak_minute FROM sums"
     ).fetchall()
     writes, paths, size, first, last, peak = sums[0]
     by_mode, by_client = (_totals(connection, kind) for kind in ("mode", "client"))
-    hot = connection.execute(
-        "SELECT path, writes FROM paths WHERE writes > 0 ORDER BY writes DESC, path LIMIT ?", (HOT,)
-    ).fetchall()
     timeline = connection.execute(
         f"SELECT ts, path, mode, bytes FROM journal WHERE {_COMMITTED} ORDER BY seq DESC LIMIT ?",
         (TIMELINE,),
     ).fetchall()
-    return _shape(writes, paths, size, by_mode, by_client, timeline, hot, first, last, peak)
+    return _shape(writes, paths, size, by_mode, by_client, timeline, _hot(connection), first, last, peak)
+
+
+def _hot(connection: apsw.Connection) -> list[Any]:
+    """Those written more than once come first and have an index; then there are few of them to pass over."""
+    hot: list[Any] = connection.execute(
+        "SELECT path, writes FROM paths WHERE writes > 1 ORDER BY writes DESC, path LIMIT ?", (HOT,)
+    ).fetchall()
+    if len(hot) < HOT:
+        text = "SELECT path, writes FROM paths WHERE writes = 1 ORDER BY path LIMIT ?"
+        hot += connection.execute(text, (HOT - len(hot),)).fetchall()
+    return hot
 
 
 def _totals(connection: apsw.Connection, kind: str) -> dict[str, int]:
@@ -101,8 +110,8 @@ def _part(connection: apsw.Connection, since: int | None, session: str | None) -
     where = _COMMITTED
     values: list[Any] = []
     if since is not None:
-        where += " AND ts >= ?"
-        values.append(since)
+        where += f" AND {SINCE}"
+        values += (since, since)
     if session is not None:
         where += " AND session = ?"
         values.append(session)

@@ -140,7 +140,6 @@ class WriteService:
             except BaseException:
                 tree.close()
                 raise
-            sightings = tree.sightings()
             landing = CallLanding(
                 tree.changes(),
                 [row.seq for row in tree.rows],
@@ -148,10 +147,10 @@ class WriteService:
                 workspace=self.workspace,
                 store=self.store,
                 strict=self.strict,
-                aftermath=_Aftermath(self, call.session, sightings),
+                aftermath=_Aftermath(self, call.session, tree.sightings()),
             )
             try:
-                self._remember(call, tree, payload, idempotency_key, fingerprint, sightings)
+                self._remember(call, tree, payload, idempotency_key, fingerprint)
             except BaseException:
                 landing.close()
                 raise
@@ -174,7 +173,6 @@ class WriteService:
         payload: dict[str, Any],
         idempotency_key: str | None,
         fingerprint: bytes,
-        sightings: list[Sighting],
     ) -> None:
         """With the effect, in its transaction: what a probe, a retry and the stale guard will ask for."""
         first = tree.rows[0].seq if tree.rows else None
@@ -189,9 +187,8 @@ class WriteService:
         with self._guard:
             unsaved, self._unsaved = self._unsaved, {}
         for (session, path), sha in unsaved.items():
-            self.journal.saw(session, path, bytes.fromhex(sha) if sha is not None else None)
-        for one in sightings:
-            self.journal.saw(call.session, one.path, one.after)
+            seen = bytes.fromhex(sha) if sha is not None else None
+            self.journal.saw(session, path, seen, first - 1 if first is not None else self.journal.head)
 
     def _deduplicated(self, key: str, fingerprint: bytes) -> dict[str, Any] | None:
         known = self.journal.invocation(f"user:{key}")
@@ -210,7 +207,8 @@ class WriteService:
             self._changes += 1
             for one in sightings:
                 self._wrote[session, one.path] = self._changes
-                self._seen[session, one.path] = one.after.hex() if one.after is not None else None
+                self._unsaved.pop((session, one.path), None)
+                self._seen[session, one.path] = one.sha.hex() if one.sha is not None else None
 
     def looking(self) -> int:
         """Where a read begins, among the changes."""
@@ -276,8 +274,6 @@ class _Aftermath:
 
     def failed(self) -> None:
         journal = self._service.journal
-        for one in self._sightings:
-            journal.saw(self._session, one.path, one.before)
         for content in self._foreign:
             self._service.store.record(content, by_row=False)
             kept = Draft(draft_id(content), content.digest, content.size, "", "displaced")

@@ -27,11 +27,10 @@ _LOOKS: Final = ("read", "write")
 
 
 class Sighting(NamedTuple):
-    """What a session knows of a file: `before` its call, and `after` it."""
+    """What a session knows of a file after its call."""
 
     path: str
-    before: Sha | None
-    after: Sha | None
+    sha: Sha | None
 
 
 class Known:
@@ -189,9 +188,7 @@ class Tree:
 
     def sightings(self) -> list[Sighting]:
         return [
-            Sighting(
-                known.path, known.old.digest if known.old else None, known.now.digest if known.now else None
-            )
+            Sighting(known.path, known.now.digest if known.now else None)
             for known in self._known.values()
             if known.changed
         ]
