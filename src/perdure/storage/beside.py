@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+Run = Callable[[], None]
+
+
+def _in_a_thread(run: Run) -> None:
+    _thread.start_new_thread(run, ())
 
 
 class Beside(Generic[T]):
     """`result` waits for the end: what came of it, or what it raised, every time."""
 
-    def __init__(self, work: Callable[[], T]) -> None:
+    def __init__(self, work: Callable[[], T], start: Callable[[Run], None] = _in_a_thread) -> None:
         self._work: Callable[[], T] | None = work
         self._running = _thread.allocate_lock()
         self._error: BaseException | None = None
         self._running.acquire()
         try:
-            _thread.start_new_thread(self._run, ())
+            start(self._run)
         except RuntimeError:  # no thread to be had: then it is done now
             self._run()
 
@@ -37,3 +43,25 @@ class Beside(Generic[T]):
             if self._error is not None:
                 raise self._error
             return self._result
+
+
+class Helper:
+    """One thread that is kept, for brief work beside others': to wake it takes less than to make one."""
+
+    def __init__(self) -> None:
+        self._runs: SimpleQueue[Run | None] = SimpleQueue()
+        self._is_there = False
+
+    def start(self, run: Run) -> None:
+        """After what was given before. Not for several threads at once."""
+        if not self._is_there:
+            _in_a_thread(self._work)
+            self._is_there = True
+        self._runs.put(run)
+
+    def close(self) -> None:
+        self._runs.put(None)
+
+    def _work(self) -> None:
+        while (run := self._runs.get()) is not None:
+            run()

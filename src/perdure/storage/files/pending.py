@@ -54,12 +54,16 @@ class Landed(msgspec.Struct, frozen=True):
     """A temporary name that holds the old file and could not be unlinked."""
 
 
+class NeedsName(Exception):
+    """The file system has no files without a name."""
+
+
 class PendingFile:
     """New content for a name in an open directory. Use it in `with`: what did not land is discarded.
 
     `like` are the facts of the file it replaces; without them it gets the mode a new file gets. `veiled` keeps others
-    from opening it while it is not known whether it stands where it should. `dir_fd` stays the caller's. Not for
-    several threads at once.
+    from opening it while it is not known whether it stands where it should. `unseen` raises `NeedsName` where even the
+    temporary file would have a name. `dir_fd` stays the caller's. Not for several threads at once.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class PendingFile:
         sync: bool = False,
         keep_setid: bool = False,
         veiled: bool = False,
+        unseen: bool = False,
     ) -> None:
         self.dir_fd = dir_fd
         self.name = name
@@ -79,6 +84,7 @@ class PendingFile:
         self._sync = sync
         self._keep_setid = keep_setid
         self._is_veiled = veiled
+        self._is_unseen = unseen
         self._veil: Veil | None = None
         self._digest = hashlib.sha256()
         self._vouched: str | None = None
@@ -197,6 +203,8 @@ class PendingFile:
                 if error.errno not in _NO_TMPFILE:
                     raise
         if self._fd < 0:
+            if self._is_unseen:
+                raise NeedsName
             name = temp_names.fresh("w")
             self._fd = os.open(name, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=self.dir_fd)
             self._temp = name

@@ -1,7 +1,7 @@
 """One commits for everyone: many writers share a transaction, an fsync and the workspace's lock.
 
     callers ──submit──▶ queue ──▶ lock the workspace ─▶ plan each, in one transaction ─▶ COMMIT (one fsync)
-                                                     ─▶ land each (rename) ─▶ unlock ─▶ callers go on
+                                      make ready beside it what has no name yet ─▶ land each ─▶ unlock ─▶ callers go on
 
 A caller that finds nobody at it leads: it does the work of all who wait. Who waits in its own thread hands over to
 the next as soon as its own job is done; who has nothing else to do, because its call goes on from here, leads on.
@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import passed, point
+from perdure.storage.beside import Helper
 from perdure.storage.durable import close_quietly
 from perdure.storage.journal import Journal, JournalError
 from perdure.storage.os_errors import os_refusal
@@ -55,6 +56,7 @@ class Committer:
         self._owed: list[tuple[Landing, Exception]] = []
         self._closing = False
         self._settler = Settler(self._idle_s)
+        self._helper = Helper()
 
     def submit(
         self,
@@ -132,6 +134,7 @@ class Committer:
             self._closing = True
             self._unled.wait_for(lambda: not self._is_led)
         self._settler.close()
+        self._helper.close()
         if self._settler.durable() or self._owed:
             with suppress(JournalError):  # what is not settled is for the next start
                 self.locked(self._conclude_owed)
@@ -255,6 +258,9 @@ class Committer:
                 job.error = os_refusal(error)
             except Exception as error:  # one that nobody foresaw is its own caller's alone
                 job.error = error
+        for job in batch:
+            if job.landing is not None:
+                job.landing.begin(self._helper)
         return settled
 
     def _has_left(self) -> bool:

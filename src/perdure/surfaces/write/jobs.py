@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from perdure.storage.beside import Helper
 from perdure.storage.in_line import InLine, Line
 from perdure.storage.journal import Journal
 from perdure.surfaces.port import Flag
@@ -18,6 +19,9 @@ class Landing(Protocol):
     payload: Any
     is_stuck: bool
     """It failed, and a part of it could not be taken back: its intents stay open, for the next start."""
+
+    def begin(self, helper: Helper) -> None:
+        """Before it is decided: make ready, beside the commit, whatever nobody can see."""
 
     def land(self) -> None:
         """Put the change on disk. Raises ToolError where it cannot be, with everything as it was."""
@@ -46,6 +50,9 @@ class NoFiles:
     def __init__(self, payload: Any) -> None:
         self.seqs: list[int] = []
         self.payload = payload
+
+    def begin(self, helper: Helper) -> None:
+        pass
 
     def land(self) -> None:
         pass

@@ -9,11 +9,11 @@ import msgspec
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
-from perdure.storage.beside import Beside
+from perdure.storage.beside import Beside, Helper
 from perdure.storage.files.exchange import Conflict
 from perdure.storage.files.fidelity import Facts
 from perdure.storage.files.identity import Expected
-from perdure.storage.files.pending import Landed, PendingFile
+from perdure.storage.files.pending import Landed, NeedsName, PendingFile
 from perdure.storage.journal import Journal
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.write import removal
@@ -22,7 +22,7 @@ from perdure.surfaces.write.store import Content, Store
 from perdure.surfaces.write.syncing import SyncPass
 
 LONG: Final = 1 << 20
-"""From how many bytes on a content is copied beside the commit."""
+"""From how many bytes on a content is copied in a thread of its own: nobody else's has to wait for it."""
 PREPARED_MAX: Final = 128
 """Of one call, at once: each holds two descriptors."""
 
@@ -51,17 +51,24 @@ class FileChange:
         self._pending: PendingFile | None = None
 
     @property
-    def is_long(self) -> bool:
-        """Whether it takes a while to make ready, and nothing has to be made that could be seen."""
-        return self.after is not None and self.after.size >= LONG and not self.place.missing
+    def can_be_unseen(self) -> bool:
+        """Whether it can be made ready without anything that others could see, where the file system helps."""
+        return self.after is not None and not self.place.missing
 
-    def prepare(self, store: Store, *, sync: bool) -> None:
-        """Everything but the name."""
+    @property
+    def is_long(self) -> bool:
+        return self.after is not None and self.after.size >= LONG
+
+    def prepare(self, store: Store, *, sync: bool, unseen: bool = False) -> None:
+        """Everything but the name; with `unseen` not even a temporary one, or else nothing."""
         if self.after is None or self._pending is not None:
             return
         if self.place.missing:
             self.made = self.place.make_parents(sync=sync)
-        self._pending = self._filled(self.after, self.facts, store, sync=sync)
+        try:
+            self._pending = self._filled(self.after, self.facts, store, sync=sync, unseen=unseen)
+        except NeedsName:
+            return
         # What landed stays known until it is settled, and so do many others: without their contents.
         self.after = self.after.released()
 
@@ -80,8 +87,10 @@ class FileChange:
             self._pending.discard()
         self.place.close()
 
-    def _filled(self, content: Content, facts: Facts | None, store: Store, *, sync: bool) -> PendingFile:
-        pending = PendingFile(self.place.dir_fd, self.place.name, like=facts, sync=sync)
+    def _filled(
+        self, content: Content, facts: Facts | None, store: Store, *, sync: bool, unseen: bool = False
+    ) -> PendingFile:
+        pending = PendingFile(self.place.dir_fd, self.place.name, like=facts, sync=sync, unseen=unseen)
         try:
             store.fill(pending, content)
             pending.seal()
@@ -137,15 +146,20 @@ class CallLanding:
         self._aftermath = aftermath
         self.is_stuck = False
         self._is_lost = False
-        long = [change for change in changes[:PREPARED_MAX] if change.is_long]
-        # Made ready beside the commit that decides about them: until then none has a name.
-        self._copying = Beside(lambda: self._prepare(long)) if long else None
+        self._preparing: Beside[None] | None = None
+
+    def begin(self, helper: Helper) -> None:
+        unseen = [change for change in self._changes[:PREPARED_MAX] if change.can_be_unseen]
+        if any(change.is_long for change in unseen):
+            self._preparing = Beside(lambda: self._prepare(unseen, unseen=True))
+        elif unseen:
+            self._preparing = Beside(lambda: self._prepare(unseen, unseen=True), helper.start)
 
     def land(self) -> None:
         done: list[FileChange] = []
         try:
-            if self._copying is not None:
-                self._copying.result()
+            if self._preparing is not None:
+                self._preparing.result()
             # What needs space needs it now, while there is nothing to be taken back.
             self._prepare(self._changes[:PREPARED_MAX])
             for change in self._changes:
@@ -162,14 +176,14 @@ class CallLanding:
         if warnings:
             self.payload["warnings"] = [*self.payload.get("warnings", []), *dict.fromkeys(warnings)]
 
-    def _prepare(self, changes: list[FileChange]) -> None:
+    def _prepare(self, changes: list[FileChange], *, unseen: bool = False) -> None:
         for change in changes:
-            change.prepare(self._store, sync=self._strict)
+            change.prepare(self._store, sync=self._strict, unseen=unseen)
 
     def close(self) -> None:
-        if self._copying is not None:
+        if self._preparing is not None:
             with suppress(Exception):
-                self._copying.result()
+                self._preparing.result()
         for change in self._changes:
             change.close()
 
