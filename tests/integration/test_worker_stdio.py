@@ -20,7 +20,7 @@ from perdure.model import eras
 from perdure.model.envelope import error_schema
 from perdure.model.frames import salvage_id
 from perdure.worker.crew import MAX_PENDING
-from perdure.worker.pipe import Oversize, read_frames
+from perdure.worker.pipe import FrameReader, Oversize
 
 SURFACE = str(Path(__file__).with_name("probing_surface.py"))
 ENVELOPE = {
@@ -561,7 +561,7 @@ def frames_of(data: bytes, limit: int) -> list[bytes | Oversize]:
     source, sink = os.pipe()
     writer = threading.Thread(target=lambda: (os.write(sink, data), os.close(sink)))
     writer.start()
-    found = list(read_frames(source, limit))
+    found = list(FrameReader(source, limit))
     writer.join()
     os.close(source)
     return found

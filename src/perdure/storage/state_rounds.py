@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from perdure.model import relief
 from perdure.storage.in_line import InLine
 from perdure.storage.state import (
     Answer,
@@ -305,4 +306,5 @@ def _decided(loaded: Loaded, batch: list[Job]) -> Written | None:
     working.settle(entry.name for entry in loaded.due)
     for job in batch:
         job.run(working)
+    relief.if_asked()  # the commit waits for the disk, or for the server
     return working.written()

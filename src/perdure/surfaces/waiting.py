@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final, Protocol, TypeVar
 
+from perdure.model import relief
+
 T = TypeVar("T")
 
 Work = Callable[[], None]
@@ -37,7 +39,11 @@ class _Aside:
     has_failed = False
 
     def begin(self, resume: Work) -> Work:
-        return resume
+        def aside() -> None:
+            relief.now()
+            resume()
+
+        return aside
 
     def __await__(self) -> Generator[Waited, None, None]:
         yield self

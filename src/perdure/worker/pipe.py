@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
-from collections.abc import Iterator
-from typing import Final
+from collections import deque
+from typing import Final, Self
 
 import msgspec
 
@@ -38,33 +39,57 @@ def claim_stdio() -> tuple[int, int]:
     return source, sink
 
 
-def read_frames(source: int, limit: int = MAX_FRAME) -> Iterator[bytes | Oversize]:
+class FrameReader:
     """Frames as they arrive, until the end of input. An unfinished last line is not a frame."""
-    parts: list[bytes] = []
-    size = 0
-    head: bytes | None = None  # of a frame that is being skipped
-    asked = _SIP
-    while chunk := os.read(source, asked):
-        # A large buffer has its price, which only a frame that does not fit a small one is worth.
-        asked = _GULP if len(chunk) == asked else _SIP
+
+    def __init__(self, source: int, limit: int = MAX_FRAME) -> None:
+        self._source = source
+        self._limit = limit
+        self._ready: deque[bytes | Oversize] = deque()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head: bytes | None = None  # of a frame that is being skipped
+        self._asked = _SIP
+        self._poll = select.poll()
+        self._poll.register(source, select.POLLIN)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes | Oversize:
+        while not self._ready:
+            chunk = os.read(self._source, self._asked)
+            if not chunk:
+                raise StopIteration
+            # A large buffer has its price, which only a frame that does not fit a small one is worth.
+            self._asked = _GULP if len(chunk) == self._asked else _SIP
+            self._take(chunk)
+        return self._ready.popleft()
+
+    def has_more(self) -> bool:
+        """Whether anything has arrived beyond what was read."""
+        return bool(self._ready) or bool(self._poll.poll(0))
+
+    def _take(self, chunk: bytes) -> None:
         *ended, rest = chunk.split(b"\n") if b"\n" in chunk else (chunk,)
         for piece in ended:
-            frame = b"".join((*parts, piece)) if parts else piece
-            parts, size = [], 0
-            if head is not None or len(frame) > limit:
-                yield Oversize(frame[:_EDGE] if head is None else head, frame[-_EDGE:])
-                head = None
+            frame = b"".join((*self._parts, piece)) if self._parts else piece
+            self._parts, self._size = [], 0
+            if self._head is not None or len(frame) > self._limit:
+                head = frame[:_EDGE] if self._head is None else self._head
+                self._ready.append(Oversize(head, frame[-_EDGE:]))
+                self._head = None
             elif stripped := frame.strip():
-                yield stripped
+                self._ready.append(stripped)
         if rest:
-            parts.append(rest)
-            size += len(rest)
-        if head is None and size > limit:
-            head = b"".join(parts)[:_EDGE]
-        if head is not None:
+            self._parts.append(rest)
+            self._size += len(rest)
+        if self._head is None and self._size > self._limit:
+            self._head = b"".join(self._parts)[:_EDGE]
+        if self._head is not None:
             # It is kept only as far as its end may need it.
-            tail = b"".join(parts)[-_EDGE:]
-            parts, size = [tail], len(tail)
+            tail = b"".join(self._parts)[-_EDGE:]
+            self._parts, self._size = [tail], len(tail)
 
 
 class FrameWriter:

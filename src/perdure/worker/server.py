@@ -17,20 +17,21 @@ from typing import Final, assert_never
 import msgspec
 from msgspec import Raw
 
-from perdure.model import eras, frames, handover
+from perdure.model import eras, frames, handover, relief
 from perdure.model.faults import QUEUE_FULL, Fault, host_error
 from perdure.model.frames import Malformed, Message, Notification, Request, RequestId, Response
 from perdure.model.handover import News, Note
 from perdure.model.tools import DEFAULT_VIEW, View
 from perdure.surfaces.port import Surface
 from perdure.surfaces.waiting import Steps
+from perdure.worker.alarm import Alarm
 from perdure.worker.arena import Arena, Handed
 from perdure.worker.context import Running
 from perdure.worker.course import Course, Errands
-from perdure.worker.crew import Crew, Job
+from perdure.worker.crew import KEPT_S, Crew, Job
 from perdure.worker.diagnostics import DEFAULT_LEVEL, Diagnostics
 from perdure.worker.methods import Answer, Methods, Work
-from perdure.worker.pipe import FrameWriter, Oversize, claim_stdio, read_frames
+from perdure.worker.pipe import FrameReader, FrameWriter, Oversize, claim_stdio
 from perdure.worker.registry import Registry
 from perdure.worker.session import Asked, Refusal, Session, shaped
 
@@ -54,6 +55,7 @@ class Server:
         roots: tuple[str, ...] = (),
         diagnostics: Diagnostics | None = None,
         arena: Arena | None = None,
+        alarm: Alarm | None = None,
     ) -> None:
         self._out = out
         self._arena = arena
@@ -63,7 +65,8 @@ class Server:
         self._session = Session()
         self._methods = Methods(registry, self._session, view, roots, self._diagnostics)
         self._incoming = incoming
-        self._crew = Crew(self._next_job)
+        has_input = incoming.has_more if isinstance(incoming, FrameReader) else lambda: True
+        self._crew = Crew(self._next_job, has_input=has_input, alarm=alarm)
         self._errands = Errands(self._crew.end)
         self._ledger = threading.Lock()
         self._running: dict[RequestId, Running] = {}
@@ -198,7 +201,7 @@ class Server:
         def course() -> Course:
             return Course(self._answered(asked, work, running, takes_room, handed), self._errands)
 
-        return course().advance() if is_brief else lambda: course().run()
+        return course().advance() if is_brief else lambda: _at_leisure(course())
 
     async def _answered(
         self, asked: Asked, work: Work, running: Running, takes_room: bool, handed: Handed | None
@@ -272,6 +275,11 @@ class Server:
             running.cancel()
 
 
+def _at_leisure(course: Course) -> None:
+    relief.now()
+    course.run()
+
+
 def serve_stdio(
     surfaces: Sequence[Surface],
     *,
@@ -288,6 +296,14 @@ def serve_stdio(
     registry = Registry(surfaces, tools)
     out = FrameWriter(sink)
     gc.freeze()  # what was loaded stays: nobody has to look through it again for what can go
-    incoming = read_frames(source)
-    Server(registry, incoming, out, view=view, roots=roots, diagnostics=diagnostics, arena=arena).serve()
+    Server(
+        registry,
+        FrameReader(source),
+        out,
+        view=view,
+        roots=roots,
+        diagnostics=diagnostics,
+        arena=arena,
+        alarm=Alarm.made(KEPT_S),
+    ).serve()
     return 0

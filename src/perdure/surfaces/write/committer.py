@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from perdure.model import relief
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import passed, point
 from perdure.storage.beside import Helper
@@ -105,7 +106,11 @@ class Committer:
 
     def locked(self, work: Callable[[], None]) -> None:
         """Run something of our own under the workspace's lock."""
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            relief.now()
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
             work()
         finally:
@@ -261,6 +266,7 @@ class Committer:
         for job in batch:
             if job.landing is not None:
                 job.landing.begin(self._helper)
+        relief.if_asked()  # the commit waits for the disk
         return settled
 
     def _has_left(self) -> bool:
