@@ -46,6 +46,9 @@ class Caller:
     def log(self, level: str, message: str) -> None:
         pass
 
+    def foresee(self, payload: dict[str, Any]) -> None:
+        pass
+
 
 class Store:
     """The state tools on one backend."""

@@ -40,12 +40,17 @@ class Former:
             (seq, self._head[1], digest, ts, path, mode, sha, client, session),
         )
         run("INSERT INTO contents VALUES (?,10,0,?,?,1)", (sha, b"0123456789", seq))
-        run("INSERT INTO minutes VALUES (?,1,10) ON CONFLICT DO UPDATE SET writes = writes + 1, bytes = bytes + 10", (ts // MINUTE,))
-        for kind, name in (("mode", mode), ("client", client)):
-            run("INSERT INTO totals VALUES (?,?,1) ON CONFLICT DO UPDATE SET writes = writes + 1", (kind, name))
         run(
-            "INSERT INTO paths VALUES (?,1,10,?) ON CONFLICT DO UPDATE SET writes = writes + 1, bytes = bytes + 10, "
-            "last_seq = excluded.last_seq",
+            "INSERT INTO minutes VALUES (?,1,10) ON CONFLICT DO UPDATE SET writes = writes + 1, bytes = bytes + 10",
+            (ts // MINUTE,),
+        )
+        for kind, name in (("mode", mode), ("client", client)):
+            run(
+                "INSERT INTO totals VALUES (?,?,1) ON CONFLICT DO UPDATE SET writes = writes + 1",
+                (kind, name),
+            )
+        run(
+            f"INSERT INTO paths VALUES (?,1,10,?) {more}, bytes = bytes + 10, last_seq = excluded.last_seq",
             (path, seq),
         )
         run(
@@ -55,7 +60,10 @@ class Former:
             (ts, ts),
         )
         run("INSERT OR REPLACE INTO seen VALUES (?,?,?,?)", (session, path, sha, ts))
-        run("INSERT INTO invocations VALUES (?,'safe_write',?,?,?,'json','full',?,?)", (f"k{seq}", b"f", seq, seq, b"{}", ts))
+        run(
+            "INSERT INTO invocations VALUES (?,'safe_write',?,?,?,'json','full',?,?)",
+            (f"k{seq}", b"f", seq, seq, b"{}", ts),
+        )
         self._head = (seq, digest)
         return sha
 
@@ -73,7 +81,13 @@ def former(tmp_path: Path) -> Path:
     folder.mkdir()
     journal = Former(folder / "journal.db")
     written = [
-        journal.write(f"f{number % 7}", ("create", "append")[number % 2], "cx"[number % 2], "s", START + number * MINUTE // 3)
+        journal.write(
+            f"f{number % 7}",
+            ("create", "append")[number % 2],
+            "cx"[number % 2],
+            "s",
+            START + number * MINUTE // 3,
+        )
         for number in range(20)
     ]
     journal.write("back", "create", "c", "s", START - 5 * MINUTE)  # the clock was set back

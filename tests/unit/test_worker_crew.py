@@ -20,9 +20,7 @@ class Source:
     def __init__(self, threads: int = 32, pending: int = 256, alarm: Alarm | None = None) -> None:
         self.fed: queue.Queue[Job | Exception | None] = queue.Queue()
         self.readers: set[int] = set()
-        self.crew = Crew(
-            self._read, threads, pending, has_input=lambda: not self.fed.empty(), alarm=alarm
-        )
+        self.crew = Crew(self._read, threads, pending, has_input=lambda: not self.fed.empty(), alarm=alarm)
         self.failure: list[BaseException] = []
         self.server = threading.Thread(target=self._serve, daemon=True)
         self.server.start()
@@ -181,8 +179,13 @@ def test_a_call_that_waits_passes_it_on_where_another_is_there() -> None:
 def test_a_call_that_waits_keeps_its_turn_where_nobody_asks() -> None:
     source = Kept()
     asked: queue.Queue[None] = queue.Queue()
+
+    def waits() -> None:
+        relief.if_asked()
+        asked.put(None)
+
     for _ in range(5):
-        source.fed.put(lambda: (relief.if_asked(), asked.put(None)) and None)
+        source.fed.put(waits)
         asked.get(timeout=SOON)
     source.end()
     assert len(source.readers) == 1

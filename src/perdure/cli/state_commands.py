@@ -134,7 +134,7 @@ def _use(surface: StateSurface, name: str, options: argparse.Namespace, argument
         msgspec.Raw(msgspec.json.encode({n: value for n, value in given.items() if value is not None})),
         default=FULL,
         roots=(),
-        context=lambda view: CommandCall(name, view),
+        context=lambda presenting: CommandCall(name, presenting.view),
         diagnostics=Diagnostics(),
     )
     found = result["structuredContent"]

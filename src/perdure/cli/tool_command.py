@@ -40,6 +40,9 @@ class CommandCall:
     def log(self, level: str, message: str) -> None:
         pass
 
+    def foresee(self, payload: dict[str, Any]) -> None:
+        pass
+
 
 def parser_for(name: str, description: str) -> argparse.ArgumentParser:
     from perdure.cli.whereabouts import add_workspace
@@ -96,7 +99,7 @@ def run_tool(
             msgspec.Raw(msgspec.json.encode(given)),
             default=View("json", "full"),
             roots=settings.workspaces,
-            context=lambda view: CommandCall(tool, view),
+            context=lambda presenting: CommandCall(tool, presenting.view),
             diagnostics=Diagnostics(settings.log_level),
         )
     finally:

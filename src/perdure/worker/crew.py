@@ -142,7 +142,9 @@ class Crew:
     def _run(self, job: Job) -> None:
         try:
             job()
-        except BaseException as error:  # a call without an answer: whoever started us finds out what became of it
+        except (
+            BaseException
+        ) as error:  # a call without an answer: whoever started us finds out what became of it
             self.end(error)
 
     def _can_run(self, job: Job) -> bool:

@@ -61,7 +61,8 @@ class Dropping:
 
     def save(self) -> None:
         self._connection.execute(
-            f"UPDATE rollup SET mark = ?, bytes = ? WHERE kind = {KEPT} AND name = ''", (self.cursor, self.stored)
+            f"UPDATE rollup SET mark = ?, bytes = ? WHERE kind = {KEPT} AND name = ''",
+            (self.cursor, self.stored),
         )
 
 
@@ -128,7 +129,8 @@ def expire(connection: apsw.Connection, n: int, *, before: int, drafts_before: i
     """Forget at most `n` each of answers, sightings and tries older than `before`, and of older drafts."""
     # Answers stand in the order of their age: none has to be looked for.
     connection.execute(
-        "DELETE FROM invocations WHERE ts < ? AND id IN (SELECT id FROM invocations ORDER BY id LIMIT ?)", (before, n)
+        "DELETE FROM invocations WHERE ts < ? AND id IN (SELECT id FROM invocations ORDER BY id LIMIT ?)",
+        (before, n),
     )
     gone = connection.changes()
     for table, key in (("seen", "session, path"), ("budgets", "path, sha")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -136,6 +137,7 @@ class CallLanding:
         store: Store,
         strict: bool,
         aftermath: Aftermath,
+        foresee: Callable[[dict[str, Any]], None],
     ) -> None:
         self.seqs = seqs
         self.payload = payload
@@ -144,6 +146,7 @@ class CallLanding:
         self._store = store
         self._strict = strict
         self._aftermath = aftermath
+        self._foresee = foresee
         self.is_stuck = False
         self._is_lost = False
         self._preparing: Beside[None] | None = None
@@ -151,9 +154,14 @@ class CallLanding:
     def begin(self, helper: Helper) -> None:
         unseen = [change for change in self._changes[:PREPARED_MAX] if change.can_be_unseen]
         if any(change.is_long for change in unseen):
-            self._preparing = Beside(lambda: self._prepare(unseen, unseen=True))
+            self._preparing = Beside(lambda: self._prepare_unseen(unseen))
         elif unseen:
-            self._preparing = Beside(lambda: self._prepare(unseen, unseen=True), helper.start)
+            self._preparing = Beside(lambda: self._prepare_unseen(unseen), helper.start)
+
+    def _prepare_unseen(self, changes: list[FileChange]) -> None:
+        self._prepare(changes, unseen=True)
+        with suppress(Exception):  # what is wrong with it is found by whoever tells it
+            self._foresee(self.payload)
 
     def land(self) -> None:
         done: list[FileChange] = []

@@ -71,6 +71,9 @@ class PowerCall:
     def log(self, level: str, message: str) -> None:
         pass
 
+    def foresee(self, payload: dict[str, Any]) -> None:
+        pass
+
 
 def write_surface(workspace: str, durability: Durability) -> Surface:
     settings = Settings(workspaces=(workspace,), surfaces=("write",), durability=durability)

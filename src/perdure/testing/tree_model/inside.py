@@ -230,3 +230,6 @@ class _Called:
 
     def log(self, level: str, message: str) -> None:
         pass
+
+    def foresee(self, payload: dict[str, Any]) -> None:
+        pass
