@@ -40,15 +40,10 @@ class Former:
             (seq, self._head[1], digest, ts, path, mode, sha, client, session),
         )
         run("INSERT INTO contents VALUES (?,10,0,?,?,1)", (sha, b"0123456789", seq))
-        run(
-            "INSERT INTO minutes VALUES (?,1,10) ON CONFLICT DO UPDATE SET writes = writes + 1, bytes = bytes + 10",
-            (ts // MINUTE,),
-        )
+        more = "ON CONFLICT DO UPDATE SET writes = writes + 1"
+        run(f"INSERT INTO minutes VALUES (?,1,10) {more}, bytes = bytes + 10", (ts // MINUTE,))
         for kind, name in (("mode", mode), ("client", client)):
-            run(
-                "INSERT INTO totals VALUES (?,?,1) ON CONFLICT DO UPDATE SET writes = writes + 1",
-                (kind, name),
-            )
+            run(f"INSERT INTO totals VALUES (?,?,1) {more}", (kind, name))
         run(
             f"INSERT INTO paths VALUES (?,1,10,?) {more}, bytes = bytes + 10, last_seq = excluded.last_seq",
             (path, seq),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from _thread import allocate_lock
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import inspect as shapes
@@ -170,7 +170,7 @@ def _without_values(message: str) -> str:
 def _object(
     declared: shapes.StructType, given: Mapping[str, Any], where: str, roots: tuple[str, ...]
 ) -> dict[str, Any]:
-    fields, aliases = _names(declared)
+    fields, aliases, texts, required = _names(declared)
     normal: dict[str, Any] = {}
     for name, value in given.items():
         canonical = name if name in fields else aliases.get(name)
@@ -179,20 +179,31 @@ def _object(
                 normal[name] = value
                 continue
             raise _unknown(name, [*fields, *aliases], aliases, where)
-        place = f"{where}{canonical}"
-        settled = _value(fields[canonical].type, value, place, roots)
+        place = f"{where}{canonical}" if where else canonical
+        if type(value) is str and canonical in texts:
+            settled: Any = value
+        else:
+            settled = _value(fields[canonical].type, value, place, roots)
         if canonical in normal and not _same(normal[canonical], settled):
             raise _refuse(
                 "conflicting_alias", f"{place} is given under two names with different values", argument=place
             )
         normal[canonical] = settled
-    missing = [f"{where}{name}" for name, field in fields.items() if field.required and name not in normal]
+    missing = [f"{where}{name}" for name in required if name not in normal]
     if missing:
         raise _refuse("missing_argument", f"required: {', '.join(missing)}", missing=missing)
     return normal
 
 
-Names = tuple[dict[str, shapes.Field], dict[str, str]]
+class Names(NamedTuple):
+    """The members of an object: `texts` are those of which any text is kept as it is."""
+
+    fields: dict[str, shapes.Field]
+    aliases: dict[str, str]
+    texts: frozenset[str]
+    required: tuple[str, ...]
+
+
 _names_of: dict[int, tuple[shapes.StructType, Names]] = {}
 
 
@@ -202,9 +213,26 @@ def _names(declared: shapes.StructType) -> Names:
     if known is not None and known[0] is declared:
         return known[1]
     fields = {field.encode_name: field for field in declared.fields}
-    aliases = {alias: name for name, field in fields.items() for alias in _extra(field.type, "aliases", ())}
-    _names_of[id(declared)] = (declared, (fields, aliases))
-    return fields, aliases
+    names = Names(
+        fields,
+        {alias: name for name, field in fields.items() for alias in _extra(field.type, "aliases", ())},
+        frozenset(name for name, field in fields.items() if _is_text(field.type)),
+        tuple(name for name, field in fields.items() if field.required),
+    )
+    _names_of[id(declared)] = (declared, names)
+    return names
+
+
+def _is_text(declared: shapes.Type) -> bool:
+    match declared:
+        case shapes.StrType():
+            return True
+        case shapes.Metadata(type=inner, extra=extra):
+            return (extra or {}).get("path") is None and _is_text(inner)
+        case shapes.UnionType(types=types):
+            return all(isinstance(one, shapes.NoneType) or _is_text(one) for one in types)
+        case _:
+            return False
 
 
 def _same(one: Any, other: Any) -> bool:

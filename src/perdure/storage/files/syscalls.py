@@ -25,7 +25,8 @@ RESOLVE_NO_MAGICLINKS: Final = 0x02
 RESOLVE_NO_SYMLINKS: Final = 0x04
 RESOLVE_BENEATH: Final = 0x08
 
-_OPENAT2: Final = 437  # the same on every architecture
+_OPENAT2: Final = ctypes.c_long(437)  # the same on every architecture
+_HOW_SIZE: Final = ctypes.c_size_t(24)
 _RENAMEAT2: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
 _NOREPLACE: Final = 1
 _EXCHANGE: Final = 2
@@ -57,12 +58,17 @@ def open_beneath(dir_fd: int, path: str, flags: int, resolve: int, *, closing: b
     try:
         if not sys.platform.startswith("linux"):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, resolve)
-        number, size = ctypes.c_long(_OPENAT2), ctypes.c_size_t(len(how))
-        return _made(lambda: _libc().syscall(number, dir_fd, os.fsencode(path), how, size))
+        how = _how(flags | os.O_CLOEXEC, resolve)
+        return _made(_libc().syscall, _OPENAT2, dir_fd, os.fsencode(path), how, _HOW_SIZE)
     finally:
         if closing:
             os.close(dir_fd)
+
+
+@cache
+def _how(flags: int, resolve: int) -> bytes:
+    """There are few of them."""
+    return struct.pack("=QQQ", flags, 0, resolve)
 
 
 def exchange(dir_fd: int, one: str, other: str) -> None:
@@ -102,12 +108,12 @@ def _rename(src_dir: int, src: str, dst_dir: int, dst: str, linux: int, darwin: 
     libc = _libc()
     old, new = os.fsencode(src), os.fsencode(dst)
     if hasattr(libc, "renameat2"):
-        _made(lambda: libc.renameat2(src_dir, old, dst_dir, new, ctypes.c_uint(linux)))
+        _made(libc.renameat2, src_dir, old, dst_dir, new, ctypes.c_uint(linux))
     elif hasattr(libc, "renameatx_np"):
-        _made(lambda: libc.renameatx_np(src_dir, old, dst_dir, new, ctypes.c_uint(darwin)))
+        _made(libc.renameatx_np, src_dir, old, dst_dir, new, ctypes.c_uint(darwin))
     elif platform.machine() in _RENAMEAT2 and sys.platform.startswith("linux"):
         number = ctypes.c_long(_RENAMEAT2[platform.machine()])
-        _made(lambda: libc.syscall(number, src_dir, old, dst_dir, new, ctypes.c_uint(linux)))
+        _made(libc.syscall, number, src_dir, old, dst_dir, new, ctypes.c_uint(linux))
     else:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
@@ -117,9 +123,9 @@ def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _made(call: Callable[[], int]) -> int:
+def _made(call: Callable[..., int], *given: Any) -> int:
     """The result of a call, or its error. An interrupted one is made again, as Python does for its own."""
-    while (result := call()) < 0:
+    while (result := call(*given)) < 0:
         number = ctypes.get_errno()
         if number != errno.EINTR:
             raise OSError(number, os.strerror(number))

@@ -41,6 +41,7 @@ T = TypeVar("T")
 
 _SMALL: Final = 8192
 _COMMITTED: Final = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq)"
+_APPEND: Final = f"INSERT INTO journal (prev, hash, {COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 _encode = msgspec.json.encode
 
 
@@ -139,13 +140,22 @@ class SqliteJournal:
         made = Row(
             seq=seq,
             ts=int(self._clock() * 1_000_000),
-            **{name: getattr(row, name) for name in NewRow.__struct_fields__},
+            path=row.path,
+            op=row.op,
+            mode=row.mode,
+            old_sha=row.old_sha,
+            new_sha=row.new_sha,
+            bytes=row.bytes,
+            client=row.client,
+            session=row.session,
+            key=row.key,
+            txn=row.txn,
+            undoes=row.undoes,
+            detail=row.detail,
         )
-        digest = chain_hash(prev, made)
-        self._write.execute(
-            f"INSERT INTO journal (prev, hash, {COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-            (prev, digest, *_values(made)),
-        )
+        values = _values(made)
+        digest = _digest(prev, values)
+        self._write.execute(_APPEND, (prev, digest, *values))
         self._write.execute("INSERT INTO intents VALUES (?, ?)", (seq, self._boot))
         journal_sums.add(self._write, made)
         journal_retention.unpin(self._write, made.path)
@@ -402,11 +412,12 @@ def _compressed(data: bytes) -> bytes:
 
 
 def chain_hash(prev: bytes, row: Row) -> bytes:
-    return sha256(prev + _encode([_hex(value) for value in _values(row)])).digest()
+    return _digest(prev, _values(row))
 
 
-def _hex(value: Any) -> Any:
-    return value.hex() if isinstance(value, bytes) else value
+def _digest(prev: bytes, values: tuple[Any, ...]) -> bytes:
+    shown = [value.hex() if isinstance(value, bytes) else value for value in values]
+    return sha256(prev + _encode(shown)).digest()
 
 
 def _values(row: Row) -> tuple[Any, ...]:
@@ -424,7 +435,7 @@ def _values(row: Row) -> tuple[Any, ...]:
         row.key,
         row.txn,
         row.undoes,
-        _encode(row.detail, order="sorted").decode(),
+        _encode(row.detail, order="sorted").decode() if row.detail else "{}",
     )
 
 

@@ -137,6 +137,7 @@ class Workspace:
         except OSError:
             self.close()
             raise
+        self._outer = [self._enclosing(index) for index in range(len(self.roots))]
 
     def close(self) -> None:
         for root in self.roots:
@@ -154,7 +155,7 @@ class Workspace:
         index, parts = self._anchored(path)
         root = self.roots[index]
         reading = purpose == "read"
-        outer = self._enclosing(index)
+        outer = self._outer[index]
 
         def watch(names: Sequence[str]) -> None:
             for name in names:
@@ -219,6 +220,8 @@ class Workspace:
 
     def _innermost(self, index: int, trail: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
         """One file has one name: that beneath the innermost root."""
+        if len(self.roots) == 1:
+            return index, trail
         whole = (*self.roots[index].spellings[-1], *trail)
         matches = [(i, whole[len(r.spellings[-1]) :]) for i, r in enumerate(self.roots) if _holds(r, whole)]
         return min(matches, key=lambda match: len(match[1]))

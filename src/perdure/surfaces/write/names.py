@@ -7,6 +7,7 @@ review. All refusals here are about the text alone; where a path leads is found 
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from perdure.model.envelope import ReasonHint, ToolError, refuse
@@ -43,6 +44,7 @@ def spelled(path: str) -> Spelling:
     return Spelling(path.startswith("/"), tuple(name for name in names if name not in ("", ".")))
 
 
+@lru_cache(maxsize=1024)
 def check_name(name: str) -> None:
     """Refuse one name that cannot or must not be written."""
     if "\0" in name:

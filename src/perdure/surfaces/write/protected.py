@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 import msgspec
@@ -106,7 +106,8 @@ def _by_first_name(rules: tuple[str, ...]) -> dict[str, list[tuple[str, list[str
     return index
 
 
-def _keys(name: str) -> list[str]:
+@lru_cache(maxsize=1024)
+def _keys(name: str) -> tuple[str, ...]:
     """What a name is to the most lenient file system; two where a backslash would separate."""
     if name.isascii():
         folded = name.lower()
@@ -114,4 +115,4 @@ def _keys(name: str) -> list[str]:
         text = "".join(character for character in name if not is_ignorable(character))
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     keys = [part.partition(":")[0].rstrip(" .") for part in folded.replace("\\", "/").split("/")]
-    return [".git" if key == "git~1" else key for key in keys]
+    return tuple(".git" if key == "git~1" else key for key in keys)

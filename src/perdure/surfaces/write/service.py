@@ -9,6 +9,7 @@ import time
 from binascii import hexlify
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -126,7 +127,7 @@ class WriteService:
     ) -> dict[str, Any]:
         """Run a plan and land it. A refused payload is kept as a draft, and its tries are counted."""
         _check_key(idempotency_key)
-        fingerprint = _fingerprint(call.tool, arguments)
+        fingerprint = _fingerprint(call.tool, arguments) if arguments is not None else _plain(call.tool)
 
         def planned() -> Landing:
             tree = Tree(self.workspace, self.store, self.journal, client=call.client, session=call.session)
@@ -291,6 +292,12 @@ def _check_key(key: str | None) -> None:
 
 def _fingerprint(tool: str, arguments: object) -> bytes:
     return hashlib.sha256(msgspec.json.encode([tool, arguments], order="sorted")).digest()
+
+
+@cache
+def _plain(tool: str) -> bytes:
+    """Of a call that nobody will ever compare."""
+    return _fingerprint(tool, None)
 
 
 def _make_folder(folder: str) -> None:
