@@ -182,6 +182,47 @@ def test_invocations_drafts_and_sightings_are_found_again(tmp_path: Path) -> Non
     assert again.last_seen("s", "b.txt") is None
 
 
+@pytest.mark.parametrize("fails", [(0,), (1,), (0, 1), (2,), (0, 2), (0, 1, 2), ()])
+@pytest.mark.parametrize("writes_first", [True, False])
+@pytest.mark.parametrize("settles", [True, False])
+def test_parts_of_a_transaction_fail_alone(
+    tmp_path: Path, fails: tuple[int, ...], writes_first: bool, settles: bool
+) -> None:
+    journal = opened(tmp_path)
+    old = written(journal, change("old"))
+
+    def part(number: int) -> None:
+        if writes_first:
+            journal.append(change(f"f{number}"))
+        if number in fails:
+            raise ValueError("this part fails")
+        journal.append(change(f"g{number}"))
+
+    def work() -> None:
+        if settles:
+            journal.settle([old.seq])
+        for number in range(3):
+            if number in fails:
+                with pytest.raises(ValueError, match="fails"):
+                    journal.nested(lambda number=number: part(number))
+            else:
+                journal.nested(lambda number=number: part(number))
+
+    journal.transact(work)
+    names = [
+        name
+        for number in range(3)
+        if number not in fails
+        for name in ((f"f{number}", f"g{number}") if writes_first else (f"g{number}",))
+    ]
+    rows = journal.rows(Filter(), 100)
+    assert [row.path for row in reversed(rows)] == ["old", *names]
+    assert [row.seq for row in reversed(rows)] == list(range(1, len(rows) + 1))
+    assert list(journal.verify()) == []
+    assert [one.row.path for one in journal.intents()] == ([] if settles else ["old"]) + names
+    journal.close()
+
+
 MODES = st.sampled_from(["create", "overwrite", "append"])
 CHANGES = st.lists(
     st.tuples(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.surfaces.write import elision
 from perdure.surfaces.write.elision import MAX_EVIDENCE, Evidence, evidence
 
 OLD = "".join(f"def function_{i}(value):\n    return value + {i}\n\n\n" for i in range(20))
@@ -249,3 +250,24 @@ def test_any_text_is_no_evidence_against_itself(text: str) -> None:
 @pytest.mark.timeout(60)
 def test_hostile_text_is_judged(text: str) -> None:
     evidence(text, "x\n" * 20)
+
+
+PIECES = st.one_of(
+    st.text(st.characters(max_codepoint=127), max_size=6),
+    st.sampled_from(elision._KEYS).flatmap(
+        lambda key: st.lists(st.booleans(), min_size=len(key), max_size=len(key)).map(
+            lambda raised: "".join(
+                letter.upper() if up else letter for letter, up in zip(key, raised, strict=True)
+            )
+        )
+    ),
+    st.sampled_from(elision._KEYS).map(lambda key: key[:-1]),
+)
+
+
+@given(st.lists(PIECES, max_size=8).map("".join))
+def test_the_quick_look_finds_every_key(text: str) -> None:
+    if text.isascii():
+        assert elision.is_clear(text.encode()) == (not elision._suspects(text))
+    else:
+        assert not elision.is_clear(text.encode())

@@ -1,10 +1,10 @@
-"""Runs of one kind of bytes, found by Vectorscan: gigabytes a second, and other threads go on meanwhile."""
+"""Words, and runs of one kind of bytes, found by Vectorscan: gigabytes a second, and other threads go on meanwhile."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from perdure.model.spares import Spares
@@ -13,31 +13,47 @@ SHORT: Final = 199
 """The bytes of a line that is no place for a wall, and too short to be too long."""
 
 
-class Runs:
-    """Scans that run beside each other need a scratch space each. Raises ImportError without the engine."""
+class Scan:
+    """Patterns of which the first place of each is told. Scans that run beside each other need a scratch space each.
 
-    def __init__(self, kind: bytes, length: int) -> None:
+    Raises ImportError without the engine.
+    """
+
+    def __init__(self, patterns: Sequence[bytes], *, caseless: bool = False) -> None:
         hyperscan = importlib.import_module("hyperscan")
-        self._length = length
+        flags = hyperscan.HS_FLAG_SINGLEMATCH | (hyperscan.HS_FLAG_CASELESS if caseless else 0)
         self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         self._database.compile(
-            expressions=[b"%b{%d}" % (kind, length)],
-            ids=[0],
-            elements=1,
-            flags=[hyperscan.HS_FLAG_SINGLEMATCH],
+            expressions=list(patterns),
+            ids=list(range(len(patterns))),
+            elements=len(patterns),
+            flags=[flags] * len(patterns),
         )
         self._scratches: Spares[Any] = Spares(lambda: hyperscan.Scratch(self._database))
 
-    def first(self, data: bytes) -> int:
-        """Where the first run of this length begins, or -1."""
-        ends: list[int] = []
+    def ends(self, data: bytes) -> list[int]:
+        """Where each pattern that there is has its first end."""
+        found: list[int] = []
 
         def seen(_number: int, _start: int, end: int, _flags: int, _context: object) -> None:
-            ends.append(end)
+            found.append(end)
 
         scratch = self._scratches.take()
         self._database.scan(data, match_event_handler=seen, scratch=scratch)
         self._scratches.give(scratch)
+        return found
+
+
+class Runs:
+    """Raises ImportError without the engine."""
+
+    def __init__(self, kind: bytes, length: int) -> None:
+        self._length = length
+        self._scan = Scan([b"%b{%d}" % (kind, length)])
+
+    def first(self, data: bytes) -> int:
+        """Where the first run of this length begins, or -1."""
+        ends = self._scan.ends(data)
         return ends[0] - self._length if ends else -1
 
 

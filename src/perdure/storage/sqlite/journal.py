@@ -60,6 +60,7 @@ class SqliteJournal:
         self._anchor_fd = -1
         self._landed_fd = _opened(os.path.join(folder, "landed"))
         self._is_suspect = False
+        self._changes_before = 0
         self._head: tuple[int, bytes] = self._load_head()
 
     # --- transactions --------------------------------------------------------------------------------------
@@ -71,6 +72,7 @@ class SqliteJournal:
         try:
             # Another process may have written since: the chain continues from what is there now.
             self._head = self._load_head()
+            self._changes_before = self._write.total_changes()
             result = work()
             self._write.execute("COMMIT")
         except BaseException as error:
@@ -105,6 +107,8 @@ class SqliteJournal:
     def nested(self, work: Callable[[], T]) -> T:
         """A part of the transaction that can fail alone: what it wrote is taken back, the rest stays."""
         head = self._head
+        if self._write.total_changes() == self._changes_before:
+            return self._first(work)
         self._write.execute("SAVEPOINT part")
         try:
             result = work()
@@ -116,6 +120,19 @@ class SqliteJournal:
             raise
         self._write.execute("RELEASE part")
         return result
+
+    def _first(self, work: Callable[[], T]) -> T:
+        """Nothing was written before this part, so all of the transaction is its own, and is begun anew if it fails."""
+        head = self._head
+        try:
+            return work()
+        except BaseException:
+            wrote = self._write.total_changes() != self._changes_before
+            if wrote and self._write.in_transaction:
+                self._write.execute("ROLLBACK")
+                self._write.execute("BEGIN IMMEDIATE")
+            self._head = head
+            raise
 
     def mark_landed(self, seq: int) -> None:
         with suppress(OSError):  # then the next to come looks for itself

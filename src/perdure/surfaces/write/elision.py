@@ -17,10 +17,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from typing import Final, Literal
 
 import msgspec
 
+from perdure.risk.runs import Scan
 from perdure.surfaces.write.lines import line_end
 
 Rule = Literal["trimmed_marker", "placeholder", "ellipsis_comment", "shrunk_ellipsis"]
@@ -115,6 +118,20 @@ _KEYS: Final = (
 
 _Reading = Rule | Literal["statement", "dots"]
 """What a line says by itself: a rule it breaks anywhere, or one that depends on where it stands."""
+
+
+def is_clear(data: bytes) -> bool:
+    """Whether it is known, by a look that takes next to nothing, that a file holds none of the keys."""
+    return data.isascii() and _holds_no_key()(data)
+
+
+@cache
+def _holds_no_key() -> Callable[[bytes], bool]:
+    try:
+        keys = Scan([re.escape(key).encode() for key in _KEYS if key.isascii()], caseless=True)
+    except ImportError:
+        return lambda data: False
+    return lambda data: not keys.ends(data)
 
 
 def evidence(new: str, old: str = "") -> list[Evidence]:

@@ -71,6 +71,8 @@ def _changed_lines(service: WriteService, tree: Tree, known: Known, seen: str | 
 
 def check_elision(after: Content, new: bytes, old: bytes, path: str) -> None:
     """Content that stands for content must not replace it. `new` is what `after` holds."""
+    if elision.is_clear(new):
+        return
     try:
         text, before = decode(new).content, decode(old).content if old else ""
     except ToolError:
