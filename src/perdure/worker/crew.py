@@ -39,7 +39,7 @@ class _Turn:
         self._crew.pass_on(self)
 
     def is_asked_for(self) -> bool:
-        return self._crew.has_input()
+        return not self.is_over and self._crew.has_input()
 
 
 class Crew:

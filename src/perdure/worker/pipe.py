@@ -50,8 +50,6 @@ class FrameReader:
         self._size = 0
         self._head: bytes | None = None  # of a frame that is being skipped
         self._asked = _SIP
-        self._poll = select.poll()
-        self._poll.register(source, select.POLLIN)
 
     def __iter__(self) -> Self:
         return self
@@ -67,8 +65,12 @@ class FrameReader:
         return self._ready.popleft()
 
     def has_more(self) -> bool:
-        """Whether anything has arrived beyond what was read."""
-        return bool(self._ready) or bool(self._poll.poll(0))
+        """Whether anything has arrived beyond what was read. From any thread, also while another one reads."""
+        if self._ready:
+            return True
+        look = select.poll()  # one of its own: two threads must not use the same
+        look.register(self._source, select.POLLIN)
+        return bool(look.poll(0))
 
     def _take(self, chunk: bytes) -> None:
         *ended, rest = chunk.split(b"\n") if b"\n" in chunk else (chunk,)
