@@ -232,6 +232,38 @@ def test_an_escape_is_refused_in_words(agent: Agent, path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "fault",
+    [
+        "commit.planning",
+        "write.open_temp",
+        "write.sealed",
+        "commit.decided",
+        "write.before_create",
+        "commit.landed",
+    ],
+)
+def test_a_disk_that_hangs_in_a_write_keeps_no_read_waiting(
+    workspace: Path, tmp_path: Path, fault: str
+) -> None:
+    """Wherever the write is stuck: the thread that reads may be the one that is."""
+    marker = tmp_path / "stuck"
+    agent = Agent(workspace, tmp_path / "home", PERDURE_FAULT=f"{fault}=pause:{marker}@2")
+    try:
+        agent.use("safe_write", path="first", content="1")
+        identity = agent.client.start_call("safe_write", {"path": "second", "content": "2"})
+        while not marker.exists():
+            time.sleep(0.005)
+        for _ in range(3):
+            assert agent.use("read", path="first")["content"] == "1"
+        assert agent.client.answers.get(identity) is None
+        marker.unlink()
+        assert not agent.client.wait(identity, 30)["result"].get("isError")
+        assert (workspace / "second").read_text() == "2"
+    finally:
+        agent.client.kill()
+
+
+@pytest.mark.parametrize(
     "fault", ["commit.planning", "commit.decided", "write.temp_created", "write.created", "commit.landed"]
 )
 def test_a_worker_killed_at_a_fault_point_leaves_the_write_done_exactly_once(
