@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,21 @@ def test_an_escape_is_refused_in_words(agent: Agent, path: str) -> None:
     assert refused["error"] in ("policy_violation", "invalid_input")
 
 
+@contextmanager
+def stuck(workspace: Path, tmp_path: Path, fault: str) -> Iterator[tuple[Agent, int, Path]]:
+    """A second write that is held at a point: who asked for it, its id, and what holds it while it exists."""
+    marker = tmp_path / "stuck"
+    agent = Agent(workspace, tmp_path / "home", PERDURE_FAULT=f"{fault}=pause:{marker}@2")
+    try:
+        agent.use("safe_write", path="first", content="1")
+        identity = agent.client.start_call("safe_write", {"path": "second", "content": "2"})
+        while not marker.exists():
+            time.sleep(0.005)
+        yield agent, identity, marker
+    finally:
+        agent.client.kill()
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -246,21 +262,13 @@ def test_a_disk_that_hangs_in_a_write_keeps_no_read_waiting(
     workspace: Path, tmp_path: Path, fault: str
 ) -> None:
     """Wherever the write is stuck: the thread that reads may be the one that is."""
-    marker = tmp_path / "stuck"
-    agent = Agent(workspace, tmp_path / "home", PERDURE_FAULT=f"{fault}=pause:{marker}@2")
-    try:
-        agent.use("safe_write", path="first", content="1")
-        identity = agent.client.start_call("safe_write", {"path": "second", "content": "2"})
-        while not marker.exists():
-            time.sleep(0.005)
+    with stuck(workspace, tmp_path, fault) as (agent, identity, marker):
         for _ in range(3):
             assert agent.use("read", path="first")["content"] == "1"
         assert agent.client.answers.get(identity) is None
         marker.unlink()
         assert not agent.client.wait(identity, 30)["result"].get("isError")
         assert (workspace / "second").read_text() == "2"
-    finally:
-        agent.client.kill()
 
 
 @pytest.mark.parametrize(
@@ -270,13 +278,7 @@ def test_a_worker_killed_at_a_fault_point_leaves_the_write_done_exactly_once(
     workspace: Path, tmp_path: Path, fault: str
 ) -> None:
     """Every new worker dies once more at the same point, until the call is settled; then one without the fault."""
-    marker = tmp_path / "armed"
-    agent = Agent(workspace, tmp_path / "home", PERDURE_FAULT=f"{fault}=pause:{marker}@2")
-    try:
-        agent.use("safe_write", path="first", content="1")
-        identity = agent.client.start_call("safe_write", {"path": "second", "content": "2"})
-        while not marker.exists():
-            time.sleep(0.005)
+    with stuck(workspace, tmp_path, fault) as (agent, identity, marker):
         os.kill(agent.worker_pid(), signal.SIGKILL)
         marker.unlink()
         answer = agent.client.wait(identity, 30)
@@ -285,5 +287,3 @@ def test_a_worker_killed_at_a_fault_point_leaves_the_write_done_exactly_once(
         entries = agent.use("journal_tail", filter_path="second")["entries"]
         assert len(entries) == 1
         assert [p.name for p in workspace.iterdir() if p.name.startswith(".perdure-")] == []
-    finally:
-        agent.client.kill()
