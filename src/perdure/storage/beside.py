@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+NAME: Final = "helper"
 T = TypeVar("T")
 Run = Callable[[], None]
 
@@ -63,5 +65,7 @@ class Helper:
         self._runs.put(None)
 
     def _work(self) -> None:
+        with suppress(OSError), open(f"/proc/self/task/{_thread.get_native_id()}/comm", "w") as name:
+            name.write(NAME)  # for whoever looks at the threads of this process
         while (run := self._runs.get()) is not None:
             run()

@@ -75,20 +75,20 @@ class Openings:
 
     def sites(self) -> list[Site]:
         worker = self._opened()
-        with worker.traced("-e", "trace=%file,%desc") as lines:
+        with worker.traced("-e", "trace=%file,%desc") as threads:
             done, payload = worker.use("journal_tail", {})
         assert done, payload
         self._close(worker)
-        return worker.sites(lines)
+        return worker.sites(threads)
 
     def run(self, site: Site, error: str) -> Opening:
         one = Opening(self._moment, site, error)
         worker = self._opened()
         fault = f"inject={site.call}:error={error}:when={site.nth}"
         try:
-            with worker.traced("-e", f"trace={site.call}", "-e", fault) as lines:
+            with worker.traced("-e", f"trace={site.call}", "-e", fault, site=site) as threads:
                 first = worker.use("journal_tail", {})
-            failed = next((line for some in lines for line in some if INJECTED in line), "")
+            failed = next((line for one in threads for line in one.lines if INJECTED in line), "")
             if not gives_up_a_lock(failed):
                 one.hit = shown(failed)
                 one.answer = (

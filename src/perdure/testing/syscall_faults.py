@@ -81,11 +81,11 @@ class Session:
         for name in ("a", "b"):
             folder = f"clean-{kind.name}-{name}"
             arguments = self._prepared(kind, folder)
-            with self.worker.traced("-e", "trace=%file,%desc") as lines:
+            with self.worker.traced("-e", "trace=%file,%desc") as threads:
                 done, payload = self.worker.use(kind.tool, arguments)
             assert done, payload
             assert kind.is_done(found_in(self.worker.workspace / folder)[0])
-        return self.worker.sites(lines)
+        return self.worker.sites(threads)
 
     def _prepared(self, kind: Kind, folder: str) -> dict[str, Any]:
         kind.prepare(self.worker.workspace / folder)
@@ -105,11 +105,11 @@ class Session:
         when = f"{site.nth}+" if self._lasting else f"{site.nth}"
         fault = f"inject={site.call}:error={error}:when={when}"
         try:
-            with self.worker.traced("-e", f"trace={site.call}", "-e", fault) as lines:
+            with self.worker.traced("-e", f"trace={site.call}", "-e", fault, site=site) as threads:
                 done, payload = self.worker.use(kind.tool, arguments)
         except _LOST as lost:
             return self._lost(run, f"no answer: {type(lost).__name__} {lost}")
-        failed = next((line for some in lines for line in some if INJECTED in line), "")
+        failed = next((line for one in threads for line in one.lines if INJECTED in line), "")
         run.hit = shown(failed)
         self._judge(run, done, payload)
         if self._kill or run.answer == _STUCK or gives_up_a_lock(failed):

@@ -10,17 +10,20 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from perdure.storage.beside import NAME as HELPER
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.testing.raw_client import RawClient
 
 ANSWER_S: Final = 30.0
 INJECTED: Final = "(INJECTED)"
+TRIES: Final = 10
+_ENDED: Final = "No such process"
 _CALL: Final = re.compile(r"^(\w+)\((.*)")
 _UNLOCKING: Final = ("F_UNLCK", "LOCK_UN")
 _TARGETS: Final = (
@@ -41,6 +44,15 @@ class Site(msgspec.Struct, frozen=True):
     call: str
     nth: int
     target: str
+    is_beside: bool = False
+    """Made by the thread that makes files ready while the journal commits."""
+
+
+class Thread(NamedTuple):
+    """What one thread asked of the system, a line for each call."""
+
+    is_helper: bool
+    lines: list[str]
 
 
 class Worker:
@@ -74,28 +86,58 @@ class Worker:
         return SqliteJournal(str(self.workspace / ".perdure"), str(anchor))
 
     @contextmanager
-    def traced(self, *options: str) -> Iterator[list[list[str]]]:
-        """Follow every thread but the one that reads the pipe: the lines of each, there when the block ends.
+    def traced(self, *options: str, site: Site | None = None) -> Iterator[list[Thread]]:
+        """Follow every thread but the first, which only waits: the lines of each, there when the block ends.
 
-        A change is made by one of them from its beginning to its end, whichever it is, and strace counts each one's
-        calls apart.
+        A change is made by one of them from its beginning to its end, whichever it is, but for what the helper makes
+        ready; strace counts each one's calls apart. With a `site`, only those are followed that it may be one of.
         """
-        lines: list[list[str]] = []
-        threads = set(os.listdir(f"/proc/{self.client.pid}/task")) - {str(self.client.pid)}
+        found: list[Thread] = []
         with tempfile.TemporaryDirectory(dir=self.base) as folder:
             command = ["strace", "-y", "-s", "0", "--output-separately", "-o", f"{folder}/of", *options]
-            with _attached([*command, *(f"--attach={one}" for one in threads)], len(threads)):
-                yield lines
-            lines += [file.read_text().splitlines() for file in Path(folder).iterdir()]
+            with self._followed(command, site) as threads:
+                yield found
+            for number, is_helper in threads.items():
+                file = Path(f"{folder}/of.{number}")
+                found.append(Thread(is_helper, file.read_text().splitlines()))
 
-    def sites(self, lines: Iterable[list[str]]) -> list[Site]:
-        """Of the thread that did most: its calls on the workspace and on our own files."""
-        return max((list(self._sites(some)) for some in lines), key=len)
+    @contextmanager
+    def _followed(self, command: list[str], site: Site | None) -> Iterator[dict[str, bool]]:
+        """The threads that are, and whether each is the helper. One may end before it is followed: then all again."""
+        for tries in range(TRIES):
+            threads = {
+                number: is_helper
+                for number, is_helper in self._threads()
+                if site is None or site.is_beside == is_helper
+            }
+            with ExitStack() as stack:
+                try:
+                    stack.enter_context(
+                        _attached([*command, *(f"--attach={one}" for one in threads)], len(threads))
+                    )
+                except OSError as error:
+                    if _ENDED not in str(error) or tries == TRIES - 1:
+                        raise
+                    continue
+                yield threads
+                return
 
-    def _sites(self, lines: Iterable[str]) -> Iterator[Site]:
+    def _threads(self) -> Iterator[tuple[str, bool]]:
+        for task in Path(f"/proc/{self.client.pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                if task.name != str(self.client.pid):
+                    yield task.name, (task / "comm").read_text().strip() == HELPER
+
+    def sites(self, threads: Iterable[Thread]) -> list[Site]:
+        """Of the thread that did most, and of the helper: their calls on the workspace and on our own files."""
+        found = [(one.is_helper, list(self._sites(one))) for one in threads]
+        most = max((sites for is_helper, sites in found if not is_helper), key=len)
+        return most + [site for is_helper, sites in found if is_helper for site in sites]
+
+    def _sites(self, thread: Thread) -> Iterator[Site]:
         counts: Counter[str] = Counter()
         locked: set[str] = set()
-        for line in lines:
+        for line in thread.lines:
             if (match := _CALL.match(line)) is None:
                 continue
             call, file = match[1], match[2].partition("<")[0]
@@ -107,7 +149,7 @@ class Worker:
                 and not gives_up_a_lock(line)
                 and (call, file in locked) != ("close", True)
             ):
-                yield Site(call, counts[call], target(line))
+                yield Site(call, counts[call], target(line), thread.is_helper)
 
 
 def gives_up_a_lock(line: str) -> bool:
