@@ -43,7 +43,7 @@ class Bug(NamedTuple):
 
 
 _PLANNED: Final = "                job.landing = self._journal.nested(job.plan)\n"
-_BEGUN: Final = '        self._write.execute("BEGIN IMMEDIATE")\n'
+_BEGUN: Final = '            self._replace_connection()\n        self._write.execute("BEGIN IMMEDIATE")\n'
 _COMMITTED: Final = '            self._write.execute("COMMIT")\n'
 _WRITTEN: Final = (
     "                return pending.create() if before is None else pending.replace_if(before)\n"
@@ -63,7 +63,9 @@ BUGS: Final = (
         "a write is acknowledged before the journal commits",
         (
             Patch(
-                "storage.sqlite.journal", _BEGUN, f"        self._write.in_transaction or {_BEGUN.strip()}\n"
+                "storage.sqlite.journal",
+                _BEGUN,
+                _BEGUN.replace("self._write.execute", "self._write.in_transaction or self._write.execute"),
             ),
             Patch(
                 "storage.sqlite.journal",
@@ -147,7 +149,7 @@ BUGS: Final = (
     ),
     Bug(
         "the chain begins anew at every row",
-        (Patch("storage.sqlite.journal", "chain_hash(prev, made)", "chain_hash(GENESIS, made)"),),
+        (Patch("storage.sqlite.journal", "_digest(prev, values)\n", "_digest(GENESIS, values)\n"),),
     ),
     Bug(
         "what is replaced is not kept",
@@ -192,8 +194,8 @@ BUGS: Final = (
             Patch("host.guardian", "        _end(groups, mark)\n", "        pass\n"),
             Patch(
                 "worker.server",
-                "arena=arena).serve()\n",
-                "arena=arena).serve()\n    threading.Event().wait(8)\n",
+                "    ).serve()\n",
+                "    ).serve()\n    threading.Event().wait(8)\n",
             ),
         ),
         "hosted",

@@ -96,7 +96,7 @@ def run(tools: Tools, name: str, arguments: dict[str, Any], session: str, key: s
         msgspec.Raw(msgspec.json.encode(arguments)),
         default=FULL,
         roots=(),
-        context=lambda view: PowerCall(name, session, key, view),
+        context=lambda presenting: PowerCall(name, session, key, presenting.view),
         diagnostics=Diagnostics(),
     )
     payload: dict[str, Any] = result["structuredContent"]

@@ -1,7 +1,8 @@
 """The process that serves the write surface to the model, and the messages between both.
 
 Contents larger than a few lines are kept as files, and nothing is settled by the clock: what takes megabytes or seconds
-otherwise happens at once, or when it is asked for.
+otherwise happens at once, or when it is asked for. What is made ready beside a commit is made before it, so that the
+n-th point of a call is the same in every run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import msgspec
 from perdure.model import fault_points
 from perdure.model.envelope import ToolError
 from perdure.model.tools import View
+from perdure.storage.beside import Helper
 from perdure.storage.journal import Filter, Row, Sha
 from perdure.surfaces.port import Done
 from perdure.surfaces.write import settling, store, writing
@@ -96,6 +98,7 @@ def forked(life: Callable[[], None]) -> int:
         for module in (store, writing):
             patch.object(module, "INLINE", INLINE).start()
         patch.object(settling, "SETTLE_AFTER_S", NEVER_S).start()
+        patch.object(Helper, "start", lambda _, run: run()).start()
         life()
     except BaseException:
         traceback.print_exc()
@@ -170,7 +173,7 @@ class Inside:
             msgspec.Raw(msgspec.json.encode(request.arguments)),
             default=FULL,
             roots=(),
-            context=lambda view: _Called(request, key),
+            context=lambda _: _Called(request, key),
             diagnostics=Diagnostics(),
         )
         fault_points.arm("")
