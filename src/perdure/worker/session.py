@@ -83,6 +83,7 @@ class Session:
     def __init__(self) -> None:
         self._id = os.urandom(8).hex()
         self._client = "unknown"
+        self._told: tuple[bytes, tuple[str | None, str | None]] = b"", (None, None)
         self.log_level: str | None = None
 
     def asked(
@@ -106,17 +107,27 @@ class Session:
             if method in _HANDSHAKE_ONLY:
                 return Refusal(METHOD_NOT_FOUND, f"{method} is not part of {eras.LATEST_MODERN}")
         own = _name(meta.get(eras.META_CLIENT)) if is_modern else None
-        caller = _object(meta.get(eras.META_CALLER))
+        name, session = self._caller(meta.get(eras.META_CALLER))
         return Asked(
             era="modern" if is_modern else "handshake",
             method=method,
             params=params,
             arguments=inside.arguments if inside is not None else params.get("arguments"),
             meta=meta,
-            client=_text(caller.get("name")) or own or self._client,
-            session=_text(caller.get("session")) or self._id,
+            client=name or own or self._client,
+            session=session or self._id,
             log_level=_text(meta.get(eras.META_LOG_LEVEL)) if is_modern else self.log_level,
         )
+
+    def _caller(self, raw: Raw | None) -> tuple[str | None, str | None]:
+        """Whom the host calls for: as a rule the same as last time."""
+        if raw is None:
+            return None, None
+        told = bytes(raw)
+        if told != self._told[0]:
+            caller = _object(raw)
+            self._told = told, (_text(caller.get("name")), _text(caller.get("session")))
+        return self._told[1]
 
     def initialize(self, asked: Asked) -> dict[str, Any]:
         self._client = _name(asked.params.get("clientInfo")) or self._client
