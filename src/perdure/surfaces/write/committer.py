@@ -33,6 +33,8 @@ from perdure.surfaces.write.jobs import Job, Landing
 from perdure.surfaces.write.settling import Settler
 
 MOST_PER_ROUND: Final = 64
+MOST_AHEAD: Final = 128
+"""Files of one round that are made ready before they are decided: each holds two descriptors."""
 
 
 class _LeftUndone(Exception):
@@ -263,9 +265,10 @@ class Committer:
                 job.error = os_refusal(error)
             except Exception as error:  # one that nobody foresaw is its own caller's alone
                 job.error = error
+        room = MOST_AHEAD
         for job in batch:
-            if job.landing is not None:
-                job.landing.begin(self._helper)
+            if job.landing is not None and room:
+                room -= job.landing.begin(self._helper, room)
         relief.if_asked()  # the commit waits for the disk
         return settled
 

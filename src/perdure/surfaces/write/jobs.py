@@ -20,8 +20,8 @@ class Landing(Protocol):
     is_stuck: bool
     """It failed, and a part of it could not be taken back: its intents stay open, for the next start."""
 
-    def begin(self, helper: Helper) -> None:
-        """Before it is decided: make ready, beside the commit, whatever nobody can see."""
+    def begin(self, helper: Helper, most: int) -> int:
+        """Before it is decided: make ready, beside the commit, what nobody can see. Returns how many of `most` files."""
 
     def land(self) -> None:
         """Put the change on disk. Raises ToolError where it cannot be, with everything as it was."""
@@ -51,8 +51,8 @@ class NoFiles:
         self.seqs: list[int] = []
         self.payload = payload
 
-    def begin(self, helper: Helper) -> None:
-        pass
+    def begin(self, helper: Helper, most: int) -> int:
+        return 0
 
     def land(self) -> None:
         pass

@@ -151,12 +151,13 @@ class CallLanding:
         self._is_lost = False
         self._preparing: Beside[None] | None = None
 
-    def begin(self, helper: Helper) -> None:
-        unseen = [change for change in self._changes[:PREPARED_MAX] if change.can_be_unseen]
+    def begin(self, helper: Helper, most: int) -> int:
+        unseen = [change for change in self._changes[:most] if change.can_be_unseen]
         if any(change.is_long for change in unseen):
             self._preparing = Beside(lambda: self._prepare_unseen(unseen))
         elif unseen:
             self._preparing = Beside(lambda: self._prepare_unseen(unseen), helper.start)
+        return len(unseen)
 
     def _prepare_unseen(self, changes: list[FileChange]) -> None:
         self._prepare(changes, unseen=True)

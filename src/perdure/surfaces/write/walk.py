@@ -122,9 +122,8 @@ def _at_once(root: Root, parts: Sequence[str]) -> Resolved | None:
     except OSError:
         return None
     try:
-        os.stat(
-            parts[-1], dir_fd=dir_fd, follow_symlinks=False
-        )  # the quickest way to find that there is nothing
+        # The quickest way to find that there is nothing.
+        os.stat(parts[-1], dir_fd=dir_fd, follow_symlinks=False)
         found = look(root, dir_fd, parts[-1])
     except FileNotFoundError:
         return Resolved(dir_fd, tuple(parts), (), None)
