@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.storage.beside import Helper
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.surfaces.write.committer import Committer
 from perdure.surfaces.write.jobs import Landing, NoFiles
@@ -175,3 +176,25 @@ def test_what_comes_after_closing_is_refused_and_told_so(tmp_path: Path, committ
     with pytest.raises(ToolError) as refused:
         late.result()
     assert refused.value.envelope.context["reason"] == "closing"
+
+
+def test_of_a_round_only_so_many_files_are_made_ready_before_they_are_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each holds descriptors until it lands."""
+    asked: list[int] = []
+
+    class ThreeFiles(NoFiles):
+        def begin(self, helper: Helper, most: int) -> int:
+            asked.append(most)
+            return min(3, most)
+
+    monkeypatch.setattr("perdure.surfaces.write.committer.MOST_AHEAD", 8)
+    (tmp_path / ".perdure").mkdir()
+    journal = SqliteJournal(str(tmp_path / ".perdure"), str(tmp_path / "anchor"))
+    committer = Committer(journal, str(tmp_path / "lock"), lambda: None)
+    batch = [committer.job(frozenset({str(number)}), lambda: ThreeFiles({})) for number in range(5)]
+    journal.transact(lambda: committer._plan_all(batch))
+    committer.close()
+    journal.close()
+    assert asked == [8, 5, 2]
