@@ -81,12 +81,17 @@ class Crew:
             self._start()
         if self._alarm is None:
             self._over.wait()
-        while not self._is_over and self._alarm is not None:
-            self._alarm.wait()
-            if (kept := self._kept) is not None:
-                kept.give()
+        else:
+            self._watch(self._alarm)
         if self._failure is not None:
             raise self._failure
+
+    def _watch(self, alarm: Alarm) -> None:
+        """Take the turn from whoever keeps it for too long."""
+        while not self._is_over:
+            alarm.wait()
+            if (kept := self._kept) is not None:
+                kept.give()
 
     def admits(self) -> bool:
         """Whether another job may be given out by `read`: then it must be."""
@@ -142,9 +147,8 @@ class Crew:
     def _run(self, job: Job) -> None:
         try:
             job()
-        except (
-            BaseException
-        ) as error:  # a call without an answer: whoever started us finds out what became of it
+        except BaseException as error:
+            # A call without an answer: whoever started us finds out what became of it.
             self.end(error)
 
     def _can_run(self, job: Job) -> bool:

@@ -108,9 +108,9 @@ class SqliteJournal:
 
     def nested(self, work: Callable[[], T]) -> T:
         """A part of the transaction that can fail alone: what it wrote is taken back, the rest stays."""
-        head = self._head
         if self._write.total_changes() == self._changes_before:
             return self._first(work)
+        head = self._head
         self._write.execute("SAVEPOINT part")
         try:
             result = work()
