@@ -182,6 +182,13 @@ class Workspace:
             raise
         return Place(index, dir_fd, "/".join(rest), found, missing, self.roots[index])
 
+    def anchored(self, path: str) -> str:
+        """`@2/a` is `a` in the third root, as rows and results name it."""
+        root, slash, rest = path.partition("/")
+        if slash and root.startswith("@") and root[1:].isdigit() and 0 < int(root[1:]) < len(self.roots):
+            return "/" + "/".join((*self.roots[int(root[1:])].spellings[-1], rest))
+        return path
+
     def absolute(self, place: Place) -> str:
         """For a person or another program; never for an error, a journal row or a log."""
         return "/" + "/".join((*self.roots[place.root].spellings[-1], *place.path.split("/")))

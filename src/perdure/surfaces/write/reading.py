@@ -16,7 +16,7 @@ from perdure.storage.journal import Filter, Row, Sha
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import checkpoints, chunking, diffs, text
 from perdure.surfaces.write.service import WriteService
-from perdure.surfaces.write.tree import Tree, canonical, journal_path
+from perdure.surfaces.write.tree import canonical, journal_path
 from perdure.surfaces.write.writing import PATH, row_of, sequence
 
 MOST_TEXT = 64 * 1024 * 1024
@@ -60,8 +60,8 @@ class Analytics(msgspec.Struct, frozen=True):
 
 def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
     since = service.looking()
-    tree = Tree(service.workspace, service.store, service.journal, client="", session="")
-    with service.workspace.locate(tree.anchored(given.path), purpose="read") as place:
+    workspace = service.workspace
+    with workspace.locate(workspace.anchored(given.path), purpose="read") as place:
         fd = place.open()
         try:
             expected = seen(fd)
@@ -162,9 +162,9 @@ def _side(service: WriteService, path: str, which: str) -> tuple[bytes | None, R
     if which != "disk":
         row = row_of(service, path, which)
         return _loaded(service, row.new_sha), row
-    tree = Tree(service.workspace, service.store, service.journal, client="", session="")
+    workspace = service.workspace
     try:
-        with service.workspace.locate(tree.anchored(path), purpose="read") as place:
+        with workspace.locate(workspace.anchored(path), purpose="read") as place:
             fd = place.open()
             try:
                 _check_size(size := os.fstat(fd).st_size)

@@ -42,7 +42,6 @@ from perdure.surfaces.write.landing import FileChange, ancestors
 from perdure.surfaces.write.store import Store
 from perdure.surfaces.write.sweep import Rescue, sweep
 from perdure.surfaces.write.syncing import sync_directories
-from perdure.surfaces.write.tree import Tree
 
 BLOCK: Final = 4096
 Settled = Literal["settled", "lost", "open"]
@@ -62,19 +61,18 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
         of_path.setdefault(intent.row.path, []).append(intent)
     settled: list[int] = []
     lost: list[Row] = []
-    tree = Tree(workspace, store, journal, client="", session="")
     for intent in intents:
         group = of_path[intent.row.path]
         is_last = group[-1] is intent and journal.last_of(intent.row.path) == intent.row
         has_landed = _has_landed(intent, landed)
-        found = _settle(workspace, tree, store, group, has_landed=has_landed) if is_last else "settled"
+        found = _settle(workspace, store, group, has_landed=has_landed) if is_last else "settled"
         if found == "settled":
             settled.append(intent.row.seq)
         elif found == "lost":
             lost.append(intent.row)
         point("recover.one")
     for row in _parted(intents, lost):
-        _take_back(workspace, tree, store, row)
+        _take_back(workspace, store, row)
         settled.remove(row.seq)
         lost.append(row)
     _sweep(workspace, intents, rescue, began)
@@ -107,9 +105,9 @@ def _parted(intents: list[Intent], lost: list[Row]) -> list[Row]:
     ]
 
 
-def _take_back(workspace: Workspace, tree: Tree, store: Store, row: Row) -> None:
+def _take_back(workspace: Workspace, store: Store, row: Row) -> None:
     try:
-        with workspace.locate(tree.anchored(row.path), force=True) as place:
+        with workspace.locate(workspace.anchored(row.path), force=True) as place:
             before, facts = _look(place)
             if (before.sha256 if before is not None else None) == _hex(row.new_sha):
                 after = store.find(row.old_sha.hex()) if row.old_sha is not None else None
@@ -124,13 +122,11 @@ def _take_back(workspace: Workspace, tree: Tree, store: Store, row: Row) -> None
         # Somebody is at it already: theirs stays.
 
 
-def _settle(
-    workspace: Workspace, tree: Tree, store: Store, intents: list[Intent], *, has_landed: bool
-) -> Settled:
+def _settle(workspace: Workspace, store: Store, intents: list[Intent], *, has_landed: bool) -> Settled:
     """Whether the file is now what the last of its intents says, or was before another program changed it."""
     row = intents[-1].row
     try:
-        with workspace.locate(tree.anchored(row.path), force=True) as place:
+        with workspace.locate(workspace.anchored(row.path), force=True) as place:
             before, facts = _look(place)
             found = before.sha256 if before is not None else None
             ours = _undecided(intents)

@@ -65,7 +65,7 @@ class Tree:
         self.rows: list[Row] = []
 
     def look(self, path: str, *, force: bool = False, follow: bool = True) -> Known:
-        place = self._workspace.locate(self.anchored(path), force=force, follow=follow)
+        place = self._workspace.locate(self._workspace.anchored(path), force=force, follow=follow)
         name = journal_path(place)
         if name in self._known:
             place.close()
@@ -77,18 +77,6 @@ class Tree:
             raise
         self._known[name] = known
         return known
-
-    def anchored(self, path: str) -> str:
-        """`@2/a` is `a` in the third root, as rows and results name it."""
-        root, slash, rest = path.partition("/")
-        if (
-            slash
-            and root.startswith("@")
-            and root[1:].isdigit()
-            and 0 < int(root[1:]) < len(self._workspace.roots)
-        ):
-            return "/" + "/".join((*self._workspace.roots[int(root[1:])].spellings[-1], rest))
-        return path
 
     def _seen(self, name: str, place: Place) -> Known:
         if place.found is None:
@@ -196,10 +184,10 @@ class Tree:
 
 def canonical(service: WriteService, path: str) -> str:
     """The journal's name for a file that may be gone, or whose name something else has by now."""
-    tree = Tree(service.workspace, service.store, service.journal, client="", session="")
+    workspace = service.workspace
     for purpose in _LOOKS:
         try:
-            with service.workspace.locate(tree.anchored(path), purpose=purpose, force=True) as place:
+            with workspace.locate(workspace.anchored(path), purpose=purpose, force=True) as place:
                 return journal_path(place)
         except ToolError as error:
             if error.envelope.context.get("reason") in ("special_file", "is_directory"):

@@ -10,7 +10,6 @@ from perdure.model.envelope import ToolError
 from perdure.storage.files.identity import seen
 from perdure.storage.journal import Filter, Problem
 from perdure.surfaces.write.service import WriteService
-from perdure.surfaces.write.tree import Tree
 
 Watch = Callable[[str, int, int], None]
 """Told how far it is: what is looked at, how many of it were, and how many there are; 0 where that is not known."""
@@ -46,12 +45,12 @@ def _contents(service: WriteService, watch: Watch) -> Iterator[Problem]:
 
 
 def _drift(service: WriteService, watch: Watch) -> Iterator[Problem]:
-    tree = Tree(service.workspace, service.store, service.journal, client="", session="")
+    workspace = service.workspace
     for number, row in enumerate(service.journal.latest(), 1):
         watch("files", number, 0)
         wanted = row.new_sha.hex() if row.new_sha is not None else None
         try:
-            with service.workspace.locate(tree.anchored(row.path), force=True) as place:
+            with workspace.locate(workspace.anchored(row.path), force=True) as place:
                 found = None
                 if place.found is not None:
                     fd = place.open()
