@@ -60,12 +60,12 @@ def received(handing: Handing, stream: bytes, cuts: list[int]) -> list[tuple[byt
     return found
 
 
-def sent_on(frame: bytes, message: frames.Message) -> bytes:
+def sent_on(frame: bytes, message: frames.Message) -> frames.Pieces:
     """As the kernel would send it: under another id, with something added."""
     assert isinstance(message, Request)
     assert message.inside is not None
     params = {**message.inside.params, "_meta": frames.Raw(b'{"k":1}')}
-    return frames.encode_request(99, message.method, params)
+    return frames.request_pieces(99, message.method, params)
 
 
 CONTENTS = st.sampled_from(
@@ -117,13 +117,27 @@ def test_a_slot_in_use_is_left_alone_and_without_a_free_one_the_pipe_serves(aren
         assert read.arguments["content"] == f"{number}{content}"
 
 
+def test_a_frame_that_was_put_together_anew_is_known_by_its_arguments(arena: Arena) -> None:
+    """As when a trace is followed: it is taken apart and gets a member more."""
+    handing = Handing(lambda tool: arena)
+    ((frame, handed),) = received(handing, frame_of("some words\n" * 40_000) + b"\n", [])
+    assert handed is not None
+    note = handover.decode(handed.note(arena, sent_on(frame, frames.decode(frame))) or b"")
+    assert isinstance(note, Note)
+    _, read = workers.Arena(arena.fd).request(note)
+    assert read is not None
+    assert read.arguments["content"] == "some words\n" * 40_000
+
+
 def test_what_is_not_sent_leaves_its_slot_free(arena: Arena) -> None:
     handing = Handing(lambda tool: arena)
     for _ in range(5):
         ((frame, handed),) = received(handing, frame_of("some words\n" * 40_000) + b"\n", [])
         assert handed is not None
-        assert handed.note(None, frame) is None
-        assert handed.note(arena, frame_of("other words\n" * 40_000)) is None
+        assert handed.note(None, sent_on(frame, handed.message)) is None
+        assert handed.note(arena, (frame,)) is None
+        other = frames.decode(frame_of("other words\n" * 40_000))
+        assert handed.note(arena, sent_on(frame, other)) is None
     assert arena.free_slot() == 0
 
 

@@ -116,6 +116,8 @@ class Filling:
             raise ValueError("ended before")
         for piece in large_strings.pieces(frame, self.at, end - 1):
             self._put(piece)
+        if self._told:
+            self._tell()  # ahead of the note, which has to be decided about first
 
     def _put(self, text: bytes) -> None:
         if self.size + len(text) > handover.SLOT_BYTES:
@@ -123,8 +125,11 @@ class Filling:
         self.arena.write(text, handover.begin(self.slot) + self.size)
         self.size += len(text)
         if self.size - self._told >= handover.STEP:
-            self._told = self.size
-            self.arena.tell(handover.encode(News(self.slot, self.serial, self.size, self._tool)))
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told = self.size
+        self.arena.tell(handover.encode(News(self.slot, self.serial, self.size, self._tool)))
 
 
 class Handed:
@@ -134,24 +139,29 @@ class Handed:
         self.message = frames.decode_split(frame, call.parts)
         self._filling = filling
         self._name = call.name
-        self._string = memoryview(frame)[call.start : call.end]
+        self._arguments = call.parts.params["arguments"]
+        self._string = slice(call.inside, call.inside + call.end - call.start)
         self._is_sent = False
 
-    def note(self, arena: Arena | None, frame: bytes) -> bytes | None:
-        """What is sent instead of a frame that has the same string in it; None where it has to be sent itself."""
+    def note(self, arena: Arena | None, pieces: frames.Pieces) -> bytes | None:
+        """What is sent instead of a frame with the same arguments; None where it has to be sent itself."""
         filled = self._filling
-        if self._is_sent or arena is not filled.arena or len(frame) > len(self._string) + handover.LARGE:
+        if self._is_sent or arena is not filled.arena:
             return None
-        head, at = bytes(self._string[: large_strings.EDGE]), -1
-        while (at := frame.find(head, at + 1)) >= 0:
-            if frame.startswith(self._string, at):
-                break
-        if at < 0:
+        same = (number for number, piece in enumerate(pieces) if _of(piece) == self._arguments)
+        number = next(same, None)
+        if number is None:
             return None
-        rest = frame[:at] + large_strings.EMPTY + frame[at + len(self._string) :]
+        before, string, after = pieces[:number], self._string, pieces[number + 1 :]
+        cut = (pieces[number][: string.start], large_strings.EMPTY, pieces[number][string.stop :])
+        rest = b"".join((*before, *cut, *after))
         filled.arena.mark(filled.slot, is_taken=True)
         self._is_sent = True
         return handover.encode(Note(filled.slot, filled.serial, filled.size, self._name, rest))
+
+
+def _of(piece: bytes | memoryview) -> object:
+    return piece.obj if isinstance(piece, memoryview) else piece
 
 
 class Handing:

@@ -405,7 +405,7 @@ class Shell:
         if child is None or not child.input_open:
             return  # its loss is already on the way to the kernel
         try:
-            note = self._handed.note(child.arena, effect.frame) if self._handed is not None else None
+            note = self._handed.note(child.arena, effect.pieces) if self._handed is not None else None
             child.outbox.put_line(note or effect.frame)
         except OSError:
             self._broken(child)

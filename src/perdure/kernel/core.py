@@ -226,8 +226,9 @@ class Kernel:
     def to_client(self, frame: bytes) -> None:
         self.out.append(ToClient(frame))
 
-    def to_child(self, link: Link, frame: bytes) -> None:
-        self.out.append(ToChild(link.mount, link.generation, frame))
+    def to_child(self, link: Link, *pieces: bytes | memoryview) -> None:
+        """A frame, whole or in pieces."""
+        self.out.append(ToChild(link.mount, link.generation, pieces))
 
     def note(self, event: str, **fields: str | int | float | bool) -> None:
         self.out.append(Note(event, fields))

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from perdure.model.faults import Fault
-from perdure.model.frames import Message
+from perdure.model.frames import Message, Pieces
 from perdure.model.mounts import MountSpec
 
 
@@ -141,7 +141,11 @@ class ToClient(_Event, frozen=True):
 class ToChild(_Event, frozen=True):
     mount: str
     generation: int
-    frame: bytes
+    pieces: Pieces
+
+    @property
+    def frame(self) -> bytes:
+        return b"".join(self.pieces)
 
 
 class Spawn(_Event, frozen=True):

@@ -50,8 +50,8 @@ from perdure.model.faults import (
 from perdure.model.frames import (
     Members,
     encode_members,
-    encode_request,
     members,
+    request_pieces,
 )
 from perdure.model.replay import CONVERGENT, NEVER, READ_METHODS, pointed
 
@@ -237,7 +237,7 @@ def send(k: Kernel, link: Link, call: Invocation, child_id: int) -> None:
     call.overdue = False
     k.state.routes[child_id] = Route(link.mount, link.generation, ForCall(call.seq))
     extra = {key: Raw(value) for key, value in call.extra.items()}
-    k.to_child(link, encode_request(child_id, call.method, child_params(k, link, call, child_id), extra))
+    k.to_child(link, *request_pieces(child_id, call.method, child_params(k, link, call, child_id), extra))
 
 
 def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> bytes | Members | None:

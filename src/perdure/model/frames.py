@@ -30,6 +30,8 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
 Members = dict[str, Raw]
+Pieces = tuple[bytes | memoryview, ...]
+"""A frame that nobody has put together yet."""
 
 
 class Inside(msgspec.Struct, frozen=True):
@@ -265,22 +267,34 @@ def _classify(frame: bytes, found: Members, inside: Inside | None = None) -> Mes
     return Response(decode_id(raw_id), result, error, found)
 
 
-def _object(*parts: bytes | memoryview | Raw, extra: Members | None) -> bytes:
-    """Parts of an object without its closing brace, then what JSON-RPC does not name. One copy, however large."""
+def _parts(*parts: bytes | memoryview | Raw, extra: Members | None) -> Pieces:
+    """An object: the given parts of it without its closing brace, then what JSON-RPC does not name."""
     pieces = [memoryview(part) for part in parts]
     for key, value in (extra or {}).items():
         pieces += (memoryview(b"," + _encode(key) + b":"), memoryview(value))
-    return b"".join((*pieces, b"}"))
+    return (*pieces, b"}")
+
+
+def _object(*parts: bytes | memoryview | Raw, extra: Members | None) -> bytes:
+    """One copy, however large."""
+    return b"".join(_parts(*parts, extra=extra))
 
 
 def encode_request(
     identity: RequestId, method: str, params: Raw | bytes | Members | None, extra: Members | None = None
 ) -> bytes:
+    return b"".join(request_pieces(identity, method, params, extra))
+
+
+def request_pieces(
+    identity: RequestId, method: str, params: Raw | bytes | Members | None, extra: Members | None = None
+) -> Pieces:
+    """The same in pieces, of which those that are given raw are views: a large one is not copied."""
     head = b'{"jsonrpc":"2.0","id":' + _encode(identity) + b',"method":' + _encode(method)
     if params is None:
-        return _object(head, extra=extra)
+        return _parts(head, extra=extra)
     inner = _pieces(params) if isinstance(params, dict) else [memoryview(params)]
-    return _object(head, b',"params":', *inner, extra=extra)
+    return _parts(head, b',"params":', *inner, extra=extra)
 
 
 def encode_notification(method: str, params: Raw | bytes | None, extra: Members | None = None) -> bytes:

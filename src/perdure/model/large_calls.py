@@ -46,12 +46,14 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 class Split(msgspec.Struct, frozen=True):
-    """A call whose argument `name` is a large string, from `start` to `end` of its frame."""
+    """A call whose argument `name` is a large string, from `start` to `end` of its frame; `inside` is where it begins in
+    its arguments."""
 
     parts: Parts
     name: str
     start: int
     end: int
+    inside: int
 
 
 class _Unclear(Exception):
@@ -86,7 +88,8 @@ def split(frame: bytes) -> Split | None:
         return None
     more = len(frame) - len(rest)
     whole = [{key: _moved(at, start, more) for key, at in level.items()} for level in levels]
-    return Split(Parts(*(_cut(frame, level) for level in whole)), name, start, end)
+    inside = start - whole[1]["arguments"][0]
+    return Split(Parts(*(_cut(frame, level) for level in whole)), name, start, end, inside)
 
 
 def _moved(place: tuple[int, int], start: int, more: int) -> tuple[int, int]:

@@ -160,8 +160,8 @@ class HttpSession:
             match effect:
                 case ToClient(frame):
                     self._to_client(frame)
-                case ToChild(mount, generation, frame):
-                    self._switchboard.send(self, mount, generation, frame)
+                case ToChild(mount, generation):
+                    self._switchboard.send(self, mount, generation, effect.frame)
                 case Spawn(mount, generation, gently):
                     self._switchboard.attach(self, self.kernel.specs[mount], generation, gently=gently)
                 case Stop(mount, generation, force):

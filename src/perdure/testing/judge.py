@@ -52,8 +52,8 @@ class Judge:
             match effect:
                 case ToClient(frame):
                     self._to_client(_decode(frame))
-                case ToChild(mount, generation, frame):
-                    self._to_child(mount, generation, _decode(frame))
+                case ToChild(mount, generation):
+                    self._to_child(mount, generation, _decode(effect.frame))
                 case Spawn(mount, generation):
                     self._spawn(mount, generation)
                 case Stop(mount, generation):

@@ -85,8 +85,8 @@ class Stage:
             match effect:
                 case ToClient(frame):
                     self.client.append(msgspec.json.decode(frame))
-                case ToChild(mount, generation, frame):
-                    self.sent.append(Sent(mount, generation, msgspec.json.decode(frame)))
+                case ToChild(mount, generation):
+                    self.sent.append(Sent(mount, generation, msgspec.json.decode(effect.frame)))
                 case Spawn(mount, generation):
                     self.spawned.append((mount, generation))
                 case Stop(mount, generation):
