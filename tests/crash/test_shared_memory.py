@@ -244,3 +244,47 @@ def test_a_broken_large_frame_is_answered_as_a_small_one_is(
         told.append(json.dumps(answer).replace(f"x{number}", "x"))
     assert told[0] == told[1]
     assert not (bed.workspace / "f").exists()
+
+
+def unnamed_files(pid: int, folder: Path) -> list[str]:
+    """Files of a process that have no name, beneath a folder."""
+    found = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            name = os.readlink(f"/proc/{pid}/fd/{fd}")
+        except FileNotFoundError:
+            continue
+        if name.startswith(f"{folder}/") and name.endswith("(deleted)"):
+            found.append(name)
+    return found
+
+
+def test_a_large_file_is_replaced_with_everything_of_the_old_one_or_left_alone(bed: Bed) -> None:
+    """What was made ready before the plan is fit for a new file; each of these is planned as something else."""
+    client = bed.run()
+    worker = pids(client)[BUILTIN]
+    old, linked = bed.workspace / "old", bed.workspace / "d" / "linked"
+    old.write_text("old\n")
+    old.chmod(0o751)
+    linked.parent.mkdir()
+    linked.write_text("linked\n")
+    (bed.workspace / "link").symlink_to("d/linked")
+    contents = [content_of(number, 2_000_000) for number in range(5)]
+
+    def use(path: str, content: str, **more: object) -> bool:
+        arguments = {"path": path, "content": content, **more}
+        return not client.use("safe_write", arguments, timeout=30)["result"].get("isError")
+
+    assert use("old", contents[0], mode="overwrite")
+    assert (old.read_text(), old.stat().st_mode & 0o777) == (contents[0], 0o751)
+    assert not use("old", contents[1])
+    assert old.read_text() == contents[0]
+    assert use("old", contents[1], mode="append")
+    assert old.read_text() == contents[0] + contents[1]
+    assert use("link", contents[2], mode="overwrite")
+    assert linked.read_text() == contents[2]
+    assert (bed.workspace / "link").is_symlink()
+    assert use("a/b/new", contents[3])
+    assert (bed.workspace / "a" / "b" / "new").read_text() == contents[3]
+    assert not use(".git/new", contents[4])
+    assert wait_for(lambda: unnamed_files(worker, bed.workspace) == [], SOON)

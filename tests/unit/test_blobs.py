@@ -16,9 +16,9 @@ import pytest
 
 from perdure.model import fault_points
 from perdure.model.envelope import ToolError
-from perdure.storage import blobs as module
 from perdure.storage import copying, temp_names
 from perdure.storage.blobs import Blob, Blobs, Source
+from perdure.storage.files import unnamed
 
 CONTENT = bytes(range(256)) * 10_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -27,7 +27,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 @pytest.fixture(params=["nameless", "named"])
 def blobs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blobs]:
     if request.param == "named":
-        monkeypatch.setattr(module, "_TMPFILE", 0)
+        monkeypatch.setattr(unnamed, "_TMPFILE", 0)
     opened = Blobs(tmp_path / "state" / "blobs")
     yield opened
     opened.close()

@@ -209,7 +209,7 @@ class Taker:
         self.pieces.append(piece)
         assert self.may_go_on.wait(10)
 
-    def complete(self, text: str, taken: Callable[[], object]) -> None:
+    def complete(self, text: str, data: bytes, taken: Callable[[], object]) -> None:
         self.text = text
         self.wait = taken
 

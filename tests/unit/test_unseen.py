@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from perdure.storage.files import pending
+from perdure.storage.files import unnamed
 from perdure.storage.files.pending import NeedsName, PendingFile
 from perdure.testing.power.driver import named, run, write_surface
 
-needs_unnamed = pytest.mark.skipif(not pending._TMPFILE, reason="this system has no files without a name")
+needs_unnamed = pytest.mark.skipif(not unnamed._TMPFILE, reason="this system has no files without a name")
 
 
 @pytest.fixture(params=[pytest.param(True, marks=needs_unnamed), False], ids=["unnamed", "named"])
 def has_unnamed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     if not request.param:
-        monkeypatch.setattr(pending, "_TMPFILE", 0)
+        monkeypatch.setattr(unnamed, "_TMPFILE", 0)
     return bool(request.param)
 
 

@@ -22,7 +22,7 @@ import pytest
 from perdure.model import fault_points
 from perdure.model.envelope import ToolError
 from perdure.storage import temp_names
-from perdure.storage.files import exchange, fidelity, pending
+from perdure.storage.files import exchange, fidelity, pending, unnamed
 from perdure.storage.files.exchange import Conflict
 from perdure.storage.files.fidelity import Facts, apply, capture
 from perdure.storage.files.identity import Expected, Identity, seen, sha256_of
@@ -87,7 +87,7 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without temporary files that have no name."""
     if request.param == "named":
-        monkeypatch.setattr(pending, "_TMPFILE", 0)
+        monkeypatch.setattr(unnamed, "_TMPFILE", 0)
 
 
 @pytest.fixture

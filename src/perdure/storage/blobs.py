@@ -31,11 +31,11 @@ from perdure.storage.copying import CANNOT, copy_file
 from perdure.storage.digest import sha256_of
 from perdure.storage.direct import DirectFile
 from perdure.storage.durable import close_quietly, start_writing, sync_directory, sync_file, write_all
+from perdure.storage.files import unnamed
 from perdure.storage.os_errors import os_refusal, sync_refusal
 
 CHUNK: Final = 1 << 20
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_TMPFILE: Final = getattr(os, "O_TMPFILE", 0) if os.path.exists("/proc/self/fd") else 0
 
 
 class Readable(Protocol):
@@ -162,15 +162,11 @@ class _Incoming:
             raise os_refusal(error) from None
 
     def _open(self) -> int:
-        flags = os.O_RDWR | os.O_CLOEXEC
-        if _TMPFILE:
-            try:
-                return os.open(".", flags | _TMPFILE, 0o600, dir_fd=self.dir_fd)
-            except OSError as error:
-                if error.errno not in (*CANNOT, errno.EISDIR):
-                    raise
-        self.temp = temp_names.fresh("w")
-        return os.open(self.temp, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.dir_fd)
+        fd = unnamed.opened(self.dir_fd, 0o600)
+        if fd is None:
+            self.temp = temp_names.fresh("w")
+            fd = os.open(self.temp, unnamed.FLAGS | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.dir_fd)
+        return fd
 
     def take(self, source: Source) -> Blob:
         point("blob.temp_created")
@@ -248,7 +244,7 @@ class _Incoming:
 
     def _link(self, path: str) -> None:
         if self.temp is None:
-            os.link(f"/proc/self/fd/{self.fd}", path, dst_dir_fd=self.dir_fd, follow_symlinks=True)
+            unnamed.link(self.fd, self.dir_fd, path)
         else:
             os.link(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
 

@@ -67,8 +67,8 @@ class Arriving(Protocol):
     def more(self, piece: bytes) -> None:
         """What comes next, in UTF-8."""
 
-    def complete(self, text: str, taken: Callable[[], object]) -> None:
-        """All of it, as the call will bring it. `taken` waits for the last piece, and raises what that raised."""
+    def complete(self, text: str, data: bytes, taken: Callable[[], object]) -> None:
+        """All of it, as the call will bring it and in UTF-8. `taken` waits for the last piece; raises what that raised."""
 
     def close(self) -> None:
         """The call is over."""

@@ -60,9 +60,9 @@ class Following:
             self._has_ended = True
         self._sizes.put(0)
 
-    def complete(self, text: str) -> None:
-        """After the end: it is all there. What was not taken by then is taken from the text."""
-        self._arriving.complete(text, self._taking.result)
+    def complete(self, text: str, data: bytes) -> None:
+        """After the end: it is all there. What was not taken by then is taken from the data."""
+        self._arriving.complete(text, data, self._taking.result)
 
     def close(self) -> None:
         """Nobody needs it any more. Who still takes something closes it then: nobody waits for that."""
@@ -147,7 +147,7 @@ class Arena:
         os.pwrite(self._fd, b"\0", handover.FLAGS + note.slot)
         text = data.decode()
         if following is not None:
-            following.complete(text)
+            following.complete(text, data)
         message = frames.decode(note.frame)
         if not isinstance(message, Request) or message.params is None:
             if following is not None:

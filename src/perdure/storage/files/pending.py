@@ -14,13 +14,12 @@ keeps a journal restores what a power cut takes.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Callable
 from io import FileIO
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 
@@ -28,9 +27,8 @@ from perdure.model.envelope import ToolError
 from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
 from perdure.storage.copying import copy_file
-from perdure.storage.direct import PIECE, DirectFile
 from perdure.storage.durable import close_quietly, sync_directory, sync_file, write_all
-from perdure.storage.files import fidelity
+from perdure.storage.files import fidelity, unnamed
 from perdure.storage.files.exchange import Conflict, PutBack, alone, open_aside, put_back, unexpected
 from perdure.storage.files.fidelity import Facts
 from perdure.storage.files.identity import Expected
@@ -38,10 +36,6 @@ from perdure.storage.files.syscalls import exchange, is_missing, rename_noreplac
 from perdure.storage.files.veil import Veil, become_reader
 from perdure.storage.files.visible import shown
 from perdure.storage.os_errors import os_refusal, sync_refusal
-
-# A file without a name gets one through /proc.
-_TMPFILE: Final = getattr(os, "O_TMPFILE", 0) if os.path.exists("/proc/self/fd") else 0
-_NO_TMPFILE: Final = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 class Landed(msgspec.Struct, frozen=True):
@@ -63,7 +57,8 @@ class PendingFile:
 
     `like` are the facts of the file it replaces; without them it gets the mode a new file gets. `veiled` keeps others
     from opening it while it is not known whether it stands where it should. `unseen` raises `NeedsName` where even the
-    temporary file would have a name. `dir_fd` stays the caller's. Not for several threads at once.
+    temporary file would have a name. `filled` is a file without a name, with the mode of `mode_of`, that holds already
+    what `write_whole` will bring: it is taken over. `dir_fd` stays the caller's. Not for several threads at once.
     """
 
     def __init__(
@@ -76,6 +71,7 @@ class PendingFile:
         keep_setid: bool = False,
         veiled: bool = False,
         unseen: bool = False,
+        filled: int | None = None,
     ) -> None:
         self.dir_fd = dir_fd
         self.name = name
@@ -93,8 +89,10 @@ class PendingFile:
         self._done = False
         self._temp: str | None = None
         self._left: str | None = None
-        self._fd = -1
-        self._guarded(self._open)
+        self._is_filled = filled is not None
+        self._fd = filled if filled is not None else -1
+        if filled is None:
+            self._guarded(self._open)
 
     def __enter__(self) -> Self:
         return self
@@ -118,16 +116,10 @@ class PendingFile:
     def write_whole(self, data: bytes, sha256: str) -> None:
         """All of a large content, whose hash the caller vouches for."""
         self._check_open()
-        self._guarded(lambda: self._write_whole(data))
+        if not self._is_filled:
+            self._guarded(lambda: unnamed.fill(self._fd, data))
         self.size = len(data)
         self._vouched = sha256
-
-    def _write_whole(self, data: bytes) -> None:
-        if len(data) < PIECE:
-            write_all(self._fd, data, "write.chunk")
-            return
-        with DirectFile(self._fd, "write.chunk") as file:
-            file.write(data)
 
     def copy(self, fd: int, sha256: str) -> None:
         """All of another file, whose hash the caller vouches for: it is not read again to be sure."""
@@ -193,21 +185,17 @@ class PendingFile:
     # --- the steps ------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        mode = 0o666 if self._like is None else 0o600
-        flags = os.O_RDWR | os.O_CLOEXEC
         point("write.open_temp")
-        if _TMPFILE:
-            try:
-                self._fd = os.open(".", flags | _TMPFILE, mode, dir_fd=self.dir_fd)
-            except OSError as error:
-                if error.errno not in _NO_TMPFILE:
-                    raise
-        if self._fd < 0:
+        mode = mode_of(self._like is None)
+        fd = unnamed.opened(self.dir_fd, mode)
+        if fd is None:
             if self._is_unseen:
                 raise NeedsName
             name = temp_names.fresh("w")
-            self._fd = os.open(name, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=self.dir_fd)
+            flags = unnamed.FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            fd = os.open(name, flags, mode, dir_fd=self.dir_fd)
             self._temp = name
+        self._fd = fd
         point("write.temp_created")
 
     def _complete(self) -> None:
@@ -247,7 +235,7 @@ class PendingFile:
         point("write.before_name")
         name = temp_names.fresh("x")
         if self._temp is None:
-            _link(self._fd, self.dir_fd, name)
+            unnamed.link(self._fd, self.dir_fd, name)
         else:
             os.rename(self._temp, name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
         self._temp = name
@@ -256,7 +244,7 @@ class PendingFile:
     def _appear(self) -> None:
         point("write.before_create")
         if self._temp is None:
-            _link(self._fd, self.dir_fd, self.name)
+            unnamed.link(self._fd, self.dir_fd, self.name)
         else:
             rename_noreplace(self.dir_fd, self._temp, self.dir_fd, self.name)
             self._temp = None
@@ -384,6 +372,7 @@ class PendingFile:
         return os_refusal(error, path=shown(self.name))
 
 
-def _link(fd: int, dir_fd: int, name: str) -> None:
-    """Give a file that has no name its first one; FileExistsError if it is taken."""
-    os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=dir_fd, follow_symlinks=True)
+def mode_of(is_new: bool) -> int:
+    """What a temporary file is opened with: a new one gets what the umask and its directory give, every other one the
+    facts of what it replaces."""
+    return 0o666 if is_new else 0o600

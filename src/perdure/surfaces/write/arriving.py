@@ -9,6 +9,8 @@ from perdure.model.envelope import ToolError
 from perdure.risk.ahead import Ahead
 from perdure.storage.beside import Beside
 from perdure.storage.blobs import ArrivingBlob, Blob
+from perdure.surfaces.write.beforehand import Beforehand
+from perdure.surfaces.write.confine import Place
 
 
 class ArrivingContent:
@@ -20,6 +22,8 @@ class ArrivingContent:
         self._is_looked_at = is_looked_at
         self._ahead: Ahead | None = None
         self.text: str | None = None
+        self.data = b""
+        self.beforehand: Beforehand | None = None
 
     def more(self, piece: bytes) -> None:
         if self._is_looked_at and self._ahead is None:
@@ -30,13 +34,17 @@ class ArrivingContent:
         if looking is not None:
             looking.result()
 
-    def complete(self, text: str, taken: Callable[[], object]) -> None:
-        self.text, self._taken = text, taken
+    def complete(self, text: str, data: bytes, taken: Callable[[], object]) -> None:
+        self.text, self.data, self._taken = text, data, taken
         self._arrivals.add(self)
 
     def ahead(self) -> Ahead | None:
         """What has looked through its beginning, to go on from there."""
         return self._ahead if self._is_taken() else None
+
+    def prepare(self, find: Callable[[], Place]) -> None:
+        """Put it into a file as well, where it shall stand, while it is being kept."""
+        self.beforehand = Beforehand(find, self.data)
 
     def put(self, data: bytes) -> Blob | None:
         """Keep it; None where that has to be done from the start."""
@@ -51,6 +59,8 @@ class ArrivingContent:
 
     def close(self) -> None:
         self._arrivals.forget(self)
+        if self.beforehand is not None:
+            self.beforehand.close()
         self._blob.close()
 
 

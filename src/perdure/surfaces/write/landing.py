@@ -91,7 +91,9 @@ class FileChange:
     def _filled(
         self, content: Content, facts: Facts | None, store: Store, *, sync: bool, unseen: bool = False
     ) -> PendingFile:
-        pending = PendingFile(self.place.dir_fd, self.place.name, like=facts, sync=sync, unseen=unseen)
+        dir_fd, ready = self.place.dir_fd, content.beforehand
+        filled = ready.take(dir_fd, is_new=facts is None) if ready is not None else None
+        pending = PendingFile(dir_fd, self.place.name, like=facts, sync=sync, unseen=unseen, filled=filled)
         try:
             store.fill(pending, content)
             pending.seal()

@@ -14,6 +14,7 @@ from perdure.storage.blobs import Blob, Blobs
 from perdure.storage.files.identity import CHUNK
 from perdure.storage.files.pending import PendingFile
 from perdure.storage.journal import Journal
+from perdure.surfaces.write.beforehand import Beforehand
 
 INLINE: Final = 128 * 1024
 
@@ -26,6 +27,7 @@ class Content(msgspec.Struct, frozen=True):
     data: bytes | None = None
     is_fresh: bool = False  # a file that this process has just written and hashed
     held: bytes | None = None  # what is in such a file, where its caller has it in memory anyway
+    beforehand: Beforehand | None = None  # the same in a file that has no name yet
 
     @property
     def digest(self) -> bytes:
@@ -33,10 +35,12 @@ class Content(msgspec.Struct, frozen=True):
 
     def released(self) -> Content:
         """The same, not held in memory any more."""
-        return self if self.held is None else msgspec.structs.replace(self, held=None)
+        return self if self.held is None else msgspec.structs.replace(self, held=None, beforehand=None)
 
 
 class Arrived(Protocol):
+    beforehand: Beforehand | None
+
     def put(self, data: bytes) -> Blob | None:
         """Keep a content of which the beginning is here; None where that has to be done from the start."""
 
@@ -56,7 +60,10 @@ class Store:
         """The same, for a call that has it in memory anyway. What was written while it arrived is not written again."""
         blob = arrived.put(data) if arrived is not None else None
         content = Content(blob.sha256, blob.size, is_fresh=True) if blob is not None else self.take(data)
-        return msgspec.structs.replace(content, held=data) if content.is_fresh else content
+        if not content.is_fresh:
+            return content
+        beforehand = arrived.beforehand if arrived is not None else None
+        return msgspec.structs.replace(content, held=data, beforehand=beforehand)
 
     def take_pieces(self, pieces: Iterable[bytes]) -> Content:
         return self._fresh(pieces)

@@ -18,6 +18,7 @@ from perdure.surfaces.port import Call
 from perdure.surfaces.waiting import ASIDE
 from perdure.surfaces.write import edits, guards, text
 from perdure.surfaces.write.checks import Checks, Verdict
+from perdure.surfaces.write.confine import Place
 from perdure.surfaces.write.rejecting import Rejected
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import INLINE, Content
@@ -89,8 +90,19 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
         validate=given.validate,
     )
     plain = given.content if given.encoding != "base64" else None
+
+    def find() -> Place:
+        return service.workspace.locate(service.workspace.anchored(given.path), force=given.force)
+
     try:
-        sent = sent_content(service, given.content, given.draft, given.encoding, checks.ahead)
+        sent = sent_content(
+            service,
+            given.content,
+            given.draft,
+            given.encoding,
+            ahead=checks.ahead,
+            find=find if given.mode != "append" else None,
+        )
         checks.screen(given.path, sent, plain)
     except Rejected as error:
         await ASIDE
@@ -133,21 +145,26 @@ def sent_content(
     content: str | None,
     draft: str | None,
     encoding: str,
+    *,
     ahead: Callable[[str, bytes | None, Ahead | None], None] | None = None,
+    find: Callable[[], Place] | None = None,
 ) -> Content:
-    """What was sent, stored. `ahead` is told of a text and what it is in UTF-8 before that takes its time."""
+    """What was sent, stored. `ahead` is told of a text and what it is in UTF-8 before that takes its time; `find` tells
+    where a file shall have just this content."""
     if (content is None) == (draft is None):
         raise refuse("invalid_input", "content_or_draft", "give content, or the id of a draft, and not both")
     if draft is not None:
         return service.draft(draft)
+    arrived = service.arrivals.of(content) if encoding == "utf-8" else None
     try:
-        data = text.content_bytes(content or "", encoding)
+        data = arrived.data if arrived is not None else text.content_bytes(content or "", encoding)
     except ToolError as error:
         if encoding == "base64":
             raise
         # A character that this encoding lacks, and another one has.
         raise Rejected(error.envelope, "", service.store.take((content or "").encode())) from None
-    arrived = service.arrivals.of(content) if encoding == "utf-8" else None
+    if arrived is not None and find is not None:
+        arrived.prepare(find)
     if ahead is not None and content is not None and encoding != "base64":
         begun = arrived.ahead() if arrived is not None else None
         ahead(content, data if encoding == "utf-8" else None, begun)
