@@ -7,6 +7,7 @@ import os
 import random
 import re
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,17 +26,19 @@ def content_of(number: int, size: int = 600_000) -> str:
     return f"{number}\n{LINE * (size // len(LINE))}"
 
 
+def opened(pid: int) -> dict[str, str]:
+    """What a process has open: names by the paths to open it by."""
+    found = {}
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        path = f"/proc/{pid}/fd/{fd}"
+        with suppress(FileNotFoundError):
+            found[path] = os.readlink(path)
+    return found
+
+
 def arenas(pid: int) -> list[str]:
     """The shared memory that a process has open, as paths to open it by."""
-    found = []
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            name = os.readlink(f"/proc/{pid}/fd/{fd}")
-        except FileNotFoundError:
-            continue
-        if "perdure-arena" in name:
-            found.append(f"/proc/{pid}/fd/{fd}")
-    return found
+    return [path for path, name in opened(pid).items() if "perdure-arena" in name]
 
 
 def in_slot(pid: int, slot: int, size: int) -> bytes:
@@ -166,12 +169,10 @@ def test_a_host_that_is_replaced_in_the_middle_of_a_frame_reads_it_to_its_end(be
 def blobs_without_a_name(pid: int) -> list[int]:
     """How much is in files of a process that were never given a name among the kept contents."""
     sizes = []
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            if re.search(r"/blobs/.*[(]deleted[)]$", os.readlink(f"/proc/{pid}/fd/{fd}")):
-                sizes.append(os.stat(f"/proc/{pid}/fd/{fd}").st_size)
-        except FileNotFoundError:
-            continue
+    for path, name in opened(pid).items():
+        if re.search(r"/blobs/.*[(]deleted[)]$", name):
+            with suppress(FileNotFoundError):
+                sizes.append(os.stat(path).st_size)
     return sizes
 
 
@@ -246,17 +247,10 @@ def test_a_broken_large_frame_is_answered_as_a_small_one_is(
     assert not (bed.workspace / "f").exists()
 
 
-def unnamed_files(pid: int, folder: Path) -> list[str]:
-    """Files of a process that have no name, beneath a folder."""
-    found = []
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            name = os.readlink(f"/proc/{pid}/fd/{fd}")
-        except FileNotFoundError:
-            continue
-        if name.startswith(f"{folder}/") and name.endswith("(deleted)"):
-            found.append(name)
-    return found
+def files_without_a_name(pid: int, folder: Path) -> list[str]:
+    return [
+        name for name in opened(pid).values() if name.startswith(f"{folder}/") and name.endswith("(deleted)")
+    ]
 
 
 def test_a_large_file_is_replaced_with_everything_of_the_old_one_or_left_alone(bed: Bed) -> None:
@@ -287,4 +281,4 @@ def test_a_large_file_is_replaced_with_everything_of_the_old_one_or_left_alone(b
     assert use("a/b/new", contents[3])
     assert (bed.workspace / "a" / "b" / "new").read_text() == contents[3]
     assert not use(".git/new", contents[4])
-    assert wait_for(lambda: unnamed_files(worker, bed.workspace) == [], SOON)
+    assert wait_for(lambda: files_without_a_name(worker, bed.workspace) == [], SOON)

@@ -1,8 +1,10 @@
 """Files without a name: nobody else sees them, and a killed process leaves nothing of them behind.
 
-opened(dir_fd, mode)     one in an open directory; None where the file system has no such files
-fill(fd, data)           all of a large content, into an empty file
-link(fd, dir_fd, name)   its first name
+    opened(dir_fd, mode)     one in an open directory; None where the file system has no such files
+    fill(fd, data)           all of a large content, into an empty file
+    link(fd, dir_fd, name)   its first name
+
+That name is given through /proc: where there is none, there are no such files either.
 """
 
 from __future__ import annotations
@@ -15,9 +17,8 @@ from perdure.storage.direct import PIECE, DirectFile
 from perdure.storage.durable import write_all
 
 FLAGS: Final = os.O_RDWR | os.O_CLOEXEC
-# Such a file gets its name through /proc.
 _TMPFILE: Final = getattr(os, "O_TMPFILE", 0) if os.path.exists("/proc/self/fd") else 0
-_NONE: Final = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+_NONE: Final = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS)
 
 
 def opened(dir_fd: int, mode: int) -> int | None:
