@@ -292,6 +292,9 @@ def test_what_a_session_last_did_with_a_file_is_what_it_saw(tmp_path: Path) -> N
     assert journal.last_seen("s", "a.txt") == (second.new_sha,)
     journal.transact(lambda: journal.conclude(second.seq, "aborted"))
     assert journal.last_seen("s", "a.txt") == (b"read",)
+    journal.transact(lambda: journal.saw("s", "a.txt", b"tried", second.seq))
+    journal.transact(lambda: journal.saw("s", "a.txt", b"earlier", first.seq))
+    assert journal.last_seen("s", "a.txt") == (b"tried",)
 
 
 def test_the_most_written_files_come_first_and_those_written_once_by_name(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure.model.fault_points import arm
 from perdure.surfaces.write.surface import WriteSurface
-from perdure.testing.power.driver import named, run, write_surface
+from perdure.testing.power.driver import Refused, named, run, write_surface
 
 OLD, NEW = (hashlib.sha256(text).hexdigest() for text in (b"old\n", b"new\n"))
 
@@ -51,3 +52,21 @@ def test_the_writes_of_others_do_not_make_a_read_newer_than_it_is(surface: Write
     write(surface, "theirs")
     service.saw("mine", "f", OLD, since)
     assert service.last_seen("mine", "f") == (OLD,)
+
+
+def test_who_failed_to_write_overwrites_nothing_that_came_meanwhile(
+    surface: WriteSurface, tmp_path: Path
+) -> None:
+    """It never read the file; but it has tried to replace what was there, and that is gone when it tries again."""
+    arm("write.before_exchange=eio")
+    with pytest.raises(Refused):
+        write(surface, "mine")
+    arm("")
+    assert surface.service.last_seen("mine", "f") == (OLD,)
+    (tmp_path / "work" / "f").write_text("theirs\n")
+    with pytest.raises(Refused, match="changed_since_seen"):
+        write(surface, "mine")
+    assert (tmp_path / "work" / "f").read_text() == "theirs\n"
+    (tmp_path / "work" / "f").write_text("old\n")
+    write(surface, "mine")
+    assert (tmp_path / "work" / "f").read_text() == "new\n"

@@ -168,6 +168,22 @@ def test_an_edit_that_came_before_the_change_stays_and_the_change_is_kept_as_a_d
     assert changes_of("a", workspace) == 1
 
 
+def test_who_lost_a_change_to_an_edit_does_not_overwrite_it_unseen(workspace: Path) -> None:
+    """All it ever did with the file came to nothing; it cannot know, since it was never answered."""
+    (workspace / "a").write_text("before\n")
+    left_after(workspace, overwrites(SECOND), fault="commit.decided=kill")
+    (workspace / "a").write_text("theirs\n")
+    surface = write_surface(str(workspace), "journal")
+    try:
+        for name, arguments in overwrites(SECOND):
+            with pytest.raises(Refused, match="changed_since_seen"):
+                run(named(surface), name, arguments, "a session", None)
+            run(named(surface), name, arguments, "another session", None)
+    finally:
+        surface.close()
+    assert (workspace / "a").read_text() == SECOND
+
+
 _BOTH: Calls = [
     (
         "transaction",

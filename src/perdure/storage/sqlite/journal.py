@@ -257,7 +257,9 @@ class SqliteJournal:
 
     def saw(self, session: str, path: str, sha: Sha | None, after: int) -> None:
         self._write.execute(
-            "INSERT OR REPLACE INTO seen VALUES (?,?,?,?,?)", (session, path, sha, self._now(), after)
+            "INSERT INTO seen VALUES (?,?,?,?,?) ON CONFLICT (session, path) DO UPDATE "
+            "SET sha = excluded.sha, ts = excluded.ts, seq = excluded.seq WHERE excluded.seq >= seq",
+            (session, path, sha, self._now(), after),
         )
 
     def shelve(self, item: Item) -> Retired:

@@ -83,6 +83,7 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
         for row in lost:
             draft = f"d_{row.new_sha.hex()[:24]}" if row.new_sha is not None else None
             journal.conclude(row.seq, "conflict", draft)
+            journal.saw(row.session, row.path, row.new_sha, row.seq)  # it takes the file for what it wrote
             if draft is not None and row.new_sha is not None:
                 kept = Draft(draft, row.new_sha, row.bytes, row.path, "conflict_at_recovery")
                 journal.save_draft(kept, row.client, row.session)

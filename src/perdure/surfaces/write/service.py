@@ -280,6 +280,8 @@ class _Aftermath:
             self._service.store.record(content, by_row=False)
             kept = Draft(draft_id(content), content.digest, content.size, "", "displaced")
             journal.save_draft(kept, "", "")
+        for one in self._sightings:  # who tries again overwrites nothing that came meanwhile
+            journal.saw(self._session, one.path, one.before, journal.head)
 
     def drafts(self) -> list[str]:
         return [draft_id(content) for content in self._foreign]

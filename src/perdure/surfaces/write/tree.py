@@ -27,10 +27,11 @@ _LOOKS: Final = ("read", "write")
 
 
 class Sighting(NamedTuple):
-    """What a session knows of a file after its call."""
+    """What a session knows of a file after its call, and knew when that was planned."""
 
     path: str
     sha: Sha | None
+    before: Sha | None
 
 
 class Known:
@@ -176,7 +177,11 @@ class Tree:
 
     def sightings(self) -> list[Sighting]:
         return [
-            Sighting(known.path, known.now.digest if known.now else None)
+            Sighting(
+                known.path,
+                known.now.digest if known.now else None,
+                known.old.digest if known.old else None,
+            )
             for known in self._known.values()
             if known.changed
         ]
