@@ -24,3 +24,7 @@ class Spares(Generic[T]):
     def give(self, thing: T) -> None:
         """What was not given back, because of an error, is made anew."""
         self._spare.append(thing)
+
+    def forget(self) -> None:
+        """None of them can be used any more."""
+        self._spare.clear()

@@ -1,20 +1,48 @@
-"""Something done in a thread of its own while its caller goes on: nobody waits for it to start."""
+"""Something done in a thread of its own while its caller goes on: nobody waits for it to start.
+
+A thread that is done with one thing is left to the next: to make one, with a stack that is touched anew, costs as much as
+many of the things that are done beside others.
+"""
 
 from __future__ import annotations
 
 import _thread
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
+
+from perdure.model.spares import Spares
 
 NAME: Final = "helper"
 T = TypeVar("T")
 Run = Callable[[], None]
 
 
+class _Thread:
+    """Does one thing at a time, and waits for the next."""
+
+    def __init__(self) -> None:
+        self._runs: SimpleQueue[Run] = SimpleQueue()
+        _thread.start_new_thread(self._work, ())
+
+    def do(self, run: Run) -> None:
+        self._runs.put(run)
+
+    def _work(self) -> None:
+        while True:
+            self._runs.get()()
+            _threads.give(self)
+
+
+_threads: Final = Spares(_Thread)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.forget)  # a forked process has none of them
+
+
 def _in_a_thread(run: Run) -> None:
-    _thread.start_new_thread(run, ())
+    _threads.take().do(run)
 
 
 class Beside(Generic[T]):
