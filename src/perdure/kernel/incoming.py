@@ -19,6 +19,7 @@ from perdure.model.frames import (
     decode_id,
     encode_result,
     members,
+    own,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Refusal(Exception):
 
 
 def opened(frame: Request, *, waited: bool) -> Incoming:
-    raw = bytes(frame.params) if frame.params is not None else None
+    raw = own(frame.params) if frame.params is not None else None
     try:
         params = _members_of(frame)
         meta = members(params["_meta"]) if "_meta" in params else {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 from msgspec import Raw
@@ -106,6 +106,13 @@ def members(raw: bytes | Raw) -> Members:
     if length != len(memoryview(raw)):
         _refuse_duplicates(bytes(raw))
     return found
+
+
+def own(raw: Raw) -> bytes:
+    """To be kept beyond its frame. A large one is a view of it, which serves as bytes for all that is done with params:
+    they are most of the frame, so to copy them would cost more than it frees."""
+    view = memoryview(raw)
+    return bytes(raw) if len(view) < large_calls.LARGE else cast(bytes, view)
 
 
 def members_if_clear(raw: Raw | None) -> Members:
