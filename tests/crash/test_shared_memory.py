@@ -37,8 +37,9 @@ def opened(pid: int) -> dict[str, str]:
 
 
 def arenas(pid: int) -> list[str]:
-    """The shared memory that a process has open, as paths to open it by."""
-    return [path for path, name in opened(pid).items() if "perdure-arena" in name]
+    """The shared memory that a process has open, as paths to open it by. One that is mapped is open twice."""
+    found = [path for path, name in opened(pid).items() if "perdure-arena" in name]
+    return list({os.stat(path).st_ino: path for path in found}.values())
 
 
 def in_slot(pid: int, slot: int, size: int) -> bytes:
@@ -71,7 +72,7 @@ def test_a_large_content_goes_through_shared_memory_and_lands_byte_for_byte(bed:
         content = content_of(number)
         expect_written(bed, client, write(client, f"f{number}", content), f"f{number}", content)
         assert in_slot(worker, 0, len(content.encode())) == content.encode()
-        assert taken(worker) == 0
+        assert wait_for(lambda: taken(worker) == 0, SOON)
 
 
 def test_a_content_that_fits_no_slot_goes_through_the_pipe(bed: Bed) -> None:
@@ -80,7 +81,7 @@ def test_a_content_that_fits_no_slot_goes_through_the_pipe(bed: Bed) -> None:
     for number, size in enumerate((handover.SLOT_BYTES + 1_000, 600_000)):
         content = content_of(number, size)
         expect_written(bed, client, write(client, f"f{number}", content), f"f{number}", content)
-        assert taken(worker) == 0
+        assert wait_for(lambda: taken(worker) == 0, SOON)
 
 
 def test_other_servers_never_see_it(bed: Bed) -> None:
@@ -101,7 +102,7 @@ def test_whatever_waits_in_a_worker_that_is_killed_is_written_by_the_next(bed: B
     client = bed.run()
     worker = pids(client)[BUILTIN]
     os.kill(worker, signal.SIGSTOP)
-    contents = [content_of(number) for number in range(4)]
+    contents = [content_of(number) for number in range(handover.SLOTS + 2)]
     calls = [write(client, f"f{number}", content) for number, content in enumerate(contents)]
     assert wait_for(lambda: taken(worker) == handover.SLOTS, SOON)
     os.kill(worker, signal.SIGKILL)
@@ -142,6 +143,7 @@ def test_a_host_that_is_replaced_leaves_what_is_in_a_slot_to_its_worker_and_goes
     os.kill(worker, signal.SIGCONT)
     for number in range(2):
         expect_written(bed, client, calls[number], f"f{number}", contents[number])
+    assert wait_for(lambda: taken(worker) == 0, SOON)
     expect_written(bed, client, write(client, "f2", contents[2]), "f2", contents[2])
     assert pids(client)[BUILTIN] == worker
     assert in_slot(worker, 0, len(contents[2].encode())) == contents[2].encode()
@@ -168,9 +170,18 @@ def test_a_host_that_is_replaced_in_the_middle_of_a_frame_reads_it_to_its_end(be
 
 def blobs_without_a_name(pid: int) -> list[int]:
     """How much is in files of a process that were never given a name among the kept contents."""
+    return sizes_without_a_name(pid, r"/blobs/.*")
+
+
+def files_without_a_name(pid: int, folder: Path) -> list[int]:
+    """The same for those right in a folder."""
+    return sizes_without_a_name(pid, f"^{re.escape(str(folder))}/[^/]*")
+
+
+def sizes_without_a_name(pid: int, pattern: str) -> list[int]:
     sizes = []
     for path, name in opened(pid).items():
-        if re.search(r"/blobs/.*[(]deleted[)]$", name):
+        if re.search(pattern + r"[(]deleted[)]$", name):
             with suppress(FileNotFoundError):
                 sizes.append(os.stat(path).st_size)
     return sizes
@@ -186,7 +197,11 @@ def test_a_content_is_on_its_way_to_the_disk_before_all_of_it_is_here(bed: Bed) 
     client.asked.append(("x", "tools/call", False))
     client.send_bytes(frame[:3_500_000])
     assert wait_for(lambda: any(size >= 1 << 20 for size in blobs_without_a_name(worker)), SOON)
+    assert wait_for(
+        lambda: any(size >= 1 << 20 for size in files_without_a_name(worker, bed.workspace)), SOON
+    )
     assert not list((bed.workspace / ".perdure" / "blobs").iterdir())
+    assert sorted(path.name for path in bed.workspace.iterdir()) == [".perdure", "first"]
     client.send_bytes(frame[3_500_000:] + b"\n")
     expect_written(bed, client, "x", "f", content)
     (kept,) = (bed.workspace / ".perdure" / "blobs").iterdir()
@@ -247,10 +262,26 @@ def test_a_broken_large_frame_is_answered_as_a_small_one_is(
     assert not (bed.workspace / "f").exists()
 
 
-def files_without_a_name(pid: int, folder: Path) -> list[str]:
-    return [
-        name for name in opened(pid).values() if name.startswith(f"{folder}/") and name.endswith("(deleted)")
-    ]
+@pytest.mark.parametrize("path", ["f", "sub/f", ".git/config", "../f", "first"])
+def test_a_text_that_never_becomes_a_call_leaves_nothing_wherever_it_was_meant_to_stand(
+    bed: Bed, path: str
+) -> None:
+    client = bed.run()
+    client.use("safe_write", {"path": "first", "content": "opens the workspace\n"})
+    worker = pids(client)[BUILTIN]
+    before = sorted(str(found) for found in bed.workspace.rglob("*"))
+    params = {"name": "safe_write", "arguments": {"path": path, "content": content_of(1, 3_000_000)}}
+    frame = json.dumps({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params}).encode()
+    client.asked.append(("x", "tools/call", False))
+    client.send_bytes(frame[:2_500_000] + b"\n")
+    assert client.wait("x")["error"]["code"] == -32700
+    content = content_of(2, 3_000_000)
+    expect_written(bed, client, write(client, "next", content), "next", content)
+    assert wait_for(lambda: blobs_without_a_name(worker) == [], SOON)
+    assert wait_for(lambda: files_without_a_name(worker, bed.workspace) == [], SOON)
+    (bed.workspace / "next").unlink()
+    after = sorted(str(found) for found in bed.workspace.rglob("*") if found.parent.name != "blobs")
+    assert after == before
 
 
 def test_a_large_file_is_replaced_with_everything_of_the_old_one_or_left_alone(bed: Bed) -> None:

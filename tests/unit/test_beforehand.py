@@ -44,6 +44,19 @@ def at(workspace: Workspace, path: str) -> Callable[[], Place]:
     return lambda: workspace.locate(path)
 
 
+def made_ready(find: Callable[[], Place]) -> Beforehand:
+    ready = Beforehand(find, len(DATA))
+    for size in (4096, PIECE, len(DATA)):
+        ready.reach(memoryview(DATA)[:size])
+    ready.end()
+    return ready
+
+
+def closed(ready: Beforehand) -> None:
+    ready.close()
+    ready._filling.result()
+
+
 def taken(ready: Beforehand, workspace: Workspace, path: str, *, is_new: bool = True) -> int | None:
     with workspace.locate(path) as place:
         return ready.take(place.dir_fd, is_new=is_new)
@@ -52,7 +65,7 @@ def taken(ready: Beforehand, workspace: Workspace, path: str, *, is_new: bool = 
 def test_it_is_taken_once_and_becomes_the_file_without_being_written_again(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    ready = Beforehand(at(workspace, "here/f"), DATA)
+    ready = made_ready(at(workspace, "here/f"))
     with workspace.locate("here/f") as place:
         fd = ready.take(place.dir_fd, is_new=True)
         assert fd is not None
@@ -62,7 +75,7 @@ def test_it_is_taken_once_and_becomes_the_file_without_being_written_again(
         with PendingFile(place.dir_fd, "f", filled=fd) as file:
             file.write_whole(DATA, SHA256)
             landed = file.create()
-    ready.close()
+    closed(ready)
     assert (landed.size, landed.sha256) == (len(DATA), SHA256)
     assert (tmp_path / "here" / "f").read_bytes() == DATA
     mask = os.umask(0)
@@ -72,25 +85,25 @@ def test_it_is_taken_once_and_becomes_the_file_without_being_written_again(
 
 def test_nobody_else_may_read_what_is_to_replace_a_file(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "here" / "f").write_bytes(b"old")
-    ready = Beforehand(at(workspace, "here/f"), DATA)
+    ready = made_ready(at(workspace, "here/f"))
     fd = taken(ready, workspace, "here/f", is_new=False)
     assert fd is not None
     assert stat.S_IMODE(os.fstat(fd).st_mode) == 0o600
     os.close(fd)
-    ready.close()
+    closed(ready)
     assert (tmp_path / "here" / "f").read_bytes() == b"old"
 
 
 def test_it_is_for_no_other_directory_and_for_no_other_kind_of_change(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    ready = Beforehand(at(workspace, "here/f"), DATA)
+    ready = made_ready(at(workspace, "here/f"))
     assert taken(ready, workspace, "there/f") is None
     assert taken(ready, workspace, "here/f", is_new=False) is None
     (tmp_path / "here").rename(tmp_path / "moved")
     (tmp_path / "here").mkdir()
     assert taken(ready, workspace, "here/f") is None
-    ready.close()
+    closed(ready)
     assert not any(any(path.iterdir()) for path in tmp_path.iterdir())
 
 
@@ -99,32 +112,32 @@ def test_it_has_the_group_that_its_directory_gives(workspace: Workspace, tmp_pat
         pytest.skip("only root gives a directory to any group")
     os.chown(tmp_path / "here", -1, 12345)
     os.chmod(tmp_path / "here", 0o2775)
-    ready = Beforehand(at(workspace, "here/f"), DATA)
+    ready = made_ready(at(workspace, "here/f"))
     fd = taken(ready, workspace, "here/f")
     assert fd is not None
     assert os.fstat(fd).st_gid == 12345
     os.close(fd)
-    ready.close()
+    closed(ready)
 
 
 @pytest.mark.parametrize("path", ["absent/f", "../f", ".git/f", "here"])
 def test_where_nothing_can_be_made_unseen_nothing_is(workspace: Workspace, tmp_path: Path, path: str) -> None:
-    ready = Beforehand(at(workspace, path), DATA)
+    ready = made_ready(at(workspace, path))
     assert taken(ready, workspace, "here/f") is None
-    ready.close()
+    closed(ready)
     assert not any(any(found.iterdir()) for found in tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("fault", ["open_temp=eio", "temp_created=eio", "chunk=enospc", "chunk=short"])
 def test_a_disk_that_fails_is_left_to_whoever_writes_in_earnest(workspace: Workspace, fault: str) -> None:
     arm(f"write.{fault}")
-    ready = Beforehand(at(workspace, "here/f"), DATA)
+    ready = made_ready(at(workspace, "here/f"))
     fd = taken(ready, workspace, "here/f")
     assert (fd is not None) == (fault == "chunk=short")
     if fd is not None:
         assert os.pread(fd, len(DATA) + 1, 0) == DATA
         os.close(fd)
-    ready.close()
+    closed(ready)
 
 
 @pytest.mark.parametrize("error", [None, errno.EIO])
@@ -137,6 +150,6 @@ def test_it_takes_no_room_from_what_is_kept(
         return os.statvfs_result((4096, 4096, 9, 9, 2 * len(DATA) // 4096, 9, 9, 9, 0, 255))
 
     monkeypatch.setattr(beforehand.os, "fstatvfs", full)
-    ready = Beforehand(at(workspace, "here/f"), DATA)
+    ready = made_ready(at(workspace, "here/f"))
     assert taken(ready, workspace, "here/f") is None
-    ready.close()
+    closed(ready)

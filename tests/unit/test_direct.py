@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import mmap
 import os
 import random
 import subprocess
@@ -52,6 +54,26 @@ def test_pieces_follow_each_other_aligned_or_not(fd: int, first: int) -> None:
     with DirectFile(fd, "blob.chunk") as file:
         file.write(data[:first])
         file.write(data[first:])
+    assert os.pread(fd, len(data) + 1, 0) == data
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_memory_that_is_aligned_is_written_from_where_it_is(
+    fd: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "_stages", None)
+    with mmap.mmap(-1, size + 1) as memory, memoryview(memory) as whole:
+        whole[:size] = data_of(size)
+        with DirectFile(fd, "blob.chunk") as file, whole[:4096] as first, whole[4096:size] as rest:
+            file.write(first[:size])
+            file.write(rest)
+    assert os.pread(fd, size + 1, 0) == data_of(size)
+
+
+def test_memory_that_is_not_aligned_is_written_in_the_ordinary_way(fd: int) -> None:
+    data = data_of(2 * direct.PIECE)
+    with DirectFile(fd, "blob.chunk") as file:
+        file.write(memoryview(b"x" + data)[1:])
     assert os.pread(fd, len(data) + 1, 0) == data
 
 
@@ -125,19 +147,20 @@ def test_processes_that_were_forked_do_not_write_each_others_contents(tmp_path: 
 def test_an_arriving_blob_counts_when_it_is_put_and_leaves_nothing_otherwise(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path / "blobs")
     data = data_of(3 * direct.PIECE + 99)
+    sha256 = hashlib.sha256(data).hexdigest()
     arriving = blobs.arriving()
-    assert arriving.put(data) is None
-    arriving.more(data[: direct.PIECE])
-    arriving.more(data[direct.PIECE : 2 * direct.PIECE])
+    assert arriving.put(sha256) is None
+    for size in (direct.PIECE, 2 * direct.PIECE, len(data)):
+        arriving.reach(memoryview(data)[:size])
     assert list(blobs) == []
-    found = arriving.put(data)
+    found = arriving.put(sha256)
     arriving.close()
     assert found is not None
     assert [blob.sha256 for blob in blobs] == [found.sha256]
     with blobs.open(found.sha256, size=len(data), verify=True) as file:
         assert file.read() == data
     given_up = blobs.arriving()
-    given_up.more(data_of(direct.PIECE))
+    given_up.reach(memoryview(data)[: direct.PIECE])
     given_up.close()
     assert len(os.listdir(tmp_path / "blobs")) == 1
 
@@ -146,10 +169,10 @@ def test_a_disk_that_fails_under_an_arriving_blob_is_told_when_it_is_put(tmp_pat
     blobs = Blobs(tmp_path / "blobs")
     data = data_of(2 * direct.PIECE)
     arriving = blobs.arriving()
-    arriving.more(data[: direct.PIECE])
+    arriving.reach(memoryview(data))
     arm("blob.before_fsync=eio")
     with pytest.raises(ToolError):
-        arriving.put(data)
+        arriving.put(hashlib.sha256(data).hexdigest())
     arriving.close()
     arm("")
     assert blobs.put(data).size == len(data)

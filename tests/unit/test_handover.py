@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -18,7 +17,6 @@ from perdure.host.lines import LineReader
 from perdure.model import frames, handover
 from perdure.model.frames import Request
 from perdure.model.handover import News, Note
-from perdure.testing.processes import wait_for
 from perdure.worker import arena as workers
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs files in memory")
@@ -90,9 +88,9 @@ def test_what_the_worker_reads_is_what_the_client_sent(
     whole = frames.decode(frame)
     note = handover.decode(handed.note(arena, sent_on(frame, handed.message)) or b"")
     assert isinstance(note, Note)
-    assert os.pread(arena.fd, 2, handover.FLAGS) == b"\1\0"
+    assert arena.free_slot() == 1
     message, read = workers.Arena(arena.fd).request(note)
-    assert os.pread(arena.fd, 2, handover.FLAGS) == b"\0\0"
+    assert arena.free_slot() == 0
     assert isinstance(message, Request)
     assert read is not None
     assert (message.id, read.arguments["content"]) == (99, content)
@@ -179,13 +177,17 @@ def test_a_worker_that_is_gone_gets_no_note_even_in_the_middle() -> None:
 
 
 def test_no_frame_is_a_note_and_a_note_is_no_frame() -> None:
-    for said in (Note(1, 7, 300_000, "content", frame_of("")), News(0, 2**62, 1 << 20, "rw.safe_write")):
+    for said in (
+        Note(1, 7, 300_000, "content", frame_of("")),
+        News(0, 2**62, 1 << 20, "rw.safe_write"),
+        News(3, 7, 1 << 20, "safe_write", b'{"path":"a b"}'),
+    ):
         line = handover.encode(said)
         assert handover.decode(line) == said
         assert not isinstance(frames.decode(line), Request)
     for other in (
         frame_of("@1 7 3 content {}"),
-        b"@2 7 3 content {}",
+        b"@4 7 3 content {}",
         b"@1 7 99999999 content {}",
         b"+1 7 99999999 safe_write",
         b"@1 7 3 {}",
@@ -196,22 +198,24 @@ def test_no_frame_is_a_note_and_a_note_is_no_frame() -> None:
 
 
 class Taker:
-    """Who takes a text while it arrives, as slowly as it is let."""
+    """Who takes a text while it arrives."""
 
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
+    def __init__(self, news: News) -> None:
+        self.before = news.before
+        self.sizes: list[int] = []
+        self.data: memoryview | None = None
         self.text: str | None = None
         self.is_closed = False
-        self.may_go_on = threading.Event()
-        self.may_go_on.set()
 
-    def more(self, piece: bytes) -> None:
-        self.pieces.append(piece)
-        assert self.may_go_on.wait(10)
+    def reach(self, beginning: memoryview) -> None:
+        self.sizes.append(len(beginning))
+        self.data = beginning
 
-    def complete(self, text: str, data: bytes, taken: Callable[[], object]) -> None:
+    def end(self, data: memoryview) -> None:
+        self.reach(data)
+
+    def becomes(self, text: str) -> None:
         self.text = text
-        self.wait = taken
 
     def close(self) -> None:
         self.is_closed = True
@@ -222,10 +226,10 @@ def follow(arena: Arena) -> tuple[workers.Arena, list[Taker], Handing]:
     takers: list[Taker] = []
     reading = workers.Arena(arena.fd)
 
-    def takes(tool: str) -> Taker | None:
-        if tool != "safe_write":
+    def takes(news: News) -> Taker | None:
+        if news.tool != "safe_write":
             return None
-        takers.append(Taker())
+        takers.append(Taker(news))
         return takers[-1]
 
     def tell(line: bytes) -> None:
@@ -251,55 +255,70 @@ LONG = 'é𝄞 "quoted" \\ and plain words between them\n' * 60_000
 
 
 @given(st.lists(st.integers(0, 4_000_000), max_size=30))
-def test_a_text_is_taken_while_it_arrives_and_each_byte_of_it_once(arena: Arena, cuts: list[int]) -> None:
+def test_a_text_is_taken_while_it_arrives_from_where_it_stays(arena: Arena, cuts: list[int]) -> None:
     reading, takers, handing = follow(arena)
     stream = frame_of(LONG) + b"\n"
-    ((frame, handed),) = received(handing, stream, [cut for cut in cuts if cut < len(stream)])
+    cuts = [400_000, *(cut for cut in cuts if cut < len(stream))]
+    ((frame, handed),) = received(handing, stream, cuts)
     read = read_by(reading, arena, frame, handed)
     (taker,) = takers
-    taker.wait()
-    begun = b"".join(taker.pieces)
-    assert LONG.encode().startswith(begun)
+    assert taker.before == b'{"path":"f"}'
+    assert taker.sizes == sorted(taker.sizes)
+    assert all(size % workers.WHOLE == 0 for size in taker.sizes[:-1])
+    assert taker.data == LONG.encode()
     assert taker.text is read.arguments["content"]
-    assert not taker.is_closed
+    assert (taker.is_closed, arena.free_slot()) == (False, 1)
     read.close()
-    assert taker.is_closed
-    assert arena.free_slot() == 0
+    assert (taker.is_closed, arena.free_slot()) == (True, 0)
 
 
-def test_nothing_is_read_from_a_slot_that_is_free_again(arena: Arena) -> None:
-    reading, takers, handing = follow(arena)
-    reader, frame = LineReader(LIMIT), frame_of(LONG)
-    half = len(frame) // 2
-    for piece in (frame[:half], frame[half : half + 1_200_000]):
-        reader.feed(piece)
-        handing.arriving(reader, piece)
-        takers[0].may_go_on.clear()
-    reader.feed(frame[half + 1_200_000 :] + b"\n")
-    read = read_by(reading, arena, frame, handing.taken(frame))
-    arena.write(b"\0" * 4_000_000, handover.begin(0))
-    takers[0].may_go_on.set()
-    takers[0].wait()
-    assert takers[0].pieces
-    assert LONG.encode().startswith(b"".join(takers[0].pieces))
-    read.close()
-    assert takers[0].is_closed
-
-
-def test_a_text_that_never_became_a_call_is_dropped_by_the_next_without_waiting_for_it(arena: Arena) -> None:
+def test_a_text_that_never_became_a_call_is_dropped_by_the_next(arena: Arena) -> None:
     reading, takers, handing = follow(arena)
     reader, frame = LineReader(LIMIT), frame_of(LONG)
     for piece in (frame[:400_000], frame[400_000:2_000_000]):
         reader.feed(piece)
         handing.arriving(reader, piece)
-    takers[0].may_go_on.clear()
     received(handing, frame[:300_000] + b"\n", [])  # not JSON: the line has ended too early
-    ((frame, handed),) = received(handing, frame_of("x" + LONG) + b"\n", [500_000, 2_500_000])
-    read_by(reading, arena, frame, handed)
     assert not takers[0].is_closed
-    takers[0].may_go_on.set()
-    assert wait_for(lambda: takers[0].is_closed, 10)
+    ((frame, handed),) = received(handing, frame_of("x" + LONG) + b"\n", [500_000, 2_500_000])
+    read = read_by(reading, arena, frame, handed)
+    assert takers[0].is_closed
+    assert takers[0].text is None
     assert takers[1].text == "x" + LONG
+    read.close()
+
+
+def test_a_call_that_cannot_be_read_gives_its_slot_back(arena: Arena) -> None:
+    reading, takers, handing = follow(arena)
+    ((frame, handed),) = received(handing, frame_of(LONG) + b"\n", [500_000, 2_500_000])
+    assert handed is not None
+    note = handover.decode(handed.note(arena, sent_on(frame, handed.message)) or b"")
+    assert isinstance(note, Note)
+    message, read = reading.request(note._replace(frame=b"{"))
+    assert isinstance(message, frames.Malformed)
+    assert read is None
+    assert takers[0].is_closed
+    assert arena.free_slot() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "before"),
+    [
+        ({"path": "a/b", "mode": "create"}, {"path": "a/b", "mode": "create"}),
+        ({"path": 'q"\\', "x": {"y": [1, "},"]}}, {"path": 'q"\\', "x": {"y": [1, "},"]}}),
+        ({}, None),
+    ],
+)
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_the_first_news_has_what_stands_before_the_text(
+    arena: Arena, arguments: dict[str, object], before: object, separators: tuple[str, str]
+) -> None:
+    _, takers, handing = follow(arena)
+    params = {"name": "safe_write", "arguments": {**arguments, "content": LONG, "path2": "z"}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    received(handing, json.dumps(call, separators=separators).encode() + b"\n", [500_000, 2_500_000])
+    (taker,) = takers
+    assert (json.loads(taker.before) if taker.before else None) == before
 
 
 def test_news_of_a_tool_that_takes_nothing_is_nothing(arena: Arena) -> None:

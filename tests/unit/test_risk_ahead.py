@@ -36,7 +36,7 @@ def test_a_text_in_pieces_gives_the_report_of_the_whole(parts: list[str], sizes:
     at = 0
     for size in sizes:
         if at < len(data):
-            ahead.more(data[at : at + size])
+            ahead.reach(data[: at + size])
         at += size
     assert risk.scan(text, data=data, ahead=ahead) == risk.scan(text)
 
@@ -50,7 +50,7 @@ def test_where_to_look_is_the_same_wherever_the_text_is_cut(secret: str) -> None
     for cut in range(start - 3, start + len(secret) + 3):
         ahead = risk.looking_ahead()
         assert ahead is not None
-        ahead.more(data[:cut])
+        ahead.reach(memoryview(data)[:cut])
         hits, _ = ahead.finish(data)
         assert list(hits) == whole, cut
 
@@ -60,5 +60,5 @@ def test_a_long_line_is_one_wherever_it_is_cut(cut: int) -> None:
     data = b"short\n" + b"y" * 401 + b"\nshort\n"
     ahead = risk.looking_ahead()
     assert ahead is not None
-    ahead.more(data[: 6 + cut])
+    ahead.reach(data[: 6 + cut])
     assert ahead.finish(data)[1] is False

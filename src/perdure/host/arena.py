@@ -7,18 +7,23 @@ slot is as free as before and nothing else has changed.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from perdure.host.lines import LineReader
 from perdure.model import frames, handover, large_calls, large_strings
 from perdure.model.handover import News, Note
 
+if TYPE_CHECKING:
+    from mmap import mmap
+
 _TOOL: Final = re.compile(rb'"params" ?: ?\{"name" ?: ?"([A-Za-z0-9_.-]+)"')
+_BEFORE: Final = re.compile(rb', ?"arguments" ?: ?(\{.*), ?"[A-Za-z0-9_]+" ?: ?', re.DOTALL)
 
 
 class Arena:
@@ -29,22 +34,27 @@ class Arena:
         self.tell: Callable[[bytes], None] = lambda line: None
         """A line to the worker, if it takes one now. Raises OSError where it is gone."""
         self._is_read = False
+        self._memory: mmap | None = None
 
     @classmethod
     def make(cls) -> Arena | None:
         """None where the system has no such files, or has none left: all works without it."""
         try:
-            fd = os.memfd_create("perdure-arena", os.MFD_CLOEXEC)
+            fd = os.memfd_create("perdure-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         except (AttributeError, OSError):
             return None
         try:
             os.ftruncate(fd, handover.SIZE)
+            _keep_size(fd)
         except OSError:
             os.close(fd)
             return None
         return cls(fd)
 
     def close(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -63,10 +73,24 @@ class Arena:
         os.pwrite(self.fd, b"\1" if is_taken else b"\0", handover.FLAGS + slot)
 
     def write(self, data: bytes, at: int) -> None:
-        rest = memoryview(data)
-        while rest:
-            done = os.pwrite(self.fd, rest, at)
-            rest, at = rest[done:], at + done
+        """Raises OSError where it is closed, or cannot be mapped."""
+        if self._memory is None:
+            self._memory = self._mapped()
+        self._memory[at : at + len(data)] = data
+
+    def _mapped(self) -> mmap:
+        from mmap import mmap  # most hosts never see a large call
+
+        if self.fd < 0:  # which to `mmap` means memory of nobody else's
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return mmap(self.fd, handover.SIZE)
+
+
+def _keep_size(fd: int) -> None:
+    """For good: who has mapped a file that gets smaller is ended by the next look at it."""
+    import fcntl
+
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
 
 
 @contextmanager
@@ -89,12 +113,13 @@ class Filling:
     raise ValueError where the string is none or too large, and OSError where the worker is gone.
     """
 
-    def __init__(self, arena: Arena, slot: int, start: int, tool: str) -> None:
+    def __init__(self, arena: Arena, slot: int, start: int, tool: str, before: bytes) -> None:
         self.arena = arena
         self.slot = slot
         self.start = start
         self.serial = time.monotonic_ns()  # not that of a host before this one either
         self._tool = tool
+        self._before = before
         self._told = 0
         self.at = start + 1
         self.size = 0
@@ -128,8 +153,8 @@ class Filling:
             self._tell()
 
     def _tell(self) -> None:
-        self._told = self.size
-        self.arena.tell(handover.encode(News(self.slot, self.serial, self.size, self._tool)))
+        self._told, before, self._before = self.size, self._before, b""
+        self.arena.tell(handover.encode(News(self.slot, self.serial, self.size, self._tool, before)))
 
 
 class Handed:
@@ -189,16 +214,17 @@ class Handing:
         start, tool = large_strings.begun(head), _TOOL.search(head, 0, large_strings.EDGE)
         if start is None or tool is None or tool.end() > start:
             return None
-        filling = self._free(tool[1].decode(), start)
+        before = _BEFORE.fullmatch(head, tool.end(), start)
+        filling = self._free(tool[1].decode(), start, before[1] + b"}" if before is not None else b"")
         if filling is not None:
             filling.more(head[filling.at :])
         return filling
 
-    def _free(self, tool: str, start: int) -> Filling | None:
+    def _free(self, tool: str, start: int, before: bytes = b"") -> Filling | None:
         arena = self._arena_of(tool)
         if arena is None or not arena.is_read() or (slot := arena.free_slot()) is None:
             return None
-        return Filling(arena, slot, start, tool)
+        return Filling(arena, slot, start, tool, before)
 
     def taken(self, frame: bytes) -> Handed | None:
         """A whole frame, the first that ended since; None where it has to go the ordinary way."""

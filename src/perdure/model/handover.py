@@ -2,14 +2,15 @@
 
     host     writes the string's text into a free slot as it arrives, sends news of that now and then; when it is all
              there marks the slot as taken and sends a note with the rest of the frame
-    worker   reads the text, marks the slot as free
+    worker   works on the text where it is, marks the slot as free when it needs it no more
 
 The memory is a file without a name that belongs to one worker process and goes with it. Its first page says who may go
 on: the worker writes `MARK` there once it reads notes, and each slot has a byte that is zero while the slot is free.
 What is handed over is a copy: the host keeps the frame until its call is answered, as it keeps every other.
 
 News is for a worker that can do something with the beginning of a text. It promises nothing: whether a note will come
-is not known yet, and the next news of that slot may be of another text, under another serial number.
+is not known yet, and the next news of that slot may be of another text, under another serial number. The first news of a
+text has with it what the call says before the text, as far as that can be told.
 
 News and notes are lines that no frame can be: their first byte is not that of an object.
 """
@@ -20,8 +21,8 @@ import re
 from typing import Final, NamedTuple
 
 VARIABLE: Final = "PERDURE_ARENA"
-MARK: Final = b"perdure2"
-SLOTS: Final = 2
+MARK: Final = b"perdure3"
+SLOTS: Final = 4
 SLOT_BYTES: Final = 8 << 20
 FLAGS: Final = 64
 """Where the slots' bytes are."""
@@ -37,12 +38,13 @@ _LINE: Final = re.compile(rb"([@+])([0-9]{1,2}) ([0-9]{1,19}) ([0-9]{1,9}) ([A-Z
 
 
 class News(NamedTuple):
-    """So many bytes of a text for this tool are in the slot."""
+    """So many bytes of a text for this tool are in the slot. `before` are arguments that stand before it, as JSON."""
 
     slot: int
     serial: int
     size: int
     tool: str
+    before: bytes = b""
 
 
 class Note(NamedTuple):
@@ -61,7 +63,7 @@ def begin(slot: int) -> int:
 
 def encode(said: Note | News) -> bytes:
     if isinstance(said, News):
-        return b"+%d %d %d %b" % (*said[:3], said.tool.encode())
+        return b"+%d %d %d %b %b" % (*said[:3], said.tool.encode(), said.before)
     return b"@%d %d %d %b %b" % (*said[:3], said.name.encode(), said.frame)
 
 
@@ -71,5 +73,5 @@ def decode(line: bytes) -> Note | News | None:
         return None
     slot, serial, size = (int(found[number]) for number in (2, 3, 4))
     if found[1] == b"+":
-        return News(slot, serial, size, found[5].decode())
+        return News(slot, serial, size, found[5].decode(), line[found.end() :])
     return Note(slot, serial, size, found[5].decode(), line[found.end() :])

@@ -110,7 +110,7 @@ class Vectorscan:
         self._database = _kept(hyperscan, entries)
         self._scratches: Spares[Any] = Spares(lambda: hyperscan.Scratch(self._database))
 
-    def hits(self, data: bytes, ends_after: int = 0) -> Hits:
+    def hits(self, data: bytes | memoryview, ends_after: int = 0) -> Hits:
         """Without those of which all stands before `ends_after`."""
         numbers: list[int] = []
         ends: list[int] = []

@@ -254,35 +254,30 @@ class ArrivingBlob:
 
     def __init__(self, dir_fd: int) -> None:
         self._dir_fd = dir_fd
-        self._digest = hashlib.sha256()
         self._size = 0
         self._incoming: _Incoming | None = None
         self._file: DirectFile | None = None
 
-    def more(self, piece: bytes) -> None:
+    def reach(self, beginning: memoryview) -> None:
+        """So much of it is there: in aligned memory."""
         if self._file is None:
             self._incoming = _Incoming(self._dir_fd)
             point("blob.temp_created")
             self._file = DirectFile(self._incoming.fd, "blob.chunk")
-        self._file.write(piece)
-        self._digest.update(piece)
-        self._size += len(piece)
+        self._file.write(beginning[self._size :])
+        self._size = len(beginning)
 
-    def put(self, data: bytes) -> Blob | None:
-        """Keep the whole of it, of which the beginning is here already; None where nothing is."""
-        if self._file is None or self._incoming is None or self._size > len(data):
+    def put(self, sha256: str) -> Blob | None:
+        """Keep what has come, which is all of it and has this hash; None where nothing has."""
+        if self._file is None or self._incoming is None:
             return None
-        rest = data[self._size :]
         try:
-            self._file.write(rest)
             self._file.end()
-            self._digest.update(rest)
-            sha256 = self._digest.hexdigest()
             self._incoming.land(sha256)
         except OSError as error:
             raise os_refusal(error) from None
         passed("blob.landed")
-        return Blob(sha256, len(data))
+        return Blob(sha256, self._size)
 
     def close(self) -> None:
         if self._incoming is not None:

@@ -10,6 +10,7 @@ import errno
 import mmap
 import os
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -32,7 +33,9 @@ _stages: Final = Spares(lambda: mmap.mmap(-1, PIECE, **_PRIVATE))
 
 class DirectFile:
     """An empty file, filled from its start. Where the system or a size does not allow it, and from there on, it is
-    written in the ordinary way. `name` is the fault point of each piece. The descriptor stays the caller's."""
+    written in the ordinary way. `name` is the fault point of each piece. The descriptor stays the caller's.
+
+    A view is written from where it is, which has to be aligned memory; bytes are nowhere in particular."""
 
     def __init__(self, fd: int, name: str) -> None:
         self.fd = fd
@@ -47,31 +50,40 @@ class DirectFile:
     ) -> None:
         self.end()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         whole, done = memoryview(data), 0
+        if isinstance(data, memoryview) and self.is_direct:
+            done = self._piece(whole, self._in_place)
         while self.is_direct and done < len(data):
-            done += self._piece(whole[done : done + PIECE])
+            done += self._piece(whole[done : done + PIECE], self._staged)
         if done < len(data):
             write_all(self.fd, whole[done:], self._name)
 
-    def _piece(self, data: memoryview) -> int:
+    def _piece(self, data: memoryview, put: Callable[[memoryview], int]) -> int:
         """How much of it could be written this way; if not all of it, nothing more is."""
         size = shortened(self._name, len(data)) // ALIGNED * ALIGNED
         written = 0
         if size:
-            stage = _stages.take()
-            stage[:size] = data[:size]
             try:
-                with memoryview(stage) as memory, memory[:size] as part:
-                    written = os.write(self.fd, part)
+                written = put(data[:size])
             except OSError as error:
                 if error.errno != errno.EINVAL:  # a device that wants more of sizes and places
                     raise
-            finally:
-                _stages.give(stage)
         if written < len(data):
             self.end()
         return written
+
+    def _in_place(self, data: memoryview) -> int:
+        return os.write(self.fd, data)
+
+    def _staged(self, data: memoryview) -> int:
+        stage = _stages.take()
+        stage[: len(data)] = data
+        try:
+            with memoryview(stage) as memory, memory[: len(data)] as part:
+                return os.write(self.fd, part)
+        finally:
+            _stages.give(stage)
 
     def end(self) -> None:
         if self.is_direct:

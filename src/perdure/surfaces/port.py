@@ -62,16 +62,23 @@ Handler = Callable[[Any, Call], object]
 
 
 class Arriving(Protocol):
-    """The large string of a call, taken while it still arrives. It may never become one: then it is closed."""
+    """The large string of a call, taken while it still arrives. It may never become one: then it is closed.
 
-    def more(self, piece: bytes) -> None:
-        """What comes next, in UTF-8."""
+    It is in UTF-8, in aligned memory that stays the same until it is closed. Nobody has to wait for whoever still reads it
+    then: what is read there later is of no use, and of no harm to one who drops what he made of it.
+    """
 
-    def complete(self, text: str, data: bytes, taken: Callable[[], object]) -> None:
-        """All of it, as the call will bring it and in UTF-8. `taken` waits for the last piece; raises what that raised."""
+    def reach(self, beginning: memoryview) -> None:
+        """So much of it is there."""
+
+    def end(self, data: memoryview) -> None:
+        """All of it is there."""
+
+    def becomes(self, text: str) -> None:
+        """The very string that a call brings."""
 
     def close(self) -> None:
-        """The call is over."""
+        """The call is over, or there will be none."""
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -84,8 +91,9 @@ class Tool(msgspec.Struct, frozen=True):
     """At this moment a small call takes less time than waking another thread to read on, as far as its first wait."""
     steps: Callable[[Any, Call], Steps[object]] | None = None
     """The same as the handler, and no thread is kept while it waits."""
-    arriving: Callable[[], Arriving | None] = lambda: None
-    """Who takes the large string of a call to come, if that is of any use now."""
+    arriving: Callable[[Any | None], Arriving | None] = lambda params: None
+    """Who takes the large string of a call to come, if that is of any use now. The declared params, as far as they are
+    there already and make sense by themselves."""
 
 
 class Resource(msgspec.Struct, frozen=True):

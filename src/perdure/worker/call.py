@@ -74,6 +74,15 @@ async def steps(
         return failure(_placed(_unexpected(tool.spec.name, error, diagnostics), tool.spec.name), view)
 
 
+def foretold(tool: Tool, before: bytes, default: View, roots: tuple[str, ...]) -> msgspec.Struct | None:
+    """The params of a call of which only these arguments are there; None where they say nothing by themselves."""
+    try:
+        _, rest = presentation(strict_object(before), default)
+        return arguments(tool.spec.params, rest, roots=roots)
+    except ToolError:
+        return None
+
+
 def _placed(envelope: Envelope, tool: str) -> Envelope:
     context: dict[str, Any] = {"tool": tool, **envelope.context}
     return msgspec.structs.replace(envelope, context=context)

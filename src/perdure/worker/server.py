@@ -60,7 +60,7 @@ class Server:
         self._out = out
         self._arena = arena
         if arena is not None:
-            arena.takes = lambda name: tool.arriving() if (tool := registry.tool(name)) is not None else None
+            arena.takes = lambda news: self._methods.arriving(news.tool, news.before)
         self._diagnostics = diagnostics or Diagnostics()
         self._session = Session()
         self._methods = Methods(registry, self._session, view, roots, self._diagnostics)

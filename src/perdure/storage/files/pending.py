@@ -113,7 +113,7 @@ class PendingFile:
         self._digest.update(data)
         self.size += memoryview(data).nbytes
 
-    def write_whole(self, data: bytes, sha256: str) -> None:
+    def write_whole(self, data: bytes | memoryview, sha256: str) -> None:
         """All of a large content, whose hash the caller vouches for."""
         self._check_open()
         if not self._is_filled:

@@ -32,7 +32,7 @@ def opened(dir_fd: int, mode: int) -> int | None:
         return None
 
 
-def fill(fd: int, data: bytes) -> None:
+def fill(fd: int, data: bytes | memoryview) -> None:
     if len(data) < PIECE:
         write_all(fd, data, "write.chunk")
         return

@@ -63,6 +63,13 @@ class _Unchecked(Exception):
         self.changes = changes
 
 
+class Begun(NamedTuple):
+    """What is known of a text: what it is in UTF-8, and who has looked through the beginning of just that."""
+
+    data: bytes | None
+    ahead: Ahead | None = None
+
+
 class _Scan(NamedTuple):
     """A look at a text beside what else is done with it, with exact measures only where somebody is told of them."""
 
@@ -98,14 +105,16 @@ class Checks:
         self._ahead: _Scan | None = None
         self._are_names_known = False
 
-    def ahead(self, text: str, data: bytes | None, begun: Ahead | None) -> None:
-        """Look at a large text while it is being stored: neither holds the other up. `data` is it in UTF-8, of which
-        the beginning may have been looked through already."""
-        if self._classify and LARGE < len(text) <= screening.MOST_COMPARED:
-            policy = self._service.policy
-            self._ahead = _Scan(
-                text, Beside(lambda: risk.scan(text, policy, data=data, exact=False, ahead=begun))
-            )
+    def ahead(self, text: str, begun: Callable[[], Begun]) -> None:
+        """Look at a large text while it is being stored: neither holds the other up."""
+        if not self._classify or not LARGE < len(text) <= screening.MOST_COMPARED:
+            return
+
+        def look() -> Report:
+            data, ahead = begun()
+            return risk.scan(text, self._service.policy, data=data, exact=False, ahead=ahead)
+
+        self._ahead = _Scan(text, Beside(look))
 
     def sent(self, path: str, content: Content, text: str | None = None) -> None:
         """Refuse a content, and keep it; or remember what is to be said about it. `text` where it is at hand."""

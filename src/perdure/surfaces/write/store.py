@@ -26,7 +26,7 @@ class Content(msgspec.Struct, frozen=True):
     size: int
     data: bytes | None = None
     is_fresh: bool = False  # a file that this process has just written and hashed
-    held: bytes | None = None  # what is in such a file, where its caller has it in memory anyway
+    held: bytes | memoryview | None = None  # what is in such a file, where its caller has it in memory anyway
     beforehand: Beforehand | None = None  # the same in a file that has no name yet
 
     @property
@@ -39,10 +39,13 @@ class Content(msgspec.Struct, frozen=True):
 
 
 class Arrived(Protocol):
+    """A content that was taken while it arrived."""
+
+    data: memoryview
     beforehand: Beforehand | None
 
-    def put(self, data: bytes) -> Blob | None:
-        """Keep a content of which the beginning is here; None where that has to be done from the start."""
+    def put(self) -> Blob | None:
+        """Keep it; None where that has to be done from the start."""
 
 
 class Store:
@@ -56,14 +59,18 @@ class Store:
             return Content(hashlib.sha256(data).hexdigest(), len(data), data)
         return self._fresh(data)
 
-    def take_sent(self, data: bytes, arrived: Arrived | None) -> Content:
-        """The same, for a call that has it in memory anyway. What was written while it arrived is not written again."""
-        blob = arrived.put(data) if arrived is not None else None
-        content = Content(blob.sha256, blob.size, is_fresh=True) if blob is not None else self.take(data)
-        if not content.is_fresh:
-            return content
-        beforehand = arrived.beforehand if arrived is not None else None
-        return msgspec.structs.replace(content, held=data, beforehand=beforehand)
+    def take_sent(self, data: bytes) -> Content:
+        """The same, for a call that has it in memory anyway."""
+        content = self.take(data)
+        return msgspec.structs.replace(content, held=data) if content.is_fresh else content
+
+    def take_arrived(self, arrived: Arrived) -> Content:
+        """The same for one that arrived: what was written meanwhile is not written again."""
+        if (blob := arrived.put()) is None:
+            return self.take_sent(bytes(arrived.data))
+        return Content(
+            blob.sha256, blob.size, is_fresh=True, held=arrived.data, beforehand=arrived.beforehand
+        )
 
     def take_pieces(self, pieces: Iterable[bytes]) -> Content:
         return self._fresh(pieces)

@@ -266,7 +266,7 @@ class WriteSurface:
         spec: ToolSpec,
         shape: Shape,
         run: Callable[[WriteService, P, Call], Steps[dict[str, Any]]],
-        arriving: Callable[[], Arriving | None] = lambda: None,
+        arriving: Callable[[P | None], Arriving | None] = lambda params: None,
     ) -> Tool:
         def steps(params: P, call: Call) -> Steps[dict[str, Any]]:
             return run(self.service, params, call)
@@ -275,9 +275,11 @@ class WriteSurface:
             spec, shape, lambda params, call: finished(steps(params, call)), self._is_at_hand, steps, arriving
         )
 
-    def _arriving(self) -> Arriving | None:
+    def _arriving(self, params: writing.SafeWrite | None) -> Arriving | None:
         service = self._service
-        return service.arrivals.begin() if service is not None and self._is_at_hand() else None
+        if service is None or not self._is_at_hand():
+            return None
+        return service.arrivals.begin(writing.whole_file(service, params) if params is not None else None)
 
     def _is_at_hand(self) -> bool:
         """Not while the workspace is still to be opened, or its journal has something to make up for."""

@@ -11,13 +11,12 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
 from perdure.model.when import iso
-from perdure.risk.ahead import Ahead
 from perdure.storage.files import fidelity
 from perdure.storage.journal import Row
 from perdure.surfaces.port import Call
 from perdure.surfaces.waiting import ASIDE
 from perdure.surfaces.write import edits, guards, text
-from perdure.surfaces.write.checks import Checks, Verdict
+from perdure.surfaces.write.checks import Begun, Checks, Verdict
 from perdure.surfaces.write.confine import Place
 from perdure.surfaces.write.rejecting import Rejected
 from perdure.surfaces.write.service import WriteService
@@ -91,9 +90,6 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
     )
     plain = given.content if given.encoding != "base64" else None
 
-    def find() -> Place:
-        return service.workspace.locate(service.workspace.anchored(given.path), force=given.force)
-
     try:
         sent = sent_content(
             service,
@@ -101,7 +97,7 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
             given.draft,
             given.encoding,
             ahead=checks.ahead,
-            find=find if given.mode != "append" else None,
+            find=whole_file(service, given),
         )
         checks.screen(given.path, sent, plain)
     except Rejected as error:
@@ -140,35 +136,44 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
     )
 
 
+def whole_file(service: WriteService, given: SafeWrite) -> Callable[[], Place] | None:
+    """Where a file shall have just the content of a call; None where it has more, or not just that."""
+    if given.mode == "append" or given.encoding != "utf-8":
+        return None
+    return lambda: service.workspace.locate(service.workspace.anchored(given.path), force=given.force)
+
+
 def sent_content(
     service: WriteService,
     content: str | None,
     draft: str | None,
     encoding: str,
     *,
-    ahead: Callable[[str, bytes | None, Ahead | None], None] | None = None,
+    ahead: Callable[[str, Callable[[], Begun]], None] | None = None,
     find: Callable[[], Place] | None = None,
 ) -> Content:
-    """What was sent, stored. `ahead` is told of a text and what it is in UTF-8 before that takes its time; `find` tells
+    """What was sent, stored. `ahead` is told of a text, and what is known of it, before that takes its time; `find` tells
     where a file shall have just this content."""
     if (content is None) == (draft is None):
         raise refuse("invalid_input", "content_or_draft", "give content, or the id of a draft, and not both")
     if draft is not None:
         return service.draft(draft)
-    arrived = service.arrivals.of(content) if encoding == "utf-8" else None
+    if encoding == "utf-8" and (arrived := service.arrivals.of(content)) is not None:
+        if find is not None:
+            arrived.prepare(find)
+        if ahead is not None and content is not None:
+            ahead(content, lambda: Begun(bytes(arrived.data), arrived.ahead()))
+        return service.store.take_arrived(arrived)
     try:
-        data = arrived.data if arrived is not None else text.content_bytes(content or "", encoding)
+        data = text.content_bytes(content or "", encoding)
     except ToolError as error:
         if encoding == "base64":
             raise
         # A character that this encoding lacks, and another one has.
         raise Rejected(error.envelope, "", service.store.take((content or "").encode())) from None
-    if arrived is not None and find is not None:
-        arrived.prepare(find)
     if ahead is not None and content is not None and encoding != "base64":
-        begun = arrived.ahead() if arrived is not None else None
-        ahead(content, data if encoding == "utf-8" else None, begun)
-    return service.store.take_sent(data, arrived)
+        ahead(content, lambda: Begun(data if encoding == "utf-8" else None))
+    return service.store.take_sent(data)
 
 
 def _is_small(known: Known) -> bool:
