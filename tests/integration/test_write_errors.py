@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from perdure.storage.beside import NAME as BESIDE
 from perdure.testing import opening_faults, syscall_faults
 from perdure.testing.syscall_faults import DURABILITIES, ERRORS, Run, Session
 from perdure.testing.traced_worker import can_trace
-from perdure.testing.write_kinds import KINDS
+from perdure.testing.write_kinds import ARRIVING_KINDS, KINDS
 
 WHY_NOT = can_trace()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "there is strace")
@@ -39,6 +40,15 @@ def test_a_system_call_that_fails_is_answered_truly(tmp_path: Path, durability: 
     assert sum(bool(run.hit) for run in runs) > len(runs) / 2, "the failures were never met"
     assert any(run.answer == "done" for run in runs)
     assert any(run.answer.startswith("quota_exceeded") for run in runs)
+
+
+@pytest.mark.parametrize("durability", DURABILITIES)
+def test_a_system_call_that_fails_while_a_content_arrives_is_answered_truly(
+    tmp_path: Path, durability: str
+) -> None:
+    runs = syscall_faults.matrix(tmp_path, ARRIVING_KINDS, durability, ERRORS, every=every(41))
+    assert wrong(runs) == []
+    assert any(run.hit and run.site.thread == BESIDE for run in runs), "nothing was taken while it arrived"
 
 
 def test_a_system_call_that_goes_on_failing_is_answered_truly(tmp_path: Path) -> None:

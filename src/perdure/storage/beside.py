@@ -15,7 +15,8 @@ from typing import Final, Generic, TypeVar
 
 from perdure.model.spares import Spares
 
-NAME: Final = "helper"
+NAME: Final = "beside"
+HELPER: Final = "helper"
 T = TypeVar("T")
 Run = Callable[[], None]
 
@@ -31,6 +32,7 @@ class _Thread:
         self._runs.put(run)
 
     def _work(self) -> None:
+        _called(NAME)
         while True:
             self._runs.get()()
             _threads.give(self)
@@ -93,7 +95,12 @@ class Helper:
         self._runs.put(None)
 
     def _work(self) -> None:
-        with suppress(OSError), open(f"/proc/self/task/{_thread.get_native_id()}/comm", "w") as name:
-            name.write(NAME)  # for whoever looks at the threads of this process
+        _called(HELPER)
         while (run := self._runs.get()) is not None:
             run()
+
+
+def _called(name: str) -> None:
+    """For whoever looks at the threads of this process."""
+    with suppress(OSError), open(f"/proc/self/task/{_thread.get_native_id()}/comm", "w") as file:
+        file.write(name)

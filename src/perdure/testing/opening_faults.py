@@ -59,7 +59,7 @@ def left_behind(base: Path, moment: str) -> None:
         worker.use("edit", {"path": "d/f", "edits": [{"old": "old", "new": "new"}]})
         worker.use("safe_write", {"path": "d/g", "content": "of a call that comes later\n"})
     except Ended:
-        worker.client.kill()
+        worker.close()
         return
     raise AssertionError(f"the worker was not killed: {moment}")
 
@@ -112,7 +112,7 @@ class Openings:
         return worker
 
     def _close(self, worker: Worker) -> None:
-        worker.client.kill()
+        worker.close()
         shutil.rmtree(worker.base)
 
     def _of_state(self, worker: Worker) -> Iterator[str]:

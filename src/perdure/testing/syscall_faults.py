@@ -4,7 +4,8 @@
                                              [--lasting] [--kill]
 
 A real worker makes each kind of change once under `strace`, which lists its system calls on the workspace and on our
-own files. Then each of them fails, one per run, with each error; with `--lasting` from then on, until the answer. The
+own files. Then each of them fails, one per run, with each error; with `--lasting` from then on, until the answer. Large
+contents reach it as a host sends them, in shared memory and while they arrive. The
 call must be refused with a typed envelope and the files as they were, or succeed with the files as they should be.
 What was refused is sent again, without the failure, and must be done. In the end, or with `--kill` after each run, the
 worker is killed: its successor must find the same files, nothing left lying about and an unbroken journal.
@@ -31,7 +32,7 @@ from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.surfaces.write.store import Store
 from perdure.testing.raw_client import Ended
 from perdure.testing.traced_worker import INJECTED, Site, Worker, can_trace, gives_up_a_lock, shown
-from perdure.testing.write_kinds import KINDS, Files, Kind, contents, found_in
+from perdure.testing.write_kinds import ARRIVING_KINDS, KINDS, Files, Kind, contents, found_in
 
 ERRORS: Final = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EINTR")
 DURABILITIES: Final = ("journal", "strict")
@@ -74,7 +75,7 @@ class Session:
         assert done, payload
 
     def close(self) -> None:
-        self.worker.client.kill()
+        self.worker.close()
 
     def sites(self, kind: Kind) -> list[Site]:
         """What a change of this kind asks of the system, in order. A second one: the first pays for caches."""
@@ -262,7 +263,8 @@ def table(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def main() -> int:
-    names = [kind.name for kind in KINDS]
+    kinds = (*KINDS, *ARRIVING_KINDS)
+    names = [kind.name for kind in kinds]
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kind", action="append", choices=names)
     parser.add_argument("--durability", action="append", choices=DURABILITIES)
@@ -278,7 +280,7 @@ def main() -> int:
     runs: list[Run] = []
     errors, how = options.error or ERRORS, {"lasting": options.lasting, "kill": options.kill}
     for durability in options.durability or DURABILITIES:
-        for kind in KINDS:
+        for kind in kinds:
             if kind.name in (options.kind or names):
                 with tempfile.TemporaryDirectory(prefix="perdure-syscalls-") as base:
                     runs += matrix(Path(base), [kind], durability, errors, every=options.every, **how)

@@ -11,18 +11,25 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from perdure.storage.beside import NAME as HELPER
+from perdure.host.arena import Arena, Handing, shared
+from perdure.host.lines import LineReader
+from perdure.model import frames, handover
+from perdure.storage.beside import HELPER
+from perdure.storage.beside import NAME as BESIDE
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.testing.raw_client import RawClient
 
 ANSWER_S: Final = 30.0
 INJECTED: Final = "(INJECTED)"
 TRIES: Final = 10
+PIECE: Final = 1 << 18
+FRAME_MAX: Final = 64 << 20
 _ENDED: Final = "No such process"
 _CALL: Final = re.compile(r"^(\w+)\((.*)")
 _UNLOCKING: Final = ("F_UNLCK", "LOCK_UN")
@@ -44,14 +51,15 @@ class Site(msgspec.Struct, frozen=True):
     call: str
     nth: int
     target: str
-    is_beside: bool = False
-    """Made by the thread that makes files ready while the journal commits."""
+    thread: str = ""
+    """Empty for the one that makes the change from its beginning to its end; else how those are called that do some of it
+    meanwhile, each of which makes calls of its own."""
 
 
 class Thread(NamedTuple):
     """What one thread asked of the system, a line for each call."""
 
-    is_helper: bool
+    name: str
     lines: list[str]
 
 
@@ -64,22 +72,55 @@ class Worker:
         self.workspace.mkdir(parents=True, exist_ok=True)
         self._command = [sys.executable, "-P", "-m", "perdure", "worker", "--workspace", str(self.workspace)]
         self._command += ["--durability", durability, "--render", "json", "--detail", "full"]
+        self._numbers = count()
         self.client = self._started(env or {})
 
     def _started(self, env: Mapping[str, str]) -> RawClient:
         home = {"PERDURE_HOME": str(self.base / "home")}
-        client = RawClient(self._command, env={**os.environ, **home, **env})
+        self._arena = Arena.make()
+        with shared(self._arena) as told:
+            fds = [self._arena.fd] if self._arena is not None else []
+            client = RawClient(self._command, env={**os.environ, **home, **env, **told}, pass_fds=fds)
         client.initialize(timeout=ANSWER_S)
         return client
 
     def restart(self) -> None:
-        self.client.kill()
+        self.close()
         self.client = self._started({})
+
+    def close(self) -> None:
+        self.client.kill()
+        if self._arena is not None:
+            self._arena.close()
 
     def use(self, tool: str, arguments: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Whether it was done, and the payload or the envelope. KeyError where the answer is neither."""
-        result = self.client.call(tool, arguments, timeout=ANSWER_S)["result"]
+        request = {"name": tool, "arguments": arguments}
+        sent = self._handed_over(request) or self.client.start("tools/call", request)
+        result = self.client.wait(sent, ANSWER_S)["result"]
         return not result.get("isError"), result["structuredContent"]
+
+    def _handed_over(self, params: dict[str, Any]) -> str | None:
+        """The id of a call whose large string goes the way a host sends it: in shared memory, while it arrives."""
+        arena = self._arena
+        identity = f"handed {next(self._numbers)}"
+        frame = frames.encode_request(identity, "tools/call", msgspec.json.encode(params))
+        if arena is None or len(frame) < handover.STEP:
+            return None
+        arena.tell = lambda line: self.client.send_bytes(line + b"\n")
+        handing, reader = Handing(lambda tool: arena), LineReader(FRAME_MAX)
+        for at in range(0, len(frame), PIECE):
+            piece = frame[at : at + PIECE]
+            reader.feed(piece)
+            handing.arriving(reader, piece)
+        handed = handing.taken(frame)
+        if handed is None or not isinstance(handed.message, frames.Request) or handed.message.inside is None:
+            return None
+        pieces = frames.request_pieces(identity, "tools/call", handed.message.inside.params)
+        note = handed.note(arena, pieces)
+        assert note is not None, "the slot is free, and these are the arguments"
+        self.client.send_bytes(note + b"\n")
+        return identity
 
     def journal(self) -> SqliteJournal:
         anchor = next((self.base / "home" / "anchors").iterdir())
@@ -89,26 +130,24 @@ class Worker:
     def traced(self, *options: str, site: Site | None = None) -> Iterator[list[Thread]]:
         """Follow every thread but the first, which only waits: the lines of each, there when the block ends.
 
-        A change is made by one of them from its beginning to its end, whichever it is, but for what the helper makes
-        ready; strace counts each one's calls apart. With a `site`, only those are followed that it may be one of.
+        A change is made by one of them from its beginning to its end, whichever it is, but for what is made ready or
+        taken meanwhile; strace counts each one's calls apart. With a `site`, only those are followed that it may be one of.
         """
         found: list[Thread] = []
         with tempfile.TemporaryDirectory(dir=self.base) as folder:
             command = ["strace", "-y", "-s", "0", "--output-separately", "-o", f"{folder}/of", *options]
             with self._followed(command, site) as threads:
                 yield found
-            for number, is_helper in threads.items():
+            for number, name in threads.items():
                 file = Path(f"{folder}/of.{number}")
-                found.append(Thread(is_helper, file.read_text().splitlines()))
+                found.append(Thread(name, file.read_text().splitlines()))
 
     @contextmanager
-    def _followed(self, command: list[str], site: Site | None) -> Iterator[dict[str, bool]]:
-        """The threads that are, and whether each is the helper. One may end before it is followed: then all again."""
+    def _followed(self, command: list[str], site: Site | None) -> Iterator[dict[str, str]]:
+        """The threads that are, and how each is called. One may end before it is followed: then all again."""
         for tries in range(TRIES):
             threads = {
-                number: is_helper
-                for number, is_helper in self._threads()
-                if site is None or site.is_beside == is_helper
+                number: name for number, name in self._threads() if site is None or site.thread == name
             }
             with ExitStack() as stack:
                 try:
@@ -122,17 +161,22 @@ class Worker:
                 yield threads
                 return
 
-    def _threads(self) -> Iterator[tuple[str, bool]]:
+    def _threads(self) -> Iterator[tuple[str, str]]:
         for task in Path(f"/proc/{self.client.pid}/task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):
                 if task.name != str(self.client.pid):
-                    yield task.name, (task / "comm").read_text().strip() == HELPER
+                    name = (task / "comm").read_text().strip()
+                    yield task.name, name if name in (HELPER, BESIDE) else ""
 
     def sites(self, threads: Iterable[Thread]) -> list[Site]:
-        """Of the thread that did most, and of the helper: their calls on the workspace and on our own files."""
-        found = [(one.is_helper, list(self._sites(one))) for one in threads]
-        most = max((sites for is_helper, sites in found if not is_helper), key=len)
-        return most + [site for is_helper, sites in found if is_helper for site in sites]
+        """Of the thread that did most, and of those beside it: their calls on the workspace and on our own files.
+
+        Who of several does what differs each time: a site is a call that any of them made so many times.
+        """
+        found = [(one.name, list(self._sites(one))) for one in threads]
+        most = max((sites for name, sites in found if not name), key=len)
+        beside = {(site.thread, site.call, site.nth): site for name, sites in found if name for site in sites}
+        return [*most, *beside.values()]
 
     def _sites(self, thread: Thread) -> Iterator[Site]:
         counts: Counter[str] = Counter()
@@ -149,7 +193,7 @@ class Worker:
                 and not gives_up_a_lock(line)
                 and (call, file in locked) != ("close", True)
             ):
-                yield Site(call, counts[call], target(line), thread.is_helper)
+                yield Site(call, counts[call], target(line), thread.name)
 
 
 def gives_up_a_lock(line: str) -> bool:

@@ -108,6 +108,26 @@ HUGE_KINDS: Final = (
     Kind("huge_overwrite", "safe_write", _write("f", _HUGE, "overwrite"), {"f": _HUGE}, {"f": _OLD}),
 )
 
+_ARRIVING: Final = b"a line of a file that is written while it arrives\n" * 50_000
+ARRIVING_KINDS: Final = (
+    Kind("arriving_create", "safe_write", _write("f", _ARRIVING, "create"), {"f": _ARRIVING}),
+    Kind(
+        "arriving_overwrite",
+        "safe_write",
+        _write("f", _ARRIVING, "overwrite"),
+        {"f": _ARRIVING},
+        {"f": _LARGE_OLD},
+    ),
+    Kind("arriving_deep", "safe_write", _write("x/y/f", _ARRIVING, "create"), {"x/y/f": _ARRIVING}),
+    Kind(
+        "arriving_append",
+        "safe_write",
+        _write("f", _ARRIVING, "append"),
+        {"f": _OLD + _ARRIVING},
+        {"f": _OLD},
+    ),
+)
+
 
 def contents(files: Files) -> dict[str, bytes]:
     return {name: content for name, (_, content) in files.items() if not name.endswith(os.sep)}
