@@ -13,6 +13,7 @@ if not sys.platform.startswith("linux"):
 from perdure.testing.power import devices
 from perdure.testing.power.cuts import Cut, Disk, choose
 from perdure.testing.power.disk_log import Flush, Mark, Record, Write
+from perdure.testing.power.trials import Tally
 
 BLOCK = devices.BLOCK
 
@@ -85,3 +86,13 @@ def test_no_state_is_counted_twice_and_what_was_said_by_then_makes_a_difference(
 
 def test_a_log_that_goes_on_from_a_cut_is_cut_only_where_it_was_written() -> None:
     assert min(cut.position for cut in choose(LOG, 100, seed=1, start=3)) >= 3
+
+
+@pytest.mark.parametrize(
+    ("findings", "is_clean"),
+    [({}, True), ({"unmounted": 2}, True), ({"unmounted": 3}, False), ({"unmounted": 1, "closed": 1}, False)],
+)
+def test_a_disk_that_its_file_system_refuses_says_nothing_of_ours_unless_there_are_many(
+    findings: dict[str, int], is_clean: bool
+) -> None:
+    assert Tally(states=200, findings=findings).is_clean is is_clean

@@ -46,7 +46,7 @@ class Arena:
         try:
             os.ftruncate(fd, handover.SIZE)
             _keep_size(fd)
-        except OSError:
+        except (AttributeError, OSError):
             os.close(fd)
             return None
         return cls(fd)

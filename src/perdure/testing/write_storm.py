@@ -18,7 +18,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import count
 from typing import Final
@@ -29,6 +29,7 @@ from perdure.testing.crash import bugs
 from perdure.testing.crash.lane import run
 from perdure.testing.crash.plan import RANDOM, Kind, Plan, Victim, plan, reachable, unreached
 from perdure.testing.crash.session import Outcome
+from perdure.testing.progress import progress
 
 FULL: Final = 5000
 """From so many kills on, every point that can be reached must have been."""
@@ -77,21 +78,30 @@ def storm(
     session: int | None = None,
     company: bool | None = None,
     broken: str = "",
+    hear: Callable[[Tally], None] = lambda tally: None,
 ) -> Tally:
     """Sessions of at most `most_kills` until there were so many, or something is wrong, or time is up.
 
-    `only`, `company` as for a plan; `session` is the number of the only one; `broken` the name of a seeded bug.
+    `only`, `company` as for a plan; `session` is the number of the only one; `broken` the name of a seeded bug; `hear` is
+    told what it came to so far after each session.
     """
     most = most_kills or max(4, kills // 6)
     numbers = count() if session is None else (session,)
     plans = (plan(seed, number, most_kills=most, only=only, company=company) for number in numbers)
     tally = Tally(company is False, Counter(), Counter(), Counter())
     with bugs.seeded(broken):
-        _run_all(tally, plans, kills, time.monotonic() + seconds, lanes or 2 * (os.cpu_count() or 1))
+        _run_all(tally, plans, kills, time.monotonic() + seconds, lanes or 2 * (os.cpu_count() or 1), hear)
     return tally
 
 
-def _run_all(tally: Tally, plans: Iterator[Plan], kills: int, until: float, lanes: int) -> None:
+def _run_all(
+    tally: Tally,
+    plans: Iterator[Plan],
+    kills: int,
+    until: float,
+    lanes: int,
+    hear: Callable[[Tally], None],
+) -> None:
     # Not forked: a session forks by itself, and must find itself alone in its process.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(lanes, mp_context=context) as pool:
@@ -107,6 +117,7 @@ def _run_all(tally: Tally, plans: Iterator[Plan], kills: int, until: float, lane
             for done in wait(running, return_when=FIRST_COMPLETED).done:
                 del running[done]
                 tally.add(done.result())
+                hear(tally)
 
 
 # --- the command --------------------------------------------------------------------------------------------
@@ -161,6 +172,7 @@ def main() -> int:
         session=options.session,
         company=False if options.alone else None,
         broken=options.broken,
+        hear=lambda tally: progress(f"{tally.kills.total():,} kills", began),
     )
     show(tally, time.monotonic() - began)
     show_violations(tally, options)

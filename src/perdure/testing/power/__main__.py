@@ -86,7 +86,7 @@ def _run(options: argparse.Namespace) -> int:
             print(f"{what}  {tally}  {time.monotonic() - began:.0f} s", flush=True)
             for line in tally.examples:
                 print(f"  {line}")
-            failed |= (tally.losses == 0) if broken else bool(tally.findings)
+            failed |= (tally.losses == 0) if broken else not tally.is_clean
     return 1 if failed else 0
 
 

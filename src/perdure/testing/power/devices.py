@@ -37,6 +37,10 @@ class Unavailable(Exception):
     """This machine cannot do it; the message says what is missing."""
 
 
+class Unmountable(OSError):
+    """The file system does not take its own disk after a cut."""
+
+
 def missing() -> str | None:
     """What this machine lacks for cutting the power; None where nothing is known to be missing."""
     if not sys.platform.startswith("linux"):
@@ -133,7 +137,10 @@ def _attached(fd: int) -> int:
 def mounted(image: int | str, target: str, options: str = "") -> Iterator[None]:
     """An ext4 image, by its path or its open file, at a directory."""
     with opened(image) as fd, loop(fd) as device:
-        mount(device, target, "ext4", 0, options)
+        try:
+            mount(device, target, "ext4", 0, options)
+        except OSError as error:
+            raise Unmountable(error.errno, error.strerror) from None
     try:
         yield
     finally:

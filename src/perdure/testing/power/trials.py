@@ -20,6 +20,9 @@ from perdure.testing.power.verdict import Finding, judge
 
 STATE_S: Final = 60
 EXAMPLES: Final = 20
+UNMOUNTED: Final = "unmounted"
+FEW: Final = 0.01
+"""Of all states; where more cannot be mounted, something else is wrong than the file system's own luck."""
 
 
 class Tally(msgspec.Struct):
@@ -32,6 +35,12 @@ class Tally(msgspec.Struct):
     def losses(self) -> int:
         """States in which something acknowledged is gone."""
         return self.findings.get("lost", 0)
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing of ours is wrong in any state that could be looked at, and nearly all could."""
+        unmounted = self.findings.get(UNMOUNTED, 0)
+        return set(self.findings) <= {UNMOUNTED} and unmounted <= FEW * self.states
 
     def add(self, other: Tally) -> None:
         self.states += other.states
@@ -110,6 +119,8 @@ def _judged(bench: Bench, plan: Plan, recording: Recording, cuts: list[Cut]) -> 
                     found = judge_state(bench.store, plan.lanes, told)
                 else:
                     found = judge(bench.workspace, plan.durability, plan.lanes, told)
+        except devices.Unmountable as error:
+            found = [Finding(UNMOUNTED, str(error))]
         except Exception as error:
             found = [Finding("closed", f"{type(error).__name__}: {error}")]
         finally:

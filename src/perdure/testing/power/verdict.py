@@ -9,6 +9,8 @@
 | `undo` | a kept content is missing or damaged, or taking back the last change gives something else |
 | `litter` | a temporary file, an open intent or a damaged file of our own is left |
 | `closed` | the workspace cannot be opened at all |
+
+A disk that the file system itself does not mount any more is `unmounted` (`trials.py`): nothing of ours can be judged on it.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import traceback
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from perdure.testing.progress import progress
 from perdure.testing.tree_model.broken import BROKEN
 from perdure.testing.tree_model.machine import TreeMachine
 
@@ -27,6 +28,7 @@ BATCH = 100
 def explore(runs: int, steps: int, number: int, *, shrink: bool) -> BaseException | None:
     """As many runs of this length. Returns what failed, if anything did."""
     chance = random.Random(number)
+    began = time.monotonic()
     while (missing := runs - TreeMachine.lengths[steps]) > 0:
         wanted = settings(
             max_examples=min(missing, BATCH),
@@ -42,6 +44,7 @@ def explore(runs: int, steps: int, number: int, *, shrink: bool) -> BaseExceptio
             run_state_machine_as_test(seed(chance.getrandbits(32))(TreeMachine), settings=wanted)
         except Exception as error:
             return error
+        progress(f"{TreeMachine.lengths[steps]:,} of {runs:,} runs", began)
     return None
 
 
