@@ -86,7 +86,8 @@ class Session:
                 done, payload = self.worker.use(kind.tool, arguments)
             assert done, payload
             assert kind.is_done(found_in(self.worker.workspace / folder)[0])
-        return self.worker.sites(threads)
+        # How often the pipe is read while a content arrives differs each time: who counts reads would fail that one.
+        return [s for s in self.worker.sites(threads) if not (kind.arrives and s.call == "read")]
 
     def _prepared(self, kind: Kind, folder: str) -> dict[str, Any]:
         kind.prepare(self.worker.workspace / folder)

@@ -6,6 +6,7 @@ bytes stand where when it was done, and which when it was not.
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 from pathlib import Path
@@ -33,6 +34,8 @@ class Kind(msgspec.Struct, frozen=True):
     after: dict[str, bytes]
     before: dict[str, bytes] = {}
     first: dict[str, Any] | None = None
+    arrives: bool = False
+    """It is so large that it is taken while it still arrives."""
 
     def prepare(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -100,6 +103,13 @@ KINDS: Final = (
         {"f": _LARGE_NEW},
         {"f": _LARGE_OLD},
     ),
+    Kind(
+        "append_to_large",
+        "safe_write",
+        _write("f", _NEW, "append"),
+        {"f": _LARGE_OLD + _NEW},
+        {"f": _LARGE_OLD},
+    ),
 )
 
 _HUGE: Final = b"a line of a file that is copied beside its commit\n" * 25_000
@@ -109,22 +119,21 @@ HUGE_KINDS: Final = (
 )
 
 _ARRIVING: Final = b"a line of a file that is written while it arrives\n" * 50_000
+_arriving: Final = functools.partial(Kind, tool="safe_write", arrives=True)
 ARRIVING_KINDS: Final = (
-    Kind("arriving_create", "safe_write", _write("f", _ARRIVING, "create"), {"f": _ARRIVING}),
-    Kind(
+    _arriving("arriving_create", arguments=_write("f", _ARRIVING, "create"), after={"f": _ARRIVING}),
+    _arriving(
         "arriving_overwrite",
-        "safe_write",
-        _write("f", _ARRIVING, "overwrite"),
-        {"f": _ARRIVING},
-        {"f": _LARGE_OLD},
+        arguments=_write("f", _ARRIVING, "overwrite"),
+        after={"f": _ARRIVING},
+        before={"f": _LARGE_OLD},
     ),
-    Kind("arriving_deep", "safe_write", _write("x/y/f", _ARRIVING, "create"), {"x/y/f": _ARRIVING}),
-    Kind(
+    _arriving("arriving_deep", arguments=_write("x/y/f", _ARRIVING, "create"), after={"x/y/f": _ARRIVING}),
+    _arriving(
         "arriving_append",
-        "safe_write",
-        _write("f", _ARRIVING, "append"),
-        {"f": _OLD + _ARRIVING},
-        {"f": _OLD},
+        arguments=_write("f", _ARRIVING, "append"),
+        after={"f": _OLD + _ARRIVING},
+        before={"f": _OLD},
     ),
 )
 
