@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.model.spares import Spares
+from perdure.storage import beside
 from perdure.storage.following import Follower
 from perdure.testing.processes import wait_for
 
@@ -99,3 +101,26 @@ def test_what_was_raised_is_told_every_time_and_dropped_once() -> None:
     assert drops == []
     follower.close()
     assert drops == [1]
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_without_a_thread_it_is_taken_by_whoever_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, is_taken: bool
+) -> None:
+    def none(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(beside, "_threads", Spares(beside._Thread))
+    monkeypatch.setattr(beside._thread, "start_new_thread", none)
+    sizes: list[int] = []
+    drops: list[int] = []
+    follower = Follower(lambda beginning: sizes.append(len(beginning)), lambda: drops.append(1))
+    follower.reach(memoryview(DATA)[:10])
+    follower.reach(memoryview(DATA))
+    if is_taken:
+        follower.end()
+        follower.result()
+        follower.result()
+    assert drops == []
+    follower.close()
+    assert (sizes, drops) == ([len(DATA)] if is_taken else [], [1])

@@ -43,14 +43,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.forget)  # a forked process has none of them
 
 
-def _in_a_thread(run: Run) -> None:
+def in_a_thread(run: Run) -> None:
+    """Raises RuntimeError where there is no thread to be had."""
     _threads.take().do(run)
 
 
 class Beside(Generic[T]):
     """`result` waits for the end: what came of it, or what it raised, every time."""
 
-    def __init__(self, work: Callable[[], T], start: Callable[[Run], None] = _in_a_thread) -> None:
+    def __init__(self, work: Callable[[], T], start: Callable[[Run], None] = in_a_thread) -> None:
         self._work: Callable[[], T] | None = work
         self._running = _thread.allocate_lock()
         self._error: BaseException | None = None
@@ -87,7 +88,7 @@ class Helper:
     def start(self, run: Run) -> None:
         """After what was given before. Not for several threads at once."""
         if not self._is_there:
-            _in_a_thread(self._work)
+            in_a_thread(self._work)
             self._is_there = True
         self._runs.put(run)
 
