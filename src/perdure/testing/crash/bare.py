@@ -6,6 +6,7 @@ it gives every call a key, and asks a successor what became of the call.
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import os
 import random
@@ -87,6 +88,7 @@ def _serve(place: Place, faults: str, stdin: int, stdout: int) -> NoReturn:
         for fd, number in ((stdin, 0), (stdout, 1), (place.open_log(), 2)):
             os.dup2(fd, number)
         os.closerange(3, 4096)
+        faulthandler.enable()
         os.environ["PERDURE_HOME"] = str(place.home)
         fault_points.arm(faults)
         os._exit(command.main(place.options))

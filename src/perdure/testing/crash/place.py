@@ -42,7 +42,9 @@ class Place:
         return [sys.executable, "-P", "-m", "perdure", "run", *self.options]
 
     def environ(self, faults: str, mark: str) -> dict[str, str]:
-        return {**os.environ, "PERDURE_HOME": str(self.home), MARK: mark, VARIABLE: faults}
+        """A process that ends by a fault of its own says where."""
+        told = {"PERDURE_HOME": str(self.home), "PYTHONFAULTHANDLER": "1"}
+        return {**os.environ, **told, MARK: mark, VARIABLE: faults}
 
     def open_log(self) -> int:
         return os.open(self.folder / "stderr", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

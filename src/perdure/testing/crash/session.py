@@ -92,7 +92,7 @@ class Session:
         for call in self._neighbour.heard() if self._neighbour is not None else ():
             self._settle(call)
         if self._actor.wire.ended:
-            raise Stuck("the process at the other end ended by itself")
+            raise Stuck(f"the process at the other end ended by itself, with {self._actor.leave()}")
         if (stopped := self._gates.waiting()) is not None:
             self._heard_at = time.monotonic()
             self._at_gate(*stopped)
