@@ -54,6 +54,8 @@ class ArrivingContent:
 
     def close(self) -> None:
         self._arrivals.forget(self)
+        # Those who take it know it as it knows them: without this, text after text would wait for the garbage collector.
+        self.text, self.data = None, memoryview(b"")
         for taker in self._takers():
             taker.close()
 
