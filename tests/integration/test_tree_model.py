@@ -56,3 +56,10 @@ def test_the_models_own_diff_leads_to_the_text_that_it_was_made_for(new: str) ->
 def test_the_models_own_patching_knows_a_last_line_without_an_end() -> None:
     diff = "@@ -1,2 +1,2 @@\n 1\n-2\n\\ No newline at end of file\n+x\n\\ No newline at end of file\n"
     assert text.patched(diff, "1\n2") == "1\nx"
+
+
+def test_the_models_own_patching_puts_lines_without_context_into_an_empty_text_alone() -> None:
+    diff = text.unified("a", "", "1\n2\n")
+    assert text.patched(diff, "") == "1\n2\n"
+    with pytest.raises(text.Misfit, match="no_context"):
+        text.patched(diff, "3\n")

@@ -89,6 +89,8 @@ def patched(diff: str, old: str) -> str:
     for head, body in re.findall(r"^@@ -(\S+) \+\S+ @@\n((?:[ +\-\\].*\n)*)", diff, re.MULTILINE):
         start, _, count = head.partition(",")
         begin = int(start) - (0 if count == "0" else 1)
+        if have and not re.search("^[ -]", body, re.MULTILINE):
+            raise Misfit("no_context")  # made for an empty file, as nothing in it says where it goes
         result += have[at:begin]
         at = begin
         for line in split(body.replace("\n\\ No newline at end of file\n", "\0")):
