@@ -18,6 +18,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from perdure.model.learned import learned
+
 ErrorKind = Literal[
     "blocked",
     "stale_precondition",
@@ -96,7 +98,7 @@ def refuse(
 
 def error_schema() -> dict[str, Any]:
     """The JSON Schema of an envelope, as published at `perdure://schema/error`."""
-    (_,), components = msgspec.json.schema_components((Envelope,), ref_template="#/$defs/{name}")
+    (_,), components = msgspec.json.schema_components((learned(Envelope),), ref_template="#/$defs/{name}")
     body = components["Envelope"]
     properties: dict[str, Any] = {}
     for name, declared in body["properties"].items():

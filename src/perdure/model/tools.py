@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from perdure.model.eras import META_CONTRACT
+from perdure.model.learned import learned
 from perdure.model.replay import Convergent, NeverReplay, ProbeRequired, ReplayClass
 
 Render = Literal["porcelain", "json"]
@@ -144,7 +145,7 @@ _PRESENTATION_SCHEMA: Final[dict[str, Any]] = {"render": {"type": "string"}, "de
 
 def input_schema(params: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON Schema of a tool's arguments, self-contained: several clients do not follow `$ref`."""
-    (root,), components = msgspec.json.schema_components((params,), ref_template="{name}")
+    (root,), components = msgspec.json.schema_components((learned(params),), ref_template="{name}")
     body = _inlined(root, components, ())
     # That what is left out is false or empty goes without saying.
     for declared in body["properties"].values():

@@ -11,7 +11,6 @@ choices where that helps. A refusal names arguments and types, never the values 
 from __future__ import annotations
 
 import re
-from _thread import allocate_lock
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -20,6 +19,7 @@ from msgspec import inspect as shapes
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.frames import DuplicateMember, members
+from perdure.model.learned import learned
 from perdure.model.tools import DETAILS, PRESENTATION, RENDERS, View
 from perdure.present.paths import path_text
 
@@ -130,7 +130,7 @@ def arguments(params: type[Params], given: Mapping[str, Any], *, roots: tuple[st
     declared = _declared(params)
     normal = _object(declared, given, "", roots)
     try:
-        return msgspec.convert(normal, type=params, strict=True)
+        return msgspec.convert(normal, type=learned(params), strict=True)
     except msgspec.ValidationError as error:
         raise _refuse("bad_argument", _without_values(str(error))) from None
 
@@ -145,17 +145,13 @@ def presentation(given: Mapping[str, Any], default: View) -> tuple[View, dict[st
 
 
 _known: dict[type[msgspec.Struct], shapes.StructType] = {}
-_learning = allocate_lock()
 
 
 def _declared(params: type[msgspec.Struct]) -> shapes.StructType:
     if (found := _known.get(params)) is None:
-        # msgspec works a type out at its first use, and crashes the process where two threads do so at once.
-        with _learning:
-            msgspec.json.Decoder(params)
-            info = shapes.type_info(params)
+        info = shapes.type_info(learned(params))
         assert isinstance(info, shapes.StructType)
-        found = _known[params] = info
+        found = _known.setdefault(params, info)
     return found
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from perdure.model.learned import learned
 from perdure.storage.places import sign_ins_folder
 
 _MARK: Final = 32
@@ -57,7 +58,7 @@ def read_grant(path: str) -> Grant | None:
     """None where nobody has signed in, or what is there cannot be read: a new sign-in mends both."""
     try:
         with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=Grant)
+            return msgspec.json.decode(file.read(), type=learned(Grant))
     except (OSError, msgspec.MsgspecError):
         return None
 

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import structs
 
 from perdure.model.fault_points import point
+from perdure.model.learned import learned
 from perdure.registry import backups
 from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.reading import WAIT_S
@@ -62,7 +63,7 @@ def latest(target: str) -> Latest:
     """Without waiting for anybody. What is just being written says nothing."""
     try:
         with open(_record_path(target), "rb") as file:
-            return msgspec.json.decode(file.read(), type=Latest)
+            return msgspec.json.decode(file.read(), type=learned(Latest))
     except (OSError, msgspec.MsgspecError):
         return Latest()
 
@@ -204,7 +205,9 @@ class Turn:
 
     def _read(self) -> Record:
         try:
-            return msgspec.json.decode(os.pread(self._fd, os.fstat(self._fd).st_size, 0), type=Record)
+            return msgspec.json.decode(
+                os.pread(self._fd, os.fstat(self._fd).st_size, 0), type=learned(Record)
+            )
         except msgspec.MsgspecError:
             return Record()
 

@@ -19,6 +19,7 @@ import msgspec
 
 from perdure.host.lines import LineReader, Oversize
 from perdure.model.frames import Malformed, Notification, Request, Response, decode, encode_error
+from perdure.model.learned import learned
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
 from perdure.serve.session import HttpSession
@@ -92,7 +93,7 @@ class Line:
 
     def _greeted(self, line: bytes | Oversize) -> HttpSession:
         try:
-            hello = msgspec.json.decode(line if isinstance(line, bytes) else b"", type=Hello)
+            hello = msgspec.json.decode(line if isinstance(line, bytes) else b"", type=learned(Hello))
         except msgspec.MsgspecError:
             raise _Unwelcome from None
         try:

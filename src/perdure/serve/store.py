@@ -14,6 +14,7 @@ import apsw
 import msgspec
 
 from perdure.kernel.state import Invocation, Session
+from perdure.model.learned import learned
 
 BLOCK: Final = 256
 COUNT_S: Final = 1.0
@@ -87,7 +88,7 @@ class Store:
         for row in self._db.execute(
             "SELECT id, identity, workspace, session FROM sessions WHERE id = ?", (identity,)
         ):
-            return Stored(row[0], row[1], row[2], msgspec.msgpack.decode(row[3], type=Session))
+            return Stored(row[0], row[1], row[2], msgspec.msgpack.decode(row[3], type=learned(Session)))
         return None
 
     def remove_session(self, identity: str) -> None:
@@ -123,7 +124,7 @@ class Store:
 
     def calls(self, session: str) -> list[Invocation]:
         rows = self._db.execute("SELECT call FROM calls WHERE session = ? ORDER BY seq", (session,))
-        return [msgspec.msgpack.decode(row[0], type=Invocation) for row in rows]
+        return [msgspec.msgpack.decode(row[0], type=learned(Invocation)) for row in rows]
 
     def sessions_with_calls(self, identity: str) -> list[str]:
         rows = self._db.execute("SELECT DISTINCT session FROM calls WHERE identity = ?", (identity,))

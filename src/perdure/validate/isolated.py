@@ -28,6 +28,7 @@ from typing import Final, Self
 import msgspec
 
 import perdure
+from perdure.model.learned import learned
 from perdure.validate.checking import check_as
 from perdure.validate.child import LENGTH_BYTES, Reply, Request, framed
 from perdure.validate.detect import detect
@@ -171,7 +172,7 @@ class _Child:
     def ask(self, request: Request, timeout_s: float, late: Callable[[], None]) -> Reply:
         """`late` is called once if there is no answer after a moment."""
         outgoing = framed(msgspec.msgpack.encode(request))
-        return msgspec.msgpack.decode(self._within(timeout_s, outgoing, late), type=Reply)
+        return msgspec.msgpack.decode(self._within(timeout_s, outgoing, late), type=learned(Reply))
 
     def end(self) -> None:
         """Close its input, by which it ends; it waits for nothing else."""

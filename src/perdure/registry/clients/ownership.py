@@ -17,6 +17,7 @@ import msgspec
 
 from perdure.model.envelope import ToolError
 from perdure.model.fault_points import passed, point
+from perdure.model.learned import learned
 from perdure.registry.errors import RegistryUnavailable, Unreadable
 from perdure.storage.files.pending import PendingFile
 from perdure.storage.places import data_dir
@@ -94,7 +95,7 @@ class Ownership:
         path = os.path.join(self._folder, self._name)
         try:
             with open(path, "rb") as file:
-                return msgspec.json.decode(file.read(), type=Sidecar)
+                return msgspec.json.decode(file.read(), type=learned(Sidecar))
         except (FileNotFoundError, NotADirectoryError):
             return self.sidecar
         except (msgspec.MsgspecError, OSError):

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.model.envelope import ToolError
+from perdure.model.learned import learned
 from perdure.model.when import iso, microseconds
 from perdure.storage.state import Name, Span
 from perdure.storage.state_rounds import Payload, Step
@@ -59,7 +60,7 @@ def json_lines(lines: Iterable[bytes]) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            found = msgspec.structs.replace(msgspec.json.decode(line, type=Line), row=number)
+            found = msgspec.structs.replace(msgspec.json.decode(line, type=learned(Line)), row=number)
             microseconds(found.expires_at)
         except (ValueError, msgspec.MsgspecError):
             yield Skipped(number, "not a line of an export")

@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.handoff import GoodFile, Handoff, Step
+from perdure.model.learned import learned
 from perdure.model.step_graph import GraphError, ready_steps
 from perdure.model.tools import arg
 from perdure.model.when import iso
@@ -114,7 +115,7 @@ def handoff_read(service: WriteService, given: HandoffRead, call: Call) -> dict[
 
 def _checked(envelope: dict[str, Any]) -> Handoff:
     try:
-        return msgspec.convert(envelope, type=Handoff)
+        return msgspec.convert(envelope, type=learned(Handoff))
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at ")
         place = where.strip("`").removeprefix("$").lstrip(".") or "envelope"

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Meta
 
 from perdure import risk
+from perdure.model.learned import learned
 from perdure.risk.settings import FAMILIES, ExtraPattern, RiskSettings, Share
 from perdure.surfaces.write.protected import GUARDED, NEVER, Protection
 
@@ -84,7 +85,7 @@ def parse(table: Mapping[str, Any]) -> Policy:
     given = {key: value for key, value in table.items() if value is not None}
     _check_entries(given)
     try:
-        policy = msgspec.convert(given, type=Policy)
+        policy = msgspec.convert(given, type=learned(Policy))
     except msgspec.ValidationError as error:
         raise _bad(error) from None
     _check_rules(policy.protect)
@@ -105,7 +106,7 @@ def _check_entries(given: Mapping[str, Any]) -> None:
             if name not in known:
                 raise BadPolicy(_no_family(str(name), known), (key, str(name)))
             try:
-                msgspec.convert(value, type=kind)
+                msgspec.convert(value, type=learned(kind))
             except msgspec.ValidationError as error:
                 raise _bad(error, (key, str(name))) from None
     disabled = given.get("disable_families", [])
