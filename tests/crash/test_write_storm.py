@@ -54,6 +54,7 @@ def test_an_editor_and_a_second_worker_at_the_same_files_change_nothing_about_th
         "recovery is skipped",
         "no invocation is recorded",
         "what did not land is called settled",
+        "a worker falls, and its host makes up for it",
     ],
 )
 def test_a_seeded_bug_is_found(name: str) -> None:

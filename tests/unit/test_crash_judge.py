@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from perdure.testing.crash import chains, judge
 from perdure.testing.crash.calls import Call, Effect, Gone, Line, TookBack, Wrote, sha256
 from perdure.testing.crash.foreign import Edit
+from perdure.testing.crash.place import Place
 from perdure.testing.crash.plan import RANDOM, plan, reachable
 from perdure.testing.crash.record import Record, Row
 
@@ -158,6 +160,15 @@ def test_contents_drafts_and_reads_are_what_their_hashes_say() -> None:
     assert "draft that does not hold" in next(judge.contents(left, [refused]))
     left.contents.clear()
     assert "is not kept" in next(judge.contents(left, []))
+
+
+def test_a_process_that_fell_is_named_though_its_host_made_up_for_it(tmp_path: Path) -> None:
+    place = Place(tmp_path, plan(7, 0))
+    assert list(judge.falls(place)) == []
+
+    (tmp_path / "stderr").write_text("Fatal Python error: Segmentation fault\n\nCurrent thread:\n")
+
+    assert list(judge.falls(place)) == ["a process fell: Fatal Python error: Segmentation fault"]
 
 
 def broken(rows: list[Row], edits: list[Edit], files: dict[str, bytes]) -> str:

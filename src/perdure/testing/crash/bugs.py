@@ -48,6 +48,7 @@ _COMMITTED: Final = '            self._write.execute("COMMIT")\n'
 _WRITTEN: Final = (
     "                return pending.create() if before is None else pending.replace_if(before)\n"
 )
+_CHECKED: Final = "        return msgspec.convert(envelope, type=learned(Handoff))\n"
 _IN_PLACE: Final = """\
                 if before is None:
                     return pending.create()
@@ -196,6 +197,17 @@ BUGS: Final = (
                 "worker.server",
                 "    ).serve()\n",
                 "    ).serve()\n    threading.Event().wait(8)\n",
+            ),
+        ),
+        "hosted",
+    ),
+    Bug(
+        "a worker falls, and its host makes up for it",
+        (
+            Patch(
+                "surfaces.write.handing",
+                _CHECKED,
+                _CHECKED.replace("return", "os.getpid() % 3 or os.abort(); return"),
             ),
         ),
         "hosted",

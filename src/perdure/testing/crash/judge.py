@@ -11,6 +11,7 @@
 | everything can be had back | every content of every row, and every draft that was promised, is kept and matches its hash |
 | nothing is left behind | no temporary file in either root |
 | the journal is whole | its own `verify` |
+| nobody falls | no process ended by a fault of its own, which behind a host looks like any other loss |
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from perdure.testing.crash.record import Record, Row
 SURVIVED: Final = 2
 READS_SURVIVED: Final = 1
 """So many kills a call outlives with the product's own limits."""
+FATAL: Final = "Fatal Python error"
 _ENVELOPE: Final = {"ok", "error", "reason_hint", "suggested_action", "context"}
 
 
@@ -56,6 +58,7 @@ def verdict(place: Place, calls: list[Call], edits: list[Edit], touched: set[str
         *chains.broken(record, edits),
         *(f"{name} was left behind" for name in record.strays),
         *journal(place),
+        *falls(place),
     ]
 
 
@@ -235,3 +238,9 @@ def journal(place: Place) -> Iterator[str]:
             yield f"journal: {problem.kind}, {problem.detail} ({problem.seq})"
     finally:
         opened.close()
+
+
+def falls(place: Place) -> Iterator[str]:
+    for line in place.said().splitlines():
+        if line.startswith(FATAL):
+            yield f"a process fell: {line}"

@@ -49,6 +49,11 @@ class Place:
     def open_log(self) -> int:
         return os.open(self.folder / "stderr", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
+    def said(self) -> str:
+        """What its processes wrote there."""
+        log = self.folder / "stderr"
+        return log.read_text(errors="replace") if log.exists() else ""
+
     def file(self, path: str) -> Path:
         """Where a file of the journal is."""
         return self.roots[1] / path[3:] if path.startswith("@1/") else self.roots[0] / path
