@@ -40,7 +40,9 @@ class Announced:
             import socket
 
             made = socket.socket(fileno=listener.detach())
-            self._listening = asyncio.ensure_future(asyncio.start_unix_server(self._asked, sock=made))
+            # Any server will do. The one for sockets of this kind looks for their names (Python 3.13), and this one was
+            # bound by a way that is gone.
+            self._listening = asyncio.ensure_future(asyncio.start_server(self._asked, sock=made))
         self._announce()
 
     def _announce(self) -> None:
