@@ -38,8 +38,8 @@ ERRORS: Final = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EINTR")
 DURABILITIES: Final = ("journal", "strict")
 _FULL: Final = ("ENOSPC", "EDQUOT")
 _MAKING: Final = ("write", "pwrite64", "mkdirat", "linkat", "fsync", "fdatasync", "copy_file_range")
-_NEVER_LASTING: Final = ("close", "fcntl", "flock", "write")
-"""A disk that fails still lets go of descriptors and locks, and is not the pipe that the answer goes through."""
+_NEVER_LASTING: Final = ("close", "fcntl", "flock", "read", "write")
+"""A disk that fails still lets go of descriptors and locks, and is not the pipe that calls and answers go through."""
 _STUCK: Final = "write_corruption not_taken_back"
 """Some of the files were changed when the disk failed for good. All of them are when it works again."""
 _LOST: Final = (TimeoutError, Ended, KeyError)
