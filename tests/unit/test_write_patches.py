@@ -91,12 +91,14 @@ new mode 100755
 
 def test_a_git_patch_is_read_into_operations() -> None:
     assert parse(GIT) == (
-        FilePatch("update", "dir/a b.txt", hunks=(Hunk(1, ("one\n", "two\n"), ("one\n", "2\n"), 1),)),
-        FilePatch("update", "old.py", "new.py", (Hunk(1, ("x\n",), ("y\n",), 1),)),
+        FilePatch(
+            "update", "dir/a b.txt", hunks=(Hunk(1, ("one\n", "two\n"), ("one\n", "2\n"), 1, ends_bare=True),)
+        ),
+        FilePatch("update", "old.py", "new.py", (Hunk(1, ("x\n",), ("y\n",), 1, ends_bare=True),)),
         FilePatch("update", "only.py", "moved.py"),
         FilePatch("create", "empty", executable=True),
-        FilePatch("create", "café\t.txt", hunks=(Hunk(1, (), ("neu",), 0),)),
-        FilePatch("delete", "gone", hunks=(Hunk(1, ("bye\n",), (), 1),)),
+        FilePatch("create", "café\t.txt", hunks=(Hunk(1, (), ("neu",), 0, ends_bare=True),)),
+        FilePatch("delete", "gone", hunks=(Hunk(1, ("bye\n",), (), 1, ends_bare=True),)),
         FilePatch("update", "run.sh", executable=True),
     )
 
@@ -217,8 +219,18 @@ def test_a_hunk_follows_its_lines_where_they_moved_to() -> None:
 
 
 def test_a_hunk_that_fits_where_it_says_goes_there_though_it_fits_elsewhere() -> None:
-    patch = HEAD + "@@ -3,2 +3,2 @@\n a\n-b\n+c\n"
-    assert applied(patch, "a\nb\na\nb\na\nb\n") == "a\nb\na\nc\na\nb\n"
+    patch = HEAD + "@@ -3,3 +3,3 @@\n a\n-b\n+c\n a\n"
+    assert applied(patch, "a\nb\na\nb\na\nb\na\n") == "a\nb\na\nc\na\nb\na\n"
+    bare = HEAD + "@@ -3,2 +3,2 @@\n a\n-b\n+c\n"
+    assert applied(bare, "a\nb\na\nb\na\nb\nz\n") == "a\nb\na\nc\na\nb\nz\n"
+
+
+def test_a_hunk_without_context_behind_it_is_refused_where_its_lines_end_the_file_as_well() -> None:
+    """A diff has such a hunk at the end of a file alone, and git and patch put it there, whatever its number says."""
+    patch = HEAD + "@@ -1,4 +1,5 @@\n a\n a\n b\n a\n+a\n"
+    found = refused(applied, patch, "a\na\nb\na\na\nb\na\n")
+    assert (found.context["reason"], found.context["lines"]) == ("ambiguous_hunk", [1, 4])
+    assert applied(patch, "a\na\nb\na\n") == "a\na\nb\na\na\n"
 
 
 def test_a_hunk_that_fits_several_other_places_is_refused_with_the_places() -> None:

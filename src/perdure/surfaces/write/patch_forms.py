@@ -45,6 +45,7 @@ class Hunk(msgspec.Struct, frozen=True):
     anchors: tuple[str, ...] = ()  # lines that stand before them
     at_end: bool = False
     loose: bool = False  # from a form that cannot say whether the last line has an end
+    ends_bare: bool = False  # no line of context behind its change, as in a diff only at the end of a file
 
 
 class FilePatch(msgspec.Struct, frozen=True):
@@ -277,6 +278,7 @@ def _hunk(reader: _Reader, number: int, start: int, old_count: int, new_count: i
     first = reader.at
     old: list[str] = []
     new: list[str] = []
+    last = ""
     # What fills an empty file is as it was sent, unless the whole patch came in CRLF.
     as_sent = old_count == 0 and not reader.raw[first - 1].endswith("\r")
     while len(old) < old_count or len(new) < new_count or (reader.line() or "").startswith("\\"):
@@ -289,6 +291,7 @@ def _hunk(reader: _Reader, number: int, start: int, old_count: int, new_count: i
                 old.append(said)
             if mark != "-":
                 new.append(said)
+            last = mark
         if mark not in ("-", " ", "+", "\\") or len(old) > old_count or len(new) > new_count:
             raise reader.malformed(
                 f"hunk {number} says {old_count} old and {new_count} new lines and has others"
@@ -298,7 +301,7 @@ def _hunk(reader: _Reader, number: int, start: int, old_count: int, new_count: i
         raise reader.malformed("only the last line of a file has no newline")
     if old == new and any(line.endswith("\r") for line in reader.raw[first : reader.at]):
         raise reader.malformed("a patch cannot change line endings; write the file whole")
-    return Hunk(number, tuple(old), tuple(new), start)
+    return Hunk(number, tuple(old), tuple(new), start, ends_bare=last != " ")
 
 
 def _unended(reader: _Reader, first: int, old: list[str], new: list[str]) -> None:

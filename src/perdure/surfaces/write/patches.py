@@ -6,7 +6,8 @@
 | envelope | behind its `@@` anchors, else to the only place where its old lines stand |
 
 Nothing is guessed: every old line must be there as the patch has it, and a hunk that fits several places
-is refused. An error names file, hunk and line, never what stands there.
+is refused, as is one from the end of a file that fits there and at its line, too. An error names file, hunk and
+line, never what stands there.
 """
 
 from __future__ import annotations
@@ -62,6 +63,11 @@ def _numbered(patch: FilePatch, hunk: Hunk, have: list[str], at: int, expected: 
     if not hunk.old:
         return _without_context(patch, hunk, have)
     if expected >= at and _stands(hunk, have, expected):
+        end = len(have) - len(hunk.old)
+        if hunk.ends_bare and end > expected and _stands(hunk, have, end):
+            raise _misplaced(
+                patch, hunk, (expected, end), "its old lines"
+            )  # the number or the end: either may be meant
         return expected
     return _only(patch, hunk, have, at, expected)
 
