@@ -56,7 +56,7 @@ seen.read = (await client.readResource({ uri: "fake://a" })).contents[0].text;
 seen.echo = (await call("fake__echo", { text: "hi" })).structuredContent;
 seen.asked = (await call("fake__ask", { method: "elicitation/create", key: "q" })).content[0].text;
 
-// This client forgets progress that comes in one chunk with the answer, so the last step may be missing.
+// This client forgets progress that comes in one chunk with the answer, so the last steps may be missing.
 const steps = [];
 await client.callTool(
   { name: "fake__progress", arguments: { n: 3, delay_ms: 40 } },
