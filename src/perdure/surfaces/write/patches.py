@@ -65,9 +65,8 @@ def _numbered(patch: FilePatch, hunk: Hunk, have: list[str], at: int, expected: 
     if expected >= at and _stands(hunk, have, expected):
         end = len(have) - len(hunk.old)
         if hunk.ends_bare and end > expected and _stands(hunk, have, end):
-            raise _misplaced(
-                patch, hunk, (expected, end), "its old lines"
-            )  # the number or the end: either may be meant
+            # The number and the end speak against each other: either may be meant.
+            raise _misplaced(patch, hunk, (expected, end), "its old lines")
         return expected
     return _only(patch, hunk, have, at, expected)
 
