@@ -11,7 +11,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo,test,lint]' -c constraints.txt
-	$(BIN)/python -m compileall -q src
+	$(BIN)/python -m compileall -q src harness
 	@touch $@
 
 demo: $(VENV)/.ready          ## a guided run: a call in flight, kill -9, the honest answer
@@ -21,36 +21,36 @@ test: $(VENV)/.ready          ## every test, in parallel
 	$(BIN)/python -m pytest -n $(JOBS)
 
 lint: $(VENV)/.ready          ## ruff and mypy --strict
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src harness tests bench
+	$(BIN)/ruff format --check src harness tests bench
 	$(BIN)/mypy
 
 conformance: $(VENV)/.ready   ## the official conformance suite: a server alone, and the same through Perdure
 	$(BIN)/python tests/conformance/suite.py
 
 explore: $(VENV)/.ready       ## 1,000,000 histories of the kernel, the seeded bugs, 2,000 runs of the tree model
-	$(BIN)/python -m perdure.testing.explore --histories 1000000
-	$(BIN)/python -m perdure.testing.mutants
-	$(BIN)/python -m perdure.testing.tree_model --runs 2000 --steps 50
+	$(BIN)/python -m harness.kernel --histories 1000000
+	$(BIN)/python -m harness.kernel.mutants
+	$(BIN)/python -m harness.tree_model --runs 2000 --steps 50
 
 storm: $(VENV)/.ready         ## 1,000 rounds of kill -9 with 8 calls in flight; 20 of perdure serve under 100 sessions
-	$(BIN)/python -m perdure.testing.storm --rounds 1000
-	$(BIN)/python -m perdure.testing.serve_storm
+	$(BIN)/python -m harness.host.storm --rounds 1000
+	$(BIN)/python -m harness.host.serve_storm
 
 crash: $(VENV)/.ready         ## writes under kill -9: 10,000 kills at fault points and at random, then the seeded bugs
-	$(BIN)/python -m perdure.testing.write_storm --kills 10000
-	$(BIN)/python -m perdure.testing.crash.hunt
-	$(BIN)/python -m perdure.testing.chunk_storm
+	$(BIN)/python -m harness.crash --kills 10000
+	$(BIN)/python -m harness.crash.hunt
+	$(BIN)/python -m harness.crash.chunk_storm
 
 power: $(VENV)/.ready         ## power cuts under writes and shared state, 4,500 states; then broken commits (needs root)
-	$(BIN)/python -m perdure.testing.power --states 1500
-	$(BIN)/python -m perdure.testing.power --states 150 --broken all
+	$(BIN)/python -m harness.power --states 1500
+	$(BIN)/python -m harness.power --states 150 --broken all
 
 state: $(VENV)/.ready         ## shared state on both backends: increments, mixed clients, kills, late holders, restarts
-	$(BIN)/python -m perdure.testing.state
+	$(BIN)/python -m harness.state
 
 fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
-	$(BIN)/python -m perdure.testing.fuzz --frames 100000
+	$(BIN)/python -m harness.host.fuzz --frames 100000
 
 bench: $(VENV)/.ready         ## side by side with peers, each in its own environment
 	$(BIN)/python bench/host.py
@@ -64,7 +64,7 @@ bench: $(VENV)/.ready         ## side by side with peers, each in its own enviro
 	$(BIN)/python bench/commands.py
 
 stories: $(VENV)/.ready       ## eight failures, with Perdure and with a plain file server, side by side
-	$(BIN)/python -m perdure.testing.stories
+	$(BIN)/python -m harness.stories
 
 docs: $(VENV)/.ready          ## write the generated reference
 	$(BIN)/python docs/generate.py

@@ -2,7 +2,7 @@
 
     python bench/risk.py [--quick] [--only speed,adversarial,recall,benign] [--seed N]
 
-Positives and hard negatives come from `perdure.testing` (formats with random bodies); the benign files are
+Positives and hard negatives come from `harness.corpora` (formats with random bodies); the benign files are
 whatever this machine has of programs, documents and data. A text is warned about when its verdict is `medium` or
 worse and blocked when it is `high`; of detect-secrets any finding counts as a block, since it knows one grade.
 SHORT is a finding, not a failure.

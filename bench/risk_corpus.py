@@ -9,8 +9,8 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from perdure.testing.secret_corpus import filled
-from perdure.testing.secret_formats import MARKED
+from harness.corpora.secret_corpus import filled
+from harness.corpora.secret_formats import MARKED
 
 MEGABYTE = 1_000_000
 LARGEST = 2 * MEGABYTE

@@ -13,9 +13,9 @@ import peers
 import risk_corpus
 from report import Report, p50
 
+from harness.corpora.benign_corpus import hard_negatives
+from harness.corpora.secret_corpus import Sample, filled, positives
 from perdure import risk
-from perdure.testing.benign_corpus import hard_negatives
-from perdure.testing.secret_corpus import Sample, filled, positives
 
 RUNNER = Path(__file__).parent / "servers" / "risk_peer.py"
 PEERS = (peers.RESILIENT_WRITE, peers.DETECT_SECRETS)

@@ -11,8 +11,8 @@ import psycopg
 from report import Report, ms, p50
 from states import VALUE, host, in_flight, server, wake_ups
 
+from harness.state.postgres import running_postgres
 from perdure.storage.postgres import state_queries as sql
-from perdure.testing.postgres import running_postgres
 
 CLIENTS = 32
 SHARE_FLOOR = 0.60

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from perdure.testing.postgres import Postgres, running_postgres
+from harness.state.postgres import Postgres, running_postgres
 from testbed import Bed
 
 _FAILED = pytest.StashKey[bool]()

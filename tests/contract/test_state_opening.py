@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from state_tools import Store
 
+from harness.state.postgres import Postgres
 from perdure.storage.postgres import connections
 from perdure.storage.postgres import opening as postgres_opening
 from perdure.storage.postgres.state import PostgresState
@@ -24,7 +25,6 @@ from perdure.storage.sqlite import turns
 from perdure.storage.sqlite.database import migrations
 from perdure.storage.sqlite.state import SqliteState
 from perdure.storage.state import Loaded, StateError, Wanted
-from perdure.testing.postgres import Postgres
 from perdure.worker.compose import open_backend
 
 SPAWN = multiprocessing.get_context("spawn")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from perdure.testing.processes import MARK, marked, wait_for
+from harness.processes import MARK, marked, wait_for
 from testbed import Bed, Client
 
 SOON = 15.0

@@ -1,11 +1,11 @@
-"""The short form of `python -m perdure.testing.chunk_storm`."""
+"""The short form of `python -m harness.crash.chunk_storm`."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
 
-from perdure.testing.chunk_storm import storm
+from harness.crash.chunk_storm import storm
 
 MOST_MB = 100
 

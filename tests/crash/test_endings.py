@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hosts import SOON, pids, wait_note
 
-from perdure.testing.processes import is_running, wait_for
+from harness.processes import is_running, wait_for
 from testbed import Bed, Server
 
 # Answers the first request, says some last words and leaves, so often; then it is the fake server.

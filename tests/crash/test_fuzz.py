@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from perdure.testing import fuzz
-from perdure.testing.mutations import judge
+from harness.host import fuzz
+from harness.host.mutations import judge
 
 FRAMES = 3000
 

@@ -8,7 +8,7 @@ import signal
 import pytest
 from hosts import SOON, alive, are_alive, mark, none_left, pids
 
-from perdure.testing.processes import is_running, wait_for
+from harness.processes import is_running, wait_for
 from testbed import Bed
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hosts import SOON
 
-from perdure.testing.processes import is_running, wait_for
+from harness.processes import is_running, wait_for
 from testbed import Bed
 
 

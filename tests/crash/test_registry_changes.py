@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.registry import registry_storm
 from perdure.model.fault_points import names
 from perdure.registry.filesystem import open_json, open_markdown
-from perdure.testing import registry_storm
 
 INSTALL = (
     "import os, sys\n"

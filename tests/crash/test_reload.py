@@ -10,7 +10,7 @@ import sys
 
 from hosts import SOON, notes, pids, wait_note
 
-from perdure.testing.processes import is_running, wait_for
+from harness.processes import is_running, wait_for
 from testbed import Bed
 
 LIST_CHANGED = "notifications/tools/list_changed"

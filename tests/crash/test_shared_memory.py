@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from hosts import SOON, pids, wait_note
 
+from harness.processes import wait_for
 from perdure.model import handover
-from perdure.testing.processes import wait_for
 from testbed import Bed, Client
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs files in memory")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.testing.postgres import Postgres
-from perdure.testing.state import trials
-from perdure.testing.state.__main__ import opened_backend, restarting
+from harness.state import trials
+from harness.state.__main__ import opened_backend, restarting
+from harness.state.postgres import Postgres
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from perdure.testing import storm
+from harness.host import storm
 
 
 def test_sixty_kills_of_what_stands_behind_the_host_break_no_promise() -> None:

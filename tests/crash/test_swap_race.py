@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.races.swap_race import Way, race
 from perdure.storage.files.syscalls import has_openat2
-from perdure.testing.swap_race import Way, race
 
 ATTEMPTS = 5_000
 

@@ -14,9 +14,9 @@ import pytest
 from hosts import SOON, alive, are_alive, mark, none_left, notes, pids, wait_note
 
 import perdure
+from harness.processes import descriptors, wait_for
 from perdure.host import upgrade
 from perdure.host.upgrade import Capsule, CapsuleError, read_capsule, write_capsule
-from perdure.testing.processes import descriptors, wait_for
 from testbed import Bed, Client
 
 

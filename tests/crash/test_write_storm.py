@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.testing.crash import bugs
-from perdure.testing.crash.hunt import hunt
-from perdure.testing.write_storm import VICTIMS, storm
+from harness.crash import bugs
+from harness.crash.hunt import hunt
+from harness.crash.write_storm import VICTIMS, storm
 
 
 @pytest.fixture(autouse=True)

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 from visitor import PAGES, SECRET, Visitor, agent, furnish
 
+from harness.processes import wait_for
 from perdure.dash.journal import turned
 from perdure.testing.http_client import ServeProcess
-from perdure.testing.processes import wait_for
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.processes import wait_for
 from perdure.cli.asking import Asked, ask_all
 from perdure.host import presence
-from perdure.testing.processes import wait_for
 from testbed import Bed, Client
 
 

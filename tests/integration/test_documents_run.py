@@ -94,7 +94,7 @@ def test_the_tutorial_can_be_followed_from_its_first_line_to_its_last(bed: Bed, 
 
 
 def test_the_postgresql_how_to_works_on_a_real_server(bed: Bed) -> None:
-    postgres = pytest.importorskip("perdure.testing.postgres", reason="psycopg is not installed")
+    postgres = pytest.importorskip("harness.state.postgres", reason="psycopg is not installed")
     page = "how-to/use-postgresql.md"
     with postgres.running_postgres() as server:
         url = server.new_database()

@@ -32,7 +32,7 @@ def test_nothing_of_a_file_outside_is_told_while_links_change_places(
     }  # fmt: skip
     assert tools.use("handoff_write", {"envelope": envelope})[0]
     swapper = subprocess.Popen(
-        [sys.executable, "-m", "perdure.testing.swap_race", "--swap", str(inside)],
+        [sys.executable, "-m", "harness.races.swap_race", "--swap", str(inside)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

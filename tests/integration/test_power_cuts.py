@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from perdure.testing.power import devices
+from harness.power import devices
 
 SMALL = ("--calls", "14", "--seed", "7")
 
@@ -18,7 +18,7 @@ if (lacking := devices.missing()) is not None:
 
 def cut(*options: str) -> tuple[int, str]:
     """In a process of its own, which has its own mounts."""
-    command = [sys.executable, "-P", "-m", "perdure.testing.power", *SMALL, *options]
+    command = [sys.executable, "-P", "-m", "harness.power", *SMALL, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=230)
     if done.returncode == 4:
         pytest.skip(done.stderr.strip())

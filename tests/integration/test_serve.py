@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.testing import fake_server, serve_storm
+from harness.host import serve_storm
+from perdure.testing import fake_server
 from perdure.testing.fake_ledger import lines
 from perdure.testing.http_client import HttpClient, ServeProcess, envelope
 from perdure.testing.raw_client import RawClient

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from commands import SCRIPT, Terminal
 
+from harness.processes import wait_for
 from perdure.testing import fake_server
 from perdure.testing.http_client import HttpClient, ServeProcess
-from perdure.testing.processes import wait_for
 from testbed import Bed
 
 SESSIONS = 30

@@ -10,7 +10,7 @@ import sys
 
 from commands import SCRIPT, Terminal, perdure, told
 
-from perdure.testing.processes import wait_for
+from harness.processes import wait_for
 from testbed import Bed
 
 

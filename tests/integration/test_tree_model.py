@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from perdure.testing.tree_model import text
-from perdure.testing.tree_model.broken import BROKEN
+from harness.tree_model import text
+from harness.tree_model.broken import BROKEN
 
 
 def model(*options: str) -> subprocess.CompletedProcess[str]:
     """In a process without threads, from which workers can be forked."""
-    command = [sys.executable, "-m", "perdure.testing.tree_model", "--seed", "3", "--unshrunk", *options]
+    command = [sys.executable, "-m", "harness.tree_model", "--seed", "3", "--unshrunk", *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 

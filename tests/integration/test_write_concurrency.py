@@ -21,10 +21,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.testing import foreign_editor, write_racers
+from harness.races import foreign_editor, write_racers
+from harness.races.write_racers import Way
+from harness.syscalls.traced_worker import Worker
 from perdure.testing.raw_client import RawClient
-from perdure.testing.traced_worker import Worker
-from perdure.testing.write_racers import Way
 
 
 @pytest.mark.parametrize(("way", "rounds"), [("worker", 200), ("host", 25)])

@@ -1,4 +1,4 @@
-"""System calls of a real worker fail under `strace`: the short form of `python -m perdure.testing.syscall_faults`.
+"""System calls of a real worker fail under `strace`: the short form of `python -m harness.syscalls.syscall_faults`.
 
 `PERDURE_EVERY_FAULT=1` takes every system call with every error instead of some.
 """
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.crash.write_kinds import ARRIVING_KINDS, KINDS
+from harness.syscalls import opening_faults, syscall_faults
+from harness.syscalls.syscall_faults import DURABILITIES, ERRORS, Run, Session
+from harness.syscalls.traced_worker import can_trace
 from perdure.storage.beside import NAME as BESIDE
-from perdure.testing import opening_faults, syscall_faults
-from perdure.testing.syscall_faults import DURABILITIES, ERRORS, Run, Session
-from perdure.testing.traced_worker import can_trace
-from perdure.testing.write_kinds import ARRIVING_KINDS, KINDS
 
 WHY_NOT = can_trace()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "there is strace")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from perdure.testing.traced_worker import Worker
-from perdure.testing.write_kinds import contents, found_in
+from harness.crash.write_kinds import contents, found_in
+from harness.syscalls.traced_worker import Worker
 
 MEGABYTE = 1 << 20
 BALLAST = 300_000

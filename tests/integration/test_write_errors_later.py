@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from write_tools import Tools
 
+from harness.crash.write_kinds import found_in
 from perdure.model import fault_points
 from perdure.model.envelope import refuse
 from perdure.storage.journal import JournalError
 from perdure.surfaces.write import settling, syncing
 from perdure.surfaces.write.landing import CallLanding
-from perdure.testing.write_kinds import found_in
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from write_tools import Tools
 
+from harness.crash.write_kinds import HUGE_KINDS, KINDS, Kind, found_in
 from perdure.model import fault_points
 from perdure.model.envelope import Envelope
-from perdure.testing.write_kinds import HUGE_KINDS, KINDS, Kind, found_in
 
 ACTIONS = ("eio", "enospc", "edquot", "erofs", "eacces", "eintr", "short")
 

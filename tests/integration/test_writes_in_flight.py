@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.testing.traced_worker import Worker
+from harness.syscalls.traced_worker import Worker
 from perdure.worker.crew import MAX_THREADS
 
 MANY = 3 * MAX_THREADS

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.testing.stories.__main__ import lines, told
-from perdure.testing.stories.agents import Plain
-from perdure.testing.stories.eight import STORIES, Story
+from harness.stories.__main__ import lines, told
+from harness.stories.agents import Plain
+from harness.stories.eight import STORIES, Story
 
 # Where a plain server has the same ending, it takes more calls or more bytes to get there.
 SAME_ENDING = {"a large write is cut", "a file too large for one call", "a worker killed in the middle"}

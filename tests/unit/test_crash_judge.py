@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from perdure.testing.crash import chains, judge
-from perdure.testing.crash.calls import Call, Effect, Gone, Line, TookBack, Wrote, sha256
-from perdure.testing.crash.foreign import Edit
-from perdure.testing.crash.place import Place
-from perdure.testing.crash.plan import RANDOM, plan, reachable
-from perdure.testing.crash.record import Record, Row
+from harness.crash import chains, judge
+from harness.crash.calls import Call, Effect, Gone, Line, TookBack, Wrote, sha256
+from harness.crash.foreign import Edit
+from harness.crash.place import Place
+from harness.crash.plan import RANDOM, plan, reachable
+from harness.crash.record import Record, Row
 
 A, B, C = b"a\n", b"a\nb\n", b"a\nb\nb\n"
 

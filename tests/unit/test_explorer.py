@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.testing.explore import describe
-from perdure.testing.histories import Failure, Tally, exhaust, replay, shrink, wander
-from perdure.testing.mutants import hunt_apart, occurrences
-from perdure.testing.scopes import EXHAUSTIVE, RANDOM
-from perdure.testing.seeded_bugs import MUTANTS
+from harness.kernel.explore import describe
+from harness.kernel.histories import Failure, Tally, exhaust, replay, shrink, wander
+from harness.kernel.mutants import hunt_apart, occurrences
+from harness.kernel.scopes import EXHAUSTIVE, RANDOM
+from harness.kernel.seeded_bugs import MUTANTS
 
 
 def test_twenty_thousand_histories_keep_every_promise() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.processes import wait_for
 from perdure.model.spares import Spares
 from perdure.storage import beside
 from perdure.storage.following import Follower
-from perdure.testing.processes import wait_for
 
 DATA = os.urandom(100_000)
 SOON = 10.0

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,9 @@ IO = {
     "threading",
     "time",
 }
+# Distributions whose module has another name.
+PACKAGE_OF = {"pyjwt": "jwt", "pyyaml": "yaml", "ruamel.yaml": "ruamel", "opentelemetry-api": "opentelemetry"}
+OF_MCP = {"anyio", "httpx2", "mcp_types", "pydantic"}  # installed with the SDK
 COMPOSERS = {"host/compose.py", "worker/compose.py"}
 BACKENDS = ("perdure.storage.sqlite", "perdure.storage.postgres", "perdure.storage.memory")
 
@@ -143,3 +149,15 @@ def test_only_the_composers_wire_a_backend() -> None:
             continue
         for module in imports(file):
             assert not module.startswith(BACKENDS), f"{name(file)} imports {module}"
+
+
+def test_the_package_needs_no_test_dependency() -> None:
+    project = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    shipped = [*project["dependencies"], *(r for e in extras if e not in ("test", "lint") for r in extras[e])]
+    distributions = {re.split(r"[\[<>=]", requirement)[0].lower() for requirement in shipped}
+    modules = {PACKAGE_OF.get(d, d.replace("-", "_").split(".")[0]) for d in distributions}
+    for file in FILES:
+        third_party = {module.split(".")[0] for module in imports(file)} - set(sys.stdlib_module_names)
+        undeclared = third_party - modules - OF_MCP - {"perdure"}
+        assert not undeclared, f"{name(file)} imports {undeclared}"

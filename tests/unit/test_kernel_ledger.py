@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.kernel.stage import Sent, Stage, tool
 from perdure.kernel.events import ChildBacklog, ClientFrame
 from perdure.kernel.state import Held, InFlight, Probing, Queued
 from perdure.model.mounts import Limits, MountSpec
 from perdure.model.replay import NEVER, ProbeRequired
-from perdure.testing.stage import Sent, Stage, tool
 
 WORKER = MountSpec("w", builtin=True, call_s=60.0)
 TOOLS = [

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from harness.kernel.stage import Sent, Stage, tool
 from perdure.kernel.events import ChildStarted
 from perdure.model.eras import LATEST_MODERN, UNSUPPORTED_VERSION
 from perdure.model.mounts import MountSpec
-from perdure.testing.stage import Sent, Stage, tool
 
 SPEC = MountSpec("m", modern_first=True)
 DISCOVERED = {"supportedVersions": [LATEST_MODERN], "capabilities": {"tools": {}}}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from harness.kernel.stage import Stage, tool
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import Approved, ChildLost, Remount, Spawn
 from perdure.kernel.state import KnownTools, Serving, Starting, Stopped
 from perdure.model.faults import Fault
 from perdure.model.mounts import MountSpec
-from perdure.testing.stage import Stage, tool
 
 WORKER = MountSpec("w", builtin=True)
 MANAGED = MountSpec("m", ("server",), "m__", managed=True, mark="1")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from harness.kernel.stage import Stage, tool
 from perdure.kernel.events import ChildNoise, Throttle
 from perdure.kernel.state import Disabled, Idle, Open, Serving, Starting, Waiting
 from perdure.model.mounts import Limits, MountSpec
-from perdure.testing.stage import Stage, tool
 
 WORKER = MountSpec("w", builtin=True, startup_s=10.0)
 TOOLS = [tool("get", "convergent"), tool("once", "never"), tool("put", "probe")]

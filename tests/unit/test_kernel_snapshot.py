@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.kernel.stage import Stage, tool
 from perdure.kernel.core import Kernel
 from perdure.model.mounts import MountSpec
-from perdure.testing.stage import Stage, tool
 
 WORKER = MountSpec("w", builtin=True)
 TOOLS = [tool("get", "convergent"), tool("put", "probe"), tool("once", "never")]

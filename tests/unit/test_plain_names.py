@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.corpora import secret_corpus
 from perdure import risk
 from perdure.surfaces.write.checks import _PLAIN, is_plain
-from perdure.testing import secret_corpus
 
 
 @settings(max_examples=500)

@@ -10,10 +10,10 @@ import pytest
 if not sys.platform.startswith("linux"):
     pytest.skip("disks of power cuts are memory files of Linux", allow_module_level=True)
 
-from perdure.testing.power import devices
-from perdure.testing.power.cuts import Cut, Disk, choose
-from perdure.testing.power.disk_log import Flush, Mark, Record, Write
-from perdure.testing.power.trials import Tally
+from harness.power import devices
+from harness.power.cuts import Cut, Disk, choose
+from harness.power.disk_log import Flush, Mark, Record, Write
+from harness.power.trials import Tally
 
 BLOCK = devices.BLOCK
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from harness.corpora.benign_corpus import hard_negatives
+from harness.corpora.secret_corpus import positives
 from perdure import risk
 from perdure.risk import assignments, tokens
-from perdure.testing.benign_corpus import hard_negatives
-from perdure.testing.secret_corpus import positives
 
 SEED = 20
 SAMPLES = list(positives(SEED, each=3))

@@ -11,11 +11,11 @@ import threading
 
 import pytest
 
+from harness.corpora.benign_corpus import hard_negatives
+from harness.corpora.secret_corpus import positives
 from perdure.risk import gate, trie, walls
 from perdure.risk.gate import Entry
 from perdure.risk.scanner import Scanner, default_scanner
-from perdure.testing.benign_corpus import hard_negatives
-from perdure.testing.secret_corpus import positives
 
 TEXTS = [sample.text.encode() for sample in positives(30, each=1)] + [
     each.text.encode() for each in hard_negatives(30, each=1)

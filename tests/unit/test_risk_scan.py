@@ -10,9 +10,9 @@ import zlib
 import msgspec
 import pytest
 
+from harness.corpora.secret_corpus import filled
 from perdure import risk
 from perdure.risk import checksum
-from perdure.testing.secret_corpus import filled
 
 CHANCE = random.Random(4)
 TOKEN = "ghp_" + filled(CHANCE, "%n36")

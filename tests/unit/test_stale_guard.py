@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.power.driver import Refused, named, run, write_surface
 from perdure.model.fault_points import arm
 from perdure.surfaces.write.surface import WriteSurface
-from perdure.testing.power.driver import Refused, named, run, write_surface
 
 OLD, NEW = (hashlib.sha256(text).hexdigest() for text in (b"old\n", b"new\n"))
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from harness.state import linear, serial, trials
+from harness.state.events import FOREVER, Event, Outcome, Recorder
+from harness.state.subjects import InProcess
 from perdure.storage.memory import MemoryState
 from perdure.storage.state import Decide, Found, Name, Wanted
 from perdure.surfaces.state import keys
 from perdure.surfaces.state.service import StateService
-from perdure.testing.state import linear, serial, trials
-from perdure.testing.state.events import FOREVER, Event, Outcome, Recorder
-from perdure.testing.state.subjects import InProcess
 
 KEY = "r0"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from harness.power.driver import named, run, write_surface
 from perdure.storage.files import unnamed
 from perdure.storage.files.pending import NeedsName, PendingFile
-from perdure.testing.power.driver import named, run, write_surface
 
 needs_unnamed = pytest.mark.skipif(not unnamed._TMPFILE, reason="this system has no files without a name")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.testing.broken_files import SAMPLES, intact, is_found, slips
+from harness.corpora.broken_files import SAMPLES, intact, is_found, slips
 from perdure.validate import Problem, Report, check
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from perdure.testing.fuzz_validate import fault, run
+from harness.corpora.fuzz_validate import fault, run
 from perdure.validate import Problem, Report, check
 from perdure.validate.isolated import Checker
 

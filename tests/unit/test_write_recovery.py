@@ -16,18 +16,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.power.driver import Refused, named, run, write_surface
 from perdure.model import fault_points
 from perdure.storage.journal import Filter
 from perdure.storage.sqlite import journal as sqlite_journal
 from perdure.surfaces.write.surface import WriteSurface
-from perdure.testing.power.driver import Refused, named, run, write_surface
 
 # Nothing is settled before it ends, and it ends as a killed process does.
 _CALLS = """
 import os, sys
 import msgspec
 from perdure.surfaces.write import settling
-from perdure.testing.power.driver import Refused, named, run, write_surface
+from harness.power.driver import Refused, named, run, write_surface
 
 settling.SETTLE_AFTER_S = 3600
 tools = named(write_surface(sys.argv[1], "journal"))

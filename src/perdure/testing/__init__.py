@@ -1,1 +1,1 @@
-"""Scriptable fake servers, fault points and the history explorer, shipped for others too."""
+"""A kit for testing MCP servers and clients: scriptable fake servers of both eras and raw clients."""

@@ -1,0 +1,1 @@
+"""Files and secrets to test the risk check and the validators on."""

@@ -1,0 +1,3 @@
+from harness.crash.write_storm import main
+
+raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Kills, floods and mutated frames against a running host."""

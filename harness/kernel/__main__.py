@@ -1,0 +1,3 @@
+from harness.kernel.explore import main
+
+raise SystemExit(main())

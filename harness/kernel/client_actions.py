@@ -1,0 +1,144 @@
+"""What the client of a world sends: requests under ids of its own, answers to questions, and nonsense."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from harness.kernel.scopes import SPECS, Scope, tool
+from harness.kernel.world import Question, Want, World
+from perdure.kernel.events import ClientFrame, ClientOversize, Event
+from perdure.model import eras
+
+_encode = msgspec.json.encode
+_CLIENT: dict[str, Any] = {"sampling": {}, "elicitation": {}}
+_ENVELOPE = {eras.META_VERSION: eras.LATEST_MODERN, eras.META_CAPABILITIES: _CLIENT}
+NOBODY: Final = 10**9  # an id that nobody ever gave
+
+
+def _want(world: World, scope: Scope, kind: str, **facts: Any) -> Want:
+    """A new request under an id whose number comes twice: once as an integer, once as a string."""
+    world.order += 1
+    number = (world.order + 1) // 2
+    identity: int | str = number if world.order % 2 else str(number)
+    want = Want(identity, kind, scope.client == "modern", world.order, world.now, **facts)
+    world.is_live = world.is_live or (world.is_initialized and kind in ("call", "list", "health"))
+    world.wants[identity] = want
+    return want
+
+
+def _request(want: Want, method: str, params: dict[str, Any] | None = None) -> Event:
+    body: dict[str, Any] = dict(params or {})
+    meta: dict[str, Any] = dict(_ENVELOPE) if want.modern else {}
+    if want.token is not None:
+        meta["progressToken"] = want.token
+    if meta:
+        body["_meta"] = meta
+    frame: dict[str, Any] = {"jsonrpc": "2.0", "id": want.id, "method": method}
+    if body:
+        frame["params"] = body
+    return ClientFrame(_encode(frame))
+
+
+def _note(method: str, params: dict[str, Any] | None = None) -> Event:
+    frame: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        frame["params"] = params
+    return ClientFrame(_encode(frame))
+
+
+def client_event(world: World, scope: Scope, verb: str, rest: list[str]) -> Event | None:
+    calls = [w for w in world.wants.values() if w.kind == "call"]
+    match verb:
+        case "init" if not world.is_initialized:
+            world.is_initialized = True
+            info = {"name": "explorer", "version": "1"}
+            params = {"protocolVersion": "2025-11-25", "capabilities": _CLIENT, "clientInfo": info}
+            return _request(_want(world, scope, "initialize"), "initialize", params)
+        case "initialized" if world.is_initialized:
+            world.is_live = True
+            return _note("notifications/initialized")
+        case "discover":
+            return _request(_want(world, scope, "discover"), "server/discover")
+        case "ping" | "list" | "health":
+            want = _want(world, scope, verb)
+            name = {"ping": "ping", "list": "tools/list", "health": "tools/call"}[verb]
+            return _request(want, name, {"name": "health"} if verb == "health" else None)
+        case "restart" | "disable" | "enable":
+            arguments = {"action": verb, "name": rest[0]}
+            return _request(
+                _want(world, scope, "health"), "tools/call", {"name": "mounts", "arguments": arguments}
+            )
+        case "call":
+            return _call(world, scope, rest[0], rest[1])
+        case "dup" if calls:
+            frame = {"jsonrpc": "2.0", "id": calls[0].id, "method": "ping"}
+            return ClientFrame(_encode(frame))
+        case "cancel" if calls:
+            want = calls[int(rest[0])] if int(rest[0]) < len(calls) else calls[0]
+            del world.wants[want.id]
+            return _note("notifications/cancelled", {"requestId": want.id})
+        case "listen":
+            params = {"notifications": {"toolsListChanged": True}}
+            return _request(_want(world, scope, "listen"), "subscriptions/listen", params)
+        case "unlisten":
+            open_streams = [w for w in world.wants.values() if w.kind == "listen"]
+            if open_streams:
+                del world.wants[open_streams[0].id]
+                return _note("notifications/cancelled", {"requestId": open_streams[0].id})
+        case "bad":
+            want = _want(world, scope, "broken")
+            return ClientFrame(b'{"jsonrpc":"2.0","id":' + _encode(want.id) + b',"method":7}')
+        case "big":
+            want = _want(world, scope, "broken")
+            head = b'{"jsonrpc":"2.0","id":' + _encode(want.id) + b',"method":"tools/call","params":{"x":"'
+            return ClientOversize(1 << 30, head, b'"}}')
+        case "reply" | "refuse" if world.questions:
+            asked = list(world.questions.values())
+            return _reply(world, verb, asked[int(rest[0])] if int(rest[0]) < len(asked) else asked[0])
+        case "stray-reply":
+            return ClientFrame(_encode({"jsonrpc": "2.0", "id": NOBODY, "result": {}}))
+        case "retry" if world.parked:
+            return _retry(world, scope, world.parked.pop(0))
+    return None
+
+
+def _call(world: World, scope: Scope, name: str, key: str) -> Event:
+    known = tool(name)
+    tag = f"{known.replay}-{world.order + 1}"
+    want = _want(
+        world, scope, "call", mount=known.mount, tool=name, replay=known.replay, tag=tag,
+        key=key if known.keyed else "", token=1000 + world.order if world.order % 2 == 0 else None,
+    )  # fmt: skip
+    return _request(want, "tools/call", _call_params(want))
+
+
+def _call_params(want: Want) -> dict[str, Any]:
+    arguments = {"tag": want.tag, **({"path": want.key} if want.key else {})}
+    return {"name": SPECS[want.mount].prefix + want.tool, "arguments": arguments}
+
+
+def _reply(world: World, verb: str, question: Question) -> Event:
+    del world.questions[question.id]
+    frame: dict[str, Any] = {"jsonrpc": "2.0", "id": question.id}
+    if verb == "reply":
+        frame["result"] = {"a": question.marker}
+    else:
+        frame["error"] = {"code": -1, "message": question.marker}
+    return ClientFrame(_encode(frame))
+
+
+def _retry(world: World, scope: Scope, parked: Want) -> Event:
+    """The client comes back to a call that asked for input: same call, new id, with the answers."""
+    fresh = _want(world, scope, "call")
+    parked.id, parked.token, parked.progress = fresh.id, None, -1.0
+    world.wants[fresh.id] = parked
+    answers = dict(entry.split("=") for entry in parked.input_keys)
+    params = {
+        **_call_params(parked),
+        "inputResponses": {key: {"a": marker} for key, marker in answers.items()},
+        "requestState": parked.ticket,
+    }
+    parked.ticket, parked.input_keys = "", []
+    return _request(parked, "tools/call", params)

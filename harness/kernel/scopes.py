@@ -1,0 +1,214 @@
+"""The small worlds that are explored: which servers, which client, which bounds, which actions how often."""
+
+from __future__ import annotations
+
+import msgspec
+
+from harness.kernel.world import Tool
+from perdure.kernel.core import Kernel
+from perdure.model.eras import META_CONTRACT, Era
+from perdure.model.mounts import Limits, MountSpec
+from perdure.model.replay import ProbeRequired
+
+_encode = msgspec.json.encode
+
+WORKER, MOUNTED = "w", "m"
+TOOLS = (
+    Tool(WORKER, "put", "probe", keyed=True),
+    Tool(WORKER, "get", "convergent", keyed=True),
+    Tool(WORKER, "once", "never"),
+    Tool(MOUNTED, "read", "convergent"),
+    Tool(MOUNTED, "send", "never"),
+    Tool(MOUNTED, "charge", "probe"),
+)
+FIND = "find"  # the probe tool of the mounted server
+
+SPECS = {
+    WORKER: MountSpec(WORKER, builtin=True, startup_s=5.0, call_s=20.0),
+    MOUNTED: MountSpec(
+        MOUNTED,
+        prefix="m__",
+        startup_s=5.0,
+        call_s=20.0,
+        replay={"charge": ProbeRequired(FIND, {"tag": "/tag"})},
+    ),
+}
+
+TIGHT = Limits(
+    pending=4,
+    queue=2,
+    in_flight=2,
+    outbox_bytes=100,
+    replays=1,
+    probes=2,
+    asks=2,
+    deferred=1,
+    listens=1,
+    unproductive_starts=3,
+    settled_s=1e9,
+)
+ROOMY = Limits(
+    pending=8, queue=6, in_flight=6, outbox_bytes=100, probes=2, asks=3, unproductive_starts=4, settled_s=1e9
+)
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """One world and its alphabet: `budget` says how often each verb may occur in a history."""
+
+    name: str
+    budget: dict[str, int]
+    mounts: tuple[str, ...] = (WORKER,)
+    client: Era = "handshake"
+    children: Era = "handshake"
+    limits: Limits = TIGHT
+    keys: tuple[str, ...] = ("k",)
+    tools: tuple[str, ...] = ("put", "get", "once", "read", "send", "charge")
+    opening: tuple[str, ...] = ()
+    depth: int = 6
+
+    def kernel(self) -> Kernel:
+        specs = {name: SPECS[name] for name in self.mounts}
+        return Kernel(specs, session_id="s", limits=self.limits, render="json")
+
+
+def tool(name: str) -> Tool:
+    return next(t for t in TOOLS if t.name == name)
+
+
+def catalog(mount: str, version: int) -> bytes:
+    """The tools of a server in one version of it, as the answer to tools/list."""
+    tools: list[dict[str, object]] = []
+    for known in TOOLS:
+        if known.mount != mount:
+            continue
+        entry: dict[str, object] = {"name": known.name, "inputSchema": {"type": "object"}}
+        if mount == WORKER:
+            contract: dict[str, object] = {"replay": known.replay, "deadline_s": 20}
+            if known.keyed:
+                contract["conflict"] = ["/path"]
+            entry["_meta"] = {META_CONTRACT: contract}
+        elif known.replay == "convergent":
+            entry["annotations"] = {"readOnlyHint": True}
+        tools.append(entry)
+    for number in range(2, version + 1):
+        tools.append({"name": f"extra{number}", "inputSchema": {"type": "object"}})
+    return _encode({"tools": tools})
+
+
+_OPEN = ("init", "initialized", "serve w 0")
+_ASK = {"ask": 3, "unask": 1, "reply": 2, "refuse": 1, "stray-reply": 1}
+_ROLL = {"reload": 2, "serve": 3, "change": 1, "list": 1}
+_LIVE: dict[str, int] = {"answer": 9, "error": 3, "die": 3, "work": 3, "serve": 9, "tick": 9}
+_EVERYTHING: dict[str, int] = {
+    "init": 1, "initialized": 1, "discover": 1, "call": 14, "dup": 2, "cancel": 3, "list": 3, "ping": 2,
+    "health": 2, "listen": 3, "unlisten": 1, "bad": 2, "big": 1, "close": 1, "restart": 1, "disable": 1,
+    "enable": 1, "reply": 6, "refuse": 2, "stray-reply": 1, "retry": 4, "up": 20, "open": 80, "fail": 2, "shrug": 2,
+    "serve": 8, "answer": 14, "error": 3, "garble": 2, "again": 2, "stray": 2, "work": 8, "progress": 6,
+    "ask": 6, "unask": 2, "need": 3, "change": 3, "log": 3, "noise": 2, "full": 2, "drain": 2, "die": 8,
+    "tick": 30, "reload": 4,
+}  # fmt: skip
+
+EXHAUSTIVE = (
+    Scope(
+        "loss", {"call": 3, "work": 1, "answer": 3, "die": 2, "serve": 3, "tick": 2}, opening=_OPEN, depth=6
+    ),
+    Scope(
+        "start",
+        {
+            "init": 1,
+            "initialized": 1,
+            "call": 1,
+            "list": 1,
+            "ping": 1,
+            "up": 2,
+            "open": 4,
+            "fail": 1,
+            "die": 2,
+            "tick": 2,
+        },
+        tools=("put",),
+        depth=7,
+    ),
+    Scope(
+        "rollout",
+        {"call": 2, "answer": 2, "die": 2, "work": 1, **_ROLL, "tick": 1},
+        opening=_OPEN,
+        tools=("put", "once"),
+        depth=6,
+    ),
+    Scope(
+        "questions",
+        {"call": 2, "answer": 1, "die": 1, "serve": 1, "cancel": 1, "tick": 1, **_ASK},
+        opening=_OPEN,
+        tools=("get",),
+        depth=6,
+    ),
+    Scope(
+        "questions-2026",
+        {"call": 2, "answer": 2, "die": 1, "serve": 1, "ask": 2, "retry": 2, "cancel": 1, "tick": 2},
+        client="modern",
+        opening=("discover", "serve w 0"),
+        tools=("once",),
+        depth=6,
+    ),
+    Scope(
+        "needs",
+        {"call": 2, "need": 2, "reply": 2, "refuse": 1, "answer": 2, "die": 1, "serve": 1, "cancel": 1},
+        mounts=(MOUNTED,),
+        children="modern",
+        opening=("init", "initialized", "serve m 0"),
+        tools=("read", "send"),
+        depth=6,
+    ),
+    Scope(
+        "deadlines",
+        {"call": 2, "work": 1, "answer": 1, "open": 3, "progress": 1, "die": 1, "serve": 1, "tick": 6},
+        opening=_OPEN,
+        tools=("put", "once"),
+        depth=7,
+    ),
+    Scope(
+        "mounted",
+        {"call": 2, "work": 1, "answer": 2, "die": 2, "serve": 2, "tick": 4, "open": 2},
+        mounts=(MOUNTED,),
+        opening=("init", "initialized", "serve m 0"),
+        tools=("charge", "send"),
+        depth=6,
+    ),
+    Scope(
+        "abuse",
+        {
+            "call": 3,
+            "dup": 1,
+            "cancel": 2,
+            "bad": 1,
+            "answer": 2,
+            "again": 1,
+            "stray": 1,
+            "garble": 1,
+            "die": 1,
+            "full": 1,
+            "drain": 1,
+        },
+        opening=_OPEN,
+        tools=("put", "get"),
+        depth=5,
+    ),
+)
+
+RANDOM = tuple(
+    Scope(
+        f"random-{'+'.join(mounts)}-{client}-client-{children}-server-{size}",
+        _EVERYTHING,
+        mounts=mounts,
+        client=client,
+        children=children,
+        limits=limits,
+        keys=("k", "l"),
+        depth=60,
+    )
+    for mounts in ((WORKER,), (MOUNTED,), (WORKER, MOUNTED))
+    for client in ("handshake", "modern")
+    for children in ("handshake", "modern")
+    for size, limits in (("tight", TIGHT), ("roomy", ROOMY))
+)

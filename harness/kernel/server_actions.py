@@ -1,0 +1,153 @@
+"""What the servers of a world do and say: honest work, honest probes, and everything a pipe can carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from harness.kernel.client_actions import NOBODY
+from harness.kernel.scopes import FIND, WORKER, catalog
+from harness.kernel.world import Child, Pending, World
+from perdure.kernel.events import ChildBacklog, ChildFrame, ChildLost, ChildNoise, ChildStarted, Event
+from perdure.model import eras
+from perdure.model.faults import Fault
+
+_encode = msgspec.json.encode
+_SERVER = {"tools": {"listChanged": True}}
+PROBES = ("perdure/probe", FIND)
+
+
+def is_call(request: Pending) -> bool:
+    return bool(request.tag) and request.method not in PROBES
+
+
+def _frame(child: Child, message: dict[str, Any]) -> Event:
+    return ChildFrame(child.mount, child.generation, _encode({"jsonrpc": "2.0", **message}))
+
+
+def child_events(world: World, verb: str, child: Child, index: int) -> Iterator[Event]:
+    if verb == "die":
+        child.is_gone = True
+        yield ChildLost(child.mount, child.generation, Fault("process", "exited", child.generation))
+    elif verb in ("up", "serve") and not child.is_up:
+        child.is_up = True
+        yield ChildStarted(child.mount, child.generation, 4000 + child.generation)
+    elif not child.is_up:
+        return
+    if verb in ("open", "fail", "shrug", "serve"):
+        while not child.is_gone and (own := [p for p in child.pending if not is_call(p)]):
+            child.pending.remove(own[0])
+            yield _frame(child, _own_answer(world, child, own[0], verb=verb))
+            if verb != "serve":
+                return
+    elif verb not in ("die", "up"):
+        yield from _speak(world, verb, child, index)
+
+
+def _own_answer(world: World, child: Child, request: Pending, *, verb: str) -> dict[str, Any]:
+    """A server's answer to what the host itself asks: its handshake, its lists, a ping, a probe."""
+    if verb == "fail":
+        return {"id": request.id, "error": {"code": -32603, "message": "no"}}
+    info = {"name": child.mount, "version": str(child.catalog)}
+    match request.method:
+        case "initialize" if child.era == "modern":
+            return {"id": request.id, "error": {"code": eras.UNSUPPORTED_VERSION, "message": "2026 only"}}
+        case "initialize":
+            opened = {"protocolVersion": "2025-11-25", "capabilities": _SERVER, "serverInfo": info}
+            return {"id": request.id, "result": opened}
+        case "server/discover":
+            return {
+                "id": request.id,
+                "result": {"supportedVersions": ["2026-07-28"], "capabilities": _SERVER},
+            }
+        case "tools/list":
+            return {"id": request.id, "result": msgspec.Raw(catalog(child.mount, child.catalog))}
+        case "perdure/probe" | "find":
+            return {"id": request.id, "result": _probe_answer(world, child, request, knows=verb != "shrug")}
+    return {"id": request.id, "result": {}}
+
+
+def _probe_answer(world: World, child: Child, request: Pending, *, knows: bool) -> dict[str, Any]:
+    """The truth, from the disk. The worker also knows what it is still running; a mounted server may not."""
+    want = world.by_tag(request.tag)
+    done = knows and world.executed.get(request.tag, 0) > 0
+    is_running = any(p.tag == request.tag and is_call(p) for p in child.pending)
+    is_unsure = not knows or (is_running and child.mount == WORKER)
+    status = "done" if done else "unknown" if is_unsure else "absent"
+    if want is not None:
+        want.absent, want.done = status == "absent", status == "done"
+    said: dict[str, Any] = {"status": status}
+    if done:
+        said["result"] = {"content": [{"type": "text", "text": request.tag}]}
+    return said if child.mount == WORKER else {"content": [], "structuredContent": said}
+
+
+def _speak(world: World, verb: str, child: Child, index: int) -> Iterator[Event]:
+    calls = [p for p in child.pending if is_call(p)]
+    request = calls[index] if calls and index < len(calls) else None
+    match verb:
+        case "answer" if request is not None:
+            world.execute(child, request, is_builtin=child.mount == WORKER)
+            result: dict[str, Any] = {"content": [{"type": "text", "text": request.tag}]}
+            if child.era == "modern":
+                result["resultType"] = "complete"
+            yield _answer(world, child, request, {"result": result})
+        case "error" if request is not None:
+            yield _answer(world, child, request, {"error": {"code": -32050, "message": request.tag}})
+        case "need" if request is not None and child.era == "modern" and not request.has_run:
+            world.asked += 1
+            marker = f"{child.mount}.{child.generation}.{world.asked}"
+            question = {"method": "elicitation/create", "params": {"q": marker}}
+            result = {"resultType": "input_required", "inputRequests": {"x": question}, "requestState": "s"}
+            yield _answer(world, child, request, {"result": result})
+        case "garble" if request is not None:
+            child.pending.remove(request)
+            world.execute(child, request, is_builtin=child.mount == WORKER)
+            frame = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[' % request.id
+            yield ChildFrame(child.mount, child.generation, frame)
+        case "work" if request is not None:
+            world.execute(child, request, is_builtin=child.mount == WORKER)
+        case "progress" if request is not None and request.token is not None:
+            world.asked += 1
+            value = world.asked if world.asked % 2 else 1  # now and then it falls back
+            params = {"progressToken": request.token, "progress": value}
+            yield _frame(child, {"method": "notifications/progress", "params": params})
+        case "again" if child.last_answer:
+            yield ChildFrame(child.mount, child.generation, child.last_answer)
+        case "stray":
+            others = [p.id for c in world.children if c is not child for p in c.pending]
+            yield _frame(child, {"id": others[0] if others else NOBODY, "result": {"content": []}})
+        case "ask" if child.era == "handshake":
+            world.asked += 1
+            child.asks.append(world.asked)
+            marker = f"{child.mount}.{child.generation}.{world.asked}"
+            method = "sampling/createMessage" if world.asked % 2 else "elicitation/create"
+            yield _frame(child, {"id": world.asked, "method": method, "params": {"q": marker}})
+        case "unask" if child.asks:
+            identity = child.asks.pop()
+            marker = f"{child.mount}.{child.generation}.{identity}"
+            yield _frame(child, {"method": "notifications/cancelled", "params": {"requestId": identity}})
+        case "change":
+            world.catalogs[child.mount] = child.catalog = world.catalogs.get(child.mount, 1) + 1
+            yield _frame(child, {"method": "notifications/tools/list_changed"})
+        case "log":
+            message = {"level": "info", "data": f"{child.mount}.{child.generation}"}
+            yield _frame(child, {"method": "notifications/message", "params": message})
+        case "noise":
+            yield ChildNoise(child.mount, child.generation, 3)
+        case "full" | "drain":
+            child.is_full = verb == "full"
+            yield ChildBacklog(child.mount, child.generation, 101 if child.is_full else 0)
+
+
+def _answer(world: World, child: Child, request: Pending, body: dict[str, Any]) -> Event:
+    child.pending.remove(request)
+    want = world.by_tag(request.tag)
+    if want is not None and want.sends and want.sends[-1].child_id == request.id and not want.in_doubt:
+        child.is_productive = True
+    event = _frame(child, {"id": request.id, **body})
+    assert isinstance(event, ChildFrame)
+    child.last_answer = event.frame
+    return event

@@ -1,0 +1,1 @@
+"""Many processes change one registry while another program rewrites it."""

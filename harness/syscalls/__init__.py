@@ -1,0 +1,1 @@
+"""Every system call of a write and of a recovery fails once, under strace."""

@@ -1,7 +1,0 @@
-"""Runs at the start of every Python that finds this folder in its path: seeds the bug that the environment names."""
-
-import os
-
-from perdure.testing.crash import bugs
-
-bugs.install(os.environ[bugs.VARIABLE])
