@@ -14,7 +14,7 @@ from perdure.storage.sqlite.state import SqliteState
 from perdure.storage.state import StateBackend
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
 def open_backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens the same store each time, as another process would; memory is shared instead."""
     opened: list[StateBackend] = []

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from harness.host import fuzz
 from harness.host.mutations import judge
 
-FRAMES = 3000
 
-
+@pytest.mark.parametrize("frames", [300, pytest.param(3000, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("side", ["client", "child"])
-def test_every_readable_request_among_mutated_frames_is_answered_once(side: str) -> None:
-    seed = random.randrange(1 << 32)
+def test_every_readable_request_among_mutated_frames_is_answered_once(side: str, frames: int) -> None:
+    seed = 1
 
-    score = fuzz.run(side, FRAMES, seed)
+    score = fuzz.run(side, frames, seed)
 
     assert score.violations == [], f"seed {seed}"
-    assert score.counts["mutated frames sent"] == FRAMES
-    assert score.counts["of them readable requests"] > FRAMES // 20
+    assert score.counts["mutated frames sent"] == frames
+    assert score.counts["of them readable requests"] > frames // 20
     assert "malformed" in score.figures["quarantined"]
 
 

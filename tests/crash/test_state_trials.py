@@ -10,6 +10,8 @@ from harness.state import trials
 from harness.state.__main__ import opened_backend, restarting
 from harness.state.postgres import Postgres
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def state(request: pytest.FixtureRequest, tmp_path: Path) -> str:

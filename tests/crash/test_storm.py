@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import random
+import pytest
 
 from harness.host import storm
 
+pytestmark = pytest.mark.thorough
+
 
 def test_sixty_kills_of_what_stands_behind_the_host_break_no_promise() -> None:
-    seed = random.randrange(1 << 32)
+    seed = 1
 
     score = storm.run(60, seed=seed)
 
@@ -18,7 +20,7 @@ def test_sixty_kills_of_what_stands_behind_the_host_break_no_promise() -> None:
 
 
 def test_a_killed_host_leaves_nothing_behind() -> None:
-    seed = random.randrange(1 << 32)
+    seed = 2
 
     score = storm.run(4, seed=seed, kill="host")
 

@@ -9,6 +9,8 @@ import pytest
 from harness.races.swap_race import Way, race
 from perdure.storage.files.syscalls import has_openat2
 
+pytestmark = pytest.mark.thorough
+
 ATTEMPTS = 5_000
 
 

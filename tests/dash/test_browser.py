@@ -25,9 +25,12 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 PICTURES = Path(__file__).parent / "screenshots"
 AXE = "axe-core@4"
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium here: apt-get install chromium to run the browser tests"
-)
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no Chromium here: apt-get install chromium to run the browser tests"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

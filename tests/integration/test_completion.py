@@ -18,6 +18,8 @@ from perdure.cli.completion_scripts import script
 from perdure.cli.main import COMMANDS
 from testbed import Bed
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def root() -> Node:

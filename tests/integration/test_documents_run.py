@@ -15,6 +15,8 @@ from commands import perdure, told
 
 from testbed import Bed, Client
 
+pytestmark = pytest.mark.thorough
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 

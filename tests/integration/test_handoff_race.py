@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from write_tools import Tools
 
+pytestmark = pytest.mark.thorough
+
 READS = 400
 
 

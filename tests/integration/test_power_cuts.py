@@ -10,6 +10,8 @@ import pytest
 
 from harness.power import devices
 
+pytestmark = pytest.mark.thorough
+
 SMALL = ("--calls", "14", "--seed", "7")
 
 if (lacking := devices.missing()) is not None:

@@ -26,6 +26,8 @@ from harness.races.write_racers import Way
 from harness.syscalls.traced_worker import Worker
 from perdure.testing.raw_client import RawClient
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize(("way", "rounds"), [("worker", 200), ("host", 25)])
 def test_of_four_processes_one_wins_and_no_line_is_lost(tmp_path: Path, way: Way, rounds: int) -> None:

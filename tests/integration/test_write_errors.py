@@ -18,7 +18,7 @@ from harness.syscalls.traced_worker import can_trace
 from perdure.storage.beside import NAME as BESIDE
 
 WHY_NOT = can_trace()
-pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "there is strace")
+pytestmark = [pytest.mark.thorough, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "there is strace")]
 
 
 def every(some: int) -> int:

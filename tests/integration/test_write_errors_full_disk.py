@@ -14,6 +14,8 @@ import pytest
 from harness.crash.write_kinds import contents, found_in
 from harness.syscalls.traced_worker import Worker
 
+pytestmark = pytest.mark.thorough
+
 MEGABYTE = 1 << 20
 BALLAST = 300_000
 

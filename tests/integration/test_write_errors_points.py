@@ -17,7 +17,7 @@ from perdure.model.envelope import Envelope
 ACTIONS = ("eio", "enospc", "edquot", "erofs", "eacces", "eintr", "short")
 
 
-@pytest.fixture(params=["journal", "strict"])
+@pytest.fixture(params=["journal", pytest.param("strict", marks=pytest.mark.thorough)])
 def tools(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tools]:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
     (tmp_path / "workspace").mkdir()

@@ -13,6 +13,8 @@ import pytest
 from harness.syscalls.traced_worker import Worker
 from perdure.worker.crew import MAX_THREADS
 
+pytestmark = pytest.mark.thorough
+
 MANY = 3 * MAX_THREADS
 
 

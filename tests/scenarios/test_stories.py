@@ -10,6 +10,8 @@ from harness.stories.__main__ import lines, told
 from harness.stories.agents import Plain
 from harness.stories.eight import STORIES, Story
 
+pytestmark = pytest.mark.thorough
+
 # Where a plain server has the same ending, it takes more calls or more bytes to get there.
 SAME_ENDING = {"a large write is cut", "a file too large for one call", "a worker killed in the middle"}
 
