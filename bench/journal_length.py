@@ -1,4 +1,4 @@
-"""What a long journal costs: the newest rows, the sums and one more write, beside a workspace without a past."""
+"""What a long journal costs: the newest rows, analytics and one more write, beside a workspace without a past."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from writes import BLOCK, SMALL, Writer, perdure_at, text_of
 
 from perdure.storage.journal import NewRow
 from perdure.storage.sqlite.journal import SqliteJournal
+from perdure.storage.sqlite.journal_analytics import ADVANCE_EVERY
 
 TAIL_LIMIT_S = 0.005
+FIRST_ANALYTICS_LIMIT_S = 0.100
 ANALYTICS_LIMIT_S = 0.020
 APPEND_LIMIT = 1.5
 ASKED = 50
@@ -37,12 +39,15 @@ def measure(scratch: Path, perdure: str, report: Report, *, rows: int) -> None:
         perdure_at(scratch, perdure, long) as old,
         perdure_at(scratch, perdure, scratch / "empty") as new,
     ):
-        for tool, arguments, limit in (
-            ("journal_tail", {"n": 20}, TAIL_LIMIT_S),
-            ("analytics", {}, ANALYTICS_LIMIT_S),
+        tail = p50([_asked(old, "journal_tail", {"n": 20}) for _ in range(ASKED)])
+        first = _asked(old, "analytics", {})
+        second = p50([_asked(old, "analytics", {}) for _ in range(ASKED)])
+        for label, seconds, limit in (
+            ("journal_tail of 20", tail, TAIL_LIMIT_S),
+            ("analytics, the first time", first, FIRST_ANALYTICS_LIMIT_S),
+            ("analytics, again", second, ANALYTICS_LIMIT_S),
         ):
-            found = p50([_asked(old, tool, arguments) for _ in range(ASKED)])
-            report.at_most(f"{tool} {arguments or ''}", f"{ms(found)}, limit {ms(limit)}", found, limit)
+            report.at_most(label, f"{ms(seconds)}, limit {ms(limit)}", seconds, limit)
         samples: dict[str, list[float]] = {"long": [], "empty": []}
         writers = {"long": Writer(old, "safe_write"), "empty": Writer(new, "safe_write")}
         for _ in range(APPENDS // BLOCK):
@@ -61,7 +66,10 @@ def _asked(client: Client, tool: str, arguments: dict[str, Any]) -> float:
 
 
 def _fill(workspace: Path, rows: int) -> float:
-    """Rows as the product itself makes them, under a clock that spreads them over a month."""
+    """Rows as the product itself makes them, under a clock that spreads them over a month.
+
+    The last ones are as many as analytics may have to count beside the cached sums.
+    """
     folder = workspace / ".perdure"
     folder.mkdir(parents=True)
     start = time.perf_counter()
@@ -70,8 +78,10 @@ def _fill(workspace: Path, rows: int) -> float:
     journal = SqliteJournal(
         str(folder), str(workspace / "anchor"), lambda: began + next(ticks) * DAYS * 86_400 / rows
     )
-    numbers = iter(range(rows))
-    while batch := list(itertools.islice(numbers, PER_TRANSACTION)):
+    numbers = iter(range(rows + ADVANCE_EVERY - 1))
+    sizes = [PER_TRANSACTION] * (rows // PER_TRANSACTION) + [ADVANCE_EVERY - 1]
+    for size in sizes:
+        batch = list(itertools.islice(numbers, size))
 
         def work(batch: list[int] = batch) -> None:
             journal.settle([journal.append(_row(number)).seq for number in batch])

@@ -31,7 +31,9 @@ def checked(where: Whereabouts, watch: Watch) -> tuple[int, list[dict[str, Any]]
 
     def look(connection: apsw.Connection) -> dict[str, Any]:
         rows: list[Any] = connection.execute("SELECT coalesce(max(seq), 0) FROM journal").fetchall()
-        writes: list[Any] = connection.execute("SELECT writes FROM sums").fetchall()
+        writes: list[Any] = connection.execute(
+            "SELECT coalesce((SELECT max(seq) FROM journal), 0) - (SELECT count(*) FROM outcomes)"
+        ).fetchall()
         anchor = os.path.join(state_dir(), "anchors", chain.anchor_name(where.workspace))
         sha256 = sha256_for(os.path.getsize(where.journal) if os.path.exists(where.journal) else 0)
         anchored, total = chain.read_anchor(anchor), rows[0][0]
@@ -64,7 +66,9 @@ def _hash_of_blob(where: Whereabouts, sha: bytes) -> bytes:
 
 
 def _drift(where: Whereabouts, connection: apsw.Connection, watch: Watch) -> Iterator[dict[str, Any]]:
-    for number, (path,) in enumerate(connection.execute("SELECT path FROM paths ORDER BY path"), 1):
+    for number, (path,) in enumerate(
+        connection.execute("SELECT DISTINCT path FROM journal ORDER BY path"), 1
+    ):
         watch("files", number, 0)
         last: list[Any] = connection.execute(_LATEST, (path,)).fetchall()
         if not last:

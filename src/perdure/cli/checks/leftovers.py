@@ -90,7 +90,7 @@ def _folders(root: str) -> list[str]:
         try:
             connection = apsw.Connection(journal, flags=apsw.SQLITE_OPEN_READONLY)
             for (path,) in connection.execute(
-                "SELECT path FROM paths ORDER BY last_seq DESC LIMIT ?", (50_000,)
+                "SELECT path FROM journal GROUP BY path ORDER BY max(seq) DESC LIMIT ?", (50_000,)
             ):
                 found.add(os.path.normpath(os.path.join(root, os.path.dirname(str(path)))))
                 if len(found) >= MOST_FOLDERS:

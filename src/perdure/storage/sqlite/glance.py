@@ -19,7 +19,8 @@ IN_REACH = 1_000
 LAST = 5
 MOST_LEASES = 20
 MOST_SHOWN = 200
-JOURNAL_FORMAT = 3
+JOURNAL_FORMAT = 4
+FIRST_WITH_CACHED_SUMS = 4
 STATE_ID = 0x50645374
 STATE_FORMAT = 1
 _ENTRY = "key, version, revision, updated, expires"
@@ -32,12 +33,21 @@ _LAST_ROWS = (
 )
 # A change that is not taken back, or whose taking back was: among the newest, since no undo reaches further.
 _UNDOABLE = (
-    "SELECT count(*) FROM (SELECT seq, op FROM journal WHERE seq > (SELECT retired FROM sums) "
+    "SELECT count(*) FROM (SELECT seq, op FROM journal WHERE seq > ? "
     f"AND {_COMMITTED.format(row='journal')} ORDER BY seq DESC LIMIT ?) AS j "
     "WHERE j.op NOT IN ('undo', 'redo') AND NOT EXISTS (SELECT 1 FROM journal AS u WHERE u.undoes = j.seq "
     f"AND {_COMMITTED.format(row='u')} AND NOT EXISTS (SELECT 1 FROM journal AS r WHERE r.undoes = u.seq "
     f"AND {_COMMITTED.format(row='r')}))"
 )
+_KEPT = "SELECT last_seq, bytes FROM retention, kept"
+_WRITES_SINCE = (
+    "SELECT (SELECT coalesce(sum(writes), 0) FROM cached_minutes WHERE minute >= ?1 / 60000000) + "
+    "(SELECT count(*) FROM journal WHERE seq > (SELECT last_seq FROM cached_sums) AND ts >= ?1 "
+    f"AND {_COMMITTED.format(row='journal')})"
+)
+# The same of a journal that is not migrated yet.
+_KEPT_BEFORE = "SELECT retired, stored FROM sums"
+_WRITES_SINCE_BEFORE = "SELECT coalesce(sum(writes), 0) FROM minutes WHERE minute >= ?1 / 60000000"
 _LEASES = (
     "SELECT namespace, key, value, expires FROM entries WHERE space = 'lease' AND value IS NOT NULL "
     "AND (expires IS NULL OR expires > ?) ORDER BY expires LIMIT ?"
@@ -211,22 +221,24 @@ def _opened(path: str) -> apsw.Connection:
 
 
 def _journal(connection: apsw.Connection, since_us: int, last: int) -> dict[str, Any]:
-    def one(text: str, *given: int) -> Any:
-        rows: list[Any] = connection.execute(text, given).fetchall()
+    def one(text: str, *values: int) -> Any:
+        rows: list[Any] = connection.execute(text, values).fetchall()
         return rows[0][0]
 
+    version = int(connection.pragma("user_version"))
+    has_cache = version >= FIRST_WITH_CACHED_SUMS
+    kept: list[Any] = connection.execute(_KEPT if has_cache else _KEPT_BEFORE).fetchall()
     rows: list[Any] = connection.execute(_LAST_ROWS, (last,)).fetchall()
     names = ("journal_id", "ts", "path", "mode", "bytes", "client")
     return {
-        "format": int(connection.pragma("user_version")),
-        "writes": one("SELECT writes FROM sums"),
-        "writes_today": one(
-            "SELECT coalesce(sum(writes), 0) FROM minutes WHERE minute >= ?", since_us // 60_000_000
-        ),
-        "stored_bytes": one("SELECT stored FROM sums"),
+        "format": version,
+        # Rows are numbered from 1 and never deleted.
+        "writes": one("SELECT coalesce((SELECT max(seq) FROM journal), 0) - (SELECT count(*) FROM outcomes)"),
+        "writes_today": one(_WRITES_SINCE if has_cache else _WRITES_SINCE_BEFORE, since_us),
+        "stored_bytes": kept[0][1],
         "open_drafts": one("SELECT count(*) FROM drafts"),
         "unsettled": one("SELECT count(*) FROM intents"),
-        "undo_in_reach": one(_UNDOABLE, IN_REACH),
+        "undo_in_reach": one(_UNDOABLE, kept[0][0], IN_REACH),
         "last": [dict(zip(names, (str(row[0]), *row[1:]), strict=True)) for row in rows],
     }
 

@@ -1,4 +1,4 @@
-"""The journal on SQLite: chained rows, contents by hash, and the sums kept in the same transaction.
+"""The journal on SQLite: chained rows, contents by hash, and cached sums over both.
 
 One thread writes (the committer); any thread reads, over a connection of its own.
 """
@@ -31,7 +31,7 @@ from perdure.storage.journal import (
     Sha,
     State,
 )
-from perdure.storage.sqlite import chain, journal_retention, journal_shelf, journal_sums
+from perdure.storage.sqlite import chain, journal_analytics, journal_retention, journal_shelf
 from perdure.storage.sqlite.chain import COLUMNS, GENESIS
 from perdure.storage.sqlite.database import open_database, open_reader
 from perdure.storage.sqlite.failures import refusal, typed
@@ -75,7 +75,9 @@ class SqliteJournal:
             # Another process may have written since: the chain continues from what is there now.
             self._head = self._load_head()
             self._changes_before = self._write.total_changes()
+            before = self._head[0]
             result = work()
+            self._advance_sums(before)
             self._write.execute("COMMIT")
         except BaseException as error:
             failure = refusal(error, self._write)
@@ -87,6 +89,13 @@ class SqliteJournal:
             raise failure from None
         self._drop_anchor()
         return result
+
+    def _advance_sums(self, before: int) -> None:
+        """Once in many rows, so that a single write touches no sum."""
+        every = journal_analytics.ADVANCE_EVERY
+        if self._head[0] // every > before // every:
+            journal_analytics.advance(self._write)
+            journal_retention.count_kept(self._write)
 
     def _roll_back(self) -> None:
         if self._write.in_transaction:
@@ -176,7 +185,6 @@ class SqliteJournal:
         digest = _digest(prev, values)
         self._write.execute(_APPEND, (prev, digest, *values))
         self._write.execute("INSERT INTO intents VALUES (?, ?)", (seq, self._boot))
-        journal_sums.add(self._write, made)
         journal_retention.unpin(self._write, made.path)
         self._head = (seq, digest)
         return made
@@ -194,10 +202,7 @@ class SqliteJournal:
         self._write.execute(
             "INSERT OR IGNORE INTO contents VALUES (?,?,?,?,?,?)", (sha, size, codec, data, seq, by_row)
         )
-        if self._write.changes():
-            kept = size if data is None else len(data)
-            journal_sums.keep(self._write, kept)
-        else:
+        if not self._write.changes():
             self._write.execute(
                 "UPDATE contents SET seq = ?, by_row = max(by_row, ?) WHERE sha = ?", (seq, by_row, sha)
             )
@@ -213,9 +218,6 @@ class SqliteJournal:
     def conclude(self, seq: int, state: State, draft: str | None = None) -> None:
         self._write.execute("INSERT OR REPLACE INTO outcomes VALUES (?,?,?)", (seq, state, draft))
         self._write.execute("DELETE FROM intents WHERE seq = ?", (seq,))
-        row = self._one(self._write, "seq = ?", (seq,))
-        if row is not None:
-            journal_sums.remove(self._write, row)
 
     def settle(self, seqs: Iterable[int]) -> None:
         self._write.executemany("DELETE FROM intents WHERE seq = ?", [(seq,) for seq in seqs])
@@ -281,7 +283,7 @@ class SqliteJournal:
                 terms.append(f"{column} = ?")
                 values.append(value)
         if wanted.since is not None:
-            terms.append(journal_sums.SINCE)
+            terms.append(journal_analytics.SINCE)
             values += (wanted.since, wanted.since)
         if wanted.before is not None:
             terms.append("seq < ?")
@@ -369,7 +371,7 @@ class SqliteJournal:
         return journal_shelf.item(self._read, kind, name, at, self._now())
 
     def analytics(self, since: int | None, session: str | None) -> dict[str, Any]:
-        return journal_sums.report(self._read, since, session)
+        return journal_analytics.report(self._read, since, session)
 
     def verify(self, passed: Callable[[int], None] | None = None) -> Iterator[Problem]:
         """Walk the whole chain; compare its head with what is remembered outside the workspace.
@@ -385,7 +387,7 @@ class SqliteJournal:
 
     def latest(self) -> Iterator[Row]:
         """The last change of every file."""
-        for (path,) in self._read.execute("SELECT path FROM paths ORDER BY path"):
+        for (path,) in self._read.execute("SELECT DISTINCT path FROM journal ORDER BY path"):
             row = self.last_of(path)
             if row is not None:
                 yield row

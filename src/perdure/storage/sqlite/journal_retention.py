@@ -15,7 +15,6 @@ from typing import Any, Final
 import apsw
 
 from perdure.storage.journal import Retired, Sha
-from perdure.storage.sqlite.journal_sums import KEPT
 
 FILE: Final = 2
 _LATEST: Final = (
@@ -39,9 +38,9 @@ class Dropping:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        known: list[Any] = connection.execute("SELECT retired, stored FROM sums").fetchall()
-        self.cursor: int = known[0][0]
-        self.stored: int = known[0][1]
+        kept: list[Any] = connection.execute("SELECT last_seq, bytes FROM retention, kept").fetchall()
+        self.cursor: int = kept[0][0]
+        self.stored: int = kept[0][1]
         self.files: list[Sha] = []
 
     def drop(self, sha: Sha) -> None:
@@ -61,9 +60,15 @@ class Dropping:
 
     def save(self) -> None:
         self._connection.execute(
-            f"UPDATE rollup SET mark = ?, bytes = ? WHERE kind = {KEPT} AND name = ''",
+            "UPDATE retention SET last_seq = ?, kept_bytes = ?, "
+            "kept_rowid = (SELECT coalesce(max(rowid), 0) FROM contents)",
             (self.cursor, self.stored),
         )
+
+
+def count_kept(connection: apsw.Connection) -> None:
+    """Add the contents since the last count to the stored sum."""
+    Dropping(connection).save()
 
 
 def unpin(connection: apsw.Connection, path: str) -> None:
