@@ -224,36 +224,6 @@ def test_parts_of_a_transaction_fail_alone(
 
 
 MODES = st.sampled_from(["create", "overwrite", "append"])
-CHANGES = st.lists(
-    st.tuples(
-        st.sampled_from("abcd"), MODES, st.sampled_from(["x", "y"]), st.integers(0, 5000), st.booleans()
-    ),
-    max_size=30,
-)
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(CHANGES)
-def test_the_sums_are_those_of_the_rows(
-    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str, str, int, bool]]
-) -> None:
-    clock = Clock()
-    journal = opened(tmp_path_factory.mktemp("sums"), clock)
-
-    def all_of_them() -> None:
-        for path, mode, client, size, fails in changes:
-            clock.now += size % 100
-            row = journal.append(change(path, mode, client, size=size))
-            if fails:
-                journal.conclude(row.seq, "aborted")
-
-    journal.transact(all_of_them)
-    kept, counted = journal.analytics(None, None), journal.analytics(0, None)
-    for report in (kept, counted):
-        report["by_mode"] = {k: v for k, v in report["by_mode"].items() if v}
-        report["by_caller"] = {k: v for k, v in report["by_caller"].items() if v}
-    assert kept == counted
-    journal.close()
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
