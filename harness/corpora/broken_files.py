@@ -1,6 +1,6 @@
 """Hand-broken files: for each format an intact text and ten slips, each with the line where it was made.
 
-    python -m harness.corpora.broken_files     how many slips `perdure.validate` finds within one line, by format
+    python -m harness.corpora.broken_files     how many slips `perdure.validate` notices, by format
 
 A slip is an edit `old → new`; `old` occurs once in the text. The texts are in `broken_data` and `broken_code`.
 """
@@ -14,9 +14,10 @@ import msgspec
 
 from harness.corpora.broken_code import CODE
 from harness.corpora.broken_data import DATA
-from perdure.validate import Report, check
+from perdure.validate import Report, check, regressions
 
 SAMPLES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {**DATA, **CODE}
+NEAR_LINES = 5
 
 
 class Slip(msgspec.Struct, frozen=True):
@@ -26,6 +27,15 @@ class Slip(msgspec.Struct, frozen=True):
     text: str
     line: int
     edit: tuple[str, str]
+
+
+class Recall(msgspec.Struct):
+    """How many slips of one format get a finding, are refused as a write, and have the first finding near."""
+
+    noticed: int = 0
+    refused: int = 0
+    near: int = 0
+    missed: list[Slip] = []
 
 
 def intact(form: str) -> str:
@@ -43,25 +53,37 @@ def slips(form: str) -> Iterator[Slip]:
         )
 
 
-def is_found(slip: Slip, report: Report) -> bool:
-    """Whether the report calls the file wrong, with an error within one line of the slip."""
-    near = (p for p in report.errors if p.severity == "error" and abs(p.line - slip.line) <= 1)
-    return report.valid is False and any(near)
+def is_noticed(report: Report) -> bool:
+    return report.valid is not True and report.errors != []
+
+
+def is_near(slip: Slip, report: Report) -> bool:
+    """Whether the first finding is at most five lines away from the slip."""
+    return is_noticed(report) and abs(report.errors[0].line - slip.line) <= NEAR_LINES
+
+
+def recall(form: str) -> Recall:
+    before = check(intact(form), format_hint=form)
+    counts = Recall()
+    for slip in slips(form):
+        report = check(slip.text, format_hint=form)
+        counts.noticed += is_noticed(report)
+        counts.refused += bool(regressions(before, report, (intact(form), slip.text)))
+        counts.near += is_near(slip, report)
+        if not is_noticed(report):
+            counts.missed.append(slip)
+    return counts
 
 
 def main() -> int:
-    missed = 0
     for form in SAMPLES:
-        found = 0
-        for slip in slips(form):
-            report = check(slip.text, format_hint=form)
-            if is_found(slip, report):
-                found += 1
-            else:
-                missed += 1
-                print(f"  {form}: line {slip.line} {slip.edit!r}: {report.summary}", file=sys.stderr)
-        print(f"{form:12} {found:2} of {len(SAMPLES[form][1])}")
-    return 1 if missed else 0
+        counts = recall(form)
+        print(
+            f"{form:12} {counts.noticed:2} noticed  {counts.refused:2} refused  {counts.near:2} near  of 10"
+        )
+        for slip in counts.missed:
+            print(f"    line {slip.line} {slip.edit!r}")
+    return 0
 
 
 if __name__ == "__main__":

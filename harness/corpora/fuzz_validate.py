@@ -99,11 +99,11 @@ class Mutator:
 
 def fault(report: Report, text: str) -> str | None:
     """What is wrong with a report, apart from what it says."""
-    if report.valid is None and any("took too long" in p.message for p in report.errors):
+    if report.valid is None and "took too long" in report.summary:
         return "hang"
-    if report.valid is None and any("parser failed" in p.message for p in report.errors):
+    if report.valid is None and "parser failed" in report.summary:
         return "crash"
-    if report.valid is None and any("too much memory" in p.message for p in report.errors):
+    if report.valid is None and "too much memory" in report.summary:
         return "memory"
     rows = text.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
     if any(not 1 <= p.line <= rows or p.col < 1 for p in report.errors):

@@ -3,7 +3,8 @@
     python -m harness.corpora.intact_files FOLDER… [--each 100] [--show]
 
 Of each format as many files as asked for are taken from below the folders, spread over all there are. What others keep
-as examples of what is wrong (`fail`, `invalid`, `error` in the path) is left out.
+as examples of what is wrong (`fail`, `invalid`, `error` in the path) is left out. A finding that is only doubted is
+counted, but not as false.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _FAMILIES: Final = {"jsonc": "json", "json5": "json", "jsonl": "json", "tsx": "t
 
 class Tally(msgspec.Struct):
     checked: int = 0
-    unjudged: int = 0
+    unchecked: int = 0
+    doubtful: int = 0
     false: list[tuple[str, str]] = []
 
 
@@ -67,7 +69,8 @@ def tallied(checker: Checker, paths: list[Path], each: int) -> Tally:
             continue
         report = checker.check(text, target_path=str(path))
         tally.checked += 1
-        tally.unjudged += report.valid is None
+        tally.unchecked += report.valid is None and not report.errors
+        tally.doubtful += report.valid is None and bool(report.errors)
         if report.valid is False:
             tally.false.append((str(path), report.summary))
     return tally
@@ -86,7 +89,8 @@ def main() -> int:
             tally = tallied(checker, by_format[form], options.each)
             false += len(tally.false)
             print(
-                f"{form:12} {tally.checked:4} files  {len(tally.false)} false  {tally.unjudged} not judged",
+                f"{form:12} {tally.checked:4} files  {len(tally.false)} false  {tally.doubtful} doubtful  "
+                f"{tally.unchecked} not checked",
                 flush=True,
             )
             for path, summary in tally.false if options.show else ():

@@ -100,6 +100,34 @@ def test_a_file_that_was_broken_may_stay_broken(tools: Tools) -> None:
     assert tools.use("edit", {**arguments, "edits": [{"old": "g(:", "new": "g():"}]})[0]
 
 
+def test_a_grammar_refuses_only_in_a_file_that_it_could_read_before(tools: Tools) -> None:
+    program = "int f(int a) {\n  return a;\n}\n"
+    wrong = program.replace("return a", "return a +")
+    is_done, found = tools.use("safe_write", {"path": "new.c", "content": wrong, "validate": "refuse"})
+    assert is_done
+    assert found["warnings"][0].startswith("c, line 2, column ")
+    tools.use("safe_write", {"path": "a.c", "content": program})
+    edit = {"edits": [{"old": "return a", "new": "return a +"}], "validate": "refuse"}
+    assert broken(tools.use("edit", {"path": "a.c", **edit}))["context"]["format"] == "c"
+    tools.use("safe_write", {"path": "macros.c", "content": program.replace("int f", "API int f")})
+    is_done, found = tools.use("edit", {"path": "macros.c", **edit})
+    assert is_done
+    assert found["warnings"]
+
+
+def test_html_markdown_and_sql_are_never_refused(tools: Tools) -> None:
+    for path, right, wrong in (
+        ("a.html", "<p>a</p>\n", "<div>a\n"),
+        ("a.md", "# a\n", "# a\n\n```\nb\n"),
+        ("a.sql", "SELECT 1;\n", "SELECT (1;\n"),
+    ):
+        tools.use("safe_write", {"path": path, "content": right})
+        arguments = {"path": path, "content": wrong, "mode": "overwrite", "validate": "refuse"}
+        is_done, found = tools.use("safe_write", arguments)
+        assert is_done
+        assert found["warnings"], path
+
+
 def test_what_cannot_be_checked_is_written_and_said(tools: Tools) -> None:
     for path, content, encoding in (("a.xyz", "hello", "utf-8"), ("a.json", "AAEC/w==", "base64")):
         arguments = {"path": path, "content": content, "encoding": encoding, "validate": "refuse"}

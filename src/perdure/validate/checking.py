@@ -1,20 +1,30 @@
-"""One check from content to report: find the format, run its checker, sum up.
+"""One check from content to report: detect the format, run its checker, sum up.
 
-This runs the parsers where it is called. For content that others made, use `isolated.Checker`, which does the
-same in a child process with limits.
+This runs the parsers in the calling process. For untrusted content use `isolated.Checker`, which does the same in a
+child process with limits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Final, cast
 
 from perdure.validate.detect import detect
-from perdure.validate.report import UNKNOWN, Problem, Report, Unsure, judged, unjudged, unknown
+from perdure.validate.report import (
+    UNKNOWN,
+    CannotCheck,
+    Doubtful,
+    Problem,
+    Report,
+    report_checked,
+    report_doubtful,
+    report_unchecked,
+    report_unknown,
+)
 
-_ROOM: Final = "perdure.validate."
-# Loaded when first needed: most content is of two or three formats.
+# Imported when first needed: most content is of two or three formats.
 _CHECKERS: Final = {
     "json": ("json_text", "check_json"),
     "jsonc": ("json_text", "check_jsonc"),
@@ -27,15 +37,6 @@ _CHECKERS: Final = {
     "latex": ("latex_text", "check_latex"),
     "markdown": ("markdown_text", "check_markdown"),
     "html": ("html_text", "check_html"),
-    "css": ("css_text", "check_css"),
-    "javascript": ("code_text", "check_javascript"),
-    "typescript": ("code_text", "check_typescript"),
-    "tsx": ("code_text", "check_tsx"),
-    "go": ("code_text", "check_go"),
-    "rust": ("code_text", "check_rust"),
-    "java": ("code_text", "check_java"),
-    "c": ("c_text", "check_c"),
-    "cpp": ("c_text", "check_cpp"),
     "shell": ("shell_text", "check_shell"),
     "sql": ("sql_text", "check_sql"),
 }
@@ -49,18 +50,21 @@ def check(content: str, *, format_hint: str | None = None, target_path: str | No
 
 def check_as(form: str, content: str) -> Report:
     if form == UNKNOWN:
-        return unknown()
+        return report_unknown()
     text = content.replace("\r\n", "\n").replace("\r", "\n")
     try:
-        return judged(form, _checker(form)(text))
+        return report_checked(form, _checker(form)(text))
+    except Doubtful as doubts:
+        return report_doubtful(form, doubts.problems)
+    except CannotCheck as reason:
+        return report_unchecked(form, str(reason))
     except ModuleNotFoundError as missing:
-        return unjudged(
+        return report_unchecked(
             form, f"not checked: {missing.name} is not installed (pip install 'perdure[validate]')"
         )
-    except Unsure as unsure:
-        return unjudged(form, str(unsure))
 
 
 def _checker(form: str) -> Callable[[str], list[Problem]]:
-    module, function = _CHECKERS[form]
-    return cast("Callable[[str], list[Problem]]", getattr(import_module(_ROOM + module), function))
+    module, function = _CHECKERS.get(form, ("grammar", "check_grammar"))
+    checker = getattr(import_module(f"perdure.validate.{module}"), function)
+    return cast("Callable[[str], list[Problem]]", checker if form in _CHECKERS else partial(checker, form))

@@ -13,14 +13,14 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
 from perdure.validate.checking import check_as
-from perdure.validate.report import Report, unjudged
+from perdure.validate.report import Report, report_unchecked
 
 LENGTH_BYTES: Final = 4
 # A child that once needed much keeps it; a fresh one is cheaper than a failure of the next request.
@@ -54,9 +54,9 @@ def _answer(request: Request) -> Report:
     try:
         return check_as(request.form, request.content.decode("utf-8", "replace"))
     except MemoryError:
-        return unjudged(request.form, "validation needed too much memory")
+        return report_unchecked(request.form, "validation needed too much memory")
     except RecursionError:
-        return unjudged(request.form, "nested too deeply to be checked")
+        return report_unchecked(request.form, "nested too deeply to be checked")
 
 
 @contextmanager
@@ -85,7 +85,9 @@ def _resident() -> int:
 
 def main(arguments: list[str]) -> None:
     memory, seconds = int(arguments[0]) << 20, int(arguments[1])
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    # macOS refuses any limit on address space, and a process cannot raise one that is lower already.
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # whatever it was started with
     incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer

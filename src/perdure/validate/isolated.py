@@ -32,7 +32,7 @@ from perdure.model.learned import learned
 from perdure.validate.checking import check_as
 from perdure.validate.child import LENGTH_BYTES, Reply, Request, framed
 from perdure.validate.detect import detect
-from perdure.validate.report import UNKNOWN, Report, unjudged
+from perdure.validate.report import UNKNOWN, Report, report_unchecked
 
 START_S: Final = 30.0
 SMALL: Final = 65536
@@ -108,7 +108,7 @@ class Checker:
             reply = child.ask(request, self._timeout_s, turn.give_way)
         except Lost as lost:
             reason = "validation took too long" if lost.late else "the parser failed on this content"
-            return unjudged(request.form, reason)
+            return report_unchecked(request.form, reason)
         self._give_back(child, reply.last)
         return reply.report
 

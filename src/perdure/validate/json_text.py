@@ -7,33 +7,35 @@
 | json5 | the above, single quotes, bare keys, and JavaScript's numbers |
 | jsonl | one JSON value per line |
 
-The standard decoder says quickly that a text is fine. Only if it does not, or if a key is given twice, does
-the scanner here look for the places; it keeps its own stack, so no depth of nesting can exhaust Python's.
+The standard decoder accepts a text quickly. Only if it does not, or if a key is given twice, the scanner here looks for
+the positions; it keeps its own stack, so no depth of nesting can exhaust Python's.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from perdure.validate.balance import unbalanced
-from perdure.validate.layout import Lines, Place
-from perdure.validate.report import Problem, shown, warning
+from perdure.validate.lines import Lines
+from perdure.validate.report import Problem, quote_token, warning
 
 Form = Literal["json", "jsonc", "json5"]
 Token = tuple[str, str, int]
 
 _BOM = "\ufeff"
 _TOKEN: Final = re.compile(
-    r"""(?P<space>\s+)|(?P<mark>[{}\[\]:,])
+    r"""(?P<space>[ \t\n\r]+)|(?P<blank>\s+)|(?P<mark>[{}\[\]:,])
     |(?P<string>"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*')
     |(?P<comment>//[^\n]*|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)
     |(?P<loose>"[^\n]*|'[^\n]*|/\*.*)|(?P<word>[-+.\w$]+)|(?P<other>.)""",
     re.S | re.X,
 )
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
-_NUMBER5: Final = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|Infinity|NaN)")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
+_NUMBER5: Final = re.compile(
+    r"[-+]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|Infinity|NaN)", re.ASCII
+)
 _BARE_KEY: Final = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")
 _BAD_ESCAPE: Final = re.compile(r"\\(?![\"\\/bfnrt]|u[0-9a-fA-F]{4})|[\x00-\x1f]")
 _ESCAPE: Final = re.compile(r"\\.", re.S)
@@ -45,13 +47,13 @@ class _RepeatedKey(Exception):
 
 
 def check_json(text: str) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if text.startswith(_BOM):
         text = text[1:]
-        found.append(warning(1, 1, "a byte-order mark is before the JSON"))
+        problems.append(warning(1, 1, "a byte-order mark is before the JSON"))
     if not _is_plain(text):
-        found += _Scanner(text, "json").run()
-    return found
+        problems += _Scanner(text, "json").run()
+    return problems
 
 
 def check_jsonc(text: str) -> list[Problem]:
@@ -63,11 +65,11 @@ def check_json5(text: str) -> list[Problem]:
 
 
 def check_json_lines(text: str) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for number, row in enumerate(text.removeprefix(_BOM).split("\n"), 1):
         if row.strip() and not _is_plain(row):
-            found += [Problem(number, p.col, p.message, p.severity) for p in _Scanner(row, "json").run()]
-    return found
+            problems += [Problem(number, p.col, p.message, p.severity) for p in _Scanner(row, "json").run()]
+    return problems
 
 
 def _is_plain(text: str) -> bool:
@@ -110,8 +112,8 @@ class _Scanner:
         self.text = text
         self.form = form
         self.lines = Lines(text)
-        self.found: list[Problem] = []
-        self.open: list[tuple[str, Place, dict[str, int]]] = []
+        self.problems: list[Problem] = []
+        self.open: list[tuple[str, int, dict[str, int]]] = []
         self.expected = "a value"
 
     def run(self) -> list[Problem]:
@@ -121,28 +123,19 @@ class _Scanner:
             if self.open or self.expected != "the end of the file":
                 self._wrong(("end", "", len(self.text)))
         except _Wrong as wrong:
-            self.found += self._best(wrong.problem)
-        return self.found
+            self.problems.append(wrong.problem)
+        return self.problems
 
-    def _tokens(self) -> list[Token]:
-        found: list[Token] = []
+    def _tokens(self) -> Iterator[Token]:
+        skipped = {"json": ("space",), "jsonc": ("space", "comment"), "json5": ("space", "blank", "comment")}
         for match in _TOKEN.finditer(self.text):
             kind = match.lastgroup or ""
-            if kind != "space" and not (kind == "comment" and self.form != "json"):
-                found.append((kind, match[0], match.start()))
-        return found
-
-    def _best(self, problem: Problem) -> list[Problem]:
-        """The error, or the missing bracket that it comes from."""
-        marks = [(text, at) for kind, text, at in self._tokens() if kind == "mark" and text in "{}[]"]
-        brackets = unbalanced(marks, self.lines)
-        if brackets and min(p.line for p in brackets) <= problem.line:
-            return brackets
-        return [problem]
+            if kind not in skipped[self.form]:
+                yield kind, match[0], match.start()
 
     def _take(self, token: Token) -> None:
         kind, text, _ = token
-        if kind in ("other", "loose", "comment"):
+        if kind in ("other", "loose", "comment", "blank"):
             self._wrong_token(token)
         match self.expected:
             case "a value":
@@ -167,7 +160,7 @@ class _Scanner:
     def _value(self, token: Token) -> None:
         kind, text, offset = token
         if text in ("{", "["):
-            self.open.append((text, self.lines.place(offset), {}))
+            self.open.append((text, offset, {}))
             self.expected = "a key or '}'" if text == "{" else "a value or ']'"
             return
         if text == "]" and self.form != "json" and self.open and self.open[-1][0] == "[":
@@ -201,11 +194,11 @@ class _Scanner:
             self._wrong(token)
         name = text[1:-1] if kind == "string" else text
         seen = self.open[-1][2]
-        place = self.lines.place(offset)
+        position = self.lines.position(offset)
         if name in seen:
-            label = f" {shown(name)}" if name.isidentifier() else ""
-            self.found.append(warning(*place, f"the key{label} was given already at line {seen[name]}"))
-        seen[name] = place.line
+            label = f" {quote_token(name)}" if name.isidentifier() else ""
+            self.problems.append(warning(*position, f"the key{label} was given already at line {seen[name]}"))
+        seen[name] = position.line
         self.expected = "':'"
 
     def _after_value(self, token: Token) -> None:
@@ -235,12 +228,14 @@ class _Scanner:
         self._wrong(token)
 
     def _wrong(self, token: Token) -> None:
-        where = f" in the '{self.open[-1][0]}' opened at {self.open[-1][1].said()}" if self.open else ""
-        self._fail(token[2], f"expected {self.expected}{where}, found {shown(token[1])}")
+        where = ""
+        if self.open:
+            mark, opened, _ = self.open[-1]
+            where = f" in the '{mark}' opened at line {self.lines.position(opened).line}"
+        self._fail(token[2], f"expected {self.expected}{where}, found {quote_token(token[1])}")
 
     def _fail(self, offset: int, message: str) -> None:
-        place = self.lines.end() if offset >= len(self.text) else self.lines.place(offset)
-        raise _Wrong(Problem(*place, message))
+        raise _Wrong(Problem(*self.lines.position(offset), message))
 
 
 def _keep_if_bad(escape: re.Match[str]) -> str:

@@ -1,7 +1,14 @@
-"""What a check says: problems with their places, and the report around them.
+"""The result of a check: problems with their positions, and the report around them.
 
-A message may end up in an error that others read, so it names punctuation, keywords and short plain names
-of the content at most, never its strings or numbers (`shown`).
+| the content is | `valid` | `errors` |
+|---|---|---|
+| read by an exact parser | true | nothing, or warnings |
+| refused by an exact parser | false | errors |
+| refused by a grammar that may be wrong | null | warnings |
+| not checked | null | nothing; the reason is in `summary` |
+
+A message may be shown to others, so it names punctuation, keywords and short plain names of the content at most,
+never its strings or numbers (`quote_token`).
 """
 
 from __future__ import annotations
@@ -15,7 +22,7 @@ import msgspec
 Severity = Literal["error", "warning"]
 
 UNKNOWN: Final = "unknown"
-SHOWN_PROBLEMS: Final = 50
+MAX_PROBLEMS: Final = 50
 
 TITLES: Final = {
     "json": "JSON",
@@ -42,15 +49,11 @@ TITLES: Final = {
     "sql": "SQL",
 }
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z_-]{0,23}|[^\w\s\"'`]{1,3}")
-
-
-class Unsure(Exception):
-    """Raised by a checker that cannot say whether the content is right, with the reason."""
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z_-]{0,23}|[^\w\s\"'`]{1,3}")
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong, where a person would put it right; lines and columns count from 1."""
+    """One finding; lines and columns count from 1."""
 
     line: int
     col: int
@@ -59,7 +62,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The outcome of one check. `valid` is None where nothing can be said."""
+    """The outcome of one check."""
 
     valid: bool | None
     format: str
@@ -67,12 +70,24 @@ class Report(msgspec.Struct, frozen=True):
     summary: str
 
 
+class CannotCheck(Exception):
+    """Raised by a checker that cannot judge the content, with the reason."""
+
+
+class Doubtful(Exception):
+    """Raised by a checker whose findings may be false: its grammar is older than the language, or of another dialect."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__()
+        self.problems = [warning(problem.line, problem.col, problem.message) for problem in problems]
+
+
 def warning(line: int, col: int, message: str) -> Problem:
     return Problem(line, col, message, "warning")
 
 
-def shown(token: str) -> str:
-    """A token as a message may show it: itself if it is punctuation or a plain word, else what it is."""
+def quote_token(token: str) -> str:
+    """A token as a message may show it: itself if it is punctuation or a plain word, else its kind."""
     if not token:
         return "the end of the file"
     if token == "\n":
@@ -86,33 +101,39 @@ def shown(token: str) -> str:
     return "a name" if token[0].isalpha() else "text"
 
 
-def judged(form: str, problems: Iterable[Problem]) -> Report:
-    """The report on a format that was checked: valid unless something is an error."""
-    ordered = sorted(set(problems), key=lambda p: (p.severity != "error", p.line, p.col, p.message))
-    errors = sum(p.severity == "error" for p in ordered)
-    listed = sorted(ordered[:SHOWN_PROBLEMS], key=lambda p: (p.line, p.col, p.message))
-    return Report(errors == 0, form, listed, _summary(form, ordered, errors))
+def report_checked(form: str, problems: Iterable[Problem]) -> Report:
+    """The report of an exact check: valid unless a problem is an error."""
+    ordered = _by_importance(problems)
+    is_valid = all(problem.severity == "warning" for problem in ordered)
+    title = f"valid {TITLES[form]}" if is_valid else TITLES[form]
+    return Report(is_valid, form, _listed(ordered), _summary(title, ordered))
 
 
-def unjudged(form: str, reason: str) -> Report:
-    """The report on something that could not be checked, and why."""
-    return Report(None, form, [warning(1, 1, reason)], f"{TITLES.get(form, form)}: {reason}")
+def report_doubtful(form: str, problems: Iterable[Problem]) -> Report:
+    ordered = _by_importance(problems)
+    return Report(None, form, _listed(ordered), _summary(f"perhaps not valid {TITLES[form]}", ordered))
 
 
-def unknown() -> Report:
+def report_unchecked(form: str, reason: str) -> Report:
+    return Report(None, form, [], f"{TITLES[form]}: {reason}")
+
+
+def report_unknown() -> Report:
     return Report(None, UNKNOWN, [], "unknown format: not checked")
 
 
-def _summary(form: str, ordered: list[Problem], errors: int) -> str:
-    title = TITLES[form]
-    warnings = len(ordered) - errors
+def _by_importance(problems: Iterable[Problem]) -> list[Problem]:
+    return sorted(set(problems), key=lambda p: (p.severity != "error", p.line, p.col, p.message))
+
+
+def _listed(ordered: list[Problem]) -> list[Problem]:
+    return sorted(ordered[:MAX_PROBLEMS], key=lambda p: (p.line, p.col, p.message))
+
+
+def _summary(title: str, ordered: list[Problem]) -> str:
     if not ordered:
-        return f"valid {title}"
-    counts = ", ".join(_count(n, word) for n, word in ((errors, "error"), (warnings, "warning")) if n)
-    first = ordered[0]
-    verdict = title if errors else f"valid {title}"
-    return f"{verdict}: {counts}; line {first.line}: {first.message}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'s' if number > 1 else ''}"
+        return title
+    errors = sum(problem.severity == "error" for problem in ordered)
+    counts = ((errors, "error"), (len(ordered) - errors, "warning"))
+    counted = ", ".join(f"{number} {word}{'s' * (number > 1)}" for number, word in counts if number)
+    return f"{title}: {counted}; line {ordered[0].line}: {ordered[0].message}"

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import yaml
 
-from perdure.validate.layout import Lines, Place
-from perdure.validate.report import Problem, Unsure, shown, warning
+from perdure.validate.lines import Lines, Position
+from perdure.validate.report import CannotCheck, Problem, quote_token, warning
 
 DEPTH: Final = 1000
 _LOADER: Final[Any] = getattr(yaml, "CLoader", yaml.Loader)
@@ -20,24 +20,8 @@ _TEMPLATE: Final = re.compile(r"(?<!\$)\{\{|\{%|<%")
 # The parser knows 1.1 and 1.2; what 1.0 has besides is not used.
 _VERSION: Final = re.compile(r"^%YAML 1\.\d(?=\s)", re.M)
 _TEMPLATE_LINE: Final = re.compile(r"^\s*(?:\{\{|\{%|<%)", re.M)
-# The place where these started tells more than the place where they were given up.
-_PLACE_OF_CONTEXT: Final = ("quoted scalar", "simple key", "block scalar")
-_WORDS: Final = {
-    "mapping values are not allowed in this context": "a ':' that cannot stand here",
-    "could not find expected ':'": "expected ':' after the key",
-    "found unexpected end of stream": "a quote is not closed",
-    "found character '\\t' that cannot start any token": "a tab where spaces are needed",
-    "found character that cannot start any token": "a character that cannot stand here",
-    "did not find expected key": "a line that does not fit the mapping: its indentation, or a missing ':'",
-    "did not find expected '-' indicator": "a line that does not fit the list: its indentation, or a missing '-'",
-    "did not find expected ',' or ']'": "expected ',' or ']'",
-    "did not find expected ',' or '}'": "expected ',' or '}'",
-    "did not find expected node content": "a value is missing",
-    "did not find expected <document start>": "text that does not belong to the document before it",
-    "block sequence entries are not allowed in this context": "a '-' that cannot stand here",
-    "found a tab character that violates indentation": "a tab in the indentation",
-    "found a tab character where an indentation space is expected": "a tab in the indentation",
-}
+# An unclosed quote is reported where it was opened.
+_REPORTED_AT_START: Final = ("quoted scalar", "simple key", "block scalar")
 
 
 class _Level:
@@ -57,11 +41,10 @@ class _Walk:
         self.lines = lines
         self.levels: list[_Level] = []
         self.anchors: set[str] = set()
-        self.found: list[Problem] = []
-        self.long_quote: Place | None = None
+        self.problems: list[Problem] = []
 
     def take(self, event: Any) -> None:
-        place = self.lines.place(event.start_mark.index)
+        position = self.lines.position(event.start_mark.index)
         match event:
             case yaml.DocumentStartEvent():
                 self.anchors.clear()
@@ -70,33 +53,33 @@ class _Walk:
                 self._node_done()
             case yaml.AliasEvent():
                 if event.anchor not in self.anchors:
-                    self.found.append(Problem(*place, "an alias whose anchor is not defined before it"))
+                    self.problems.append(Problem(*position, "an alias whose anchor is not defined before it"))
                 self._node_done()
             case yaml.NodeEvent():
-                self._node(event, place)
+                self._node(event, position)
 
-    def _node(self, event: Any, place: Place) -> None:
+    def _node(self, event: Any, position: Position) -> None:
         if event.anchor:
             self.anchors.add(event.anchor)
         if isinstance(event, yaml.ScalarEvent):
-            self._scalar(event, place)
+            self._scalar(event, position)
             self._node_done()
         else:
             self.levels.append(_Level(isinstance(event, yaml.MappingStartEvent)))
             if len(self.levels) > DEPTH:  # the scanner's time grows with the square of the depth
-                raise Unsure("nested too deeply to be checked")
+                raise CannotCheck("nested too deeply to be checked")
 
-    def _scalar(self, event: Any, place: Place) -> None:
-        if event.style in ("'", '"') and event.end_mark.line > event.start_mark.line:
-            self.long_quote = place
+    def _scalar(self, event: Any, position: Position) -> None:
         level = self.levels[-1] if self.levels else None
         if level is None or not level.at_key or event.value == "<<":
             return
         key = f"{event.tag or ''} {event.value}"
         if key in level.keys:
-            label = f" {shown(event.value)}" if event.value.isidentifier() else ""
-            self.found.append(warning(*place, f"the key{label} was given already at line {level.keys[key]}"))
-        level.keys[key] = place.line
+            label = f" {quote_token(event.value)}" if event.value.isidentifier() else ""
+            self.problems.append(
+                warning(*position, f"the key{label} was given already at line {level.keys[key]}")
+            )
+        level.keys[key] = position.line
 
     def _node_done(self) -> None:
         if self.levels:
@@ -111,14 +94,14 @@ def check_yaml(text: str) -> list[Problem]:
         for event in yaml.parse(text, Loader=_LOADER):
             walk.take(event)
     except yaml.MarkedYAMLError as error:
-        problem = _placed(error, walk, lines)
+        problem = _problem(error, lines)
         if _is_template(text, problem.line):
-            raise Unsure("looks like a template: only its output can be checked") from None
-        walk.found.append(problem)
+            raise CannotCheck("looks like a template: only its output can be checked") from None
+        walk.problems.append(problem)
     except yaml.reader.ReaderError as error:
-        place = lines.place(error.position) if isinstance(error.position, int) else Place(1, 1)
-        walk.found.append(Problem(*place, "a character that YAML does not allow"))
-    return walk.found
+        position = lines.position(error.position) if isinstance(error.position, int) else Position(1, 1)
+        walk.problems.append(Problem(*position, "a character that YAML does not allow"))
+    return walk.problems
 
 
 def _is_template(text: str, line: int) -> bool:
@@ -127,27 +110,13 @@ def _is_template(text: str, line: int) -> bool:
     return bool(_TEMPLATE_LINE.search(text) or _TEMPLATE.search(near))
 
 
-def _placed(error: yaml.MarkedYAMLError, walk: _Walk, lines: Lines) -> Problem:
+def _problem(error: yaml.MarkedYAMLError, lines: Lines) -> Problem:
     context = error.context or ""
-    problem = error.problem or context or "not readable"
+    message = error.problem or context or "not readable"
     mark = error.problem_mark or error.context_mark
-    if error.context_mark is not None and any(word in context for word in _PLACE_OF_CONTEXT):
-        mark = error.context_mark
-    place = lines.place(mark.index) if mark is not None else lines.end()
-    opened = ""
-    if "flow" in context and error.context_mark is not None:
-        opened = f" in the bracket opened at {lines.place(error.context_mark.index).said()}"
-    if walk.long_quote and place.line > walk.long_quote.line and _follows_quote(place, lines):
-        return Problem(*walk.long_quote, "a quote opened here runs on into later lines")
-    return Problem(*_inside(place, lines), _WORDS.get(problem, problem) + opened)
-
-
-def _follows_quote(place: Place, lines: Lines) -> bool:
-    """Whether a quote ended before the error, on its line."""
-    before = lines.row(place.line)[: place.col - 1]
-    return '"' in before or "'" in before
-
-
-def _inside(place: Place, lines: Lines) -> Place:
-    end = lines.end()
-    return end if place.line > end.line else place
+    if error.context_mark is not None:
+        if any(word in context for word in _REPORTED_AT_START):
+            mark = error.context_mark
+        elif "flow" in context:
+            message += f" for the bracket in line {lines.position(error.context_mark.index).line}"
+    return Problem(*lines.position(mark.index if mark is not None else len(lines.text)), message)

@@ -226,7 +226,8 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         reads(
             "validate",
-            "Syntax errors of a content, with line and column, in 18 formats. An unknown format is neither valid nor not.",
+            "Syntax errors of a content, with line and column, in 18 formats. "
+            "valid is null if a grammar only doubts it, or for an unknown format.",
             validating.ValidateParams,
         ),
         VALIDATED,

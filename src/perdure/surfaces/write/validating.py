@@ -45,37 +45,39 @@ def validate(service: WriteService, given: ValidateParams, call: Call) -> dict[s
 def broken(
     service: WriteService, path: str, before: Content | None, after: Content, *, refuses: bool
 ) -> list[str]:
-    """What is to be said about a file's form after a change. What the change breaks is refused, if that is wanted."""
+    """The warnings about a file's syntax after a change; raises if the change breaks it and `refuses` is set."""
     try:
         content = _text(service, after)
     except ToolError as error:
         return [f"not validated: {error.envelope.context['message']}"]
-    now = service.checker.check(content, target_path=path)
-    if now.valid is None:
-        return [f"not validated: {now.summary}"]
-    news = _news(service, path, _stood(service, before), content, now) if not now.valid else []
-    if news and refuses:
-        raise _broken(path, now, news)
-    said = news or [problem for problem in now.errors if problem.severity == "error"]
-    return [_line(now, problem) for problem in said[:MOST_TOLD]]
+    report = service.checker.check(content, target_path=path)
+    if report.valid:
+        return []
+    if not report.errors:
+        return [f"not validated: {report.summary}"]
+    added = _regressions(service, path, _previous_text(service, before), content, report)
+    if added and refuses:
+        raise _broken(path, report, added)
+    problems = added or [p for p in report.errors if report.valid is None or p.severity == "error"]
+    return [_line(report, problem) for problem in problems[:MOST_TOLD]]
 
 
-def _stood(service: WriteService, before: Content | None) -> str:
-    """What stood there before, as far as it was text."""
+def _previous_text(service: WriteService, before: Content | None) -> str:
+    """The file's text before the change, empty if there was none."""
     try:
         return _text(service, before) if before is not None else ""
     except ToolError:
         return ""
 
 
-def _news(service: WriteService, path: str, before: str, after: str, now: Report) -> list[Problem]:
-    """The errors that were not there. Nothing has none, so all that is wrong after nothing is new."""
-    from perdure.validate import worse
+def _regressions(service: WriteService, path: str, before: str, after: str, report: Report) -> list[Problem]:
+    """The errors that the change adds. In a new file all errors are new."""
+    from perdure.validate import regressions
 
     if not before.strip():
-        return [problem for problem in now.errors if problem.severity == "error"]
-    old = service.checker.check(before, format_hint=now.format, target_path=path)
-    return worse(old, now, (before, after))
+        return [problem for problem in report.errors if problem.severity == "error"]
+    previous = service.checker.check(before, format_hint=report.format, target_path=path)
+    return regressions(previous, report, (before, after))
 
 
 def _text(service: WriteService, content: Content) -> str:
