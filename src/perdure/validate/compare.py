@@ -5,7 +5,8 @@ from numbers, and they come in the same order; with both texts at hand they must
 that is after the change.
 
 The doubts of a grammar count only if it could read the whole file before the change: then it knows the language as the
-file uses it. Those about HTML, Markdown and SQL never count: their consumers accept what no grammar describes.
+file uses it. Other doubts never count: a parser that is older than the content, or a format whose consumers accept more
+than a checker can describe.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from perdure.validate.report import Problem, Report
 
 _NUMBERS: Final = re.compile(r"\d+")
 _CHANGED: Final = 0
-_NEVER_CERTAIN: Final = ("html", "markdown", "sql")
+_BY_GRAMMAR: Final = ("c", "cpp", "css", "go", "java", "javascript", "rust", "shell", "tsx", "typescript")
 
 LineMap = Callable[[int], int]
 
@@ -28,8 +29,8 @@ LineMap = Callable[[int], int]
 def regressions(before: Report, after: Report, texts: tuple[str, str] | None = None) -> list[Problem]:
     """The errors of `after` that `before` does not have: all of them if `before` was not checked."""
     if after.valid is None:
-        is_new = before.valid is True and before.format == after.format
-        return after.errors if is_new and after.format not in _NEVER_CERTAIN else []
+        was_read = before.valid is True and before.format == after.format
+        return after.errors if was_read and after.format in _BY_GRAMMAR else []
     new = _errors(after)
     if before.valid is None or before.format != after.format:
         return new
