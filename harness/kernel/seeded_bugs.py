@@ -1,277 +1,434 @@
-"""Bugs to be seeded into the kernel, each as an exact old text and what it becomes."""
+"""Seeded bugs of the kernel, one at a time, for the explorer of histories."""
 
 from __future__ import annotations
 
+from types import ModuleType
+from typing import Any, Final
+
 import msgspec
+from msgspec import Raw
 
-
-class Mutant(msgspec.Struct, frozen=True):
-    name: str
-    module: str
-    old: str
-    new: str
-
-
-MUTANTS = (
-    Mutant(
-        "NeverReplay is replayed",
-        "recovery",
-        "            answer_unknown(k, call, fault)\n\n\ndef requeue",
-        "            requeue(k, mount, call, fault)\n\n\ndef requeue",
-    ),
-    Mutant(
-        "a loss forgets that the call was sent",
-        "recovery",
-        '    """What the replay class allows for one call whose attempt was lost (law 3)."""\n',
-        "    call.attempts = 0\n",
-    ),
-    Mutant("the fence is lost", "rollout", "        incumbent.stage = Draining()\n", "        pass\n"),
-    Mutant(
-        "a fenced generation gets new work",
-        "rollout",
-        "    mounts.activate(k, mount, candidate)\n",
-        "    mounts.activate(k, mount, candidate)\n"
-        "    if incumbent is not None:\n"
-        "        mount.phase = Serving(incumbent.generation)\n",
-    ),
-    Mutant(
-        "a child id is reused",
-        "ledger",
-        "    child_id = k.mint()\n    if call.attempts > 0:",
-        "    child_id = k.mint() - (1 if call.attempts > 0 else 0)\n    if call.attempts > 0:",
-    ),
-    Mutant(
-        "the replay budget is ignored",
-        "recovery",
-        "    if call.replays >= budget:",
-        "    if call.replays >= budget + 9:",
-    ),
-    Mutant(
-        "the probe budget is ignored",
-        "recovery",
-        "    if call.probes >= k.limits.probes:",
-        "    if call.probes >= k.limits.probes + 9:",
-    ),
-    Mutant(
-        "a late answer is delivered",
-        "answering",
-        "    finish(k, call, None)\n    k.note(",
-        "    if not isinstance(call.state, InFlight):\n        finish(k, call, None)\n    k.note(",
-    ),
-    Mutant(
-        "a duplicate id overwrites",
-        "session",
-        "        identity in k.state.ids\n",
-        "        identity in ()\n",
-    ),
-    Mutant(
-        "absent is taken for done",
-        "recovery",
-        '        if said.status == "absent":\n            return SAFE_TO_RETRY',
-        '        if said.status == "absent":\n'
-        '            return Completed(Raw(b\'{"content":[{"type":"text","text":"?"}]}\'))',
-    ),
-    Mutant(
-        "unknown is taken for absent",
-        "recovery",
-        "    return STILL_UNKNOWN\n\n\ndef _probe_result",
-        "    return SAFE_TO_RETRY\n\n\ndef _probe_result",
-    ),
-    Mutant(
-        "a running call that is absent is redone",
-        "recovery",
-        "        case SafeToRetry() if not call.overdue:",
-        "        case SafeToRetry() if True:",
-    ),
-    Mutant(
-        "conflict keys are ignored",
-        "ledger",
-        "        if barred and not barred.isdisjoint(conflict_keys(k, call)):",
-        "        if barred and False:",
-    ),
-    Mutant(
-        "the queue is reversed",
-        "ledger",
-        "    for seq in list(mount.queue):\n",
-        "    for seq in reversed(mount.queue):\n",
-    ),
-    Mutant(
-        "a replay goes to the end of the queue",
-        "recovery",
-        "    insort(mount.queue, call.seq)",
-        "    mount.queue.append(call.seq)",
-    ),
-    Mutant(
-        "a candidate's notification leaks",
-        "streams",
-        "    public = isinstance(link.stage, Live | Draining)",
-        "    public = True",
-    ),
-    Mutant(
-        "a candidate's question leaks",
-        "asks",
-        "    is_public = isinstance(link.stage, Live | Draining)",
-        "    is_public = True",
-    ),
-    Mutant(
-        "a question is not cancelled on loss",
-        "recovery",
-        "        del k.state.routes[identity]\n    asks.cancel_of(k, link)",
-        "        del k.state.routes[identity]",
-    ),
-    Mutant(
-        "a question is tied to another generation's call",
-        "asks",
-        "            return (call.mount, generation) == (link.mount, link.generation)",
-        "            return call.mount == link.mount",
-    ),
-    Mutant(
-        "an answer goes to the newest generation",
-        "asks",
-        "    link = k.link(ask.mount, ask.generation)\n    if link is None:\n        return",
-        "    link = k.link(ask.mount, k.state.mounts[ask.mount].generation)\n    if link is None:\n        return",
-    ),
-    Mutant(
-        "progress goes back",
-        "streams",
-        "    if call.progress is not None and value <= call.progress:",
-        "    if call.progress is not None and value < 0:",
-    ),
-    Mutant(
-        "a cancelled call is answered",
-        "answering",
-        '    k.note("dispatch", call=call.seq, phase="cancelled")',
-        "    k.to_client(encode_result(call.public_id, b'{\"content\":[]}'))",
-    ),
-    Mutant(
-        "the circuit never opens",
-        "mounts",
-        "    if mount.unproductive >= k.limits.unproductive_starts:",
-        "    if mount.unproductive >= 99:",
-    ),
-    Mutant(
-        "restarts do not wait", "mounts", "    if mount.unproductive > 1:", "    if mount.unproductive > 99:"
-    ),
-    Mutant(
-        "an open circuit queues calls",
-        "ledger",
-        "    if isinstance(mount.phase, Open | Stopped | Disabled):",
-        "    if isinstance(mount.phase, Stopped | Disabled):",
-    ),
-    Mutant(
-        "deadlines are ignored",
-        "deadlines",
-        "        if due <= k.now:\n            _overdue(k, call)",
-        "        if due <= k.now and isinstance(call.state, Probing):\n            _overdue(k, call)",
-    ),
-    Mutant(
-        "the queue has no bound",
-        "ledger",
-        "    if len(mount.queue) > k.limits.queue:",
-        "    if len(mount.queue) > 99:",
-    ),
-    Mutant(
-        "replays have no queue bound",
-        "recovery",
-        "    if len(mount.queue) >= k.limits.queue:",
-        "    if len(mount.queue) >= 99:",
-    ),
-    Mutant(
-        "pending has no bound",
-        "ledger",
-        "    if len(k.state.calls) >= k.limits.pending:",
-        "    if len(k.state.calls) >= 99:",
-    ),
-    Mutant(
-        "questions have no bound",
-        "asks",
-        "    elif len(k.state.asks) >= k.limits.asks:",
-        "    elif len(k.state.asks) >= 99:",
-    ),
-    Mutant(
-        "the outcome is not_started after dispatch",
-        "recovery",
-        '    answering.answer_error(k, call, number, message, fault, "unknown", advice(call))\n\n\ndef unreadable',
-        '    answering.answer_error(k, call, number, message, fault, "not_started", advice(call))\n\n\ndef unreadable',
-    ),
-    Mutant(
-        "the snapshot forgets the replays",
-        "core",
-        "        return msgspec.msgpack.encode(",
-        "        for call in self.state.calls.values():\n"
-        "            call.replays = 0\n"
-        "        return msgspec.msgpack.encode(",
-    ),
-    Mutant(
-        "the snapshot forgets which ids were used",
-        "core",
-        "        self.state = capsule.state\n",
-        "        self.state = capsule.state\n        self.state.seq -= 1\n",
-    ),
-    Mutant(
-        "the incumbent is killed while it drains",
-        "mounts",
-        "    if not any(recovery.is_on(call, link) for call in k.state.calls.values()):",
-        "    if True:",
-    ),
-    Mutant(
-        "a drained generation never leaves",
-        "mounts",
-        "            retire_if_drained(k, link)\n",
-        "            pass\n",
-    ),
-    Mutant(
-        "a list that waits is never answered",
-        "welcome",
-        "    if k.state.waiters and _settled(k):\n        answer_waiting(k)",
-        "    pass",
-    ),
-    Mutant(
-        "a 2026 result has no resultType",
-        "answering",
-        '    if call.era == "modern" and era == "handshake":\n        result',
-        "    if False:\n        result",
-    ),
-    Mutant(
-        "a held call is not probed after a fenced loss",
-        "recovery",
-        "            resume(k, mount)  # a fenced",
-        "            pass  # a fenced",
-    ),
-    Mutant(
-        "an unanswered call is not probed at its deadline",
-        "deadlines",
-        "        recovery.resume(k, k.state.mounts[call.mount])\n        return",
-        "        answering.answer_result(k, call, 'handshake', b'{\"content\":[]}')\n        return",
-    ),
-    Mutant(
-        "a candidate's failure takes the incumbent with it",
-        "recovery",
-        "            rollout.refused(k, mount, fault)\n            return",
-        "            rollout.refused(k, mount, fault)\n            mounts.plan_restart(k, mount, link)\n            return",
-    ),
-    Mutant(
-        "a dead incumbent's candidate is forgotten",
-        "rollout",
-        "            mount.phase = Starting(generation, deadline)\n            mount.restarts += 1\n            return True",
-        "            return False",
-    ),
-    Mutant(
-        "in-flight has no bound",
-        "ledger",
-        "        if free <= 0 or link.backlog > k.limits.outbox_bytes:",
-        "        if link.backlog > k.limits.outbox_bytes:",
-    ),
-    Mutant(
-        "a ticket survives its server",
-        "recovery",
-        "        answering.finish(k, call, None)\n        return\n    if isinstance(call.state, Probing)",
-        "        return\n    if isinstance(call.state, Probing)",
-    ),
-    Mutant(
-        "a full outbox is ignored",
-        "ledger",
-        "        if free <= 0 or link.backlog > k.limits.outbox_bytes:",
-        "        if free <= 0:",
-    ),
+from harness.seeded_bugs import Function, SeededBugs, after, before, do_nothing, replace, skip_if, wrap
+from perdure.kernel import (
+    answering,
+    asks,
+    deadlines,
+    ledger,
+    mounts,
+    recovery,
+    rollout,
+    session,
+    streams,
+    welcome,
 )
+from perdure.kernel.core import Kernel
+from perdure.kernel.state import (
+    Draining,
+    InFlight,
+    Invocation,
+    Link,
+    Live,
+    Mount,
+    Open,
+    Parked,
+    Preparing,
+    Probing,
+    Serving,
+    Settled,
+    Waiting,
+)
+from perdure.model.eras import Era
+from perdure.model.faults import OUTCOME_UNKNOWN, Fault
+from perdure.model.frames import Members, Notification, Request, Response, encode_notification, encode_result
+from perdure.model.replay import (
+    CONVERGENT,
+    SAFE_TO_RETRY,
+    Completed,
+    NeverReplay,
+    ProbeAnswer,
+    ProbeRequired,
+    SafeToRetry,
+)
+
+BUGS: Final = SeededBugs()
+_MANY: Final = 99
+_INVENTED: Final = Raw(b'{"content":[{"type":"text","text":"?"}]}')
+
+
+def _limit(module: ModuleType, function: str, **limits: float) -> None:
+    """Give the kernel other limits while this function runs."""
+
+    def make(original: Function) -> Function:
+        def limited(k: Kernel, *args: Any) -> Any:
+            kept = k.limits
+            k.limits = msgspec.structs.replace(kept, **limits)
+            try:
+                return original(k, *args)
+            finally:
+                k.limits = kept
+
+        return limited
+
+    wrap(module, function, make)
+
+
+# --- replay and probes ---------------------------------------------------------------------------------
+
+
+@BUGS.add("NeverReplay is replayed")
+def never_replay_is_replayed() -> None:
+    def dispose(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
+        if isinstance(call.replay, NeverReplay):
+            call.replay = CONVERGENT
+
+    before(recovery, "dispose", dispose)
+
+
+@BUGS.add("a loss forgets that the call was sent")
+def loss_forgets_attempts() -> None:
+    def dispose(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
+        call.attempts = 0
+
+    before(recovery, "dispose", dispose)
+
+
+@BUGS.add("the replay budget is ignored")
+def replay_budget_is_ignored() -> None:
+    _limit(recovery, "requeue", replays=_MANY, probes=_MANY)
+
+
+@BUGS.add("the probe budget is ignored")
+def probe_budget_is_ignored() -> None:
+    _limit(recovery, "hold", probes=_MANY)
+
+
+@BUGS.add("absent is taken for done")
+def absent_is_taken_for_done() -> None:
+    def make(original: Function) -> Function:
+        def read(rule: ProbeRequired, response: Response) -> ProbeAnswer:
+            answer: ProbeAnswer = original(rule, response)
+            return Completed(_INVENTED) if isinstance(answer, SafeToRetry) else answer
+
+        return read
+
+    wrap(recovery, "_read_probe", make)
+
+
+@BUGS.add("unknown is taken for absent")
+def unknown_is_taken_for_absent() -> None:
+    replace(recovery, "STILL_UNKNOWN", SAFE_TO_RETRY)
+
+
+@BUGS.add("a running call that is absent is redone")
+def running_call_is_redone() -> None:
+    def on_probe_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> None:
+        call.overdue = False
+
+    before(recovery, "on_probe_answer", on_probe_answer)
+
+
+@BUGS.add("a held call is not probed after a fenced loss")
+def held_call_is_not_probed() -> None:
+    def is_fenced(k: Kernel, mount: Mount, link: Link, fault: Fault) -> bool:
+        return isinstance(link.stage, Draining)
+
+    skip_if(recovery, "_replace", is_fenced)
+
+
+@BUGS.add("an unanswered call is not probed at its deadline")
+def overdue_call_is_not_probed() -> None:
+    def make(original: Function) -> Function:
+        def answer_deadline(k: Kernel, link: Link, call: Invocation) -> None:
+            if isinstance(call.replay, ProbeRequired):
+                answering.answer_result(k, call, "handshake", _INVENTED)
+            else:
+                original(k, link, call)
+
+        return answer_deadline
+
+    wrap(deadlines, "_answer_deadline", make)
+
+
+# --- generations ------------------------------------------------------------------------------------------
+
+
+@BUGS.add("the fence is lost")
+def fence_is_lost() -> None:
+    replace(rollout, "Draining", Live)
+
+
+@BUGS.add("a fenced generation gets new work")
+def fenced_generation_gets_work() -> None:
+    def make(original: Function) -> Function:
+        def fence(k: Kernel, mount: Mount, candidate: Link) -> None:
+            incumbent = mounts.serving_link(mount)
+            original(k, mount, candidate)
+            if incumbent is not None:
+                mount.phase = Serving(incumbent.generation)
+
+        return fence
+
+    wrap(rollout, "fence", make)
+
+
+@BUGS.add("the incumbent is killed while it drains")
+def incumbent_is_killed() -> None:
+    def retire(k: Kernel, link: Link) -> None:
+        if isinstance(link.stage, Draining):
+            recovery.release(k, link)
+            mounts.stop(k, k.state.mounts[link.mount], link)
+
+    replace(mounts, "retire_if_drained", retire)
+
+
+@BUGS.add("a drained generation never leaves")
+def drained_generation_stays() -> None:
+    replace(mounts, "retire_if_drained", do_nothing)
+
+
+@BUGS.add("a candidate's failure takes the incumbent with it")
+def candidate_takes_incumbent_down() -> None:
+    def refused(k: Kernel, mount: Mount, fault: Fault) -> None:
+        if (incumbent := mounts.serving_link(mount)) is not None:
+            mounts.plan_restart(k, mount, incumbent)
+
+    after(rollout, "refused", refused)
+
+
+@BUGS.add("a dead incumbent's candidate is forgotten")
+def candidate_is_forgotten() -> None:
+    def promote(k: Kernel, mount: Mount) -> None:
+        if isinstance(mount.rollout, Preparing):
+            mount.rollout = Settled()
+
+    before(rollout, "promote", promote)
+
+
+@BUGS.add("the circuit never opens")
+def circuit_never_opens() -> None:
+    _limit(mounts, "plan_restart", unproductive_starts=_MANY)
+
+
+@BUGS.add("restarts do not wait")
+def restarts_do_not_wait() -> None:
+    _limit(mounts, "plan_restart", backoff_s=0.0)
+
+
+@BUGS.add("an open circuit queues calls")
+def open_circuit_queues_calls() -> None:
+    def accept(k: Kernel, call: Invocation) -> None:
+        mount = k.state.mounts[call.mount]
+        if isinstance(mount.phase, Open):
+            mount.phase = Waiting(mount.phase.until)
+
+    before(ledger, "accept", accept)
+
+
+# --- dispatch ---------------------------------------------------------------------------------------------
+
+
+@BUGS.add("a child id is reused")
+def child_id_is_reused() -> None:
+    def make(original: Function) -> Function:
+        def send(k: Kernel, link: Link, call: Invocation, child_id: int) -> None:
+            original(k, link, call, child_id - 1 if call.attempts > 1 else child_id)
+
+        return send
+
+    wrap(ledger, "send", make)
+
+
+@BUGS.add("conflict keys are ignored")
+def conflict_keys_are_ignored() -> None:
+    def barred_keys(k: Kernel, mount: Mount) -> set[str]:
+        return set()
+
+    replace(ledger, "_barred_keys", barred_keys)
+
+
+@BUGS.add("the queue is reversed")
+def queue_is_reversed() -> None:
+    def reverse(k: Kernel, mount: Mount) -> None:
+        mount.queue.reverse()
+
+    before(ledger, "pump", reverse)
+    after(ledger, "pump", reverse)
+
+
+@BUGS.add("a replay goes to the end of the queue")
+def replay_goes_to_the_end() -> None:
+    replace(recovery, "insort", list.append)
+
+
+@BUGS.add("the queue has no bound")
+def queue_has_no_bound() -> None:
+    _limit(ledger, "accept", queue=_MANY)
+
+
+@BUGS.add("replays have no queue bound")
+def replays_have_no_queue_bound() -> None:
+    _limit(recovery, "requeue", queue=_MANY)
+
+
+@BUGS.add("pending has no bound")
+def pending_has_no_bound() -> None:
+    _limit(ledger, "accept", pending=_MANY)
+
+
+@BUGS.add("in-flight has no bound")
+def in_flight_has_no_bound() -> None:
+    _limit(ledger, "pump", in_flight=_MANY)
+
+
+@BUGS.add("a full outbox is ignored")
+def full_outbox_is_ignored() -> None:
+    _limit(ledger, "pump", outbox_bytes=1 << 40)
+
+
+# --- answers ----------------------------------------------------------------------------------------------
+
+
+@BUGS.add("a duplicate id overwrites")
+def duplicate_id_overwrites() -> None:
+    replace(session, "_outstanding", lambda k, identity: False)
+
+
+@BUGS.add("a late answer is delivered")
+def late_answer_is_delivered() -> None:
+    def is_running(k: Kernel, call: Invocation, *reason: str) -> bool:
+        return isinstance(call.state, InFlight)
+
+    skip_if(answering, "withdraw", is_running)
+
+
+@BUGS.add("a cancelled call is answered")
+def cancelled_call_is_answered() -> None:
+    def withdraw(k: Kernel, call: Invocation, *reason: str) -> None:
+        k.to_client(encode_result(call.public_id, _INVENTED))
+
+    after(answering, "withdraw", withdraw)
+
+
+@BUGS.add("the outcome is not_started after dispatch")
+def outcome_is_not_started() -> None:
+    def answer_unknown(k: Kernel, call: Invocation, fault: Fault) -> None:
+        answering.answer_error(
+            k, call, OUTCOME_UNKNOWN, "outcome unknown", fault, "not_started", recovery.advice(call)
+        )
+
+    replace(recovery, "answer_unknown", answer_unknown)
+
+
+@BUGS.add("a 2026 result has no resultType")
+def result_has_no_result_type() -> None:
+    def make(original: Function) -> Function:
+        def shaped(call: Invocation, era: Era, result: Raw | bytes) -> Raw | bytes:
+            unchanged: Raw | bytes = original(call, call.era, result)
+            return unchanged
+
+        return shaped
+
+    wrap(answering, "_shaped", make)
+
+
+@BUGS.add("deadlines are ignored")
+def deadlines_are_ignored() -> None:
+    def is_no_probe(k: Kernel, call: Invocation) -> bool:
+        return not isinstance(call.state, Probing)
+
+    skip_if(deadlines, "_overdue", is_no_probe)
+
+
+@BUGS.add("a list that waits is never answered")
+def waiting_list_is_never_answered() -> None:
+    replace(welcome, "flush_waiters", do_nothing)
+
+
+# --- notifications and questions ----------------------------------------------------------------------------
+
+
+@BUGS.add("progress goes back")
+def progress_goes_back() -> None:
+    def progress(k: Kernel, link: Link, params: Members) -> None:
+        for call in k.state.calls.values():
+            call.progress = None
+
+    before(streams, "_progress", progress)
+
+
+@BUGS.add("a candidate's notification leaks")
+def candidate_notification_leaks() -> None:
+    def on_child_notification(k: Kernel, link: Link, note: Notification) -> None:
+        if note.method == "notifications/message" and not isinstance(link.stage, Live | Draining):
+            k.to_client(encode_notification(note.method, note.params, note.extra))
+
+    before(streams, "on_child_notification", on_child_notification)
+
+
+@BUGS.add("a candidate's question leaks")
+def candidate_question_leaks() -> None:
+    def make(original: Function) -> Function:
+        def on_child_request(k: Kernel, link: Link, request: Request) -> None:
+            stage, link.stage = link.stage, Live()
+            original(k, link, request)
+            link.stage = stage
+
+        return on_child_request
+
+    wrap(asks, "on_child_request", make)
+
+
+@BUGS.add("a question is not cancelled on loss")
+def question_is_not_cancelled() -> None:
+    replace(asks, "cancel_of", do_nothing)
+
+
+@BUGS.add("a question is tied to another generation's call")
+def question_is_tied_to_another_generation() -> None:
+    def is_open_on(call: Invocation, link: Link) -> bool:
+        return call.mount == link.mount and isinstance(call.state, InFlight | Parked)
+
+    replace(asks, "is_open_on", is_open_on)
+
+
+@BUGS.add("an answer goes to the newest generation")
+def answer_goes_to_newest_generation() -> None:
+    def on_client_answer(k: Kernel, response: Response) -> None:
+        if isinstance(response.id, int) and (ask := k.state.asks.get(response.id)) is not None:
+            newest = k.state.mounts[ask.mount].generation
+            k.state.asks[response.id] = msgspec.structs.replace(ask, generation=newest)
+
+    before(asks, "on_client_answer", on_client_answer)
+
+
+@BUGS.add("questions have no bound")
+def questions_have_no_bound() -> None:
+    _limit(asks, "on_child_request", asks=_MANY)
+
+
+@BUGS.add("a ticket survives its server")
+def ticket_survives_its_server() -> None:
+    def is_parked(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> bool:
+        return isinstance(call.state, Parked)
+
+    skip_if(recovery, "dispose", is_parked)
+
+
+# --- snapshots ----------------------------------------------------------------------------------------------
+
+
+@BUGS.add("the snapshot forgets the replays")
+def snapshot_forgets_replays() -> None:
+    def snapshot(k: Kernel) -> None:
+        for call in k.state.calls.values():
+            call.replays = 0
+
+    before(Kernel, "snapshot", snapshot)
+
+
+@BUGS.add("the snapshot forgets which ids were used")
+def snapshot_forgets_ids() -> None:
+    def restore(k: Kernel, data: bytes) -> None:
+        k.state.seq -= 1
+
+    after(Kernel, "restore", restore)
