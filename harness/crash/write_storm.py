@@ -25,9 +25,9 @@ from typing import Final
 
 import msgspec
 
-from harness.crash import bugs
 from harness.crash.lane import run
 from harness.crash.plan import RANDOM, Kind, Plan, Victim, plan, reachable, unreached
+from harness.crash.seeded_bugs import BUGS, seeded
 from harness.crash.session import Outcome
 from harness.progress import progress
 
@@ -89,7 +89,7 @@ def storm(
     numbers = count() if session is None else (session,)
     plans = (plan(seed, number, most_kills=most, only=only, company=company) for number in numbers)
     tally = Tally(company is False, Counter(), Counter(), Counter())
-    with bugs.seeded(broken):
+    with seeded(broken):
         _run_all(tally, plans, kills, time.monotonic() + seconds, lanes or 2 * (os.cpu_count() or 1), hear)
     return tally
 
@@ -160,7 +160,7 @@ def main() -> int:
     parser.add_argument("--lanes", type=int, default=0, help="sessions at a time: twice the processors")
     parser.add_argument("--session", type=int, help="only this session of the seed")
     parser.add_argument("--alone", action="store_true", help="nobody else is at the files")
-    parser.add_argument("--broken", choices=[bug.name for bug in bugs.BUGS], default="", help="seed a bug")
+    parser.add_argument("--broken", choices=BUGS, default="", help="seed a bug")
     options = parser.parse_args()
     began = time.monotonic()
     print(f"write storm  kills {options.kills}  seed {options.seed}", flush=True)

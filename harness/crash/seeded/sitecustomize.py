@@ -2,6 +2,6 @@
 
 import os
 
-from harness.crash import bugs
+from harness.crash.seeded_bugs import BUGS, VARIABLE
 
-bugs.install(os.environ[bugs.VARIABLE])
+BUGS[os.environ[VARIABLE]].apply()
