@@ -4,9 +4,8 @@
 
 A workload, on files in both durabilities and on shared state, runs on an ext4 on a loop device on a disk that logs every
 write and flush. The states in which a power cut can leave that disk are built, mounted, recovered by a fresh process
-and judged; from some of them the workload goes on, and the power is cut again, in recovery too. `--broken` does it with
-a commit that is broken on purpose and fails unless losses are found. Exit codes: 0 as it should be, 1 not, 4 this
-machine cannot do it.
+and judged; from some of them the workload goes on, and the power is cut again, in recovery too. `--broken` seeds a
+bug and fails unless losses are found. Exit codes: 0 as it should be, 1 not, 4 this machine cannot do it.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ import time
 from typing import get_args
 
 from harness.power import devices
-from harness.power.broken import BROKEN
 from harness.power.devices import Unavailable
 from harness.power.recording import Bench, Failed, Plan, bench, empty_workspace, record
+from harness.power.seeded_bugs import BUGS
 from harness.power.state_lanes import state_lanes
 from harness.power.trials import Tally, again, tried
 from harness.power.workload import lanes
@@ -51,7 +50,7 @@ def main() -> int:
     )
     parser.add_argument("--states", type=int, default=1_200, help="per mode")
     parser.add_argument("--mode", choices=(*get_args(Durability), STATE, "all"), default="all")
-    parser.add_argument("--broken", choices=(*BROKEN, "all"))
+    parser.add_argument("--broken", choices=(*BUGS, "all"), help="seed this bug")
     parser.add_argument("--calls", type=int, default=40, help="of each lane")
     parser.add_argument("--lives", type=int, default=4)
     parser.add_argument("--recuts", type=int, default=8, help="states to go on from and cut again")
@@ -82,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
             recuts = options.recuts if broken is None else 0
             tally = cut(made, plan, options.states, recuts, options.jobs)
             mode = STATE if plan.is_state else plan.durability
-            what = f"{broken} ({BROKEN[broken].what})" if broken else mode
+            what = f"{broken} ({BUGS[broken].description})" if broken else mode
             print(f"{what}  {tally}  {time.monotonic() - began:.0f} s", flush=True)
             for line in tally.examples:
                 print(f"  {line}")
@@ -92,20 +91,17 @@ def _run(options: argparse.Namespace) -> int:
 
 def _wanted(options: argparse.Namespace) -> list[Plan]:
     if options.broken is not None:
-        names = list(BROKEN) if options.broken == "all" else [options.broken]
-        return [
-            _plan(options, BROKEN[name].durability, is_state=BROKEN[name].is_state, broken=name)
-            for name in names
-        ]
+        names = list(BUGS) if options.broken == "all" else [options.broken]
+        return [_plan(options, BUGS[name].trial, name) for name in names]
     modes = (*get_args(Durability), STATE) if options.mode == "all" else (options.mode,)
-    return [_plan(options, "journal" if mode == STATE else mode, is_state=mode == STATE) for mode in modes]
+    return [_plan(options, mode) for mode in modes]
 
 
-def _plan(
-    options: argparse.Namespace, durability: Durability, *, is_state: bool, broken: str | None = None
-) -> Plan:
+def _plan(options: argparse.Namespace, mode: str, broken: str | None = None) -> Plan:
+    is_state = mode == STATE
     make = state_lanes if is_state else lanes
     made = make(LANES, options.calls, options.seed)
+    durability: Durability = "strict" if mode == "strict" else "journal"
     return Plan(durability, made, options.lives, options.seed, broken, is_state)
 
 

@@ -21,7 +21,7 @@ import apsw
 import msgspec
 
 from harness.power import devices
-from harness.power.broken import BROKEN
+from harness.power.seeded_bugs import BUGS
 from harness.power.workload import Step
 from perdure.model import handover
 from perdure.model.tools import View
@@ -180,7 +180,7 @@ def main() -> int:
     life = msgspec.json.decode(sys.stdin.buffer.read(), type=Life)
     hurry()
     if life.broken is not None:
-        BROKEN[life.broken].breaks()
+        BUGS[life.broken].apply()
     marks = os.open(life.marks, os.O_WRONLY)
     is_state = life.store is not None
     surface = state_surface(life.store or "") if is_state else write_surface(life.workspace, life.durability)

@@ -4,7 +4,7 @@
 
 A run is one workspace: calls of several sessions, foreign edits, kills at fault points, good and bad endings. After
 every step the answer, the files and the journal must be what the model says. A failure is shown with the fewest steps
-that lead to it. With a product that is broken on purpose the command must fail.
+that lead to it. With a seeded bug (`--broken`) the command must fail.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from harness.progress import progress
-from harness.tree_model.broken import BROKEN
 from harness.tree_model.machine import TreeMachine
+from harness.tree_model.seeded_bugs import BUGS
 
 BATCH = 100
 
@@ -70,13 +70,11 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=50, help="of each run")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--unshrunk", action="store_true", help="show the first failure as it was found")
-    parser.add_argument(
-        "--broken", choices=sorted(BROKEN), help="run on a product that is broken in this way"
-    )
+    parser.add_argument("--broken", choices=sorted(BUGS), help="seed this bug")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     if options.broken is not None:
-        BROKEN[options.broken].breaks()
+        BUGS[options.broken].apply()
     began = time.monotonic()
     failure = explore(options.runs, options.steps, options.seed, shrink=not options.unshrunk)
     if failure is not None:

@@ -37,7 +37,7 @@ def test_nothing_acknowledged_is_lost_with_the_power(mode: str) -> None:
 @pytest.mark.parametrize(
     "broken", ["journal-synced-later", "settled-unsynced", "files-not-synced", "state-synced-later"]
 )
-def test_a_commit_that_is_broken_on_purpose_is_found_out(broken: str) -> None:
+def test_a_seeded_bug_is_found(broken: str) -> None:
     code, said = cut("--broken", broken, "--states", "50", "--lives", "1")
     assert code == 0, said
     assert re.search(rf"^{broken} .* 50 states .* lost [1-9]", said, re.MULTILINE), said

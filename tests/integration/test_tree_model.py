@@ -1,4 +1,4 @@
-"""The short form of the tree model in `make explore`, and products that it must not take for good ones."""
+"""The short form of the tree model in `make explore`, and the seeded bugs that it must find."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from harness.tree_model import text
-from harness.tree_model.broken import BROKEN
+from harness.tree_model.seeded_bugs import BUGS
 
 
 def model(*options: str) -> subprocess.CompletedProcess[str]:
@@ -28,8 +28,8 @@ def test_files_journal_and_answers_are_what_the_model_says(runs: int) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", sorted(BROKEN))
-def test_a_broken_product_is_noticed(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(BUGS))
+def test_a_seeded_bug_is_found(name: str) -> None:
     done = model("--runs", "40", "--steps", "30", "--broken", name)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "AssertionError" in done.stdout

@@ -1,0 +1,67 @@
+"""Seeded bugs of the write surface, for the model of the tree."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.seeded_bugs import SeededBugs, do_nothing, replace
+from perdure.storage.files import fidelity, pending
+from perdure.storage.journal import Row
+from perdure.surfaces.write import guards, recover, undoing
+from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.write.store import Content
+from perdure.surfaces.write.tree import Known, Tree
+
+BUGS: Final = SeededBugs()
+
+
+@BUGS.add("undo-forgets")
+def undo_forgets_later_edits() -> None:
+    """Undo restores the old content and drops the edits that came later."""
+
+    def reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Content | None:
+        return service.store.find(row.old_sha.hex()) if row.old_sha is not None else None
+
+    replace(undoing, "_reverted", reverted)
+
+
+@BUGS.add("undo-again")
+def undo_again() -> None:
+    """Undo reverts again what it has reverted already."""
+    replace(undoing, "_is_effective", lambda *_: True)
+
+
+@BUGS.add("recovery-skips")
+def recovery_skips() -> None:
+    """Recovery settles intents without a look at the files."""
+    replace(recover, "_settle", lambda *_, **__: "settled")
+
+
+@BUGS.add("recovery-modes")
+def recovery_forgets_modes() -> None:
+    """Recovery makes files with the mode of a new one."""
+    replace(fidelity, "recalled", do_nothing)
+
+
+@BUGS.add("stale-guard")
+def no_stale_guard() -> None:
+    """A write overwrites a change that its session has not seen."""
+    replace(guards, "check_seen", do_nothing)
+
+
+@BUGS.add("precondition")
+def no_precondition() -> None:
+    """A write does not check its precondition."""
+    replace(guards, "check_precondition", do_nothing)
+
+
+@BUGS.add("exchange")
+def exchange_unverified() -> None:
+    """A write overwrites a foreign edit that comes just before the exchange."""
+    replace(pending, "unexpected", do_nothing)
+
+
+@BUGS.add("keys")
+def keys_are_ignored() -> None:
+    """A call with a known idempotency key runs again."""
+    replace(WriteService, "_deduplicated", do_nothing)
