@@ -190,16 +190,6 @@ def error_schema() -> str:
     return schema_text()
 
 
-def completions() -> dict[str, str]:
-    """What `perdure completion` prints, kept so that a shell that starts need not wait for it to be made."""
-    from perdure.cli.command_tree import tree
-    from perdure.cli.completion import SHELLS
-    from perdure.cli.completion_scripts import script
-
-    root = tree()
-    return {f"src/perdure/cli/completions/{shell}": script(shell, root) for shell in SHELLS}
-
-
 def reasons() -> str:
     """Every failure that the code can answer with, read from where it is raised."""
     from perdure.model import faults
@@ -290,7 +280,6 @@ def _said(node: ast.expr) -> str:
 def generated() -> dict[str, str]:
     """Every generated file and what must stand in it."""
     return {
-        **completions(),
         "docs/reference/commands.md": commands(),
         "docs/reference/tools.md": tools(),
         "docs/reference/limits.md": limits(),

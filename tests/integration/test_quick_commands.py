@@ -111,7 +111,6 @@ def modules(bed: Bed, *words: str) -> set[str]:
         ("state", "list", "--prefix", "many/"),
         ("state", "history", "plain"),
         ("state", "export"),
-        ("completion", "bash"),
         ("--help",),
         ("--version",),
     ],

@@ -34,9 +34,6 @@ def test_the_command_reference_is_the_commands_own_help(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "src/perdure/cli/completions/bash",
-        "src/perdure/cli/completions/zsh",
-        "src/perdure/cli/completions/fish",
         "docs/reference/tools.md",
         "docs/reference/limits.md",
         "docs/reference/reasons.md",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from perdure.cli.parsing import formatter_as_written, new_parser, quickly
+from perdure.cli.parsing import formatter_as_written, new_parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,10 +10,10 @@ if TYPE_CHECKING:
 
 SHELLS = ("bash", "zsh", "fish")
 HOW_TO = """\
-to use it now and from now on:
-  bash   echo 'source <(perdure completion bash)' >> ~/.bashrc
-  zsh    echo 'source <(perdure completion zsh)' >> ~/.zshrc    (after compinit)
-  fish   echo 'perdure completion fish | source' >> ~/.config/fish/config.fish
+write it once into the directory from which the shell loads completions:
+  bash   perdure completion bash > ~/.local/share/bash-completion/completions/perdure
+  zsh    perdure completion zsh > ~/.zfunc/_perdure    (a directory in $fpath)
+  fish   perdure completion fish > ~/.config/fish/completions/perdure.fish
 """
 
 
@@ -31,14 +29,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    options = quickly(argv, {}, ("shell",))
-    if options is None or options.shell not in SHELLS:
-        options = parser().parse_args(argv)
-    print(script(options.shell), end="")
+    from perdure.cli.command_tree import tree
+    from perdure.cli.completion_scripts import script
+
+    options = parser().parse_args(argv)
+    print(script(options.shell, tree()), end="")
     return 0
-
-
-def script(shell: str) -> str:
-    """As `docs/generate.py` has written it down: to ask every command for its options takes ten times as long."""
-    with open(os.path.join(os.path.dirname(__file__), "completions", shell), encoding="utf-8") as file:
-        return file.read()

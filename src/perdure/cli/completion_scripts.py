@@ -85,7 +85,8 @@ def _zsh(root: Node) -> Iterator[str]:
         yield f"_perdure{at.replace('/', '_').replace('-', '_')}() {{"
         yield from _zsh_body(at, node)
         yield "}"
-    yield "compdef _perdure perdure"
+    # As a file in $fpath the script itself is the function; sourced, it has to register that.
+    yield 'if [[ $funcstack[1] == _perdure ]]; then _perdure "$@"; else compdef _perdure perdure; fi'
 
 
 def _zsh_body(at: str, node: Node) -> Iterator[str]:
