@@ -26,7 +26,7 @@ from perdure.model import eras, fault_points
 _WANTED: Final = (
     *("perdure.cli.options", "perdure.worker.server", "perdure.worker.compose", "perdure.storage.places"),
     *("perdure.surfaces.write.service", "perdure.surfaces.write.surface", "perdure.storage.sqlite.journal"),
-    *("json", "importlib.readers", "importlib.resources.readers"),
+    "json",
 )
 
 

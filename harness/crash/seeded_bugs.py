@@ -114,7 +114,7 @@ def chain_begins_anew() -> None:
 
         return digest
 
-    wrap(journal, "_digest", make)
+    wrap(chain, "digest", make)
 
 
 @BUGS.add("what is replaced is not kept")

@@ -133,3 +133,34 @@ def test_where_there_is_none_or_no_file_it_says_so(bed: Bed) -> None:
 def test_text_of_an_agent_cannot_move_the_cursor(bed: Bed) -> None:
     write(bed, {**ENVELOPE, "summary": "evil \x1b[2J text"})
     assert "\x1b" not in perdure(bed, "handoff", "show").stdout
+
+
+def test_values_that_yaml_could_take_for_something_else_are_shown_as_they_were_written(bed: Bed) -> None:
+    envelope = {
+        "task_id": "t-1",
+        "status": "partial",
+        "agent": "a",
+        "summary": "Half: the first part's done # so far\nThe second is not.",
+        "next_steps": ["go on", "2026-01-01", "- x"],
+        "last_good_state": [{"path": "b.txt", "sha256": "0" * 64}, {"path": "gone", "sha256": "1" * 64}],
+        "steps": [
+            {"id": "one", "description": "it", "status": "done"},
+            {"id": "2", "description": "", "depends_on": ["one"]},
+        ],
+        "context_hints": {"nested": {"deep": [1, True, None]}},
+    }
+    (bed.workspace / "b.txt").write_text("b\n")
+    write(bed, envelope)
+    found = told(bed, "handoff", "show")
+    assert {name: found["envelope"][name] for name in envelope} == envelope
+    assert [(one["path"], one["reason"]) for one in found["drift_warnings"]] == [
+        ("b.txt", "hash_mismatch"),
+        ("gone", "missing"),
+    ]
+    assert found["ready_steps"] == ["2"]
+
+
+@pytest.mark.parametrize(("path", "code"), [("b.txt", 2), ("nothing", 1)])
+def test_a_file_that_is_no_handoff_is_told_from_none(bed: Bed, path: str, code: int) -> None:
+    (bed.workspace / "b.txt").write_text("b\n")
+    assert perdure(bed, "handoff", "show", path).returncode == code

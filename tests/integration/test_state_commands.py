@@ -7,10 +7,15 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
+import apsw
 import pytest
+
+from perdure.cli.main import main
 
 Done = subprocess.CompletedProcess[str]
 
@@ -31,6 +36,46 @@ class Shell:
 @pytest.fixture
 def state(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
+
+
+Run = Callable[..., tuple[int, str, str]]
+VALUES = {
+    "plain": "1234567",
+    "text": '"some words"',
+    "object": '{"a": [1, 2], "b": "c|d"}',
+    "ünï": "1",
+    "with space": "1",
+    "bar|key": "1",
+    "back": '"a\\\\b…"',
+}
+READING = [("get", "plain"), ("list",), ("history", "plain"), ("export",)]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The same in this process."""
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+    def go(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["state", *words])
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return go
+
+
+@pytest.fixture
+def filled(run: Run, tmp_path: Path) -> Path:
+    """A store with odd keys, many keys, a key that expires and a second namespace; its file."""
+    lines = [{"key": key, "value": value} for key, value in VALUES.items()]
+    lines += [{"key": f"many/{number:03}", "value": "1"} for number in range(120)]
+    lines.append({"key": "other", "value": "2", "namespace": "n"})
+    (tmp_path / "lines").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert run("import", str(tmp_path / "lines"))[0] == 0
+    assert run("set", "kept a while", "1", "--ttl-s", "3600")[0] == 0
+    return tmp_path / "home" / "state.db"
 
 
 def test_a_key_is_set_read_listed_and_deleted(state: Shell) -> None:
@@ -132,3 +177,112 @@ def test_a_store_that_cannot_be_used_is_exit_code_4(state: Shell) -> None:
     assert done.returncode == 4
     assert "no database at all" in done.stderr
     assert state("get", "a", "--state", "postgresql://127.0.0.1:9/x?connect_timeout=1").returncode == 4
+
+
+@pytest.mark.parametrize(("key", "value"), VALUES.items())
+def test_a_key_is_shown_with_its_value_and_its_history(run: Run, filled: Path, key: str, value: str) -> None:
+    code, text, _ = run("get", key, "--json")
+    assert (code, json.loads(text)["key"], json.loads(text)["value"]) == (0, key, value)
+    code, text, _ = run("history", key, "--json")
+    versions = json.loads(text)["versions"]
+    assert (code, [(v["version"], v["value"], v["deleted"]) for v in versions]) == (0, [(1, value, False)])
+    for command in ("get", "history"):
+        code, text, error = run(command, key)
+        assert (code, error) == (0, "")
+        assert "status: ok" in text.splitlines()
+
+
+def test_a_simple_key_is_shown_a_line_for_each_field(run: Run, filled: Path) -> None:
+    _, text, _ = run("get", "plain")
+    lines = text.splitlines()
+    assert lines[0].startswith("ok plain  version 1  revision ")
+    assert [line.partition(":")[0] for line in lines[1:]] == [
+        "status",
+        "key",
+        "version",
+        "revision",
+        "updated_at",
+        "value",
+    ]
+    assert lines[-1] == "value: 1234567"
+    assert "expires_at: " in run("get", "kept a while")[1]
+
+
+def test_keys_are_listed_by_prefix_and_namespace_a_page_at_a_time(run: Run, filled: Path) -> None:
+    first = json.loads(run("list", "--prefix", "many/", "--json")[1])
+    rest = json.loads(run("list", "--prefix", "many/", "--cursor", first["next_cursor"], "--json")[1])
+    names = [row["key"] for row in (*first["keys"], *rest["keys"])]
+    assert (len(first["keys"]), names) == (100, [f"many/{number:03}" for number in range(120)])
+    assert "next_cursor" not in rest
+    shown = run("list", "--prefix", "many/11")[1].splitlines()
+    assert shown[0].startswith("10 keys  revision ")
+    assert [line.split(" | ")[0] for line in shown[-10:]] == [f"many/11{number}" for number in range(10)]
+    assert run("list", "--prefix", "nothing")[1].startswith("0 keys")
+    assert [row["key"] for row in json.loads(run("list", "--namespace", "n", "--json")[1])["keys"]] == [
+        "other"
+    ]
+    assert json.loads(run("get", "other", "--namespace", "n", "--json")[1])["value"] == "2"
+    assert (run("get", "other")[0], run("history", "other")[0]) == (1, 1)
+
+
+def test_an_export_has_every_key_of_every_namespace(run: Run, filled: Path) -> None:
+    lines = [json.loads(line) for line in run("export")[1].splitlines()]
+    assert {line["key"]: line["value"] for line in lines if line["key"] in VALUES} == VALUES
+    assert len(lines) == len(VALUES) + 122
+    assert [json.loads(line)["key"] for line in run("export", "--namespace", "n")[1].splitlines()] == [
+        "other"
+    ]
+    assert run("export", "--namespace", "nobody's") == (0, "", "")
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_reading_makes_no_store(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    code, _, error = run(*words)
+    assert (code, error) == (1 if "plain" in words else 0, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_reading_waits_for_no_lock_and_changes_no_file(
+    run: Run, filled: Path, words: tuple[str, ...]
+) -> None:
+    before = run(*words)
+    holder = apsw.Connection(str(filled))
+    holder.execute("BEGIN IMMEDIATE")
+    lock = os.open(f"{filled}-lock", os.O_RDWR)
+    flock(lock, LOCK_EX | LOCK_NB)
+    files = {path.name: path.stat().st_mtime_ns for path in filled.parent.iterdir()}
+    try:
+        assert run(*words) == before
+        assert {path.name: path.stat().st_mtime_ns for path in filled.parent.iterdir()} == files
+    finally:
+        os.close(lock)
+        holder.close()
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_store_that_may_not_be_written_can_be_read(
+    run: Run, filled: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = run(*words)
+    for name in ("lock", "wal", "shm"):  # the last two are what SQLite makes, and leaves, to read
+        os.unlink(f"{filled}-{name}")
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode, **more: mode != os.W_OK and may(path, mode, **more))
+    filled.parent.chmod(0o500)
+    try:
+        assert run(*words) == before
+    finally:
+        filled.parent.chmod(0o700)
+    assert [path.name for path in filled.parent.iterdir()] == ["state.db"]
+
+
+def test_a_file_of_agentcheckpoint_is_adopted_by_the_first_who_reads_it(run: Run, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "theirs.db")) as connection:
+        connection.execute(
+            "CREATE TABLE checkpoints (key TEXT PRIMARY KEY, value TEXT, version INTEGER, updated_at TEXT)"
+        )
+        connection.execute("INSERT INTO checkpoints VALUES ('plan', '1', 7, '2026-01-01 00:00:00')")
+        connection.commit()
+    code, text, _ = run("get", "plan", "--state", "theirs.db", "--json")
+    assert (code, json.loads(text)["version"]) == (0, 7)

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from perdure.storage.journal import Filter
-from perdure.storage.sqlite import glance
+from perdure.storage.sqlite import read_only
 from perdure.storage.sqlite.database import migrations
 from perdure.storage.sqlite.journal import SqliteJournal
 
@@ -125,13 +125,13 @@ def test_its_answers_sightings_and_sums_of_contents_are_kept(former: Path, tmp_p
     journal.transact(lambda: journal.expire(3, before=START + MINUTE // 2, drafts_before=0))
     left = {seq for seq in rows if journal.invocation(f"k{seq}") is not None}
     assert set(rows) - left == {21, 1, 2}, "the oldest, by their time"
-    found: dict[str, object] = glance.journal(str(former / "journal.db"), START)
+    found: dict[str, object] = read_only.journal_summary(str(former / "journal.db"), START)
     assert (found["stored_bytes"], found["writes"]) == (210, 21)
     journal.close()
 
 
 def test_it_can_be_looked_at_before_it_is_brought_up_to_date(former: Path) -> None:
-    found = glance.journal(str(former / "journal.db"), START)
+    found = read_only.journal_summary(str(former / "journal.db"), START)
     assert "error" not in found
     assert (found["format"], found["writes"], found["writes_today"]) == (SECOND_FORMAT, 21, 20)
-    assert glance.user_version(str(former / "journal.db")) == SECOND_FORMAT
+    assert read_only.user_version(str(former / "journal.db")) == SECOND_FORMAT

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from perdure.cli.parsing import formatter_as_written, new_parser
+import argparse
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
+from perdure.cli.completion_scripts import script
+from perdure.cli.parser import new_parser
 
 SHELLS = ("bash", "zsh", "fish")
 HOW_TO = """\
@@ -22,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
         "completion",
         "Print the completion of a shell, made from the commands themselves.",
         epilog=HOW_TO,
-        formatter_class=formatter_as_written,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     found.add_argument("shell", choices=SHELLS)
     return found
@@ -30,7 +29,6 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     from perdure.cli.command_tree import tree
-    from perdure.cli.completion_scripts import script
 
     options = parser().parse_args(argv)
     print(script(options.shell, tree()), end="")

@@ -18,7 +18,7 @@ MISSING = "perdure demo drives the host with the official MCP client: pip instal
 
 
 def parser() -> argparse.ArgumentParser:
-    from perdure.cli.arguments import Parser
+    from perdure.cli.parser import Parser
 
     return Parser(
         prog="perdure demo",

@@ -6,13 +6,14 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from json import dumps
+from textwrap import wrap
+from typing import Any, Final
 
-from perdure.cli.parsing import new_parser
+from perdure.cli.checks.finding import Finding, Patient
+from perdure.cli.options import add_locations, add_mounts, settle
+from perdure.cli.parser import new_parser
 from perdure.cli.screen import Screen, clean, count
-
-if TYPE_CHECKING:
-    from perdure.cli.checks.finding import Finding, Patient
 
 STYLES: Final = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 NAMES: Final = (
@@ -30,16 +31,13 @@ NAMES: Final = (
 
 
 def parser() -> argparse.ArgumentParser:
-    from perdure.cli.options import add_mounts
-    from perdure.cli.whereabouts import add_options
-
     found = new_parser(
         "doctor",
         "Look for what is wrong: broken mounts, unset variables, permissions, files that are not what the journal says, "
         "locks, leftovers, versions, missing parts, full disks, client configurations. Mounts are started once, by a "
         "host like any other. Exit code 0: nothing is wrong (there may be warnings); 1: something is.",
     )
-    add_options(found)
+    add_locations(found)
     add_mounts(found)
     found.add_argument("--only", metavar="CHECKS", help=f"some of {','.join(NAMES)}")
     found.add_argument("--fix", action="store_true", help="mend what is safe to mend, and say what was done")
@@ -61,8 +59,6 @@ def main(argv: list[str]) -> int:
             sys.stdout.flush()
     is_well = all(one["level"] != "error" or one.get("fixed") for one in findings)
     if options.json:
-        from json import dumps
-
         print(dumps({"ok": is_well, "findings": findings}))
     else:
         _sum_up(findings, screen)
@@ -79,8 +75,6 @@ def _wanted(only: str | None) -> tuple[str, ...]:
 
 def _patient(options: argparse.Namespace) -> Patient:
     """Settings that cannot be meant are the first thing to mend: nothing else can be looked at without them."""
-    from perdure.cli.checks.finding import Patient
-    from perdure.cli.options import settle
 
     settings = settle(options, "doctor")
     words: list[str] = []
@@ -94,7 +88,6 @@ def _patient(options: argparse.Namespace) -> Patient:
 
 def _findings(patient: Patient, wanted: tuple[str, ...]) -> Iterator[Finding]:
     from perdure.cli.checks import clients, leftovers, machine, mounts, permissions, stores
-    from perdure.cli.checks.finding import Finding
 
     checks: dict[str, Callable[[Patient], Iterator[Finding]]] = {
         "versions": machine.check_versions,
@@ -138,8 +131,6 @@ def _told(finding: Finding, fix: bool) -> dict[str, Any]:
 
 
 def _show(told: dict[str, Any], screen: Screen) -> None:
-    from textwrap import wrap
-
     level = "fixed" if told.get("fixed") else told["level"]
     mark = screen.styled(f"{level:<8}", STYLES.get(told["level"], ""))
     lines = wrap(told["what"], screen.width - 21, break_on_hyphens=False) or [""]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from json import dumps
+from textwrap import wrap
+from typing import Any
 
-from perdure.cli.parsing import formatter, new_parser, quickly
+import msgspec
+
+from perdure.cli.options import add_workspace
+from perdure.cli.parser import new_parser
 from perdure.cli.screen import Screen, clean
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
+from perdure.cli.tool_command import run_tool
+from perdure.model.envelope import ToolError
 
 DEFAULT_PATH = "HANDOFF.md"
 MARKS = {"done": "[x]", "in_progress": "[>]", "blocked": "[!]", "pending": "[ ]"}
 LISTS = (("next_steps", "next"), ("open_questions", "questions"), ("blockers", "blockers"))
-SIMPLE = {"workspace": (), "json": False}
 USAGE_ERROR = 2
 
 
@@ -26,7 +29,6 @@ def parser() -> argparse.ArgumentParser:
         "show",
         help="the handoff, what is ready to be done, and which files changed since",
         description="The handoff, what is ready to be done, and which files are no longer what it says.",
-        formatter_class=formatter,
     )
     show.add_argument("path", nargs="?", default=DEFAULT_PATH, help=DEFAULT_PATH)
     write = commands.add_parser(
@@ -35,68 +37,27 @@ def parser() -> argparse.ArgumentParser:
         description="Write a handoff, with the checks that agents get. FILE is its envelope as JSON or YAML, or a "
         "whole handoff with front matter; - or none reads standard input. Exit code 3: another task's handoff "
         "stands there, or the file is not the expected one.",
-        formatter_class=formatter,
     )
     write.add_argument("file", nargs="?", default="-", metavar="FILE", help="-: standard input")
     write.add_argument("--path", default=DEFAULT_PATH, help=f"where it goes: {DEFAULT_PATH}")
     write.add_argument("--body-file", metavar="FILE", help="the free text after the envelope")
     write.add_argument("--archive", action="store_true", help="keep the one it replaces")
     write.add_argument("--expect", metavar="SHA256", help="only if the file has this hash now")
-    for one in (show, write):
-        one.add_argument(
-            "--workspace", action="append", metavar="DIR", help="the workspace (PERDURE_WORKSPACE, else here)"
-        )
-        one.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    for command in (show, write):
+        add_workspace(command)
     return found
 
 
 def main(argv: list[str]) -> int:
-    options = _quick_show(argv) or parser().parse_args(argv)
+    options = parser().parse_args(argv)
     return show(options) if options.command == "show" else write(options)
 
 
-def _quick_show(argv: list[str]) -> Any:
-    """The options of `handoff show`, with or without a path; None where the parser has to look."""
-    found = None
-    if argv[:1] == ["show"]:
-        found = quickly(argv[1:], SIMPLE, ("path",)) or quickly([*argv[1:], DEFAULT_PATH], SIMPLE, ("path",))
-    if found is not None:
-        found.command = "show"
-    return found
-
-
-def show(options: Any) -> int:
-    from perdure.cli.handoff_file import NoHandoff, read
-    from perdure.cli.short_way import NotSimple
-    from perdure.cli.whereabouts import whereabouts
-
-    try:
-        found = read(whereabouts(options, "handoff"), options.path)
-    except NotSimple:
-        from perdure.cli.tool_command import run_tool
-
-        return run_tool(options, "handoff_read", {"path": options.path}, _show)
-    except NoHandoff:
-        from perdure.cli.refusals import tell
-        from perdure.model.envelope import refuse
-
-        error = refuse(
-            "not_found", "not_found", "there is no handoff", path=options.path, tool="handoff_read"
-        )
-        return tell("handoff", error, options.json)
-    if options.json:
-        from perdure.cli.plain_json import dumps
-
-        print(dumps({"ok": True, **found}))
-    else:
-        _show(found)
-    return 0
+def show(options: argparse.Namespace) -> int:
+    return run_tool(options, "handoff_read", {"path": options.path}, _show)
 
 
 def write(options: argparse.Namespace) -> int:
-    from perdure.cli.tool_command import run_tool
-    from perdure.model.envelope import ToolError
-
     try:
         envelope, body = _given(options)
     except OSError as error:
@@ -124,8 +85,6 @@ def _given(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
         front, body = front_matter.split(text)
         envelope = front_matter.read(front)
     elif text.lstrip().startswith("{"):
-        import msgspec
-
         envelope = strict_object(msgspec.Raw(text.encode()))
     else:
         envelope = front_matter.read(text)
@@ -140,8 +99,6 @@ def _read(file: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    from perdure.model.envelope import ToolError
-
     if isinstance(error, ToolError):
         context = error.envelope.context
         line = f", line {context['line']}" if "line" in context else ""
@@ -187,22 +144,11 @@ def _show_step(screen: Screen, step: dict[str, Any], is_ready: bool) -> None:
 def _text(item: Any) -> str:
     if isinstance(item, str):
         return item
-    from json import dumps
-
     return dumps(item, ensure_ascii=False)
 
 
 def _wrapped(screen: Screen, text: str, mark: str = "") -> None:
     for line in text.splitlines():
-        for part in _parts(clean(line), screen.width - 2 - len(mark)) or [""]:
+        for part in wrap(clean(line), screen.width - 2 - len(mark)) or [""]:
             screen.line(f"  {mark}{part}")
             mark = " " * len(mark)
-
-
-def _parts(line: str, room: int) -> list[str]:
-    """What fits needs no wrapping; to load what wraps takes as long as all the rest."""
-    if len(line) <= room:
-        return [line.rstrip()]
-    from textwrap import wrap
-
-    return wrap(line, room)

@@ -7,15 +7,21 @@ without a word, and a failure is said on standard error with exit code 1, which 
 
 from __future__ import annotations
 
+import argparse
 import os
+import shlex
 import sys
+from json import dumps, loads
+from typing import Any
 
-from perdure.cli.parsing import formatter, new_parser
+import msgspec
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
+from perdure.cli.options import settle
+from perdure.cli.parser import new_parser
+from perdure.cli.refusals import in_words
+from perdure.cli.tool_command import CommandCall, write_settings
+from perdure.model.envelope import ToolError
+from perdure.model.tools import View
 
 MOST_BYTES = 64 * 1024 * 1024
 MATCHER = "Write|Edit|MultiEdit|NotebookEdit"
@@ -36,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         "settings": "print the hooks for the client's settings file",
     }
     for name, text in texts.items():
-        one = commands.add_parser(name, help=text, description=f"{text}.", formatter_class=formatter)
+        one = commands.add_parser(name, help=text, description=f"{text}.")
         if name == "settings":
             one.add_argument("mode", choices=tuple(EVENTS), help="steer or journal")
             continue
@@ -64,8 +70,6 @@ def main(argv: list[str]) -> int:
 
 
 def _asked(command: str) -> dict[str, Any] | None:
-    from json import loads
-
     try:
         found = loads(sys.stdin.buffer.read(MOST_BYTES))
     except (ValueError, RecursionError):
@@ -98,8 +102,6 @@ def _is_within(path: str, workspace: str) -> bool:
 
 
 def _steer(tool: str, server: str, path: str) -> int:
-    from json import dumps
-
     name = f"mcp__{server}__{INSTEAD[tool]}"
     reason = (
         f"Files of this project are written with {name}, which journals every version. Use it for {path}."
@@ -115,11 +117,6 @@ def _steer(tool: str, server: str, path: str) -> int:
 
 def _journal(asked: dict[str, Any], path: str, workspace: str) -> int:
     """Before a write: what stands there is kept. After it: what was written has its row."""
-    from perdure.cli.options import settle
-    from perdure.cli.refusals import in_words
-    from perdure.cli.tool_command import CommandCall, write_settings
-    from perdure.model.envelope import ToolError
-    from perdure.model.tools import View
     from perdure.surfaces.write.adopting import adopt
     from perdure.worker.compose import open_write
 
@@ -128,8 +125,6 @@ def _journal(asked: dict[str, Any], path: str, workspace: str) -> int:
     call = CommandCall("hook", View("json", "full"))
     call.client = _client(asked)
     call.session = str(asked.get("session_id") or call.session)[:200]
-    import argparse
-
     try:
         service = open_write(write_settings(settle(argparse.Namespace(workspace=[workspace]), "hook")))
         try:
@@ -137,8 +132,6 @@ def _journal(asked: dict[str, Any], path: str, workspace: str) -> int:
         finally:
             service.close()
     except ToolError as error:
-        import msgspec
-
         print(in_words("hook", msgspec.to_builtins(error.envelope)), file=sys.stderr)
         return 1
     except OSError as error:
@@ -163,9 +156,6 @@ def _before(asked: dict[str, Any]) -> Any:
 
 
 def _print_settings(mode: str) -> int:
-    import shlex
-    from json import dumps
-
     from perdure.host.compose import own_command
 
     command = shlex.join([*own_command("hook", mode)])

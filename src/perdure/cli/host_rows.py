@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import time
 from os.path import basename
+from typing import Any
 
 from perdure.cli.screen import clean, duration, milliseconds
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 SILENCES = {
     "no_answer": "does not answer",

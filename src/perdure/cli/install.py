@@ -7,7 +7,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from perdure.cli.client_option import add_apply, add_client, chosen
+from perdure.cli.parser import Parser
 
 if TYPE_CHECKING:
     from perdure.registry.clients.installing import Report
@@ -63,8 +66,6 @@ def run(parser: argparse.ArgumentParser, argv: list[str]) -> int:
 
 
 def parser_of(name: str, description: str) -> argparse.ArgumentParser:
-    from perdure.cli.arguments import Parser
-
     parser = Parser(
         prog=f"perdure {name}", description=f"{description} Without --apply it only shows the change."
     )
@@ -76,8 +77,6 @@ def parser_of(name: str, description: str) -> argparse.ArgumentParser:
 
 def _print(report: Report, as_json: bool) -> None:
     if as_json:
-        import msgspec
-
         print(msgspec.json.encode(report).decode())
         return
     print(report.diff, end="")
@@ -95,8 +94,6 @@ def refused(error: Exception, prog: str, as_json: bool) -> int:
 
     assert isinstance(error, RegistryError)
     if as_json:
-        import msgspec
-
         print(msgspec.json.encode(error.shown()).decode())
     else:
         hint = f" ({error.hint})" if error.hint else ""

@@ -9,8 +9,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.whereabouts import Whereabouts
-from perdure.storage.sqlite import glance
+from perdure.cli.locations import journal_file, state_file
+from perdure.storage.sqlite import read_only
 
 if TYPE_CHECKING:
     from perdure.host.settings import Settings
@@ -22,33 +22,33 @@ class Looks:
 
     def __init__(self, settings: Settings) -> None:
         self._workspaces = settings.workspaces
-        self._where = Whereabouts(settings.workspaces, settings.state, None)
+        self._state = settings.state
         self._backend: StateBackend | None = None
 
     def drafts(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for workspace in self._workspaces:
-            rows = glance.drafts(os.path.join(workspace, ".perdure", "journal.db")).get("drafts", [])
+            rows = read_only.drafts(journal_file(workspace)).get("drafts", [])
             more = {"workspace": os.path.basename(workspace)} if len(self._workspaces) > 1 else {}
             found += [{**row, **more} for row in rows]
         return found
 
     def state(self) -> dict[str, list[dict[str, Any]]]:
-        if self._where.state_file is not None:
-            found = glance.spaces(self._where.state_file)
+        if (path := state_file(self._state)) is not None:
+            found = read_only.namespaces(path)
             return {name: found.get(name, []) for name in ("namespaces", "leases")}
-        return self._of_server() if self._where.state != "memory:" else {"namespaces": [], "leases": []}
+        return self._of_server() if self._state != "memory:" else {"namespaces": [], "leases": []}
 
     def _of_server(self) -> dict[str, list[dict[str, Any]]]:
         from perdure.storage.state import Span
         from perdure.worker.compose import open_backend
 
         if self._backend is None:
-            self._backend = open_backend(self._where.state)
+            self._backend = open_backend(self._state)
         spaces, now = sorted({*self._backend.namespaces(), "default"}), int(time.time() * 1_000_000)
         leases = [
-            glance.lease(one.namespace, one.key, one.value or "", one.expires, now)
+            read_only.lease(one.namespace, one.key, one.value or "", one.expires, now)
             for space in spaces
-            for one in self._backend.page(Span("lease", space), None, glance.MOST_LEASES, True).entries
+            for one in self._backend.page(Span("lease", space), None, read_only.MAX_LEASES, True).entries
         ]
         return {"namespaces": [{"namespace": space} for space in spaces], "leases": leases}

@@ -11,6 +11,26 @@ from perdure.model.eras import LOG_LEVELS
 from perdure.model.tools import DETAILS, RENDERS
 
 
+def add_workspace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workspace",
+        action="append",
+        metavar="DIR",
+        help="the workspace; repeatable (PERDURE_WORKSPACE, else here)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
+
+
+def add_locations(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workspace", action="append", metavar="DIR", help="the workspace (PERDURE_WORKSPACE, else here)"
+    )
+    parser.add_argument(
+        "--state", metavar="URL|PATH", help="the state store (PERDURE_STATE, CHECKPOINT_DB_PATH)"
+    )
+    parser.add_argument("--registry", metavar="FILE", help="the server registry (PERDURE_REGISTRY)")
+
+
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """Every default is None here, so that an option that was not given is told from one that was."""
     parser.add_argument(

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from perdure import __version__
-from perdure.cli.asking import ask_all
-from perdure.cli.whereabouts import registry_place
+from perdure.cli.asking import Asked, ask_all
+from perdure.cli.locations import journal_file, registry_location, state_file
 from perdure.host import presence
-from perdure.storage.sqlite import glance
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from perdure.cli.asking import Asked
-    from perdure.cli.whereabouts import Whereabouts
+from perdure.host.settings import Settings
+from perdure.model.envelope import ToolError
+from perdure.storage.sqlite import read_only
 
 WAIT = "state_wait"
 
 
-def gathered(where: Whereabouts) -> dict[str, Any]:
+def gathered(settings: Settings) -> dict[str, Any]:
     hosts = ask_all(presence.running())
     found: dict[str, Any] = {
         "version": __version__,
-        "workspace": where.workspace,
+        "workspace": settings.workspaces[0],
         "hosts": [one.fields() for one in hosts],
-        "journal": glance.journal(where.journal, _today_us()),
-        "state": {**state_of(where), "waiters": _waiters(hosts)},
-        "registry": {"path": registry_place(where)},
+        "journal": read_only.journal_summary(journal_file(settings.workspaces[0]), _today_us()),
+        "state": {**state_of(settings.state), "waiters": _waiters(hosts)},
+        "registry": {"path": registry_location(settings)},
     }
     return {"ok": not problems(found), **found}
 
@@ -50,18 +46,17 @@ def _waiters(hosts: list[Asked]) -> int:
     return sum(1 for report in reports for call in report.get("calls", ()) if call["name"] == WAIT)
 
 
-def state_of(where: Whereabouts) -> dict[str, Any]:
-    if where.state_file is not None:
-        return glance.state(where.state_file)
-    assert where.state is not None
-    if where.state == "memory:":
-        return {"found": False, "path": where.state}
-    return _of_server(where.state)
+def state_of(state: str | None) -> dict[str, Any]:
+    if (path := state_file(state)) is not None:
+        return read_only.state_summary(path)
+    assert state is not None
+    if state == "memory:":
+        return {"found": False, "path": state}
+    return _of_server(state)
 
 
 def _of_server(url: str) -> dict[str, Any]:
     """A store behind a URL, through its own backend; its address without what may be secret."""
-    from perdure.model.envelope import ToolError
     from perdure.storage.state import Span, StoreError
     from perdure.worker.compose import open_backend
 
@@ -71,9 +66,9 @@ def _of_server(url: str) -> dict[str, Any]:
         try:
             revision, spaces = backend.revision(), backend.namespaces()
             leases = [
-                glance.lease(entry.namespace, entry.key, entry.value or "", entry.expires, _now_us())
+                read_only.lease(entry.namespace, entry.key, entry.value or "", entry.expires, _now_us())
                 for space in {*spaces, "default"}
-                for entry in backend.page(Span("lease", space), None, glance.MOST_LEASES, True).entries
+                for entry in backend.page(Span("lease", space), None, read_only.MAX_LEASES, True).entries
             ]
         finally:
             backend.close()
@@ -98,5 +93,5 @@ def _without_secrets(url: str) -> str:
     return f"{scheme}://{place}"
 
 
-def is_here(workspace: str, where: Whereabouts) -> bool:
-    return os.path.realpath(workspace) in where.workspaces
+def is_here(workspace: str, settings: Settings) -> bool:
+    return os.path.realpath(workspace) in settings.workspaces

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TextIO
 
 from perdure.cli.screen import Screen, cut
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TextIO
 
 AFTER_S = 1.0
 EVERY_S = 0.1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from json import dumps
+from typing import Any, Final
 
-from perdure.cli.screen import clean
+import msgspec
 
-if TYPE_CHECKING:
-    from perdure.model.envelope import ToolError
+from perdure.cli.screen import clean, encodable
+from perdure.model.envelope import ToolError
 
 EXIT_CODES: Final = {
     "invalid_input": 2,
@@ -45,20 +46,14 @@ def in_words(command: str, envelope: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    from json import dumps
-
     return clean(value if isinstance(value, str) else dumps(value, ensure_ascii=False))
 
 
 def tell(command: str, error: ToolError, as_json: bool) -> int:
     """Say it, and return the exit code."""
-    import msgspec
-
     found = msgspec.to_builtins(error.envelope)
     if as_json:
-        from perdure.cli.plain_json import shown
-
-        print(shown(msgspec.json.encode(found).decode()))
+        print(encodable(msgspec.json.encode(found).decode()))
     else:
         print(in_words(command, found), file=sys.stderr)
     return exit_code(found)

@@ -6,8 +6,10 @@ import argparse
 import os
 import signal
 import sys
+from json import dumps
 
-from perdure.cli.parsing import new_parser
+from perdure.cli.parser import new_parser
+from perdure.host import presence
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,8 +29,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.host import presence
-
     options = parser().parse_args(argv)
     hosts = presence.running()
     if options.pid is not None:
@@ -46,8 +46,6 @@ def main(argv: list[str]) -> int:
             continue
         told.append(host)
     if options.json:
-        from perdure.cli.plain_json import dumps
-
         print(dumps({"ok": bool(told), "hosts": [host.fields() for host in told]}))
     elif told:
         for host in told:

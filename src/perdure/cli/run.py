@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from perdure.cli.options import add_mounts, add_shared, add_telemetry, settle
+from perdure.cli.parser import Parser
+
 
 def parser() -> argparse.ArgumentParser:
-    from perdure.cli.arguments import Parser
-    from perdure.cli.options import add_mounts, add_shared, add_telemetry
-
     found = Parser(
         prog="perdure run",
         description="A stdio MCP server that survives what runs behind it. Speaks both protocol eras.",
@@ -20,7 +20,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.cli.options import settle
     from perdure.host.compose import serve_stdio, specs_of
 
     settings = settle(parser().parse_args(argv), "run")

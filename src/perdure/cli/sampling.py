@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from perdure.cli.asking import ask_all
 from perdure.host import presence
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class Sampler:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TextIO
+from json import dumps
+from typing import TextIO
 
 WIDTH = 80
 NARROWEST = 40
@@ -61,6 +59,14 @@ def _can_show(out: TextIO, text: str) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+def encodable(text: str) -> str:
+    """JSON text for standard output: characters that its encoding lacks are escaped, so it stays valid JSON."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("_", "-")
+    if text.isascii() or encoding in ("utf-8", "utf8"):
+        return text
+    return "".join(c if c.isascii() else dumps(c)[1:-1] for c in text)
 
 
 def clean(text: object) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # `typing` would be kept in memory by the guardian, which is forked with what there is
 if TYPE_CHECKING:
-    import argparse
     import socket
 
     from perdure.model.serving import Serving
@@ -19,7 +19,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 def parser() -> argparse.ArgumentParser:
     from perdure.cli.options import add_mounts, add_shared, add_telemetry
-    from perdure.cli.parsing import new_parser
+    from perdure.cli.parser import new_parser
 
     made = new_parser(
         "serve",

@@ -2,56 +2,47 @@
 
 from __future__ import annotations
 
+import argparse
 import time
+from json import dumps
+from typing import Any
 
 from perdure.cli.host_rows import HostRow, sessions_of
-from perdure.cli.parsing import new_parser, quickly
+from perdure.cli.options import add_locations, settle
+from perdure.cli.overview import gathered, is_here
+from perdure.cli.parser import new_parser
 from perdure.cli.screen import Screen, clean, count, cut, cut_left, duration, home, size
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
-
-    from perdure.cli.whereabouts import Whereabouts
+from perdure.host.settings import Settings
 
 LABEL = 10
 MOST_SESSIONS = 5
-SIMPLE = {"workspace": (), "state": None, "registry": None, "json": False}
 
 
 def parser() -> argparse.ArgumentParser:
-    from perdure.cli.whereabouts import add_options
-
     found = new_parser(
         "status",
         "Running hosts, the workspace's journal, the shared state and the registry, on one screen. "
         "Nothing is changed. Exit code 1 where a store is there and cannot be read.",
     )
-    add_options(found)
+    add_locations(found)
     found.add_argument("--json", action="store_true", help="print everything as JSON")
     return found
 
 
 def main(argv: list[str]) -> int:
-    options = quickly(argv, SIMPLE) or parser().parse_args(argv)
-    from perdure.cli.overview import gathered
-    from perdure.cli.whereabouts import whereabouts
-
-    where = whereabouts(options, "status")
-    found = gathered(where)
+    options = parser().parse_args(argv)
+    settings = settle(options, "status")
+    found = gathered(settings)
     if options.json:
-        from perdure.cli.plain_json import dumps
-
         print(dumps(found))
     else:
-        show(found, where, Screen())
+        show(found, settings, Screen())
     return 0 if found["ok"] else 1
 
 
-def show(found: dict[str, Any], where: Whereabouts, screen: Screen) -> None:
+def show(found: dict[str, Any], settings: Settings, screen: Screen) -> None:
     screen.line(f"perdure {found['version']}  {home(clean(found['workspace']))}", "bold")
-    _show_hosts(found["hosts"], where, screen)
+    _show_hosts(found["hosts"], settings, screen)
     _show_journal(found["journal"], screen)
     _show_state(found["state"], screen)
     place = found["registry"]["path"]
@@ -63,9 +54,7 @@ def _section(screen: Screen, name: str, text: str, style: str = "") -> None:
     screen.out.write(screen.styled(cut(text, screen.width - LABEL), style) + "\n")
 
 
-def _show_hosts(hosts: list[dict[str, Any]], where: Whereabouts, screen: Screen) -> None:
-    from perdure.cli.overview import is_here
-
+def _show_hosts(hosts: list[dict[str, Any]], settings: Settings, screen: Screen) -> None:
     if not hosts:
         _section(screen, "hosts", "none running")
         return
@@ -77,7 +66,7 @@ def _show_hosts(hosts: list[dict[str, Any]], where: Whereabouts, screen: Screen)
             f"  {row.pid:<8} {cut(row.client, 17):<17} {row.up:<8} {row.calls:<8} {row.p50:<8} "
             f"{row.p99:<8} {row.in_flight}"
         )
-        if not is_here(host["workspace"], where):
+        if not is_here(host["workspace"], settings):
             screen.line(f"           {cut_left(home(row.workspace), screen.width - 11)}", "dim")
         if row.trouble:
             screen.line(f"           {row.trouble}", "yellow")

@@ -9,11 +9,19 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure.cli.parsing import new_parser
+import msgspec
+
+from perdure.cli.locations import journal_file
+from perdure.cli.options import add_workspace, settle
+from perdure.cli.parser import new_parser
+from perdure.cli.refusals import exit_code, in_words
+from perdure.cli.screen import encodable
+from perdure.host import presence
+from perdure.host.settings import Settings
 from perdure.model.tools import View
 
 if TYPE_CHECKING:
-    from perdure.host.settings import Settings
+    from perdure.surfaces.write.service import WriteService
     from perdure.worker.compose import Settings as WorkerSettings
 
 CLIENT: Final = "perdure-cli"
@@ -45,8 +53,6 @@ class CommandCall:
 
 
 def parser_for(name: str, description: str) -> argparse.ArgumentParser:
-    from perdure.cli.whereabouts import add_workspace
-
     parser = new_parser(name, description)
     add_workspace(parser)
     return parser
@@ -54,8 +60,6 @@ def parser_for(name: str, description: str) -> argparse.ArgumentParser:
 
 def worker_settings(options: argparse.Namespace, command: str) -> WorkerSettings:
     """The workspace as a worker would open it."""
-    from perdure.cli.options import settle
-
     return write_settings(settle(argparse.Namespace(workspace=options.workspace), command))
 
 
@@ -72,6 +76,24 @@ def write_settings(known: Settings) -> WorkerSettings:
     )
 
 
+def open_for_reading(settings: WorkerSettings) -> WriteService:
+    """The workspace for a command that only reads: nothing is created and no lock is taken.
+
+    A journal that has to be migrated, or recovered after a crash, is opened as a worker opens it. Open intents beside
+    a running host are not a crash: the host settles them.
+    """
+    from perdure.storage.sqlite.read_only import journal_condition
+    from perdure.worker.compose import open_write
+
+    workspace = settings.workspaces[0]
+    condition = journal_condition(journal_file(workspace))
+    needs_migration = not condition.get("is_current", True)
+    has_host = any(workspace in host.workspaces for host in presence.running())
+    needs_recovery = condition.get("has_intents", False) and not has_host
+    is_writable = os.access(os.path.join(workspace, ".perdure"), os.W_OK)
+    return open_write(settings, is_read_only=not ((needs_migration or needs_recovery) and is_writable))
+
+
 Show = Callable[[dict[str, Any]], None]
 
 
@@ -79,9 +101,6 @@ def run_tool(
     options: argparse.Namespace, tool: str, arguments: dict[str, Any], show: Show | None = None
 ) -> int:
     """Make the call, print what it gives, and return the exit code. `show` prints a success its own way."""
-    import msgspec
-
-    from perdure.cli.refusals import exit_code, in_words
     from perdure.present.result import success
     from perdure.surfaces.write.surface import WriteSurface
     from perdure.worker import call
@@ -89,7 +108,7 @@ def run_tool(
     from perdure.worker.diagnostics import Diagnostics
 
     settings = worker_settings(options, COMMANDS.get(tool, tool))
-    surface = WriteSurface(lambda: open_write(settings))
+    surface = WriteSurface(lambda: (open_for_reading if declared.spec.read_only else open_write)(settings))
     declared = next(one for one in surface.tools() if one.spec.name == tool)
     given = {name: value for name, value in arguments.items() if value is not None}
     try:
@@ -107,9 +126,7 @@ def run_tool(
     found = result["structuredContent"]
     is_error = bool(result.get("isError"))
     if options.json:
-        from perdure.cli.plain_json import shown
-
-        print(shown(result["content"][0]["text"]))
+        print(encodable(result["content"][0]["text"]))
     elif is_error:
         print(in_words(COMMANDS.get(tool, tool), found), file=sys.stderr)
     elif show is not None:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
+from importlib.util import find_spec
+from json import dumps
+from typing import Any
 
 from perdure.cli.host_rows import HostRow, last_fault, sessions_of
-from perdure.cli.parsing import new_parser, quickly
+from perdure.cli.parser import new_parser
+from perdure.cli.sampling import Sampler
 from perdure.cli.screen import Screen, clean, count, cut, cut_left, home
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
 
 SHORTEST_S = 0.1
 LONGEST_S = 3600.0
 INTERRUPTED = 130
 EVERY_S = 1.0
 MOST_SESSIONS = 12  # so that one of them fits a screen
-SIMPLE = {"workspace": None, "once": False, "json": False, "interval": EVERY_S}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,9 +46,7 @@ def seconds(text: str) -> float:
 
 
 def main(argv: list[str]) -> int:
-    options = quickly(argv, SIMPLE) or parser().parse_args(argv)
-    from perdure.cli.sampling import Sampler
-
+    options = parser().parse_args(argv)
     sampler = Sampler(options.workspace)
     try:
         if not (options.once or options.json) and sys.stdout.isatty() and _has_rich():
@@ -62,18 +59,14 @@ def main(argv: list[str]) -> int:
 
 
 def _has_rich() -> bool:
-    from importlib.util import find_spec
-
     return find_spec("rich") is not None
 
 
-def _lines(sampler: Any, options: argparse.Namespace) -> int:
+def _lines(sampler: Sampler, options: argparse.Namespace) -> int:
     screen = Screen()
     while True:
         sample = sampler.sample()
         if options.json:
-            from perdure.cli.plain_json import dumps
-
             print(dumps(sample))
         else:
             show(sample, screen)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
+from perdure.cli.options import add_shared, settle
+from perdure.cli.parser import Parser
+
 USAGE_ERROR = 2
 
 
 def parser() -> argparse.ArgumentParser:
-    from perdure.cli.arguments import Parser
-    from perdure.cli.options import add_shared
-
     found = Parser(
         prog="perdure worker",
         description="The built-in surfaces as a plain stdio MCP server, without a host.",
@@ -21,7 +21,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.cli.options import settle
     from perdure.model.tools import View
     from perdure.worker.compose import Settings, surfaces
     from perdure.worker.server import serve_stdio

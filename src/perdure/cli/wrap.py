@@ -6,10 +6,11 @@ import argparse
 import os
 import sys
 
+from perdure.cli.options import settle
+from perdure.cli.parser import Parser
+
 
 def parser() -> argparse.ArgumentParser:
-    from perdure.cli.arguments import Parser
-
     found = Parser(
         prog="perdure wrap",
         usage="perdure wrap [-h] [--name NAME] -- COMMAND [ARGS…]",
@@ -20,7 +21,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.cli.options import settle
     from perdure.host.compose import serve_stdio, wrapped_spec
 
     own, command = _split(argv)

@@ -53,10 +53,17 @@ class Blob(msgspec.Struct, frozen=True):
 
 
 class Blobs:
-    """One directory of contents. Several processes and threads may use it at once."""
+    """One directory of contents. Several processes and threads may use it at once.
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
-        os.makedirs(directory, mode=0o700, exist_ok=True)
+    With `is_read_only` the directory is not made; a missing one reads as empty.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, is_read_only: bool = False) -> None:
+        if not is_read_only:
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+        elif not os.path.isdir(directory):
+            self._fd = -1
+            return
         self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def close(self) -> None:
@@ -146,6 +153,8 @@ class Blobs:
         return count
 
     def _opened(self, sha256: str) -> int:
+        if self._fd < 0:
+            raise FileNotFoundError(sha256)
         return os.open(_path(sha256), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
 
 

@@ -40,10 +40,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 SURFACE_NAMES: Final = ("write", "state")
 
 
-def open_write(settings: Settings) -> WriteService:
-    """The workspace of the write surface, recovered and ready. Raises ToolError for a policy that cannot be meant."""
+def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteService:
+    """The workspace of the write surface, recovered and ready. Raises ToolError for a policy that cannot be meant.
+
+    With `is_read_only` nothing is created or recovered."""
     from perdure.risk import gate
-    from perdure.storage.places import private_dir
+    from perdure.storage.places import private_dir, state_dir
     from perdure.storage.shelved import Shelved
     from perdure.storage.sqlite.chain import anchor_name
     from perdure.storage.sqlite.journal import SqliteJournal
@@ -55,7 +57,8 @@ def open_write(settings: Settings) -> WriteService:
     anchor = anchor_name(settings.workspaces[0])
 
     def open_journal(folder: str) -> SqliteJournal:
-        return SqliteJournal(folder, os.path.join(private_dir("anchors"), anchor))
+        anchors = os.path.join(state_dir(), "anchors") if is_read_only else private_dir("anchors")
+        return SqliteJournal(folder, os.path.join(anchors, anchor), is_read_only=is_read_only)
 
     return WriteService(
         settings.workspaces,
@@ -65,6 +68,7 @@ def open_write(settings: Settings) -> WriteService:
         policy=found.policy,
         policy_rules=found.own,
         scratch_get=found.policy.scratch.get and not os.environ.get("RW_SCRATCH_DISABLE_GET"),
+        is_read_only=is_read_only,
     )
 
 
@@ -74,15 +78,17 @@ def _write(settings: Settings) -> Surface:
     return WriteSurface(lambda: open_write(settings))
 
 
-def open_state(settings: Settings) -> StateService:
-    """The shared state that `--state` names."""
+def open_state(settings: Settings, *, is_read_only: bool = False) -> StateService:
+    """The shared state that `--state` names. With `is_read_only` no file is made for it."""
     from perdure.surfaces.state.service import StateService
 
-    return StateService(open_backend(settings.state), settings.state_limits)
+    return StateService(open_backend(settings.state, is_read_only=is_read_only), settings.state_limits)
 
 
-def open_backend(state: str | None) -> StateBackend:
-    """A PostgreSQL URL, `memory:`, or the path of a SQLite file; by default one in the user's data directory."""
+def open_backend(state: str | None, *, is_read_only: bool = False) -> StateBackend:
+    """A PostgreSQL URL, `memory:`, or the path of a SQLite file; by default one in the user's data directory.
+
+    With `is_read_only` a missing file reads as an empty store."""
     from perdure.storage.places import data_dir
 
     if state is not None and state.startswith(("postgresql://", "postgres://")):
@@ -99,7 +105,10 @@ def open_backend(state: str | None) -> StateBackend:
         raise state_error(
             "resource", "state_url", "a state store is a file, or a URL that begins postgresql://", "never"
         )
-    return SqliteState(os.path.abspath(os.path.expanduser(path)))
+    path = os.path.abspath(os.path.expanduser(path))
+    if is_read_only and not os.path.exists(path):
+        return open_backend("memory:")
+    return SqliteState(path, is_read_only=is_read_only)
 
 
 def _open_postgres(dsn: str) -> StateBackend:

@@ -6,8 +6,12 @@ import os
 from collections.abc import Iterator
 
 from perdure.cli.checks.finding import Finding, Patient, ok
-from perdure.cli.whereabouts import Whereabouts
-from perdure.storage.sqlite import glance
+from perdure.cli.locations import journal_file, state_file
+from perdure.cli.overview import state_of
+from perdure.cli.progress import Progress
+from perdure.cli.tool_command import write_settings
+from perdure.model.envelope import ToolError
+from perdure.storage.sqlite import read_only
 
 CHECK = "journal"
 STATE = "state"
@@ -15,8 +19,8 @@ SHOWN = 5
 
 
 def check_journal(patient: Patient) -> Iterator[Finding]:
-    path = os.path.join(patient.settings.workspaces[0], ".perdure", "journal.db")
-    known = glance.journal(path, 0)
+    path = journal_file(patient.settings.workspaces[0])
+    known = read_only.journal_summary(path, 0)
     if not known["found"]:
         yield ok(CHECK, "nothing was written in this workspace yet")
         return
@@ -37,9 +41,6 @@ def check_journal(patient: Patient) -> Iterator[Finding]:
 
 
 def _verified(patient: Patient, writes: int) -> Iterator[Finding]:
-    from perdure.cli.progress import Progress
-    from perdure.cli.tool_command import write_settings
-    from perdure.model.envelope import ToolError
     from perdure.surfaces.write.verifying import verify
     from perdure.worker.compose import open_write
 
@@ -84,13 +85,11 @@ def _verified(patient: Patient, writes: int) -> Iterator[Finding]:
 
 
 def check_state(patient: Patient) -> Iterator[Finding]:
-    where = Whereabouts(patient.settings.workspaces, patient.settings.state, None)
-    if where.state_file is not None and (newer := _newer(where.state_file, "state")):
+    path = state_file(patient.settings.state)
+    if path is not None and (newer := _newer(path, "state")):
         yield newer
         return
-    from perdure.cli.overview import state_of
-
-    known = state_of(where)
+    known = state_of(patient.settings.state)
     if not known["found"]:
         yield ok(STATE, "there is no state store yet")
     elif "error" in known:
@@ -106,9 +105,7 @@ def check_state(patient: Patient) -> Iterator[Finding]:
 
 
 def _newer(path: str, family: str) -> Finding | None:
-    from perdure.storage.sqlite.database import migrations
-
-    found, known = glance.user_version(path), max(number for number, _ in migrations(family))
+    found, known = read_only.user_version(path), read_only.newest_format(family)
     if found is None or found <= known:
         return None
     return Finding(
@@ -121,8 +118,6 @@ def _newer(path: str, family: str) -> Finding | None:
 
 
 def _words(error: Exception) -> str:
-    from perdure.model.envelope import ToolError
-
     if isinstance(error, ToolError):
         return str(error.envelope.context.get("message", error.envelope.error))
     return str(error)

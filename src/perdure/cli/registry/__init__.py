@@ -8,13 +8,13 @@ that is raised is printed, and its `exit_code` returned. What stands behind `--`
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+from importlib import import_module
+from types import ModuleType
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
+from perdure.cli.parser import Parser
 
 # name: (module, one line of help); a module is loaded only when its command is used.
 COMMANDS = {
@@ -56,8 +56,6 @@ def main(argv: list[str]) -> int:
 
         near = get_close_matches(name, COMMANDS, 1)
         _overview().error(f"no command {name}" + (f"; did you mean {near[0]}?" if near else ""))
-    from importlib import import_module
-
     from perdure.cli.registry.shared import noticed, refused
     from perdure.registry.errors import RegistryError
 
@@ -76,20 +74,8 @@ def main(argv: list[str]) -> int:
         return 1
 
 
-def _options(module: Any, name: str, words: list[str]) -> Any:
-    """Without a parser where a command has no options of its own, and none is needed to understand these."""
-    for places in getattr(module, "QUICK", ()):
-        from perdure.cli.parsing import quickly
-
-        found = quickly(words, {"registry": None, "workspace": None, "json": False}, places)
-        if found is not None:
-            for place in {one for each in module.QUICK for one in each} - set(places):
-                setattr(found, place, None)
-            return found
-    from perdure.cli.arguments import Parser
-    from perdure.cli.parsing import formatter
-
-    parser = Parser(prog=f"perdure registry {name}", description=COMMANDS[name][1], formatter_class=formatter)
+def _options(module: ModuleType, name: str, words: list[str]) -> argparse.Namespace:
+    parser = Parser(prog=f"perdure registry {name}", description=COMMANDS[name][1])
     add_shared(parser)
     module.add(parser)
     return parser.parse_args(_joined(words))
@@ -97,8 +83,6 @@ def _options(module: Any, name: str, words: list[str]) -> Any:
 
 def parser() -> argparse.ArgumentParser:
     """All of it as one parser, for whoever wants to know what there is."""
-    from importlib import import_module
-
     found = _overview()
     commands = found.add_subparsers(metavar="COMMAND")
     for name, (module, text) in COMMANDS.items():
@@ -119,8 +103,6 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
 
 
 def _overview() -> argparse.ArgumentParser:
-    import argparse
-
     width = max(map(len, COMMANDS))
     parser = argparse.ArgumentParser(
         prog="perdure registry",

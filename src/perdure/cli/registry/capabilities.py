@@ -9,8 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-QUICK = ((),)
-
 
 def add(parser: argparse.ArgumentParser) -> None:
     pass

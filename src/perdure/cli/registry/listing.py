@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from perdure.registry.refs import ServerRef
 
-QUICK = ((),)
-
 
 def add(parser: argparse.ArgumentParser) -> None:
     pass

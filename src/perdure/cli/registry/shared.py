@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from json import dumps
 
 from perdure.registry.locating import locate
 from perdure.registry.opening import open_backend
@@ -59,9 +60,7 @@ def editable_backend_of(options: argparse.Namespace) -> EditableBackend:
 def printed(options: argparse.Namespace, value: Any, text: str) -> None:
     """The result as JSON where that was asked for, else as text."""
     if options.json:
-        from perdure.cli.plain_json import compact
-
-        print(compact(value))
+        print(dumps(value, ensure_ascii=False, separators=(",", ":")))
     elif text:
         print(text)
 

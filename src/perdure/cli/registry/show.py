@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from json import dumps
+
 from perdure.cli.registry.shared import backend_of, printed
 from perdure.registry.redaction import shown_entry
 
@@ -9,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from typing import Any
-
-QUICK = (("name",),)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +28,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
-    from perdure.cli.plain_json import dumps
-
     lines = []
     for key, value in found.items():
         if value in (None, "", [], {}) or (isinstance(value, dict) and not any(value.values())):
@@ -40,6 +38,6 @@ def _lines(found: dict[str, Any]) -> list[str]:
             lines += [f"{key}: {name}={text}" for name, text in value.items()]
             continue
         elif isinstance(value, (dict, list)):
-            value = dumps(value, is_ascii=False)
+            value = dumps(value, ensure_ascii=False)
         lines.append(f"{key}: {value}")
     return lines

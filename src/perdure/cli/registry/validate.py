@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from perdure.registry.port import Backend
     from perdure.registry.refs import ServerRef
 
-QUICK = ((), ("name",))
-
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="all of them where none is named")

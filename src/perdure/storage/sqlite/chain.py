@@ -1,47 +1,34 @@
-"""The journal's chain of hashes and its kept contents, read and checked: no msgspec, so that it loads fast.
+"""The journal's chain of hashes and its kept contents, read and checked.
 
-A row's hash covers the hash before it and the row as a JSON list. `journal.chain_hash` writes the same bytes with
-msgspec, where a commit waits for them; a test holds the two together.
+A row's hash covers the hash before it and the row's columns as a JSON list.
 """
 
 from __future__ import annotations
 
 import zlib
-from _json import encode_basestring
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any, Final
+
+import apsw
+import msgspec
 
 from perdure.storage.sqlite.unpacking import unpacked
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
-    import apsw
-
-GENESIS = bytes(32)
-COLUMNS = "seq, ts, path, op, mode, old_sha, new_sha, bytes, client, session, key, txn, undoes, detail"
+GENESIS: Final = bytes(32)
+COLUMNS: Final = "seq, ts, path, op, mode, old_sha, new_sha, bytes, client, session, key, txn, undoes, detail"
 
 
-def digest(prev: bytes, values: tuple[Any, ...], sha256: Any = None) -> bytes:
-    """The hash of a row that stands as `COLUMNS` does. A caller in a hurry brings the function."""
-    if sha256 is None:
-        from hashlib import sha256
-    return bytes(sha256(b"%s[%s]" % (prev, ",".join(map(_json, values)).encode())).digest())
-
-
-def _json(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    return encode_basestring(value.hex() if isinstance(value, bytes) else value)
+def digest(prev: bytes, values: tuple[Any, ...]) -> bytes:
+    """The hash of a row whose values are in the order of `COLUMNS`."""
+    columns = [value.hex() if isinstance(value, bytes) else value for value in values]
+    return sha256(prev + msgspec.json.encode(columns)).digest()
 
 
 def problems(
     connection: apsw.Connection,
     anchored: tuple[int, bytes] | None,
     passed: Callable[[int], None] | None,
-    sha256: Any = None,
 ) -> Iterator[tuple[str, str, int]]:
     """Walk the whole chain; compare its head with what is remembered outside the workspace.
 
@@ -54,7 +41,7 @@ def problems(
         seq = values[0]
         if seq != last + 1:
             yield "gap", f"rows {last + 1} to {seq - 1} are missing", seq
-        if before != prev or digest(before, tuple(values), sha256) != hashed:
+        if before != prev or digest(before, tuple(values)) != hashed:
             yield "chain", "the row does not match its hash", seq
         if anchored is not None and anchored[0] == seq and anchored[1] != hashed:
             yield "anchor", "the row is not the one that was anchored", seq

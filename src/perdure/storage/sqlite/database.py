@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Final
 
 import apsw
@@ -90,7 +89,9 @@ def _version(connection: apsw.Connection) -> int:
 
 
 def migrations(family: str) -> Iterator[tuple[int, str]]:
-    folder = files("perdure.storage.sqlite") / "migrations" / family
-    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
-        if match := re.fullmatch(r"(\d{4})_\w+\.sql", entry.name):
-            yield int(match.group(1)), entry.read_text()
+    """Each migration's number and text, in order."""
+    folder = os.path.join(os.path.dirname(__file__), "migrations", family)
+    for name in sorted(os.listdir(folder)):
+        if match := re.fullmatch(r"(\d{4})_\w+\.sql", name):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                yield int(match.group(1)), file.read()

@@ -11,7 +11,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 import apsw
@@ -31,7 +30,7 @@ from perdure.storage.journal import (
     Sha,
     State,
 )
-from perdure.storage.sqlite import chain, journal_analytics, journal_retention, journal_shelf
+from perdure.storage.sqlite import chain, journal_analytics, journal_retention, journal_shelf, read_only
 from perdure.storage.sqlite.chain import COLUMNS, GENESIS
 from perdure.storage.sqlite.database import open_database, open_reader
 from perdure.storage.sqlite.failures import refusal, typed
@@ -49,18 +48,27 @@ _encode = msgspec.json.encode
 
 @typed
 class SqliteJournal:
-    """`folder` is the workspace's `.perdure`; `anchor` a file elsewhere that remembers the chain's head."""
+    """`folder` is the workspace's `.perdure`; `anchor` a file elsewhere that remembers the chain's head.
 
-    def __init__(self, folder: str, anchor: str, clock: Callable[[], float] = time.time) -> None:
+    With `is_read_only` nothing is created or locked; a missing journal reads as an empty one.
+    """
+
+    def __init__(
+        self, folder: str, anchor: str, clock: Callable[[], float] = time.time, *, is_read_only: bool = False
+    ) -> None:
         self._path = os.path.join(folder, "journal.db")
         self._anchor = anchor
         self._clock = clock
-        self._write = open_database(self._path, "journal")
+        self._is_read_only = is_read_only
+        if is_read_only:
+            self._write = read_only.connect_or_empty(self._path, "journal")
+        else:
+            self._write = open_database(self._path, "journal")
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
         self._boot = _boot_id()
         self._anchor_fd = -1
-        self._landed_fd = _opened(os.path.join(folder, "landed"))
+        self._landed_fd = _opened(os.path.join(folder, "landed")) if not is_read_only else -1
         self._is_suspect = False
         self._changes_before = 0
         self._head: tuple[int, bytes] = self._load_head()
@@ -182,7 +190,7 @@ class SqliteJournal:
             detail=row.detail,
         )
         values = _values(made)
-        digest = _digest(prev, values)
+        digest = chain.digest(prev, values)
         self._write.execute(_APPEND, (prev, digest, *values))
         self._write.execute("INSERT INTO intents VALUES (?, ?)", (seq, self._boot))
         journal_retention.unpin(self._write, made.path)
@@ -396,6 +404,8 @@ class SqliteJournal:
 
     @property
     def _read(self) -> apsw.Connection:
+        if self._is_read_only:
+            return self._write
         found: apsw.Connection | None = getattr(self._local, "connection", None)
         if found is None:
             found = self._local.connection = open_reader(self._path)
@@ -432,15 +442,6 @@ def _compressed(data: bytes) -> bytes:
         return zlib.compress(data, 1)
     packing = zlib.compressobj(1, zlib.DEFLATED, _SMALL.bit_length() - 1, 5)
     return packing.compress(data) + packing.flush()
-
-
-def chain_hash(prev: bytes, row: Row) -> bytes:
-    return _digest(prev, _values(row))
-
-
-def _digest(prev: bytes, values: tuple[Any, ...]) -> bytes:
-    shown = [value.hex() if isinstance(value, bytes) else value for value in values]
-    return sha256(prev + _encode(shown)).digest()
 
 
 def _values(row: Row) -> tuple[Any, ...]:

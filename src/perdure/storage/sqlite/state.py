@@ -19,7 +19,7 @@ from perdure.storage.durable import sync_directory
 from perdure.storage.sqlite import state_queries as sql
 from perdure.storage.sqlite.database import StoreError
 from perdure.storage.sqlite.state_failures import not_opened, typed, typed_error
-from perdure.storage.sqlite.state_opening import open_reader, open_state
+from perdure.storage.sqlite.state_opening import open_read_only, open_reader, open_state
 from perdure.storage.sqlite.turns import Turns
 from perdure.storage.state import (
     DUE_PER_ROUND,
@@ -48,11 +48,16 @@ PATIENCE_S: Final = 10.0
 
 
 class SqliteState:
-    """`path` is made with its folders. Its lock file stands beside it."""
+    """`path` is made with its folders. Its lock file stands beside it.
+
+    With `is_read_only` the lock is not taken, unless the store has to be adopted or migrated first.
+    """
 
     finds_at_once = True
 
-    def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: str, clock: Callable[[], float] = time.time, *, is_read_only: bool = False
+    ) -> None:
         self._path = path
         self._clock = clock
         self._writing = threading.Lock()
@@ -61,9 +66,14 @@ class SqliteState:
         self._looking: apsw.Connection | None = None
         self._watch = Watch(self._look)
         self._is_suspect = False
+        self._turns = Turns(f"{path}-lock")
+        opened = open_read_only(path) if is_read_only else None
+        self._is_read_only = opened is not None
+        if opened is not None:
+            self._write = opened
+            return
         try:
             _make_folder(os.path.dirname(os.path.abspath(path)))
-            self._turns = Turns(f"{path}-lock")
             with typed():
                 self._turns.take()
                 try:
@@ -274,6 +284,8 @@ class SqliteState:
 
     @property
     def _read(self) -> apsw.Connection:
+        if self._is_read_only:
+            return self._write
         found: apsw.Connection | None = getattr(self._local, "connection", None)
         if found is None:
             found = self._local.connection = open_reader(self._path)

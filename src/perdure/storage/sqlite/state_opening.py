@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import apsw
 
+from perdure.storage.sqlite import read_only
 from perdure.storage.sqlite.database import StoreError, check_library, migrate
 from perdure.storage.state_values import value_problem
 
@@ -45,6 +46,22 @@ def open_reader(path: str) -> apsw.Connection:
     _configure(connection)
     connection.pragma("query_only", True)
     return connection
+
+
+def open_read_only(path: str) -> apsw.Connection | None:
+    """A connection that cannot write; None where the store has to be made, adopted or migrated first."""
+    if not os.path.exists(path):
+        return None
+    connection = read_only.connect(path)
+    try:
+        mark = (connection.pragma("application_id"), connection.pragma("user_version"))
+        if mark == (APPLICATION_ID, read_only.newest_format("state")):
+            _configure(connection)
+            return connection
+    except apsw.Error:
+        pass  # opening it for writing gives the reason
+    connection.close()
+    return None
 
 
 def _configure(connection: apsw.Connection) -> None:

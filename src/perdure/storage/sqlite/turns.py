@@ -20,7 +20,7 @@ class Turns:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._fd = -1
         self._waiter: threading.Thread | None = None
         self._arrived = threading.Condition()
         self._is_wanted = False
@@ -32,6 +32,8 @@ class Turns:
         with self._arrived:
             if self._is_closed:
                 raise state_error("resource", "state_closed", "the state store is closed", "safe")
+            if self._fd < 0:
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             if self._waiter is None:
                 try:
                     fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -52,7 +54,7 @@ class Turns:
 
     def close(self) -> None:
         with self._arrived:
-            if self._waiter is None and not self._is_closed:
+            if self._waiter is None and not self._is_closed and self._fd >= 0:
                 os.close(self._fd)
             self._is_closed = True
 

@@ -50,7 +50,7 @@ class Committer:
         self._known = 0  # the newest row of which it is known here what became of it
         self._has_stuck = False
         self._lock_path = lock_path
-        self._lock = _opened(lock_path)
+        self._lock = -1
         self._waiting: deque[Job] = deque()
         self._is_led = False
         self._led_until = time.monotonic()
@@ -108,6 +108,8 @@ class Committer:
 
     def locked(self, work: Callable[[], None]) -> None:
         """Run something of our own under the workspace's lock."""
+        if self._lock < 0:
+            self._lock = _opened(self._lock_path)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -145,7 +147,8 @@ class Committer:
         if self._settler.durable() or self._owed:
             with suppress(JournalError):  # what is not settled is for the next start
                 self.locked(self._conclude_owed)
-        close_quietly(self._lock)
+        if self._lock >= 0:
+            close_quietly(self._lock)
 
     # --- rounds --------------------------------------------------------------------------------------------
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from perdure.model.envelope import ToolError
-from perdure.surfaces.write.hunks import MAX_BYTES, bounded, unified_body
+from perdure.surfaces.write.shared_lines import Change, changes, split
 from perdure.surfaces.write.text import Text, decode
+
+MAX_BYTES: Final = 65_536
+_CONTEXT: Final = 3
 
 
 class Diff(msgspec.Struct, frozen=True):
@@ -32,8 +36,8 @@ def unified(
     if before is None or after is None:
         sizes = f"{len(old or b''):,} and {len(new or b''):,} bytes"
         return Diff(f"Binary files {old_name} and {new_name} differ ({sizes})\n", changed=True, binary=True)
-    body = [*_styles(before, after), *unified_body(before.body, after.body)]
-    shown, was_cut = bounded([f"--- {old_name}\n", f"+++ {new_name}\n"], body, max_bytes)
+    body = [*_styles(before, after), *_unified_body(before.body, after.body)]
+    shown, was_cut = _bounded([f"--- {old_name}\n", f"+++ {new_name}\n"], body, max_bytes)
     return Diff(shown, changed=True, truncated=was_cut)
 
 
@@ -54,3 +58,52 @@ def _styles(before: Text, after: Text) -> Iterator[str]:
         yield f"# byte order mark: {'removed' if before.style.bom else 'added'}\n"
     if before.style.eol != after.style.eol:
         yield f"# line endings: {before.style.eol} → {after.style.eol}\n"
+
+
+def _unified_body(old: str, new: str) -> Iterator[str]:
+    a, b = split(old), split(new)
+    for group in _grouped(changes(a, b)):
+        a0, a1 = max(group[0].a0 - _CONTEXT, 0), min(group[-1].a1 + _CONTEXT, len(a))
+        b0, b1 = group[0].b0 - (group[0].a0 - a0), group[-1].b1 + (a1 - group[-1].a1)
+        yield f"@@ -{_range(a0, a1)} +{_range(b0, b1)} @@\n"
+        at = a0
+        for change in group:
+            yield from _marked(" ", a[at : change.a0])
+            yield from _marked("-", a[change.a0 : change.a1])
+            yield from _marked("+", b[change.b0 : change.b1])
+            at = change.a1
+        yield from _marked(" ", a[at:a1])
+
+
+def _grouped(changes: list[Change]) -> Iterator[list[Change]]:
+    """Changes whose context would touch, together."""
+    group: list[Change] = []
+    for change in changes:
+        if group and change.a0 - group[-1].a1 > 2 * _CONTEXT:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def _range(start: int, end: int) -> str:
+    if end - start == 1:
+        return str(start + 1)
+    return f"{start + 1 if end > start else start},{end - start}"
+
+
+def _marked(mark: str, part: list[str]) -> Iterator[str]:
+    for line in part:
+        yield mark + line if line.endswith("\n") else f"{mark}{line}\n\\ No newline at end of file\n"
+
+
+def _bounded(head: list[str], body: list[str], max_bytes: int = MAX_BYTES) -> tuple[str, bool]:
+    """Whole lines while they fit, then how many were left off; and whether any was."""
+    room = max_bytes - sum(len(line.encode()) for line in head)
+    for shown, line in enumerate(body):
+        room -= len(line.encode())
+        if room < 0:
+            note = f"... diff cut at {max_bytes:,} bytes: {len(body) - shown:,} more lines\n"
+            return "".join([*head, *body[:shown], note]), True
+    return "".join(head + body), False

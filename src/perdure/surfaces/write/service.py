@@ -47,7 +47,10 @@ Plan = Callable[[Tree], dict[str, Any]]
 
 
 class WriteService:
-    """`open_journal` makes the journal for the folder that it is given."""
+    """`open_journal` makes the journal for the folder that it is given.
+
+    With `is_read_only` nothing is created, recovered or retired, and no lock is taken.
+    """
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class WriteService:
         policy: Policy = DEFAULT,
         policy_rules: tuple[str, ...] = (),
         scratch_get: bool = True,
+        is_read_only: bool = False,
     ) -> None:
         self.strict = strict
         self.policy = policy
@@ -71,23 +75,25 @@ class WriteService:
         self._guard = threading.Lock()
         self._checker: Checker | None = None
         with ExitStack() as opened:
-            _make_folder(self.folder)
+            if not is_read_only:
+                _make_folder(self.folder)
             self.workspace = Workspace(roots, policy.protection(policy_rules))
             opened.callback(self.workspace.close)
             self.journal = open_journal(self.folder)
             opened.callback(self.journal.close)
-            self.blobs = Blobs(os.path.join(self.folder, "blobs"))
+            self.blobs = Blobs(os.path.join(self.folder, "blobs"), is_read_only=is_read_only)
             opened.callback(self.blobs.close)
-            if not self.journal.rows(Filter(), 1):
+            if not is_read_only and not self.journal.rows(Filter(), 1):
                 _sync_names(roots[0], self.folder)
             self.store = Store(self.journal, self.blobs)
             self.arrivals = Arrivals(self.blobs.arriving, looks=bool(policy.classify))
             self.committer = Committer(self.journal, os.path.join(self.folder, "lock"), self._recover)
             opened.callback(self.committer.close)
-            self.committer.recover()
             self.tending = Tending(self.committer, self.journal, self.blobs, keep or Keep())
-            self.tending.start()
             opened.callback(self.tending.close)
+            if not is_read_only:
+                self.committer.recover()
+                self.tending.start()
             self._opened = opened.pop_all()
 
     def _recover(self) -> None:

@@ -2,25 +2,32 @@
 
 A line ends with "\\n" and with nothing else: a lone carriage return, a form feed or U+2028 is a character
 of its line, so that joining the lines always gives back the text.
-
-Commands that only read start without `typing` and `re`; so does this.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import namedtuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 _REACH = 64  # differences followed at once where no line is unique; bounds time to lines × reach
 
-# `size` equal lines, from `a` in one text and from `b` in the other.
-Block = namedtuple("Block", "a b size")
-# The lines `a0:a1` of one text stand where the other has `b0:b1`.
-Change = namedtuple("Change", "a0 a1 b0 b1")
+
+class Block(NamedTuple):
+    """`size` equal lines, from `a` in one text and from `b` in the other."""
+
+    a: int
+    b: int
+    size: int
+
+
+class Change(NamedTuple):
+    """The lines `a0:a1` of one text stand where the other has `b0:b1`."""
+
+    a0: int
+    a1: int
+    b0: int
+    b1: int
 
 
 def split(text: str) -> list[str]:

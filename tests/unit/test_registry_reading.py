@@ -1,83 +1,19 @@
-"""The registry's reading commands understand simple options without a parser, and exactly as the parser does."""
+"""Registries as JSON: what is read of them, and what the commands print."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from perdure.cli.registry import COMMANDS, _options, add_shared, main
+from perdure.cli.registry import main
 from perdure.registry import mcp_json
 from perdure.registry.errors import Unreadable
 
-QUICK = [name for name, (module, _) in COMMANDS.items() if hasattr(import_module(module), "QUICK")]
-WORDS: list[list[str]] = [
-    [],
-    ["a"],
-    ["--json"],
-    ["--json", "a"],
-    ["a", "--registry", "x.md"],
-    ["--workspace", "/tmp", "--json", "a"],
-    ["--registry=x.md", "a"],
-    ["--reg", "x.md", "a"],
-    ["a", "b"],
-    ["--nothing"],
-    ["--registry"],
-]
-
-
-def parsed(name: str, words: list[str]) -> dict[str, object] | None:
-    module = import_module(COMMANDS[name][0])
-    parser = argparse.ArgumentParser(prog="x")
-    add_shared(parser)
-    module.add(parser)
-    try:
-        return vars(parser.parse_args(words))
-    except SystemExit:
-        return None
-
-
-@pytest.mark.parametrize("words", WORDS, ids=" ".join)
-@pytest.mark.parametrize("name", QUICK)
-def test_the_short_cut_gives_what_the_parser_gives(name: str, words: list[str]) -> None:
-    module = import_module(COMMANDS[name][0])
-    expected = parsed(name, words)
-    if expected is None:
-        with pytest.raises(SystemExit):
-            _options(module, name, words)
-    else:
-        assert vars(_options(module, name, words)) == expected
-
-
-HEAVY = ("argparse", "msgspec", "typing", "dataclasses", "inspect", "shutil", "re", "json", "enum", "socket")
-MARKDOWN = """# MCP servers
-
-## Allowed commands
-npx
-python
-
-## files
-command: npx
-args: ["-y", "@example/server-files@1.2.3", "/srv"]
-env: FILES_TOKEN=$FILES_TOKEN, "MODE=a,b"
-description: Files, in one place
-timeout: startup=20, call=2.5
-tools: deny=remove
-
-## search
-url: https://search.example/mcp
-headers: Authorization=Bearer ${SEARCH_TOKEN}
-enabled: false
-
-## broken
-description: it has no command
-"""
 SERVERS = {
     "mcpServers": {
         "files": {"command": "npx", "args": ["-y", "x"], "env": {"TOKEN": "$TOKEN"}, "description": "Files"},
@@ -86,37 +22,6 @@ SERVERS = {
     },
     "perdure": {"allowedCommands": ["npx"]},
 }
-READING = [["list"], ["show", "files"], ["validate"], ["validate", "files"], ["refresh-capabilities"]]
-
-
-def loaded(folder: Path, words: list[str]) -> set[str]:
-    source = (
-        "import sys\n"
-        "from perdure.cli.main import main\n"
-        f"main(['registry', '--registry', {str(folder)!r}, *{words!r}])\n"
-        "print(*sys.modules, file=sys.stderr)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
-    assert done.stdout
-    return set(done.stderr.split())
-
-
-@pytest.mark.parametrize("as_json", [False, True], ids=["as text", "as json"])
-@pytest.mark.parametrize("words", READING, ids=" ".join)
-@pytest.mark.parametrize("name", ["mcp.md", "mcp.json"])
-def test_a_reading_command_loads_nothing_that_takes_longer_than_itself(
-    tmp_path: Path, name: str, words: list[str], as_json: bool
-) -> None:
-    (tmp_path / name).write_text(MARKDOWN if name == "mcp.md" else json.dumps(SERVERS), encoding="utf-8")
-    found = loaded(tmp_path, [*words, "--json"] if as_json else words)
-    assert found.isdisjoint(HEAVY), found & set(HEAVY)
-
-
-def test_a_comment_in_the_file_is_worth_the_longer_way(tmp_path: Path) -> None:
-    (tmp_path / "mcp.json").write_text("// mine\n" + json.dumps(SERVERS), encoding="utf-8")
-    assert "re" in loaded(tmp_path, ["list"])
-
-
 TEXTS = [
     json.dumps(SERVERS),
     json.dumps(SERVERS, indent=2).replace("\n", "\r\n"),
@@ -190,10 +95,6 @@ def test_the_result_as_json_is_what_the_json_package_would_write(tmp_path: Path)
     said = done.stdout.decode().rstrip("\n")
     assert said == json.dumps(json.loads(said), ensure_ascii=False, separators=(",", ":"))
     assert json.loads(said)["servers"][0]["description"] == odd.replace("\t", " ")
-
-
-def test_list_and_show_and_validate_take_it() -> None:
-    assert {"list", "show", "validate"} <= set(QUICK)
 
 
 @pytest.mark.parametrize("depth", [150, 600, 5000, 200_000])

@@ -1,0 +1,28 @@
+"""Where the stores and the registry of a workspace are."""
+
+from __future__ import annotations
+
+import os
+
+from perdure.host.settings import Settings
+from perdure.registry.locating import locate
+from perdure.storage.places import data_dir
+
+
+def journal_file(workspace: str) -> str:
+    return os.path.join(workspace, ".perdure", "journal.db")
+
+
+def state_file(state: str | None) -> str | None:
+    """The state store's file; None where the store is not a file."""
+    if state is None:
+        return os.path.join(data_dir(), "state.db")
+    if state == "memory:" or ("://" in state and not state.startswith("sqlite://")):
+        return None
+    return os.path.abspath(os.path.expanduser(state.removeprefix("sqlite://")))
+
+
+def registry_location(settings: Settings) -> str | None:
+    """The registry that a host here would read; None where there is none."""
+    place = locate(settings.registry, settings.workspaces[0], os.environ)
+    return place if "://" in place or os.path.lexists(place) else None
