@@ -111,7 +111,7 @@ def test_without_a_thread_it_is_taken_by_whoever_waits_for_it(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(beside, "_threads", Spares(beside._Thread))
-    monkeypatch.setattr(beside._thread, "start_new_thread", none)
+    monkeypatch.setattr(beside.threading.Thread, "start", none)
     sizes: list[int] = []
     drops: list[int] = []
     follower = Follower(lambda beginning: sizes.append(len(beginning)), lambda: drops.append(1))

@@ -165,7 +165,7 @@ def test_any_error_is_bounded_and_can_be_sent(envelope: Envelope, render: Render
 
 def test_presenting_costs_the_host_nothing_it_does_not_have() -> None:
     code = (
-        "import sys, msgspec; before = set(sys.modules); import perdure.present.result;"
+        "import sys, msgspec, threading; before = set(sys.modules); import perdure.present.result;"
         "print(*sorted(m for m in set(sys.modules) - before if not m.startswith('perdure')))"
     )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

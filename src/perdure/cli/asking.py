@@ -8,15 +8,12 @@ from __future__ import annotations
 import os
 import select
 import time
-from _socket import AF_UNIX, SOCK_STREAM, socket
+from json import loads
+from socket import AF_UNIX, SOCK_STREAM, socket
+from typing import Any
 
 from perdure.host import presence
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from perdure.host.presence import Presence
+from perdure.host.presence import Presence
 
 PATIENCE_S = 1.0
 MOST_BYTES = 4 * 1024 * 1024
@@ -108,8 +105,6 @@ def _connected(pid: int) -> socket | str:
 
 
 def _understood(host: Presence, answer: bytes) -> Asked:
-    from json import loads
-
     try:
         report = loads(answer)
     except ValueError:

@@ -3,8 +3,7 @@
 The line may break at any time: the serving process is restarted, upgraded or killed. Then this process waits for it,
 comes back with its session, and asks again what was not answered. The client's pipe never notices.
 
-There is one of these for every client, so it is kept small: it uses the C parts of `socket` and `json` directly, which
-is half the memory of a process with the modules around them.
+There is one of these processes for every client, so it loads little: memory is what it costs.
 """
 
 from __future__ import annotations
@@ -13,31 +12,16 @@ import os
 import select
 import sys
 import time
-from _json import encode_basestring_ascii, make_scanner
-from _socket import AF_UNIX, SOCK_STREAM, socket
+from json import dumps, loads
+from socket import AF_UNIX, SOCK_STREAM, socket
+from typing import TYPE_CHECKING, Any
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    import argparse
 
 READ_BYTES = 1 << 18
 UNAVAILABLE = -32098
 RETRY_S = 0.05
-
-
-class _Reading:
-    """How JSON is read: as the module `json` does it by default."""
-
-    strict = True
-    object_hook = None
-    object_pairs_hook = None
-    parse_float = float
-    parse_int = int
-    parse_constant = float
-    memo = None
-
-
-_scan: Any = make_scanner(_Reading)  # type: ignore[arg-type]
 
 
 def main(argv: list[str]) -> int:
@@ -50,12 +34,12 @@ def _options(argv: list[str]) -> tuple[str, float, bool]:
     return parsed.workspace, parsed.patience, parsed.start
 
 
-def parser() -> Any:
-    import argparse
+def parser() -> argparse.ArgumentParser:
+    from perdure.cli.parser import new_parser
 
-    parser = argparse.ArgumentParser(
-        prog="perdure attach",
-        description="stdio for a client that speaks nothing else, connected to a running perdure serve.",
+    parser = new_parser(
+        "attach",
+        "stdio for a client that speaks nothing else, connected to a running perdure serve.",
     )
     parser.add_argument("--start", action="store_true", help="start perdure serve where none is running")
     parser.add_argument("--workspace", default="", metavar="DIR", help="which of its workspaces: all")
@@ -189,9 +173,8 @@ class Attached:
         line = socket(AF_UNIX, SOCK_STREAM)
         try:
             line.connect(attach_path())
-            session = _quoted(self._session) if self._session is not None else "null"
-            hello = f'{{"session":{session},"workspace":{_quoted(self._workspace)}}}\n'
-            line.sendall(hello.encode())
+            hello = {"session": self._session, "workspace": self._workspace}
+            line.sendall(dumps(hello).encode() + b"\n")
             data = b""
             while b"\n" not in data:
                 if not (more := line.recv(READ_BYTES)):
@@ -201,7 +184,7 @@ class Attached:
             line.close()
             return False
         first, _, rest = data.partition(b"\n")
-        welcome = _scan(first.decode(), 0)[0]
+        welcome = loads(first)
         if "refused" in welcome:
             self._refusal = welcome["refused"]
             line.close()
@@ -229,24 +212,20 @@ class Attached:
         """What was asked may have happened; who asked is told so, and the next request tries again."""
         for frame in self._unanswered.values():
             identity, _ = _head(frame)
-            shown = _quoted(identity) if isinstance(identity, str) else identity
-            data = '{"class":"process","code":"serve_gone","outcome":"unknown","retry":"later"}'
-            error = f'{{"code":{UNAVAILABLE},"message":"perdure serve is not there","data":{data}}}'
-            _write(f'{{"jsonrpc":"2.0","id":{shown},"error":{error}}}\n'.encode())
+            fault = {"class": "process", "code": "serve_gone", "outcome": "unknown", "retry": "later"}
+            error = {"code": UNAVAILABLE, "message": "perdure serve is not there", "data": fault}
+            answer = {"jsonrpc": "2.0", "id": identity, "error": error}
+            _write(dumps(answer, separators=(",", ":")).encode() + b"\n")
         self._unanswered.clear()
 
 
 def _head(frame: bytes) -> tuple[Any, Any]:
     """A frame's id and method, as far as it can be read; the server says what is wrong with it."""
     try:
-        found = _scan(frame.decode().lstrip(), 0)[0]
-    except (ValueError, StopIteration, RecursionError):
+        found = loads(frame)
+    except (ValueError, RecursionError):
         return None, None
     return (found.get("id"), found.get("method")) if isinstance(found, dict) else (None, None)
-
-
-def _quoted(text: str) -> str:
-    return encode_basestring_ascii(text)
 
 
 def _key(identity: Any) -> str:

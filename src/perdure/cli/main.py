@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 
 USAGE_ERROR = 2
 UNAVAILABLE = 4
 INTERRUPTED = 130
 
-# name: (module, function, one line of help); modules are loaded only when their command is used.
+# name: (module, one line of help); modules are loaded only when their command is used.
 COMMANDS = {
     "run": ("perdure.cli.run", "stdio MCP server (the default command)"),
     "serve": ("perdure.cli.serve", "streamable HTTP for many clients at /mcp"),
@@ -91,8 +92,7 @@ def _run(words: list[str]) -> int:
         print(f"perdure: no command {name}{hint}\n\n{usage()}", file=sys.stderr)
         return USAGE_ERROR
     module = {**COMMANDS, **HIDDEN}[name][0]
-    __import__(module)  # and not by importlib, which `attach` would keep in memory for this one line
-    return int(sys.modules[module].main(rest))
+    return int(import_module(module).main(rest))
 
 
 def usage() -> str:

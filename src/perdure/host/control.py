@@ -2,14 +2,13 @@
 
 Nothing is read from whoever asks, so nobody can hand the host anything to work on: to connect is to ask. Answers
 are bounded, a few askers are served at a time, and one who does not read is let go. The listener stands in the
-poll from the start and costs a call nothing. `_socket` is the C half of `socket`, which takes as long to import as
-the whole host.
+poll from the start and costs a call nothing.
 """
 
 from __future__ import annotations
 
 import os
-from _socket import AF_UNIX, SOCK_STREAM, socket
+from socket import AF_UNIX, SOCK_STREAM, socket
 from typing import TYPE_CHECKING, Final
 
 from perdure.host import presence
@@ -80,9 +79,10 @@ class Control:
             if until <= now:
                 self._release(other, poll)
         try:
-            fd, _ = self._listener._accept()  # type: ignore[attr-defined]
+            connection, _ = self._listener.accept()
         except OSError:
             return
+        fd = connection.detach()
         if len(self._askers) >= MOST_ASKERS:
             os.close(fd)
             return

@@ -10,14 +10,9 @@ moment, or have left their group.
 from __future__ import annotations
 
 import os
+import signal
 import time
-
-TYPE_CHECKING = False  # whatever is loaded before it is forked stays in memory with it
-if TYPE_CHECKING:
-    import signal
-    from typing import NoReturn
-else:
-    import _signal as signal  # without the enumerations around it, which are a fifth of the guardian
+from typing import NoReturn
 
 GRACE_S = 0.5
 MARK = "PERDURE_GUARDED"

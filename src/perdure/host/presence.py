@@ -1,17 +1,13 @@
-"""Which hosts are running, and where each can be asked, for the commands that speak to them.
-
-Commands that only read start without msgspec, so nothing here imports it on their way.
-"""
+"""Which hosts are running, and where each can be asked, for the commands that speak to them."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
+
+import msgspec
 
 from perdure.storage.places import private_dir, state_dir, write_private
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 LONGEST_ADDRESS = 100  # a little below what the systems allow for the name of a socket
 _FIELDS = ("pid", "session", "version", "workspace", "started", "ticks", "mounts", "kind", "workspaces")
@@ -62,8 +58,6 @@ class Presence:
 
 
 def announce(presence: Presence) -> None:
-    import msgspec
-
     write_private(os.path.join(folder(), _name(presence.pid)), msgspec.json.encode(presence.fields()))
 
 
@@ -92,13 +86,11 @@ def running() -> list[Presence]:
 
 
 def _read(path: str) -> Presence | None:
-    from json import loads
-
     try:
         with open(path, "rb") as file:
-            known = loads(file.read())
+            known = msgspec.json.decode(file.read())
         found = Presence(**{name: known[name] for name in _FIELDS if name in known})
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, msgspec.MsgspecError):
         return None
     kinds = (int, str, str, str, float, int, tuple, str, tuple)
     values = found.fields().values()

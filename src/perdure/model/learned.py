@@ -6,7 +6,7 @@ meanwhile ends the whole process. So whatever may run in several threads names i
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+from threading import Lock
 from typing import Final, TypeVar
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 Kind = TypeVar("Kind")
 
 _known: Final[set[object]] = set()
-_learning: Final = allocate_lock()
+_learning: Final = Lock()
 
 
 def learned(kind: Kind) -> Kind:

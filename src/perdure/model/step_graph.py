@@ -1,19 +1,18 @@
-"""What a graph of steps says is ready to be done. Loads fast: `perdure handoff show` needs little else."""
+"""What a graph of steps says is ready to be done."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-    class Step(Protocol):
-        @property
-        def id(self) -> str: ...
-        @property
-        def depends_on(self) -> Sequence[str]: ...
-        @property
-        def status(self) -> str: ...
+
+class Step(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def depends_on(self) -> Sequence[str]: ...
+    @property
+    def status(self) -> str: ...
 
 
 class GraphError(ValueError):

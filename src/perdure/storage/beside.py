@@ -6,8 +6,8 @@ many of the things that are done beside others.
 
 from __future__ import annotations
 
-import _thread
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -26,7 +26,7 @@ class _Thread:
 
     def __init__(self) -> None:
         self._runs: SimpleQueue[Run] = SimpleQueue()
-        _thread.start_new_thread(self._work, ())
+        threading.Thread(target=self._work, name=NAME, daemon=True).start()
 
     def do(self, run: Run) -> None:
         self._runs.put(run)
@@ -53,7 +53,7 @@ class Beside(Generic[T]):
 
     def __init__(self, work: Callable[[], T], start: Callable[[Run], None] = in_a_thread) -> None:
         self._work: Callable[[], T] | None = work
-        self._running = _thread.allocate_lock()
+        self._running = threading.Lock()
         self._error: BaseException | None = None
         self._running.acquire()
         try:
@@ -103,5 +103,5 @@ class Helper:
 
 def _called(name: str) -> None:
     """For whoever looks at the threads of this process."""
-    with suppress(OSError), open(f"/proc/self/task/{_thread.get_native_id()}/comm", "w") as file:
+    with suppress(OSError), open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as file:
         file.write(name)
