@@ -315,3 +315,15 @@ def test_what_a_killed_process_left_open_is_settled_before_it_is_shown(
     connection = apsw.Connection(journal)
     assert connection.execute("SELECT count(*) FROM intents").fetchall() == [(1 if is_served else 0,)]
     connection.close()
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_journal_of_a_newer_version_is_refused_with_the_reason(
+    run: Run, workspace: Path, words: tuple[str, ...]
+) -> None:
+    connection = apsw.Connection(str(workspace / ".perdure" / "journal.db"))
+    connection.pragma("user_version", 99)
+    connection.close()
+    code, text, error = run(*words)
+    assert (code, text) == (4, "")
+    assert "written by a newer version (format 99" in error

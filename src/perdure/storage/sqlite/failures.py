@@ -8,6 +8,7 @@
 | CORRUPT, NOTADB | write_corruption / unknown | journal_damaged |
 | NOMEM | quota_exceeded / unknown | out_of_memory |
 | the rest | write_corruption / unknown | journal_failed |
+| a store of a newer version, a SQLite that is too old | policy_violation / unknown | journal_refused |
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import apsw
 from perdure.model.envelope import ErrorKind, ReasonHint, SuggestedAction, ToolError, refuse
 from perdure.storage.journal import JournalError
 from perdure.storage.os_errors import os_refusal
+from perdure.storage.sqlite.database import StoreError
 
 C = TypeVar("C", bound=type)
 
@@ -46,7 +48,7 @@ def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(self: Any, *given: Any, **named: Any) -> Any:
         try:
             return method(self, *given, **named)
-        except apsw.Error as error:
+        except (apsw.Error, StoreError) as error:
             raise refusal(error, getattr(self, "_write", None)) from None
 
     return guarded
@@ -54,6 +56,10 @@ def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def refusal(error: BaseException, connection: apsw.Connection | None) -> BaseException:
     """The typed form of a failure; what is not SQLite's stays what it is."""
+    if isinstance(error, StoreError):
+        return JournalError(
+            _of_journal("policy_violation", "journal_refused", str(error), "ask_user").envelope
+        )
     return JournalError(_meaning(error, connection).envelope) if isinstance(error, apsw.Error) else error
 
 
