@@ -1,25 +1,28 @@
-"""Many processes install and uninstall while another program rewrites the file without our lock: nothing is lost.
+"""Concurrent changes of one registry file: our processes install and uninstall while a foreign program rewrites it.
 
-    python -m harness.registry.registry_storm [--processes 16] [--rounds 10] [--style renamed|in-place|append|naive|slow]
+    python -m harness.registry.registry_storm [--processes 16] [--rounds 10] [--style none|renamed|append|…]
 
-Each process keeps some of the servers it installs and removes the others. The foreign program adds sections of its
-own, and keeps account. At the end every section that somebody was told is there is there, once, and none that was
-removed; at no moment does the file hold half a section.
+Each of our processes keeps some of the servers it installs and removes the others. The foreign program takes no lock of
+ours, adds sections of its own, and records when it read and when it wrote the file.
 
-    renamed    reads the file, writes a copy with one more section beside it, and changes places with it; if what comes
-               out is not what it read, it changes back and begins anew
-    append     opens the file and writes one section at its end, in one call
-    in-place   reads the file, opens it, cuts it to nothing and writes it with one more section, in two parts
-    naive      reads the file and renames a copy with one more section over it, whatever was written meanwhile
+    none       there is no foreign program
+    renamed    reads the file, exchanges it with a copy that has one more section, and exchanges back if the displaced
+               content is not the one it read
+    append     appends one section to the file in one call
+    in-place   reads the file, truncates it and writes it with one more section, in two parts
+    naive      reads the file and renames a copy with one more section over it, without a comparison
     slow       the same, with a tenth of a second between reading and writing
 
-The last three write back what they read a moment ago. What changed in between comes back all the same: by whoever
-made the change, while it looks, and by every change after that. Only the last copy of all, if it was read before
-the last changes and is written when none of ours runs any more, can take those away for good; nobody is there to
-notice, and it is not counted. What the foreign program wrote itself is always counted.
+What must hold at the end:
 
-`--late MS` lets ours stop that long wherever another program can come in between. `--broken` gives it a bug, which must
-be found: `forgets` brings nothing back, `shows` lets others read ours before it is verified.
+- Changes of our processes are all there, once, and removed sections are gone. Excused is a change that ended after a
+  foreign read and before the write that followed it: the foreign program wrote a stale copy over it.
+- Sections of the foreign program are all there. Excused is a section that it wrote into our file before the swap back:
+  that content must be in a backup.
+- At no moment does the file hold half a section, and no temporary file is left.
+
+`--late MS` delays our processes at the points where another program can come in between. `--broken` gives them a bug
+that the run must find: `overwrites` skips the comparison after the exchange, `races` skips it and the locks too.
 """
 
 from __future__ import annotations
@@ -36,11 +39,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from harness.registry.registry_writers import BUGS, CERTAIN, FILE, STYLES, Act, Write, foreigner, installer
-from perdure.registry.keeping import LINGER_S
 from perdure.registry.md_sections import parsed
+from harness.registry.registry_writers import BUGS, FILE, STYLES, Act, Write, foreigner, installer
 
-__all__ = ["BUGS", "CERTAIN", "STYLES", "storm"]
+__all__ = ["BUGS", "STYLES", "storm"]
 _T = TypeVar("_T")
 BEGIN: Final = "# MCP servers\n\nProse that stays.\n\n## Allowed commands\npython\n"
 
@@ -48,10 +50,10 @@ BEGIN: Final = "# MCP servers\n\nProse that stays.\n\n## Allowed commands\npytho
 def storm(
     folder: Path, processes: int, rounds: int, style: str, *, late_s: float = 0.0, broken: str = ""
 ) -> list[str]:
-    """What went wrong; empty if nothing did."""
+    """The violations; empty if there are none."""
     (folder / FILE).write_text(BEGIN)
-    told = ["--folder", str(folder), "--style", style, "--late", str(late_s * 1000), "--broken", broken]
-    words = [sys.executable, "-m", "harness.registry.registry_storm", *told]
+    options = ["--folder", str(folder), "--style", style, "--late", str(late_s * 1000), "--broken", broken]
+    words = [sys.executable, "-m", "harness.registry.registry_storm", *options]
     env = {**os.environ, "PERDURE_HOME": str(folder / "home")}
     foreign = subprocess.Popen(
         [*words, "--role", "foreign"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -69,18 +71,20 @@ def storm(
     ]
     problems: list[str] = []
     seen = ""
-    while any(one.poll() is None for one in ours):
+    while any(process.poll() is None for process in ours):
         text = (folder / FILE).read_text()
         if text != seen and style != "in-place":  # that one tears its own file, for a moment
             problems += _torn(text)
         seen = text
         time.sleep(0.02)
-    acts = [act for one in ours for act in _printed(one.communicate()[0], list[Act])]
-    problems += [f"a process failed with {one.returncode}" for one in ours if one.returncode]
+    acts = [act for process in ours for act in _printed(process.communicate()[0], list[Act])]
+    problems += [f"a process failed with {process.returncode}" for process in ours if process.returncode]
     writes = _printed(foreign.communicate()[0], list[Write])
-    lasting = _not_promised(acts, writes)
-    wanted = [name for name, is_there in _last(acts).items() if is_there] + [one.name for one in writes]
-    return problems + _difference(folder, wanted, lasting)
+    problems += [f"the foreign program failed with {foreign.returncode}"] if foreign.returncode else []
+    wanted = [name for name, is_there in _last(acts).items() if is_there]
+    wanted += [write.name for write in writes if not write.is_in_backup]
+    excused = overwritten(acts, writes) | {write.name for write in writes if write.is_in_backup}
+    return problems + _difference(folder, wanted, excused)
 
 
 def _printed(text: str, kind: type[list[_T]]) -> list[_T]:
@@ -91,27 +95,30 @@ def _last(acts: Sequence[Act]) -> dict[str, bool]:
     return {act.name: act.is_there for act in sorted(acts, key=lambda act: act.ended_at)}
 
 
-def _not_promised(acts: Sequence[Act], writes: Sequence[Write]) -> frozenset[str]:
-    """What was changed while the last copy was in the foreign program's hands, if that was for longer than we look and
-    came back when all of ours had ended."""
-    if not acts or not writes:
-        return frozenset()
-    last = writes[-1]
-    if last.wrote_at - last.read_at < LINGER_S or last.wrote_at < max(act.ended_at for act in acts):
-        return frozenset()
-    return frozenset(act.name for act in acts if act.ended_at > last.read_at)
+def overwritten(acts: Sequence[Act], writes: Sequence[Write]) -> set[str]:
+    """The names of changes that a foreign program may have overwritten: its read came before their end, and the write
+    of that copy after their begin."""
+    return {
+        act.name
+        for act in acts
+        if any(
+            write.is_stale and write.read_at < act.ended_at and write.wrote_at > act.began_at
+            for write in writes
+        )
+    }
 
 
 def _torn(text: str) -> list[str]:
-    bad = [one.name for one in parsed(text).servers if len(one.lines) != 2]
+    bad = [section.name for section in parsed(text).servers if len(section.lines) != 2]
     return [f"torn: {name}" for name in bad] + ([] if text.startswith(BEGIN) else ["the prose is gone"])
 
 
-def _difference(folder: Path, wanted: Sequence[str], not_promised: frozenset[str] = frozenset()) -> list[str]:
+def _difference(folder: Path, wanted: Sequence[str], excused: set[str] | None = None) -> list[str]:
     text = (folder / FILE).read_text()
-    names = [one.name for one in parsed(text).servers]
-    problems = [f"lost: {name}" for name in wanted if name not in names and name not in not_promised]
-    problems += [f"not removed: {name}" for name in names if name not in wanted and name not in not_promised]
+    names = [section.name for section in parsed(text).servers]
+    judged = set(wanted).union(names) - (excused or set())
+    problems = [f"lost: {name}" for name in wanted if name not in names and name in judged]
+    problems += [f"not removed: {name}" for name in names if name not in wanted and name in judged]
     problems += [f"twice: {name}" for name in set(names) if names.count(name) > 1]
     left = [name for name in os.listdir(folder) if name not in (FILE, "home")]
     return problems + [f"left lying: {name}" for name in left] + _torn(text)

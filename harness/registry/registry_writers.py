@@ -1,7 +1,7 @@
-"""Who takes part in a storm over the registry's file: our processes, and a program that knows nothing of them.
+"""The writers of the registry storm: processes of ours, and a foreign program that takes no lock of ours.
 
-Each prints what it did, with when, and nothing else. Ours can be made slow, as on a machine that has more to do than it
-can: then it stops at the places where another program can come in between. And they can have a bug.
+Each prints the changes it made, with times, and nothing else. Processes of ours can be delayed at the points where
+another program can come in between, as on an overloaded machine. And they can be given a bug.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from perdure.registry.entry import Entry
 from perdure.registry.errors import AlreadyInstalled, RegistryError
@@ -22,28 +24,34 @@ from perdure.registry.templates import Template
 from perdure.storage.files.syscalls import exchange
 
 FILE: Final = "mcp.md"
-CERTAIN: Final = ("renamed", "append")
-STYLES: Final = (*CERTAIN, "in-place", "naive", "slow")
+STYLES: Final = ("none", "renamed", "append", "in-place", "naive", "slow")
+STALE: Final = ("in-place", "naive", "slow")
+IN_PLACE: Final = ("append", "in-place")
 THINKING_S: Final = 0.1
 PAUSE_S: Final = (0.01, 0.15)
 TRIES: Final = 5
+SWAP_BACK_S: Final = 5.0
 SLOW_POINTS: Final = ("write.before_exchange", "write.exchanged", "write.swapped_back")
 
 
 class Act(msgspec.Struct, frozen=True, array_like=True):
-    """A change of one of ours that was acknowledged: from then on the entry shall be there, or be gone."""
+    """An acknowledged change of ours: from `ended_at` on the entry must be there, or be gone."""
 
     name: str
     is_there: bool
+    began_at: float
     ended_at: float
 
 
 class Write(msgspec.Struct, frozen=True, array_like=True):
-    """One section of the foreign program's, and when it had read the file that it wrote it into."""
+    """One section of the foreign program, and when it read and wrote the file. `is_stale`: it wrote its copy without
+    a comparison. `is_in_backup`: it wrote into our file before the swap back, and a backup holds the section."""
 
     name: str
     read_at: float
     wrote_at: float
+    is_stale: bool
+    is_in_backup: bool = False
 
 
 # --- ours ------------------------------------------------------------------------------------------------------
@@ -58,22 +66,19 @@ def installer(folder: Path, number: int, rounds: int, late_s: float, broken: str
     acts = []
     for turn in range(rounds):
         name = f"ours-{number}-{turn}"
+        began_at = time.monotonic()
         _install(backend, Entry(name=name, command=Template("python"), args=(Template("x" * 50),)))
-        acts.append(Act(name, True, time.monotonic()))
+        acts.append(Act(name, True, began_at, time.monotonic()))
         if turn % 2:
+            began_at = time.monotonic()
             _patiently(lambda name=name: backend.uninstall(name))  # type: ignore[misc]
-            acts.append(Act(name, False, time.monotonic()))
+            acts.append(Act(name, False, began_at, time.monotonic()))
     print(msgspec.json.encode(acts).decode())
 
 
 def _install(backend: FileBackend, entry: Entry) -> None:
-    """What was told to be unavailable may have been made all the same: who tries again looks."""
-    try:
-        backend.install(entry)
-        return
-    except RegistryError as error:
-        if not error.retryable:
-            raise
+    """An entry of this name can be there already: a failed attempt may have been applied, and a foreign program that
+    read our file before the swap back may have written our entry."""
     try:
         _patiently(lambda: backend.install(entry))
     except AlreadyInstalled:
@@ -110,23 +115,24 @@ def _late(point: Callable[[str], None], late_s: float) -> Callable[[str], None]:
     return late
 
 
-def _forget() -> None:
-    """Nobody brings back what a stale copy took away."""
-    from perdure.registry.standing import Keeper
+def _overwrite() -> None:
+    """The displaced content is not compared."""
+    from perdure.storage.files import pending
 
-    Keeper.undone = lambda self, data, standing: []  # type: ignore[method-assign]
-
-
-def _show() -> None:
-    """Ours can be read before it is verified, and nobody looks after what that hides."""
-    from perdure.registry.turns import Turn
-    from perdure.storage.files import veil
-
-    veil._leased = lambda fd: False
-    Turn.adopt = lambda self, steps: None  # type: ignore[method-assign]
+    pending.unexpected = lambda file, expected, **_: None  # type: ignore[attr-defined]
 
 
-_BUGS: Final[dict[str, Callable[[], None]]] = {"": lambda: None, "forgets": _forget, "shows": _show}
+def _race() -> None:
+    """Nor is there a lock."""
+    from perdure.registry.file_lock import FileLock
+    from perdure.storage.files import pending
+
+    _overwrite()
+    FileLock._acquire = lambda self: None  # type: ignore[method-assign]
+    pending.alone = nullcontext  # type: ignore[assignment, attr-defined]
+
+
+_BUGS: Final[dict[str, Callable[[], None]]] = {"": lambda: None, "overwrites": _overwrite, "races": _race}
 BUGS: Final = tuple(name for name in _BUGS if name)
 
 
@@ -140,26 +146,61 @@ def foreigner(folder: Path, style: str) -> None:
     writes: list[Write] = []
     print("editing", flush=True)
     os.set_blocking(0, False)
-    while not _is_told():
-        name = f"theirs-{len(writes)}"
-        section = f"\n## {name}\ncommand: node\nargs: {'y' * 50}\n".encode()
-        read_at = time.monotonic()
-        match style:
-            case "append":
-                with open(path, "ab", buffering=0) as file:
-                    file.write(section)
-            case "in-place":
-                _in_place(path, section)
-            case "naive" | "slow":
-                seen = path.read_bytes()
-                time.sleep(THINKING_S if style == "slow" else 0)
-                (folder / ".foreign").write_bytes(seen + section)
-                os.replace(folder / ".foreign", path)
-            case _:
-                _renamed(path, dir_fd, section)
-        writes.append(Write(name, read_at, time.monotonic()))
+    while not _is_stopped():
+        if style != "none":
+            writes = _checked(path, writes, style)
+            name = f"theirs-{len(writes)}"
+            read_at = time.monotonic()
+            _write(path, dir_fd, style, f"\n## {name}\ncommand: node\nargs: {'y' * 50}\n".encode())
+            writes.append(Write(name, read_at, time.monotonic(), style in STALE))
         time.sleep(random.uniform(*PAUSE_S))
-    print(msgspec.json.encode(writes).decode(), flush=True)
+    print(msgspec.json.encode(_checked(path, writes, style)).decode(), flush=True)
+
+
+def _checked(path: Path, writes: Sequence[Write], style: str) -> list[Write]:
+    """Wait until all sections are back: a process of ours may be between its exchange and the swap back. A section that
+    stays missing is left to the judge, unless it was written into our file and is in a backup."""
+    checked = list(writes)
+    deadline = time.monotonic() + SWAP_BACK_S
+    while True:
+        text = path.read_bytes()
+        missing = [
+            index
+            for index, write in enumerate(checked)
+            if not write.is_in_backup and f"## {write.name}\n".encode() not in text
+        ]
+        if style in IN_PLACE:
+            backed_up = _backed_up(path) if missing else b""
+            for index in missing:
+                if f"## {checked[index].name}\n".encode() in backed_up:
+                    checked[index] = structs.replace(checked[index], is_in_backup=True)
+        if not missing or time.monotonic() > deadline:
+            return checked
+        time.sleep(0.005)
+
+
+def _backed_up(path: Path) -> bytes:
+    contents = []
+    for backup in (path.parent / "home" / "backups").glob("*/*"):
+        with suppress(FileNotFoundError):  # an old one that was removed meanwhile
+            contents.append(backup.read_bytes())
+    return b"".join(contents)
+
+
+def _write(path: Path, dir_fd: int, style: str, section: bytes) -> None:
+    match style:
+        case "append":
+            with open(path, "ab", buffering=0) as file:
+                file.write(section)
+        case "in-place":
+            _in_place(path, section)
+        case "naive" | "slow":
+            seen = path.read_bytes()
+            time.sleep(THINKING_S if style == "slow" else 0)
+            (path.parent / ".foreign").write_bytes(seen + section)
+            os.replace(path.parent / ".foreign", path)
+        case _:
+            _renamed(path, dir_fd, section)
 
 
 def _renamed(path: Path, dir_fd: int, section: bytes) -> None:
@@ -181,7 +222,7 @@ def _in_place(path: Path, section: bytes) -> None:
         file.write(content[len(content) // 2 :])
 
 
-def _is_told() -> bool:
+def _is_stopped() -> bool:
     try:
         return os.read(0, 1) == b""
     except BlockingIOError:

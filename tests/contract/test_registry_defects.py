@@ -18,11 +18,11 @@ import pytest
 
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InvalidEntry, Quarantined
+from perdure.registry.file_lock import FileLock
 from perdure.registry.filesystem import FileBackend, open_markdown
 from perdure.registry.redaction import shown_url
 from perdure.registry.resolved import resolve
 from perdure.registry.templates import Template
-from perdure.registry.turns import Turn
 from testbed import Bed
 
 ROOT = Path(__file__).parents[2]
@@ -158,7 +158,7 @@ def test_m8_an_argument_may_begin_with_a_dash_and_errors_name_their_option(tmp_p
 
 def test_m9_a_thread_waits_for_its_turn(tmp_path: Path) -> None:
     backend = registry(tmp_path, "")
-    with Turn(os.path.realpath(backend.path)):
+    with FileLock(os.path.realpath(backend.path)):
         waiting = threading.Thread(target=backend.install, args=(entry("a"),))
         waiting.start()
         time.sleep(0.1)
@@ -170,7 +170,7 @@ def test_m9_a_thread_waits_for_its_turn(tmp_path: Path) -> None:
 def test_m10_the_lock_of_one_registry_holds_up_no_other(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = registry(tmp_path / "other", "")
-    with Turn(os.path.realpath(registry(tmp_path, "").path)):
+    with FileLock(os.path.realpath(registry(tmp_path, "").path)):
         other.install(entry("a"))
 
 

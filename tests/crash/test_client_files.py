@@ -19,6 +19,7 @@ from perdure.cli.main import main
 from perdure.model import fault_points
 from perdure.registry.clients.table import CLIENTS, Client
 from perdure.storage import temp_names
+from perdure.storage.files.syscalls import exchange
 
 CLIENTS_OF_EACH_FORMAT = pytest.mark.parametrize(
     "client", [CLIENTS[name] for name in ("vscode", "codex", "continue")], ids=lambda one: one.name
@@ -182,6 +183,7 @@ def test_a_program_that_rewrites_the_file_meanwhile_keeps_its_change_and_we_ours
 @pytest.mark.parametrize("client", [CLIENTS["cursor"]], ids=["cursor"])
 def test_many_at_once_and_an_editor_lose_nothing(desk: Desk) -> None:
     """Exports from six registries, each with a server of its own, while another program counts in the file."""
+    root = os.open(desk.root, os.O_RDONLY)
     processes = []
     for number in range(6):
         registry = desk.root / f"r{number}.md"
@@ -193,12 +195,14 @@ def test_many_at_once_and_an_editor_lose_nothing(desk: Desk) -> None:
         found = json.loads(desk.text)
         beside = desk.root / "beside"
         beside.write_text(json.dumps({**found, "count": count}, indent=2))
-        if json.loads(desk.text) == found:  # as careful as such programs are
-            beside.rename(desk.path)
+        exchange(root, beside.name, desk.path.name)
+        if json.loads(beside.read_text()) != found:  # written meanwhile: not overwritten by this stale copy
+            exchange(root, beside.name, desk.path.name)
         time.sleep(0.01)
     for process in processes:
         out, err = process.communicate(timeout=60)
         assert process.returncode == 0, out + err
+    os.close(root)
     found = json.loads(desk.text)
     assert {f"server{number}" for number in range(6)} <= set(found["mcpServers"])
     assert found["count"] > 0

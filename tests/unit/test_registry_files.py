@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from perdure.registry import backups
 from perdure.registry.allowed import is_allowed
 from perdure.registry.entry import Entry
 from perdure.registry.errors import Quarantined, RegistryError, Unreadable
 from perdure.registry.filesystem import FileBackend, open_json, open_markdown
 from perdure.registry.mcp_md import MarkdownDocument
 from perdure.registry.templates import Template
-from perdure.registry.turns import latest
 
 SAMPLE = """\
 # MCP servers
@@ -266,7 +266,8 @@ def test_many_are_installed_in_one_change_as_they_would_be_one_by_one(tmp_path: 
         apart.install(one)
     assert text_of(together) == text_of(apart)
     assert together.load("server-2").description == "there before"
-    assert latest(together.path).number == 2
+    kept = backups.folder(os.path.realpath(together.path))
+    assert len(os.listdir(kept)) == 1  # one backup for one change; the first install found no file
     assert together.install_all(entries) == tuple(one.name for one in entries)
 
 

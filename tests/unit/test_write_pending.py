@@ -325,14 +325,6 @@ def test_a_file_somebody_has_open_for_writing_is_left_to_them(folder: Folder) ->
     assert (folder.read(), folder.names) == (b"theirs", ["f"])
 
 
-def test_who_takes_it_upon_himself_replaces_a_file_that_is_open(folder: Folder) -> None:
-    with open(folder.path / "f", "r+b"), PendingFile(folder.fd, "f", like=folder.facts()) as new:
-        new.write(b"ours")
-        new.replace_if(folder.seen(), must_be_idle=False)
-
-    assert (folder.read(), folder.names) == (b"ours", ["f"])
-
-
 def test_who_exchanges_in_a_directory_waits_for_his_turn_but_not_for_ever(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -598,14 +590,6 @@ def test_set_id_bits_do_not_outlive_a_change_of_content(folder: Folder) -> None:
 
     assert landed.warnings == ("setid_dropped",)
     assert stat.S_IMODE(os.stat(folder.path / "f").st_mode) == 0o755
-
-
-def test_policy_can_keep_set_id_bits(folder: Folder) -> None:
-    os.chmod(folder.path / "f", 0o6755)
-    with PendingFile(folder.fd, "f", like=folder.facts(), keep_setid=True) as new:
-        assert new.replace_if(folder.seen()).warnings == ()
-
-    assert stat.S_IMODE(os.stat(folder.path / "f").st_mode) == 0o6755
 
 
 def acl(*entries: tuple[int, int, int]) -> bytes:

@@ -30,9 +30,6 @@
 | `write.before_dir_fsync` | before the directory is synced (strict) |
 | `write.before_unlink` | before the displaced file is unlinked |
 | `write.landed` | the change is complete |
-| `veil.draw` | before others are kept from opening a file that changes places; an error: it cannot be done |
-| `veil.rewrite` | somebody waits for a file that stood there by mistake; before it gets the right content |
-| `veil.chunk` | before each piece of that is written |
 | `remove.before_rename` | before a file to be removed is put aside |
 | `remove.renamed` | it was; it is not verified yet |
 | `remove.before_unlink` | it is the expected one; before it is unlinked |
@@ -55,11 +52,10 @@
 | `blob.linked` | it did |
 | `blob.before_dir_fsync` | before its directory is synced |
 | `blob.landed` | it counts |
-| `registry.locked` | it is our turn to change a registry or a client's file |
+| `registry.locked` | the lock on a registry or a client's file is held |
 | `registry.read` | it was read; nothing is planned |
 | `registry.backed_up` | its content is in the backups; nothing is written |
 | `registry.landed` | the new content is in its place |
-| `registry.looking` | it is no longer our turn; a change is looked after |
 | `view.claimed` | what we are about to write into a client's file is on record |
 | `view.before_remove` | before a client's file that only we have written is put aside |
 | `view.aside` | it was; it is not verified yet |

@@ -44,10 +44,6 @@ class Document(ABC):
     def _every_slot(self) -> list[Slot]: ...
 
     @abstractmethod
-    def mark(self, name: str) -> str | None:
-        """What stands there for a name, the same in every copy of it; None where nothing does."""
-
-    @abstractmethod
     def installed(self, *entries: Entry) -> str:
         """With one more entry or several, whose names are not there."""
 

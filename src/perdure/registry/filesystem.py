@@ -1,7 +1,7 @@
 """A registry in a file: `mcp.md` or `mcp.json`, shared with editors and other programs.
 
 Every operation reads the file as it is. A change is planned on the text that is there and put in
-place only if that is still what is there (`perdure.registry.replacing`).
+place only if that is still what is there (`perdure.registry.atomic_edit`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ class FileBackend:
         self._environ = environ
         self._wait_s = wait_s
         self._documents: dict[bytes, Document] = {}  # the last two contents that were looked at
-        self.linger_s = 0.0  # how long a change is looked after where nobody else was seen to write the file
 
     @property
     def backend_id(self) -> str:
@@ -119,7 +118,7 @@ class FileBackend:
                 )
             return self._bytes(document.installed(entry))
 
-        self._change((entry.name,), plan)
+        self._change(plan)
         return self._ref(Slot(entry.name, entry))
 
     def install_all(self, entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -127,11 +126,11 @@ class FileBackend:
 
         def plan(data: bytes | None) -> bytes | None:
             document = self._parsed(data)
-            taken[:] = [one.name for one in entries if document.mark(one.name) is not None]
+            taken[:] = [one.name for one in entries if document.slot(one.name) is not None]
             new = [one for one in entries if one.name not in taken]
             return self._bytes(document.installed(*new)) if new else None
 
-        self._change(tuple(one.name for one in entries), plan)
+        self._change(plan)
         return tuple(taken)
 
     def uninstall(self, name: str) -> None:
@@ -143,7 +142,7 @@ class FileBackend:
                 return None
             return self._bytes(document.uninstalled(name))
 
-        self._change((name,), plan)
+        self._change(plan)
 
     def set_enabled(self, name: str, enabled: bool) -> ServerRef:
         check_name(name)
@@ -153,7 +152,7 @@ class FileBackend:
             self._loaded(document, name)
             return self._bytes(document.enabled(name, enabled))
 
-        self._change((name,), plan)
+        self._change(plan)
         return self._ref(self._slot(name))
 
     def replace(self, entry: Entry) -> ServerRef:
@@ -162,7 +161,7 @@ class FileBackend:
             self._loaded(document, entry.name)
             return self._bytes(document.replaced(entry))
 
-        self._change((entry.name,), plan)
+        self._change(plan)
         return self._ref(self._slot(entry.name))
 
     def close(self) -> None:
@@ -172,13 +171,10 @@ class FileBackend:
         """The file as it is now; an absent one is empty."""
         return self._parsed(read_bytes(self.path))
 
-    def _change(self, about: tuple[str, ...], plan: Callable[[bytes | None], bytes | None]) -> None:
-        from perdure.registry.keeping import change_entries
-        from perdure.registry.replacing import Change
-        from perdure.registry.standing import Keeper
+    def _change(self, plan: Callable[[bytes | None], bytes | None]) -> None:
+        from perdure.registry.atomic_edit import edit_file
 
-        change = Change(plan, about=about, keeper=Keeper(self._parsed), for_s=self.linger_s)
-        change_entries(self.path, change, wait_s=self._wait_s)
+        edit_file(self.path, plan, wait_s=self._wait_s)
 
     def _parsed(self, data: bytes | None) -> Document:
         content = data or b""

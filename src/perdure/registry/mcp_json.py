@@ -45,12 +45,6 @@ class JsonDocument(Document):
     def _every_slot(self) -> list[Slot]:
         return [_slot(key, value) for key, value in self._servers]
 
-    def mark(self, name: str) -> str | None:
-        import json
-
-        values = [json.dumps(value, sort_keys=True) for key, value in self._servers if key == name]
-        return "\n".join(values) if values else None
-
     def installed(self, *entries: Entry) -> str:
         from perdure.registry.json_edits import installed
 

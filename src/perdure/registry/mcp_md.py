@@ -41,10 +41,6 @@ class MarkdownDocument(Document):
     def _every_slot(self) -> list[Slot]:
         return [_slot(self.text, one) for one in self._sections]
 
-    def mark(self, name: str) -> str | None:
-        found = self._named.get(name)
-        return None if found is None else "\n".join(self.text[one.body : one.end].strip() for one in found)
-
     def installed(self, *entries: Entry) -> str:
         newline = newline_of(self.text)
         text = self.text or TITLE + newline

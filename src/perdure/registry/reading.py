@@ -7,7 +7,6 @@ import os
 import stat
 
 from perdure.registry.errors import Forbidden, RegistryUnavailable, Unreadable
-from perdure.storage.files.unveiled import open_unveiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ def opened(path: str) -> int | None:
     """A descriptor of a regular file of a size that makes sense; None where there is no file."""
     name = os.path.basename(path)
     try:
-        # Not waiting for a pipe, but for a change of ours that is just being compared.
-        fd = open_unveiled(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, patience_s=WAIT_S)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # without waiting for a pipe's writer
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -12,12 +12,10 @@ from perdure.registry.opening import open_backend
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from typing import Any, Final
+    from typing import Any
 
     from perdure.registry.errors import RegistryError
     from perdure.registry.port import Backend, EditableBackend
-
-LINGER_S: Final = 0.2  # a program that reads the file and writes it back takes about that long
 
 
 def location_of(options: argparse.Namespace) -> str:
@@ -29,8 +27,6 @@ def location_of(options: argparse.Namespace) -> str:
 
 def backend_of(options: argparse.Namespace) -> Backend:
     backend = open_backend(location_of(options), os.environ)
-    if hasattr(backend, "linger_s"):
-        backend.linger_s = LINGER_S
     options.backend = backend
     return backend
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from perdure.registry.atomic_edit import edit_file
 from perdure.registry.clients import diffs
 from perdure.registry.clients.ownership import Claim, Ownership, Sidecar, hash_of, undo_of, undone
 from perdure.registry.clients.planning import put_entry
@@ -25,13 +26,11 @@ from perdure.registry.clients.views import (
     View,
     changed_bytes,
     newest_backup,
-    still_holds,
     text_of,
     understood,
 )
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InvalidEntry
-from perdure.registry.replacing import change_file
 from perdure.registry.templates import Template
 
 NAME: Final = "perdure"
@@ -120,13 +119,12 @@ def _run(view: View, step: _Deciding, apply: bool) -> Report:
 
         def plan(data: bytes | None) -> bytes | None:
             made = step(data, start)
-            if made.data != data:
-                seen.append((data, made))
+            seen.append((data, made))
             if made.action in ("added", "updated"):
                 ownership.claim(made.sidecar)
             return made.data
 
-        change_file(view.path, plan, lambda data: still_holds(plan, data))
+        edit_file(view.path, plan)
         before, found = seen[-1]
         ownership.settle(found.sidecar)
         return _report(view, before, found, applied=True)

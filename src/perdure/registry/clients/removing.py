@@ -8,7 +8,7 @@ from perdure.model.envelope import ToolError
 from perdure.model.fault_points import passed, point
 from perdure.registry import backups
 from perdure.registry.errors import RegistryUnavailable
-from perdure.registry.turns import Turn
+from perdure.registry.file_lock import FileLock
 from perdure.storage import temp_names
 from perdure.storage.digest import sha256_of
 from perdure.storage.durable import sync_directory
@@ -27,7 +27,7 @@ def remove_file(path: str, sha256: str) -> bool:
 def settle(path: str) -> None:
     """Finish what a killed process left beside a file, also where the file itself is gone."""
     try:
-        with Turn(os.path.realpath(path)):
+        with FileLock(os.path.realpath(path)):
             pass
     except OSError as error:
         raise _refused(path, error) from None
@@ -40,12 +40,12 @@ def _refused(path: str, error: OSError | ToolError) -> RegistryUnavailable:
 
 def _removed(target: str, sha256: str) -> bool:
     folder, name = os.path.split(target)
-    with Turn(target) as turn:
+    with FileLock(target) as lock:
         dir_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            turn.begin(
+            lock.begin(
                 sha256, ""
-            )  # no content is planned: what is not ours goes back to its name, after a kill too
+            )  # nothing is planned: after a crash a foreign content goes back to its name
             aside = temp_names.fresh("x")
             point("view.before_remove")
             os.rename(name, aside, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from perdure.registry import backups
+from perdure.registry.atomic_edit import edit_file, read_file
 from perdure.registry.clients import diffs
 from perdure.registry.clients.ownership import Ownership, Sidecar
 from perdure.registry.clients.planning import Plan, Step, Wanted, planned, settled
@@ -16,7 +17,6 @@ from perdure.registry.clients.saying import Loss
 from perdure.registry.clients.splices import Uneditable
 from perdure.registry.clients.table import Client
 from perdure.registry.errors import Unreadable
-from perdure.registry.replacing import change_file, read_file
 
 BOM: Final = "\ufeff"
 _Made = TypeVar("_Made")
@@ -62,13 +62,12 @@ class View:
 
             def plan(data: bytes | None) -> bytes | None:
                 found = self._plan(data, want, start, sync, overwrite)
-                if not made or found.text != text_of(data, self.path):
-                    made.append((data, found))
+                made.append((data, found))
                 # What is to be removed is ours until it is gone.
                 ownership.claim(msgspec.structs.replace(start, entries={**start.entries, **found.claims}))
                 return changed_bytes(data, found.text, self.path)
 
-            change_file(self.path, plan, lambda data: still_holds(plan, data))
+            edit_file(self.path, plan)
             data, last = made[-1]
             ownership.settle(msgspec.structs.replace(start, entries=settled(last)))
         return self._report(data, last, applied=True)
@@ -94,14 +93,6 @@ class View:
         diff = diffs.unified(self.client, before, plan.text, self.path)
         told = (plan.steps, plan.losses, plan.secrets)
         return Report(self.client.name, self.path, applied, changed, *told, diff, backup)
-
-
-def still_holds(plan: Callable[[bytes | None], bytes | None], data: bytes | None) -> bool:
-    """Whether nothing is left to do. A file that cannot be read is in another program's hands."""
-    try:
-        return plan(data) in (None, data)
-    except Unreadable:
-        return True
 
 
 def newest_backup(path: str) -> str:

@@ -3,8 +3,8 @@
 Any number of programs may rename and write meanwhile. The rule: the newest foreign content ends at the name, and
 a foreign content that no name holds any more is handed on as an open file, never dropped.
 
-While ours stands at the name by mistake, and while one foreign content stands there for a newer one, a program may read
-it. A veil (`perdure.storage.files.veil`) keeps it from the first; of the rest the caller is told (`Mistake`).
+One race remains: a program that reads the name between the exchange and the swap back sees ours, without the newest
+foreign content.
 
 This holds against programs that write or rename. Two that exchange at once would take each other's unverified content
 for a foreign one, so those who exchange, whatever their workspaces, take turns in a directory (`alone`).
@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
-from typing import Final, NamedTuple
+from typing import Final
 
 from perdure.model.envelope import Envelope, ToolError
 from perdure.model.fault_points import passed, point
@@ -28,8 +28,6 @@ from perdure.storage.digest import sha256_of
 from perdure.storage.durable import close_quietly
 from perdure.storage.files.identity import Expected
 from perdure.storage.files.syscalls import exchange, is_open_for_writing, rename_noreplace
-from perdure.storage.files.unveiled import open_unveiled
-from perdure.storage.files.veil import Veil, Waiting
 from perdure.storage.os_errors import os_refusal
 
 _NOT_A_FILE: Final = (
@@ -55,14 +53,6 @@ _MESSAGES: Final = {
 }
 
 
-class Mistake(NamedTuple):
-    """`shown` (None: ours) stood at the name for a moment in which `meant` was the newest. Who read it then and adds
-    to it knows nothing of what `meant` holds more. Both are files of the conflict, which closes them."""
-
-    shown: FileIO | None
-    meant: FileIO
-
-
 class Conflict(ToolError):
     """Somebody else's content was met. Nothing of it is lost: `found` is what stands at the name now, and
     `displaced` are contents without a name, which only these open files still hold. Close it, or use `with`."""
@@ -72,7 +62,6 @@ class Conflict(ToolError):
         reason: str,
         found: FileIO | None = None,
         displaced: Sequence[FileIO] = (),
-        mistakes: Sequence[Mistake] = (),
     ) -> None:
         waiting = reason == "open_elsewhere"
         super().__init__(
@@ -85,7 +74,6 @@ class Conflict(ToolError):
         self.reason = reason
         self.found = found
         self.displaced = tuple(displaced)
-        self.mistakes = tuple(mistakes)
 
     def __enter__(self) -> Conflict:
         return self
@@ -138,7 +126,7 @@ def open_aside(dir_fd: int, name: str) -> FileIO | None:
     try:
         if not stat.S_ISREG(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
             return None
-        return FileIO(open_unveiled(name, flags, dir_fd=dir_fd), "rb")
+        return FileIO(os.open(name, flags, dir_fd=dir_fd), "rb")
     except OSError as error:
         if error.errno not in _NOT_A_FILE:
             raise  # of a device that fails nothing can be said
@@ -153,9 +141,7 @@ def found_at(dir_fd: int, name: str) -> FileIO | None:
         return None
 
 
-def unexpected(
-    file: FileIO | None, expected: Expected, *, was_certain: bool = False, must_be_idle: bool = True
-) -> str | None:
+def unexpected(file: FileIO | None, expected: Expected, *, was_certain: bool = False) -> str | None:
     """Why a file is not the expected one; None if it is.
 
     First that nobody can write to it any more, then its content: a writer who opened it before it was put
@@ -169,20 +155,19 @@ def unexpected(
         return "not_a_file"
     if info.st_nlink > 1:
         return "hard_linked"
-    if must_be_idle and is_open_for_writing(fd):
+    if is_open_for_writing(fd):
         return "open_elsewhere"
     return None if expected.holds(fd, was_certain=was_certain) else "changed_meanwhile"
 
 
 class PutBack:
-    """How it ended: what stands at the name, what lost its name, what stood there by mistake, and whether the temporary
-    name is ours to unlink. Stuck is what could not be put back: then ours stands at the name."""
+    """How it ended: what stands at the name, what lost its name, and whether the temporary name is ours to unlink.
+    Stuck is what could not be put back: then ours stands at the name."""
 
     def __init__(
         self,
         found: FileIO | None,
         displaced: Sequence[FileIO],
-        mistakes: Sequence[Mistake] = (),
         *,
         temp_is_ours: bool,
         is_stuck: bool = False,
@@ -191,12 +176,9 @@ class PutBack:
         self.displaced = tuple(displaced)
         self.temp_is_ours = temp_is_ours
         self.is_stuck = is_stuck
-        self.mistakes = list(mistakes)
 
     def conflict(self, reason: str) -> Conflict:
-        return Conflict(
-            "not_put_back" if self.is_stuck else reason, self.found, self.displaced, self.mistakes
-        )
+        return Conflict("not_put_back" if self.is_stuck else reason, self.found, self.displaced)
 
     def close(self) -> None:
         for file in (self.found, *self.displaced):
@@ -204,30 +186,11 @@ class PutBack:
                 close_quietly(file)
 
 
-def put_back(
-    dir_fd: int,
-    temp: str,
-    name: str,
-    aside: FileIO | None,
-    ours: int,
-    sha256: str,
-    veil: Veil | None = None,
-) -> PutBack:
+def put_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int, sha256: str) -> PutBack:
     """`ours` stands at `name`, somebody's file at `temp`: make them change places again."""
     ended = _put_back(dir_fd, temp, name, aside, ours)
-    right = ended.found
-    waiting: Waiting = "writer"  # or so it may be, for all we know without a veil
-    if veil is not None and veil.is_drawn:
-        waiting = veil.lift(right.fileno() if right is not None else None)
-    is_shown = veil is None or veil.has_shown
-    if is_shown and aside is not None:
-        ended.mistakes.insert(0, Mistake(None, aside))
-    if waiting == "writer" and not ended.is_stuck:
-        seen = sha256 if is_shown or right is None else sha256_of(right.fileno())
-        if not _is_idle(ours) or _is_changed(ours, seen):
-            written = FileIO(os.dup(ours), "rb")  # while it stood there, or a moment later
-            ended.displaced += (written,)
-            ended.mistakes.append(Mistake(None if is_shown else right, written))
+    if not ended.is_stuck and (not _is_idle(ours) or _is_changed(ours, sha256)):
+        ended.displaced += (FileIO(os.dup(ours), "rb"),)  # written into ours while it stood at the name
     return ended
 
 
@@ -236,36 +199,33 @@ def _put_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int
     left_file = None
     held = aside  # what is at the temporary name
     lost: list[FileIO] = []
-    mistakes: list[Mistake] = []
     for _ in range(SWAPS_MAX):
         is_swapped = False
         try:
             mine = _key(os.fstat(ours))
             point("write.before_swap_back")
             if not _swap(dir_fd, temp, name):
-                return PutBack(held, lost, mistakes, temp_is_ours=False)
+                return PutBack(held, lost, temp_is_ours=False)
             is_swapped = True
             passed("write.swapped_back")
             came = _key(os.stat(temp, dir_fd=dir_fd, follow_symlinks=False))
         except OSError:
             if is_swapped:  # what came out stays under the temporary name, whosever it is
-                return PutBack(held, lost, mistakes, temp_is_ours=False)
+                return PutBack(held, lost, temp_is_ours=False)
             break
         if came == (left or mine):
             if left_file is not None:
                 lost.append(left_file)
-            return PutBack(held, lost, mistakes, temp_is_ours=came == mine or left_file is not None)
+            return PutBack(held, lost, temp_is_ours=came == mine or left_file is not None)
         # Somebody put newer content at the name. It goes back there, and what was put there is kept.
         if left_file is not None:
             lost.append(left_file)
         left_file, held = held, found_at(dir_fd, temp)
-        if left_file is not None and held is not None:
-            mistakes.append(Mistake(left_file, held))
         left = _key(os.fstat(left_file.fileno())) if left_file is not None else (0, 0)
     # Neither can be done: the name keeps ours, and theirs is kept twice, by the open file and by its name.
     if held is not None:
         lost.append(held)
-    return PutBack(None, lost, mistakes, temp_is_ours=False, is_stuck=True)
+    return PutBack(None, lost, temp_is_ours=False, is_stuck=True)
 
 
 def _swap(dir_fd: int, temp: str, name: str) -> bool:

@@ -33,7 +33,6 @@ from perdure.storage.files.exchange import Conflict, PutBack, alone, open_aside,
 from perdure.storage.files.fidelity import Facts
 from perdure.storage.files.identity import Expected
 from perdure.storage.files.syscalls import exchange, is_missing, rename_noreplace
-from perdure.storage.files.veil import Veil, become_reader
 from perdure.storage.files.visible import shown
 from perdure.storage.os_errors import os_refusal, sync_refusal
 
@@ -55,10 +54,10 @@ class NeedsName(Exception):
 class PendingFile:
     """New content for a name in an open directory. Use it in `with`: what did not land is discarded.
 
-    `like` are the facts of the file it replaces; without them it gets the mode a new file gets. `veiled` keeps others
-    from opening it while it is not known whether it stands where it should. `unseen` raises `NeedsName` where even the
-    temporary file would have a name. `filled` is a file without a name, with the mode of `mode_of`, that holds already
-    what `write_whole` will bring: it is taken over. `dir_fd` stays the caller's. Not for several threads at once.
+    `like` are the facts of the file it replaces; without them it gets the mode a new file gets. `unseen` raises
+    `NeedsName` where even the temporary file would have a name. `filled` is a file without a name, with the mode of
+    `mode_of`, that holds already what `write_whole` will bring: it is taken over. `dir_fd` stays the caller's. Not for
+    several threads at once.
     """
 
     def __init__(
@@ -68,8 +67,6 @@ class PendingFile:
         *,
         like: Facts | None = None,
         sync: bool = False,
-        keep_setid: bool = False,
-        veiled: bool = False,
         unseen: bool = False,
         filled: int | None = None,
     ) -> None:
@@ -78,10 +75,7 @@ class PendingFile:
         self.size = 0
         self._like = like
         self._sync = sync
-        self._keep_setid = keep_setid
-        self._is_veiled = veiled
         self._is_unseen = unseen
-        self._veil: Veil | None = None
         self._digest = hashlib.sha256()
         self._vouched: str | None = None
         self._warnings: tuple[str, ...] = ()
@@ -152,15 +146,15 @@ class PendingFile:
         passed("write.landed")
         return self._landed()
 
-    def replace_if(self, expected: Expected, *, must_be_idle: bool = True) -> Landed:
+    def replace_if(self, expected: Expected) -> Landed:
         """Take the place of the expected file, or raise `Conflict` with every other content kept.
 
         A file that a program has open for writing is a conflict as well: it would go on writing to what nobody
-        can see any more. `must_be_idle=False` takes that upon itself.
+        can see any more.
         """
         self.seal()
         with alone(self.dir_fd):
-            return self._exchange(expected, must_be_idle)
+            return self._exchange(expected)
 
     def replace(self) -> Landed:
         """Take the place of whatever is there, unseen. For what nobody else writes."""
@@ -200,11 +194,10 @@ class PendingFile:
 
     def _complete(self) -> None:
         point("write.before_facts")
-        # Before the facts, which may forbid it. A veil is drawn over a file that nobody else has open.
-        reading = os.dup(self._fd) if self._is_veiled else self._opened_for_reading()
+        reading = self._opened_for_reading()  # before the facts, which may forbid it
         try:
             if self._like is not None:
-                self._warnings = fidelity.apply(self._fd, self._like, keep_setid=self._keep_setid)
+                self._warnings = fidelity.apply(self._fd, self._like)
             if self._sync:
                 self._sync_content()
         except BaseException:
@@ -249,12 +242,8 @@ class PendingFile:
             rename_noreplace(self.dir_fd, self._temp, self.dir_fd, self.name)
             self._temp = None
 
-    def _exchange(self, expected: Expected, must_be_idle: bool) -> Landed:
+    def _exchange(self, expected: Expected) -> Landed:
         self._guarded(self._take_name)
-        if self._is_veiled:
-            self._veil = Veil(self._fd)
-            if not self._veil.is_drawn:
-                become_reader(self._fd)
         try:
             certain = expected.is_certain(os.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False))
             point("write.before_exchange")
@@ -264,19 +253,19 @@ class PendingFile:
             raise Conflict("file_vanished") from None
         except OSError as error:
             if is_missing(error):
-                return self._replace_checked(expected, must_be_idle)
+                return self._replace_checked(expected)
             raise self._failed(error) from None
-        self._verify(expected, certain, must_be_idle)
+        self._verify(expected, certain)
         return self._landed()
 
-    def _verify(self, expected: Expected, certain: bool, must_be_idle: bool) -> None:
+    def _verify(self, expected: Expected, certain: bool) -> None:
         """The files have changed places. Only what was expected may be unlinked; all else goes back."""
         temp = self._temp_name()
         aside = None
         try:
             point("write.exchanged")
             aside = open_aside(self.dir_fd, temp)
-            reason = unexpected(aside, expected, was_certain=certain, must_be_idle=must_be_idle)
+            reason = unexpected(aside, expected, was_certain=certain)
             if reason is None:
                 point("write.verified")
                 self._sync_names()
@@ -301,16 +290,16 @@ class PendingFile:
         passed("write.landed")
 
     def _put_back(self, aside: FileIO | None) -> PutBack:
-        back = put_back(self.dir_fd, self._temp_name(), self.name, aside, self._fd, self.sha256, self._veil)
+        back = put_back(self.dir_fd, self._temp_name(), self.name, aside, self._fd, self.sha256)
         if not back.temp_is_ours:
             self._temp = None
         self.discard()
         return back
 
-    def _replace_checked(self, expected: Expected, must_be_idle: bool) -> Landed:
+    def _replace_checked(self, expected: Expected) -> Landed:
         """Without an exchange: look, then rename. Between the two an unlocked writer can be overwritten."""
         found = open_aside(self.dir_fd, self.name)
-        reason = unexpected(found, expected, must_be_idle=must_be_idle)
+        reason = unexpected(found, expected)
         if reason is not None:
             self.discard()
             raise Conflict(reason, found)

@@ -21,7 +21,6 @@ from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
 from perdure.storage.durable import close_quietly, sync_directory
 from perdure.storage.files.syscalls import has_openat2
-from perdure.storage.files.unveiled import open_unveiled
 from perdure.storage.files.visible import shown
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.write.names import bad_path, check_name, spelled
@@ -76,7 +75,7 @@ class Place:
             raise os_refusal(FileNotFoundError(errno.ENOENT, ""), path=shown(self.path))
         try:
             look(self._walked, self.dir_fd, self.name)
-            fd = open_unveiled(self.name, _READ, dir_fd=self.dir_fd)
+            fd = os.open(self.name, _READ, dir_fd=self.dir_fd)
         except OSError as error:
             raise os_refusal(error, path=shown(self.path)) from None
         try:

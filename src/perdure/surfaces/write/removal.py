@@ -15,20 +15,18 @@ from perdure.storage.files.visible import shown
 from perdure.storage.os_errors import os_refusal, sync_refusal
 
 
-def remove(
-    dir_fd: int, name: str, expected: Expected, *, sync: bool = False, must_be_idle: bool = True
-) -> None:
+def remove(dir_fd: int, name: str, expected: Expected, *, sync: bool = False) -> None:
     """Remove a file if it is the expected one, else raise `Conflict` with it back at its name.
 
     It is put aside first and looked at there, where no program finds it by its name. If the name is taken again
     before it can be put back, its content is in the conflict's `displaced`.
     """
     with alone(dir_fd):
-        _remove(dir_fd, name, expected, sync, must_be_idle)
+        _remove(dir_fd, name, expected, sync)
     passed("remove.landed")
 
 
-def _remove(dir_fd: int, name: str, expected: Expected, sync: bool, must_be_idle: bool) -> None:
+def _remove(dir_fd: int, name: str, expected: Expected, sync: bool) -> None:
     temp = temp_names.fresh("x")
     try:
         certain = expected.is_certain(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
@@ -42,7 +40,7 @@ def _remove(dir_fd: int, name: str, expected: Expected, sync: bool, must_be_idle
     try:
         point("remove.renamed")
         aside = open_aside(dir_fd, temp)
-        reason = unexpected(aside, expected, was_certain=certain, must_be_idle=must_be_idle)
+        reason = unexpected(aside, expected, was_certain=certain)
         if reason is not None:
             raise Conflict(reason, aside)
         if sync:

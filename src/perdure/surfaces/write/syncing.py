@@ -18,7 +18,6 @@ from perdure.storage.files import fidelity
 from perdure.storage.files.exchange import Conflict
 from perdure.storage.files.identity import Expected
 from perdure.storage.files.pending import PendingFile
-from perdure.storage.files.unveiled import open_unveiled
 from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.store import Content, Store
 
@@ -110,7 +109,7 @@ class SyncPass:
             return None
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            return open_unveiled(place.name, flags, dir_fd=dir_fd)
+            return os.open(place.name, flags, dir_fd=dir_fd)
         except OSError as error:
             if error.errno not in _GONE:
                 raise

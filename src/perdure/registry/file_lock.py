@@ -1,0 +1,166 @@
+"""An advisory lock for one file, with a crash record: only one process of ours changes the file at a time.
+
+Lock and record are one file per target, in the state directory and not beside the target. The record holds the hashes
+that the owner expected and planned. From it the next owner recovers after a crash: it removes temporary files, and
+restores a newer content of another program that the crashed owner had just displaced.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from perdure.model.fault_points import point
+from perdure.model.learned import learned
+from perdure.registry import backups
+from perdure.registry.errors import RegistryUnavailable
+from perdure.registry.reading import WAIT_S
+from perdure.storage import temp_names
+from perdure.storage.digest import sha256_of
+from perdure.storage.files.exchange import open_aside
+from perdure.storage.places import private_dir
+
+
+class LockRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The change under way: its process, and the hashes of the expected and the planned content. Empty when idle."""
+
+    pid: int = 0
+    start: int = 0
+    expected: str = ""
+    planned: str = ""
+
+
+class FileLock:
+    """Use in `with`. Raises RegistryUnavailable if another process holds the lock for longer than `wait_s`."""
+
+    def __init__(self, target: str, *, wait_s: float = WAIT_S) -> None:
+        self._target = target
+        self._path = _lock_path(target)
+        self._wait_s = wait_s
+        self._fd = -1
+        self._record = LockRecord()
+
+    def __enter__(self) -> Self:
+        try:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._acquire()
+            self._record = self._read_record()
+            point("registry.locked")
+            if self._record.pid:
+                self._recover()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._record.pid:
+            self._write_record(LockRecord())
+        self._close()
+
+    def begin(self, expected: str, planned: str) -> None:
+        """Record a change before it is applied. Both are SHA-256; an empty text stands for no file."""
+        owner = temp_names.parsed(temp_names.fresh("x"))
+        assert owner is not None
+        pid, start, _ = owner.owner
+        self._write_record(LockRecord(pid, start, expected, planned))
+
+    def _acquire(self) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not _flock_with_timeout(self._fd, self._wait_s):
+                raise RegistryUnavailable(
+                    f"another process keeps {os.path.basename(self._target)} locked",
+                    hint="try again later",
+                ) from None
+        except OSError:
+            pass  # a file system without locks: the exchange still compares
+
+    def _read_record(self) -> LockRecord:
+        try:
+            return msgspec.json.decode(
+                os.pread(self._fd, os.fstat(self._fd).st_size, 0), type=learned(LockRecord)
+            )
+        except msgspec.MsgspecError:
+            return LockRecord()
+
+    def _write_record(self, record: LockRecord) -> None:
+        self._record = record
+        data = msgspec.json.encode(record)
+        os.pwrite(self._fd, data, 0)
+        os.ftruncate(self._fd, len(data))
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    # --- recovery after a crash -----------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """Remove the temporary files of the crashed owner; restore a foreign content that it had displaced."""
+        folder = os.path.dirname(self._target)
+        try:
+            dir_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            for name in os.listdir(dir_fd):
+                temp = temp_names.parsed(name)
+                if temp is None or temp.owner[:2] != (self._record.pid, self._record.start):
+                    continue
+                if temp.use == "w":
+                    os.unlink(name, dir_fd=dir_fd)
+                else:
+                    self._recover_displaced(dir_fd, name)
+        finally:
+            os.close(dir_fd)
+        self._write_record(LockRecord())
+
+    def _recover_displaced(self, dir_fd: int, name: str) -> None:
+        file = open_aside(dir_fd, name)
+        if file is None:
+            return
+        with file:
+            sha256 = sha256_of(file.fileno())
+            if sha256 not in (self._record.expected, self._record.planned):
+                if _sha256_at(self._target) == self._record.planned:
+                    os.replace(name, os.path.basename(self._target), src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+                    return
+                backups.keep(self._target, os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0))
+        os.unlink(name, dir_fd=dir_fd)
+
+
+def _lock_path(target: str) -> str:
+    name = hashlib.sha256(os.fsencode(target)).hexdigest()[:32]
+    return os.path.join(private_dir("registry-turns"), name)
+
+
+def _flock_with_timeout(fd: int, wait_s: float) -> bool:
+    """Queue for the lock in the kernel, which serves waiters in order; False after `wait_s`.
+
+    `flock` has no timeout, so a thread waits for it. After a timeout the caller closes the descriptor, which releases
+    the lock if the thread still acquires it.
+    """
+    from threading import Thread
+
+    waiter = Thread(target=fcntl.flock, args=(fd, fcntl.LOCK_EX), daemon=True)
+    waiter.start()
+    waiter.join(wait_s)
+    return not waiter.is_alive()
+
+
+def _sha256_at(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return sha256_of(file.fileno())
+    except OSError:
+        return ""
