@@ -87,27 +87,26 @@ def _umask() -> int:
         return mask
 
 
-def apply(fd: int, facts: Facts, *, keep_setid: bool = False) -> tuple[str, ...]:
+def apply(fd: int, facts: Facts) -> tuple[str, ...]:
     """Give an open file these facts. Returns warnings for what it could not have.
 
     The order matters: a change of owner clears the set-id bits, and an access control list writes the group
-    bits, so the mode comes last. Without `keep_setid` they are dropped as the kernel drops them on a write: a
-    program that runs with its owner's rights must not get new content from somebody else.
+    bits, so the mode comes last. Set-id bits and capabilities are dropped, as the kernel drops them on a write: a
+    program that runs with its owner's rights must not get new content from another user.
     """
     warnings = [f"xattr_not_kept:{name}" for name in facts.unread]
-    kept_owner = _give(fd, facts, warnings)
+    _give(fd, facts, warnings)
     if ACL not in facts.xattrs and not _drop_inherited(fd):
         warnings.append("acl_not_kept")
-    capable = keep_setid and kept_owner
     for name, value in facts.xattrs.items():
         if name in _OF_CONTENT:
             continue
-        if name == _CAPABILITY and not capable:
+        if name == _CAPABILITY:
             warnings.append("setid_dropped")
         elif not _set(fd, name, value):
             warnings.append("acl_not_kept" if name == ACL else f"xattr_not_kept:{name}")
     mode = facts.mode
-    if mode & _SETID and not capable:
+    if mode & _SETID:
         mode &= ~_SETID
         warnings.append("setid_dropped")
     if "acl_not_kept" in warnings:
@@ -123,13 +122,13 @@ def apply(fd: int, facts: Facts, *, keep_setid: bool = False) -> tuple[str, ...]
     return tuple(dict.fromkeys(warnings))
 
 
-def _give(fd: int, facts: Facts, warnings: list[str]) -> bool:
+def _give(fd: int, facts: Facts, warnings: list[str]) -> None:
     now = os.fstat(fd)
     if (now.st_uid, now.st_gid) == (facts.uid, facts.gid):
-        return True
+        return
     try:
         os.fchown(fd, facts.uid, facts.gid)
-        return True
+        return
     except OSError:
         pass
     if now.st_uid != facts.uid:
@@ -139,7 +138,6 @@ def _give(fd: int, facts: Facts, warnings: list[str]) -> bool:
             os.fchown(fd, -1, facts.gid)  # one of our own groups can be given
         except OSError:
             warnings.append("group_not_kept")
-    return False
 
 
 if sys.platform == "linux":
