@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perdure.registry import json_spans
-from perdure.registry.clients.folding import Fold, runs
 from perdure.registry.clients.splices import Scalar, Uneditable, newline_of
 from perdure.registry.json_reading import JsonProblem, Node, parse
 
@@ -45,25 +44,6 @@ class JsonText:
     def without_entry(self, text: str, name: str) -> str:
         return self._checked(json_spans.remove(text, (*self.root, name)), (name,), None)
 
-    def folds(self, text: str, names: Collection[str]) -> list[Fold]:
-        """Members become one, whose key is the mark. The last two keep their keys: what is added goes by them."""
-        found: list[Fold] = []
-        holder: Node | None = _parsed(text)
-        for depth in range(len(self.root) + 1):
-            if holder is None or holder.kind != "object":
-                break
-            touched = self.root[depth : depth + 1] or names
-            elements = holder.elements
-            for first, last in runs((one.key not in touched, one) for one in elements[:-2]):
-                wide = "\n" if "\n" in text[first.start : last.end] else " "
-                found.append(Fold(first.start, last.end, '"', f'":{wide}0'))
-            found += [_inner(text, one.node) for one in elements[-2:] if one.key not in touched]
-            holder = json_spans.find(holder, self.root[depth : depth + 1])
-        return found
-
-    def rest(self, text: str) -> Any:
-        """Only spans of the servers are changed."""
-
     def _put(self, text: str, path: tuple[str, ...], value: Any) -> str:
         if not text.strip("\ufeff \t\r\n"):
             text = f"{text}{{}}{newline_of(text)}"
@@ -81,19 +61,6 @@ class JsonText:
         if (None if node is None else _plain(node)) != value:
             raise Uneditable("a key that stands twice cannot be changed in place")
         return text
-
-
-def _inner(text: str, node: Node) -> Fold:
-    """What an object or a list holds, so that its last line begins as it did."""
-    if node.kind == "scalar":
-        return Fold(node.start, node.start)
-    inside = text[node.start + 1 : node.end - 1].rstrip()
-    end = node.start + 1 + len(inside)
-    last = inside.rpartition("\n")[2]
-    indent = last[: len(last) - len(last.lstrip(" \t"))]
-    is_wide = "\n" in inside and "\n" not in text[end : node.end]
-    after = '": 0' if node.kind == "object" else '"'
-    return Fold(node.start + 1, end, '"', after + (f"\n{indent}" if is_wide else ""))
 
 
 def _is_null(node: Node) -> bool:

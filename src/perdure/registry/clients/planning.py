@@ -22,7 +22,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from perdure.registry.clients.folding import Folded, folded
 from perdure.registry.clients.ownership import Claim, hash_of
 from perdure.registry.clients.references import Unsayable
 from perdure.registry.clients.saying import Loss, Said, in_words_of
@@ -98,18 +97,12 @@ def planned(
     overwrite: bool = False,
 ) -> Plan:
     """Raises Uneditable for a file that cannot be read."""
-    try:
-        return _made(want, _Planning(client, text, want, claims, sync, overwrite))
-    except _Misfolded:
-        return _made(want, _Planning(client, text, want, claims, sync, overwrite, may_fold=False))
-
-
-def _made(want: Wanted, planning: _Planning) -> Plan:
+    planning = _Planning(client, text, want, claims, sync, overwrite)
     for name, said in want.said.items():
         planning.put(name, said)
     for name, reason in {**want.unsaid, **want.broken}.items():
         planning.steps.append(Step(name, "skipped", reason))
-    if planning.sync:
+    if sync:
         gone = [name for name, claim in planning.claims.items() if claim.source == want.source]
         for name in gone:
             if name not in want.said and name not in want.broken:
@@ -117,11 +110,7 @@ def _made(want: Wanted, planning: _Planning) -> Plan:
     losses = [loss for said in want.said.values() for loss in said.losses]
     written = [step.name for step in planning.steps if step.action in ("added", "updated")]
     secrets = [Loss(name, field, COPIED) for name in written for field in want.secrets[name]]
-    return Plan(planning.whole(), tuple(planning.steps), tuple(losses), tuple(secrets), planning.claims)
-
-
-class _Misfolded(Exception):
-    """A text that cannot be changed in parts is changed as a whole."""
+    return Plan(planning.text, tuple(planning.steps), tuple(losses), tuple(secrets), planning.claims)
 
 
 class _Planning:
@@ -133,17 +122,12 @@ class _Planning:
         claims: Mapping[str, Claim],
         sync: bool,
         overwrite: bool,
-        *,
-        may_fold: bool = True,
     ) -> None:
         self.client = client
-        self.before = self.text = text
-        self.folding: Folded | None = None if may_fold else Folded(text, str)
+        self.text = text
         self.there = client.text.servers(text)
-        self.meant = dict(self.there)
         self.claims = dict(claims)
         self.source = want.source
-        self.names = {*want.said, *claims}
         self.sync = sync
         self.overwrite = overwrite
         self.steps: list[Step] = []
@@ -174,11 +158,10 @@ class _Planning:
             del self.claims[name]
         elif self._is_ours(name) or self.overwrite:
             try:
-                self.text = self.client.text.without_entry(self._small(), name)
+                self.text = self.client.text.without_entry(self.text, name)
             except Uneditable as error:
-                self._refused(name, error)
+                self._conflict(name, str(error))
                 return
-            del self.meant[name]
             del self.claims[name]
             self.steps.append(Step(name, "removed"))
         else:
@@ -190,48 +173,16 @@ class _Planning:
     def _write(self, name: str, said: Said, action: Action) -> None:
         keys = self.client.shape.keys
         try:
-            self.text = put_entry(self.client, self._small(), name, self.there.get(name), said.fields)
+            self.text = put_entry(self.client, self.text, name, self.there.get(name), said.fields)
         except Uneditable as error:
-            self._refused(name, error)
+            self._conflict(name, str(error))
             return
-        kept = {key: one for key, one in (self.there.get(name) or {}).items() if key not in keys}
-        self.meant[name] = {**kept, **said.fields}
         hashes = [hash_of(said.fields, keys)]
         if self._is_ours(name):
             hashes.append(hash_of(self.there[name], keys))
         claim = self.claims.get(name)
         self.claims[name] = Claim(tuple(hashes), claim is not None and claim.landed, self.source)
         self.steps.append(Step(name, action))
-
-    def _small(self) -> str:
-        """The text to be changed; before the first change what none of them touches is folded away."""
-        if self.folding is None:
-            self.folding = folded(self.text, self.client.text.folds(self.text, self.names))
-            self.text = self.folding.text
-        return self.text
-
-    def _refused(self, name: str, error: Uneditable) -> None:
-        """A text that is folded is not the one to blame."""
-        if self._is_folded:
-            raise _Misfolded
-        self._conflict(name, str(error))
-
-    @property
-    def _is_folded(self) -> bool:
-        return self.folding is not None and self.folding.text != self.before
-
-    def whole(self) -> str:
-        """The text as it becomes. Raises _Misfolded where folding made it say something else."""
-        if self.folding is None or not self._is_folded:
-            return self.text
-        text, format = self.folding.unfolded(self.text), self.client.text
-        try:
-            is_meant = format.servers(text) == self.meant and format.rest(text) == format.rest(self.before)
-        except Uneditable:
-            is_meant = False
-        if not is_meant:
-            raise _Misfolded
-        return text
 
     def _is_ours(self, name: str) -> bool:
         claim, value = self.claims.get(name), self.there.get(name)

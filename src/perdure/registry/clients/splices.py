@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from perdure.registry.clients.folding import Fold
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 
 class Uneditable(ValueError):
@@ -45,12 +42,6 @@ class ConfigText(Protocol):
     def without_field(self, text: str, name: str, field: str) -> str: ...
 
     def without_entry(self, text: str, name: str) -> str: ...
-
-    def folds(self, text: str, names: Collection[str]) -> list[Fold]:
-        """What may be folded away while no other entries than these are changed."""
-
-    def rest(self, text: str) -> Any:
-        """What a text says beside its servers; nothing where that cannot change with them."""
 
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:

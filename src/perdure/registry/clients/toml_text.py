@@ -11,12 +11,11 @@ import copy
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from perdure.registry.clients import toml_spans
-from perdure.registry.clients.folding import Fold, runs
 from perdure.registry.clients.splices import (
     Scalar,
     Splice,
@@ -72,29 +71,6 @@ class TomlText:
         meant = _copied(read(text), (*self.root, name))
         del _table(meant, (*self.root, name))[field]
         return _checked(spliced(text, _removal(text, (*self.root, name, field))), meant)
-
-    def folds(self, text: str, names: Collection[str]) -> list[Fold]:
-        """Sections become a comment. Of the servers the last stays, behind which others are added, and one that none
-        of the changes touches: a table that looks empty would be taken out."""
-        found = toml_spans.sections(text)
-        depth = len(self.root)
-        own = [one for one in found if one.path[:depth] == self.root]
-        kept = [id(one) for one in own[-1:]]
-        kept += [id(one) for one in own if one.path[depth : depth + 1] and one.path[depth] not in names][:1]
-
-        def may_be(section: Section) -> bool:
-            if section.path[:depth] != self.root:
-                return section.path != () and not any(pair.key == () for pair in section.pairs)
-            is_other = len(section.path) > depth and section.path[depth] not in names
-            return is_other and id(section) not in kept
-
-        marked = ((may_be(one), one) for one in found)
-        return [Fold(line_start(text, first.start), _last_place(last), "# ") for first, last in runs(marked)]
-
-    def rest(self, text: str) -> Any:
-        found = _copied(read(text), self.root)
-        _table(found, self.root[:-1]).pop(self.root[-1], None)
-        return found
 
     def without_entry(self, text: str, name: str) -> str:
         meant = _copied(read(text), self.root)

@@ -86,12 +86,6 @@ def scalars(node: Node | None, path: tuple[str | int, ...] = ()) -> Iterator[Sca
         yield Scalar(path, node.start, node.end, node.text)
 
 
-def refers(node: Node) -> bool:
-    """Whether a value in it is an alias of another."""
-    inner = node.items or [one for pair in node.pairs or () for one in pair]
-    return node.is_alias or any(map(refers, inner))
-
-
 def _node(text: str, event: Any, events: Iterator[Any]) -> Node:
     start, end = event.start_mark.index, event.end_mark.index
     match type(event).__name__:

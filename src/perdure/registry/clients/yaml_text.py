@@ -7,11 +7,10 @@ each change the text is read again: if it does not say exactly what was meant, t
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from perdure.registry.clients.folding import Fold, runs
-from perdure.registry.clients.splices import Scalar, Splice, Uneditable, line_start, newline_of, spliced
+from perdure.registry.clients.splices import Scalar, Splice, Uneditable, newline_of, spliced
 from perdure.registry.clients.yaml_edits import (
     after_colon,
     block_end,
@@ -25,7 +24,7 @@ from perdure.registry.clients.yaml_edits import (
     without_pair,
     written,
 )
-from perdure.registry.clients.yaml_spans import Node, load, refers, scalars, tree
+from perdure.registry.clients.yaml_spans import Node, load, scalars, tree
 
 NAME: Final = "name"
 
@@ -102,30 +101,6 @@ class YamlText:
         if not held and not node.is_flow:
             left = spliced(left, [self._emptied(left)])
         return self._checked(left, meant)
-
-    def folds(self, text: str, names: Collection[str]) -> list[Fold]:
-        """Whole lines become a comment; nothing does where one value refers to another. Of the servers the last
-        stays, behind which others are added, and one that none of the changes touches."""
-        top = tree(text)
-        if top is None or top.is_flow or top.pairs is None or refers(top):
-            return []
-        held = top.get(self.root)
-        found = _lines_of(text, [(key.text != self.root, key.start, value.end) for key, value in top.pairs])
-        if held is None or held.is_flow:
-            return found
-        if held.items is not None:
-            named = self._names_by_index(text)
-            spans = [(named.get(at), one.start, one.end) for at, one in enumerate(held.items)]
-        else:
-            spans = [(key.text, key.start, value.end) for key, value in held.pairs or ()]
-        others = [at for at, (name, _, _) in enumerate(spans) if name not in names]
-        kept = {*others[:1], len(spans) - 1}
-        may_be = set(others) - kept
-        return found + _lines_of(text, [(at in may_be, *span[1:]) for at, span in enumerate(spans)])
-
-    def rest(self, text: str) -> Any:
-        found = load(text)
-        return {key: value for key, value in found.items() if key != self.root} if found else found
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -235,17 +210,6 @@ class YamlText:
         if load(text) != meant:
             raise Uneditable("the way this list is written cannot be changed in place")
         return text
-
-
-def _lines_of(text: str, spans: list[tuple[bool, int, int]]) -> list[Fold]:
-    """Runs of values that have their lines to themselves, from the first letter on to the end of the last line."""
-    found = []
-    for first, last in runs((may_be, (start, end)) for may_be, start, end in spans):
-        start, end = line_start(text, first[0]), block_end(text, last[1])
-        if text[end - 1] == "\n":
-            end -= 2 if text[end - 2 : end - 1] == "\r" else 1
-        found.append(Fold(start, end, "# "))
-    return found
 
 
 def _name_of(item: Any) -> str | None:
