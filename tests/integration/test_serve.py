@@ -58,19 +58,6 @@ def test_every_answer_says_when_it_was_made(served: ServeProcess) -> None:
     assert abs(parsedate_to_datetime(said).timestamp() - time.time()) < 60
 
 
-def test_what_uvicorn_does_not_use_here_is_not_loaded_and_is_whole_for_others() -> None:
-    code = (
-        "import sys, perdure.cli.serve, perdure.serve.app, perdure.dash.front\n"
-        "print(*{'logging.config', 'email.utils', 'configparser', 'html', 'click'} & set(sys.modules))\n"
-        "import configparser, email.utils, logging.config\n"
-        "print(configparser.RawConfigParser, email.utils.formatdate, logging.config.dictConfig)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded, whole = done.stdout.splitlines()
-    assert loaded == ""
-    assert "None" not in whole
-
-
 # --- sessions ----------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 import msgspec
+import uvicorn
 
 from perdure import __version__
 from perdure.host.compose import new_exporter, specs_of, wrapped_spec
@@ -21,7 +22,7 @@ from perdure.host.settings import Settings
 from perdure.model.mounts import MountSpec
 from perdure.model.serving import Serving
 from perdure.serve import attached as attached_clients
-from perdure.serve import connections, prometheus, uvicorn_parts
+from perdure.serve import connections, prometheus
 from perdure.serve.answering import Headers, Receive, Scope, Send, respond
 from perdure.serve.entrance import Entrance
 from perdure.serve.guard import LOOPBACK, Denied, Guard
@@ -231,7 +232,7 @@ def serve(
     console = Console(settings.log_level, settings.log_format)
     to_console(console)
     app = App(options, settings, store, port, address, console, front)
-    config = uvicorn_parts.Config(
+    config = uvicorn.Config(
         app,
         http=connections.protocol(serving.limits),
         ws="none",

@@ -16,23 +16,22 @@ import resource
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from fcntl import ioctl
 from struct import unpack
 from termios import TIOCOUTQ
 from types import FrameType
 from typing import Any, Final
 
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from perdure.model.frames import INVALID_REQUEST, encode_error
 from perdure.model.serving import ServeLimits
-from perdure.serve import uvicorn_parts as uvicorn
-from perdure.serve.uvicorn_parts import H11Protocol
 
 CONNECTION: Final = "perdure.connection"
 UNREAD_S: Final = 60
-DATE_S: Final = 1.0
 SPARE_FILES: Final = 256
 PHRASES: Final = {400: b"Bad Request", 431: b"Request Header Fields Too Large", 503: b"Service Unavailable"}
 
@@ -162,15 +161,6 @@ class Server(uvicorn.Server):
         self._ending = ending
         self._rolling = rolling
         self._most_s = most_s
-        self._is_told = asyncio.Event()
-
-    async def main_loop(self) -> None:
-        """Until it is told to end. Who is idle wakes once a second, for the date that every answer carries."""
-        while not self.should_exit:
-            date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
-            self.server_state.default_headers = [(b"date", date.encode()), *self.config.encoded_headers]
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_told.wait(), DATE_S)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -189,7 +179,6 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        self._is_told.set()
         # By the system: no thread and no full pipe of ours can stand in its way.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, self._most_s)
