@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from perdure.host.loop import LOOK_S
 from testbed import FULL, Bed, Client, Server
 
 SECRET = "sk-Zx9yW8vU7tS6rQ5pO4nM"
@@ -208,7 +210,8 @@ def test_a_change_of_rules_keeps_the_process_and_a_change_of_command_rolls_it_ov
     assert "LEVEL" in client.use_data("fake__whoami")["env_names"]
 
 
-def test_a_file_that_cannot_be_read_for_a_while_unmounts_nothing(bed: Bed) -> None:
+@pytest.mark.parametrize("broken", ['{"mcpServers": {', '{"mcpServers": {,}}', "[,]"])
+def test_a_file_that_cannot_be_read_for_a_while_unmounts_nothing(bed: Bed, broken: str) -> None:
     command, *args = bed.fake().argv
     path = bed.workspace / "mcp.json"
     servers = {"fake": {"command": command, "args": args}, "fake2": {"command": command, "args": args}}
@@ -217,7 +220,9 @@ def test_a_file_that_cannot_be_read_for_a_while_unmounts_nothing(bed: Bed) -> No
     client = run(bed)
     client.names()
     pid = client.wait_row("fake", state="ready")["pid"]
-    path.write_text('{"mcpServers": {')
+    path.write_text(broken)
+    time.sleep(2 * LOOK_S)
+    client.get("ping")
     path.write_text(json.dumps({"mcpServers": servers, **allowed}))
     client.wait_notification("notifications/tools/list_changed")
     client.wait_row("fake2", state="ready")

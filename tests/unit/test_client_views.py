@@ -393,9 +393,10 @@ HUGE = "1" * 6000
 ODD = [
     (
         "cursor",
-        '{"mcpServers": {"d": {"command": "x", "y": ' + "[" * 900 + "// c\n" + "]" * 900 + "}}}",
+        '{"mcpServers": {"d": {"command": "x", "y": ' + "[" * 400 + "// c\n" + "]" * 400 + "}}}",
         None,
     ),
+    ("cursor", '{"mcpServers": {}, "y": ' + "[" * 900 + "]" * 900 + "}", "not valid JSON"),
     ("cursor", '{"n": ' + HUGE + ', "mcpServers": {"m": {"command": "x"}}}', "not valid JSON"),
     ("cursor", "[" * 5000, "not valid JSON"),
     ("codex", "x = " + "[" * 2000 + "]" * 2000 + "\n", "nested too deeply"),

@@ -12,6 +12,7 @@ from perdure.registry.allowed import is_allowed
 from perdure.registry.entry import Entry
 from perdure.registry.errors import Quarantined, RegistryError, Unreadable
 from perdure.registry.filesystem import FileBackend, open_json, open_markdown
+from perdure.registry.mcp_json import JsonDocument
 from perdure.registry.mcp_md import MarkdownDocument
 from perdure.registry.templates import Template
 
@@ -382,3 +383,36 @@ def test_every_key_of_the_format_is_explained_and_its_example_is_sound() -> None
     example = MarkdownDocument(text.split("```\n")[1])
     assert [slot.error for slot in example.slots] == [""]
     assert example.allowed == {"python"}
+
+
+@pytest.mark.parametrize("servers", ["{,}", "[,]", '{"a": {"args": [,]}}', '{"a": {,}}'])
+def test_a_comma_without_a_value_is_told_as_broken_json(servers: str, tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(f'{{"mcpServers": {servers}}}')
+    with pytest.raises(Unreadable, match="not JSON: line 1, column"):
+        open_json(str(path), os.environ).list_servers()
+
+
+def test_of_two_servers_with_one_name_the_first_counts_and_the_other_is_told() -> None:
+    text = '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}'
+    first, second = JsonDocument(text).slots
+    assert first.entry is not None
+    assert first.entry.command is not None
+    assert first.entry.command.text == "x"
+    assert (second.entry, second.error) == (None, "duplicate")
+
+
+@pytest.mark.parametrize("text", ["[]", "7", '{"mcpServers": []}', '{"mcpServers": null}'])
+def test_a_json_file_without_an_object_of_servers_is_told(text: str) -> None:
+    with pytest.raises(Unreadable, match="holds no object mcpServers"):
+        JsonDocument(text)
+
+
+@pytest.mark.parametrize("depth", [150, 490, 600, 5000, 200_000])
+def test_a_json_registry_however_deep_is_read_or_told(depth: int) -> None:
+    text = '{"mcpServers": {"a": {"command": "npx", "x": ' + "[" * depth + "/* c */" + "]" * depth + "}}}"
+    if depth < 500:
+        assert [slot.name for slot in JsonDocument(text).slots if slot.entry is not None] == ["a"]
+    else:
+        with pytest.raises(Unreadable, match="nested too deeply"):
+            JsonDocument(text)

@@ -6,18 +6,15 @@ hold references are templates; nothing in here is ever resolved (`perdure.regist
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
 from perdure.model.records import NOTHING, Record, asdict, astuple
+from perdure.model.replay import ProbeRequired, ReplayClass
 from perdure.registry.errors import InvalidEntry, InvalidName
 from perdure.registry.templates import Template
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Final, Literal
-
-    from perdure.model.replay import ProbeRequired, ReplayClass
-
-    Transport = Literal["stdio", "streamable-http", "sse"]
+Transport = Literal["stdio", "streamable-http", "sse"]
 
 TRANSPORTS: Final = ("stdio", "streamable-http", "sse")
 MAX_NAME: Final = 128
@@ -130,10 +127,7 @@ class Entry(Record, kw_only=True):
         yield from ((f"oauth {name}", value) for name, value in self.oauth.items())
 
     def probes(self) -> Iterator[ProbeRequired]:
-        if self.replay.tools:
-            from perdure.model.replay import ProbeRequired
-
-            yield from (one for one in self.replay.tools.values() if isinstance(one, ProbeRequired))
+        yield from (one for one in self.replay.tools.values() if isinstance(one, ProbeRequired))
 
     def variables(self) -> tuple[str, ...]:
         """The variables it refers to, in order, each once."""

@@ -1,27 +1,19 @@
-"""`mcp.json` as a registry: what the object `mcpServers` lists.
-
-What is only read is decoded as a whole. The places of its values are looked up where it is changed, and where the
-decoder would not say all: comments, and a key that stands twice (`perdure.registry.json_edits`).
-"""
+"""`mcp.json` as a registry: the object `mcpServers`, changed value by value; every other byte stays."""
 
 from __future__ import annotations
 
-from perdure.model import json_values
+from collections.abc import Sequence
+from typing import Any, Final
+
+from perdure.registry import jsonc
 from perdure.registry.document import Document, Slot
-from perdure.registry.entry_json import OWN, from_object
+from perdure.registry.entry import Entry
+from perdure.registry.entry_json import OWN, from_object, to_object
 from perdure.registry.errors import RegistryError, Unreadable
+from perdure.registry.jsonc import JsonProblem, Node
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from perdure.registry.entry import Entry
-
-    # The root, and its servers where they are an object.
-    Found = tuple[Any, list[tuple[str, Any]] | None]
-
-SERVERS = "mcpServers"
-EMPTY = "{}\n"
+SERVERS: Final = "mcpServers"
+EMPTY: Final = "{}\n"
 
 
 class JsonDocument(Document):
@@ -33,11 +25,15 @@ class JsonDocument(Document):
             self.text.encode()
         except UnicodeEncodeError:
             raise Unreadable("the file is not UTF-8") from None
-        root, servers = _decoded(self.text) or _walked(self.text)
-        if not isinstance(root, dict) or servers is None:
+        try:
+            root = jsonc.parse(self.text)
+        except JsonProblem as error:
+            raise Unreadable(f"the file is not JSON: {error}") from None
+        servers = jsonc.find(root, [SERVERS])
+        if root.kind != "object" or (servers is not None and servers.kind != "object"):
             raise Unreadable(f"the file holds no object {SERVERS}")
-        self._servers = servers
-        self.allowed = _allowed(root.get(OWN))
+        self._servers = [] if servers is None else [(one.key, one.node.value) for one in servers.elements]
+        self.allowed = _allowed(root.value.get(OWN))
 
     def slot(self, name: str) -> Slot | None:
         return next((_slot(key, value) for key, value in self._servers if key == name), None)
@@ -46,63 +42,75 @@ class JsonDocument(Document):
         return [_slot(key, value) for key, value in self._servers]
 
     def installed(self, *entries: Entry) -> str:
-        from perdure.registry.json_edits import installed
-
-        return installed(self.text, entries)
+        return _installed(self.text, entries)
 
     def uninstalled(self, *names: str) -> str:
-        from perdure.registry.json_edits import uninstalled
-
+        """Without every member of these names: also the duplicates, which would come to light otherwise."""
         text = self.text
         for name in names:
-            text = uninstalled(text, name)
+            text = _uninstalled(text, name)
         return text
 
     def enabled(self, name: str, enabled: bool) -> str:
-        from perdure.registry.json_edits import switched
-
-        return switched(self.text, name, enabled)
+        text = self.text
+        for key, off in (("enabled", False), ("disabled", True)):
+            node = _member(text, name, key)
+            if node is not None and (node.value == off) == enabled:
+                text = jsonc.replaced(text, node, not off if enabled else off)
+        if not enabled and not any(_member(text, name, key) for key in ("enabled", "disabled")):
+            text = jsonc.append(text, _server(text, name), "disabled", True)
+        return text
 
     def replaced(self, entry: Entry) -> str:
-        from perdure.registry.json_edits import exchanged
-
+        """Only the members that differ are written anew."""
         slot = self.slot(entry.name)
         assert slot is not None
         assert slot.entry is not None
-        return exchanged(self.text, slot.entry, entry)
+        old, new = to_object(slot.entry), to_object(entry)
+        text = self.text
+        for key in [*new, *(key for key in old if key not in new)]:
+            if key in ("type", "disabled") or old.get(key) != new.get(key):
+                text = _with_member(text, entry.name, key, new.get(key))
+        return text
 
 
-def _decoded(text: str) -> Found | None:
-    """By the decoder, where that says all; None else."""
-    try:
-        root = json_values.loads(text.removeprefix("\ufeff"), _without_repeats)
-    except (ValueError, RecursionError):
-        return None
-    servers = root.get(SERVERS, {}) if isinstance(root, dict) else None
-    return root, [*servers.items()] if isinstance(servers, dict) else None
+def _installed(text: str, entries: Sequence[Entry]) -> str:
+    servers = jsonc.find(jsonc.parse(text), [SERVERS])
+    if servers is None:
+        first, *rest = entries
+        text = jsonc.put(text, [SERVERS, first.name], to_object(first))
+        return _installed(text, rest) if rest else text
+    return jsonc.append_all(text, servers, [(entry.name, to_object(entry)) for entry in entries])
 
 
-def _walked(text: str) -> Found:
-    from perdure.registry.json_reading import JsonProblem, parse
-    from perdure.registry.json_spans import find, plain
-
-    try:
-        root = parse(text)
-        servers = find(root, [SERVERS])
-        if root.kind != "object":
-            return None, None
-        if servers is None or servers.kind != "object":
-            return plain(root), [] if servers is None else None
-        return plain(root), [(one.key, plain(one.node)) for one in servers.elements]
-    except JsonProblem as error:
-        raise Unreadable(f"the file is not JSON: {error}") from None
+def _uninstalled(text: str, name: str) -> str:
+    while (servers := jsonc.find(jsonc.parse(text), [SERVERS])) is not None:
+        at = next((n for n, one in enumerate(servers.elements) if one.key == name), None)
+        if at is None:
+            break
+        text = jsonc.without(text, servers, at)
+    return text
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
+def _with_member(text: str, name: str, key: str, value: Any) -> str:
+    server = _server(text, name)
+    node = jsonc.find(server, [key])
+    if node is not None and value is not None:
+        return text if node.value == value else jsonc.replaced(text, node, value)
+    if node is not None:
+        return jsonc.without(text, server, max(n for n, one in enumerate(server.elements) if one.key == key))
+    return text if value is None else jsonc.append(text, server, key, value)
+
+
+def _server(text: str, name: str) -> Node:
+    """The first of the name: the last one, which `find` gives, may be a duplicate."""
+    servers = jsonc.find(jsonc.parse(text), [SERVERS])
+    assert servers is not None
+    return next(one.node for one in servers.elements if one.key == name)
+
+
+def _member(text: str, name: str, key: str) -> Node | None:
+    return jsonc.find(_server(text, name), [key])
 
 
 def _slot(name: str, value: Any) -> Slot:

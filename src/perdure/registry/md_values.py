@@ -14,25 +14,29 @@ Of a key that stands twice the first counts. A key that is none of ours is kept,
 
 from __future__ import annotations
 
-from perdure.model import json_values
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
 from perdure.model.records import asdict, changed_fields
-from perdure.registry.entry import Entry, Provenance, Replay, Timeouts, Tools, check_name, check_text
+from perdure.model.replay import CONVERGENT, NEVER, ProbeRequired, ReplayClass
+from perdure.registry.entry import (
+    Entry,
+    Provenance,
+    Replay,
+    Timeouts,
+    Tools,
+    Transport,
+    check_name,
+    check_text,
+)
 from perdure.registry.errors import InvalidEntry
-from perdure.registry.md_sections import is_key
+from perdure.registry.md_sections import Line, is_key
 from perdure.registry.members import Members, named_texts, texts
 from perdure.registry.redaction import shown_replay
 from perdure.registry.templates import Template
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, Final, TypeVar
-
-    from perdure.model.replay import ReplayClass
-    from perdure.registry.entry import Transport
-    from perdure.registry.md_sections import Line
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 KEYS: Final = (
     "title", "description", "transport", "command", "args", "cwd", "env", "url", "headers", "oauth", "enabled", "start",
@@ -44,6 +48,13 @@ TRANSPORT_NAMES: Final[dict[str, Transport]] = {
 }  # fmt: skip
 _YES: Final = frozenset({"true", "yes", "on"})
 _NO: Final = frozenset({"false", "no", "off"})
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def read(name: str, lines: Sequence[Line]) -> Entry:
@@ -129,8 +140,6 @@ def is_ours(key: str) -> bool:
 
 def read_replay(name: str, value: str) -> ReplayClass:
     """`convergent`, `never` or `probe TOOL {"argument": "/pointer"}`."""
-    from perdure.model.replay import CONVERGENT, NEVER, ProbeRequired
-
     word, _, rest = value.strip().partition(" ")
     tool, _, arguments = rest.strip().partition(" ")
     match word.lower():
@@ -140,7 +149,7 @@ def read_replay(name: str, value: str) -> ReplayClass:
             return NEVER
         case "probe" if tool:
             try:
-                return ProbeRequired(tool, named_texts(json_values.loads(arguments.strip() or "{}")))
+                return ProbeRequired(tool, named_texts(_JSON.decode(arguments.strip() or "{}")))
             except (ValueError, RecursionError):
                 problem = "a probe's arguments are not an object of JSON Pointers"
         case _:
@@ -168,7 +177,7 @@ class _Values:
         value = self.first(key)
         if len(value) > 1 and value.startswith('"') and value.endswith('"'):
             try:
-                found = json_values.loads(value)
+                found = _JSON.decode(value)
             except (ValueError, RecursionError):
                 return value
             return found if isinstance(found, str) else value
@@ -188,7 +197,7 @@ class _Values:
 
     def json(self, value: str, kind: Callable[[Any], T], what: str, hint: str) -> T:
         try:
-            return kind(json_values.loads(value))
+            return kind(_JSON.decode(value))
         except (ValueError, RecursionError):
             raise self.problem(f"{what} is not {hint}") from None
 
@@ -226,7 +235,7 @@ class _Values:
                 at += 1
             elif value[at] == '"':
                 try:
-                    item, at = json_values.value_at(value, at)
+                    item, at = _JSON.raw_decode(value, at)
                 except ValueError:
                     raise self.problem(f"{key} holds a JSON string that does not end") from None
                 yield item, True

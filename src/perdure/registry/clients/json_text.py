@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from perdure.registry import json_spans
+from perdure.registry import jsonc
 from perdure.registry.clients.splices import Scalar, Uneditable, newline_of
-from perdure.registry.json_reading import JsonProblem, Node, parse
+from perdure.registry.jsonc import JsonProblem, Node, parse
 
 
 class JsonText:
@@ -20,14 +20,13 @@ class JsonText:
         top = _parsed(text)
         node: Node | None = top
         for depth in range(len(self.root) + 1):
-            node = json_spans.find(top, self.root[:depth])
+            node = jsonc.find(top, self.root[:depth])
             if node is None or _is_null(node):
                 return {}
             if node.kind != "object":
                 raise Uneditable(f"{'.'.join(self.root[:depth]) or 'the file'} is not an object")
         assert node is not None
-        found: dict[str, Any] = _plain(node)
-        return found
+        return dict(node.value)
 
     def scalars(self, text: str, start: int = 0, end: int | None = None) -> list[Scalar]:
         return list(_scalars(_parsed(text), (), start, len(text) if end is None else end))
@@ -39,26 +38,26 @@ class JsonText:
         return self._put(text, (name, field), value)
 
     def without_field(self, text: str, name: str, field: str) -> str:
-        return self._checked(json_spans.remove(text, (*self.root, name, field)), (name, field), None)
+        return self._checked(jsonc.remove(text, (*self.root, name, field)), (name, field), None)
 
     def without_entry(self, text: str, name: str) -> str:
-        return self._checked(json_spans.remove(text, (*self.root, name)), (name,), None)
+        return self._checked(jsonc.remove(text, (*self.root, name)), (name,), None)
 
     def _put(self, text: str, path: tuple[str, ...], value: Any) -> str:
         if not text.strip("\ufeff \t\r\n"):
             text = f"{text}{{}}{newline_of(text)}"
         try:
-            return self._checked(json_spans.put(text, (*self.root, *path), value), path, value)
+            return self._checked(jsonc.put(text, (*self.root, *path), value), path, value)
         except JsonProblem as problem:
-            held = json_spans.find(_parsed(text), self.root)
+            held = jsonc.find(_parsed(text), self.root)
             if held is None or not _is_null(held):
                 raise Uneditable(f"{'.'.join(self.root)}: {problem}") from None
-        return self._checked(json_spans.put(text, self.root, {path[0]: value}), path, value)
+        return self._checked(jsonc.put(text, self.root, {path[0]: value}), path, value)
 
     def _checked(self, text: str, path: tuple[str, ...], value: Any) -> str:
         """The new text, if it says what was meant."""
-        node = json_spans.find(_parsed(text), (*self.root, *path))
-        if (None if node is None else _plain(node)) != value:
+        node = jsonc.find(_parsed(text), (*self.root, *path))
+        if (None if node is None else node.value) != value:
             raise Uneditable("a key that stands twice cannot be changed in place")
         return text
 
@@ -73,13 +72,6 @@ def _parsed(text: str) -> Node:
         return parse(text if text.strip("\ufeff \t\r\n") else "{}")
     except JsonProblem as problem:
         raise Uneditable(f"not valid JSON (line {problem.line}, column {problem.column})") from None
-
-
-def _plain(node: Node) -> Any:
-    try:
-        return json_spans.plain(node)
-    except JsonProblem as problem:
-        raise Uneditable(problem.reason) from None
 
 
 def _scalars(node: Node, path: tuple[str | int, ...], start: int, end: int) -> Iterator[Scalar]:

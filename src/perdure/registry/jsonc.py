@@ -1,8 +1,13 @@
-"""JSON text read with the place of every value, so that one value is changed and every other byte stays.
+"""JSON with comments and trailing commas, edited by span: one value changes, every other byte stays.
 
-Comments (`//`, `/* */`) and trailing commas are read and kept; so are a byte order mark, the indentation, the line
-endings and the order of keys. `put` and `remove` give the new text. A path is keys and, in lists, positions. Of a key
-that stands twice in an object the last counts, as for other readers of JSON.
+    parse(text)                      the tree of values, each with its place
+    find(node, path)                 the value at a path of keys and, in lists, positions
+    put(text, path, value)           the new text
+    remove(text, path)
+
+One parser reads every text. Comments (`//`, `/* */`) and trailing commas are read and kept; so are a byte order mark,
+the indentation, the line endings and the order of keys. Of a key that stands twice in an object the last counts, as for
+other readers of JSON.
 """
 
 from __future__ import annotations
@@ -10,29 +15,139 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, Literal
 
-from perdure.registry.json_reading import JsonProblem, decoded, parse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Final
-
-    from perdure.registry.json_reading import Node
-
-    Path = Sequence[str | int]
-
+MAX_DEPTH: Final = 500
 DEFAULT_INDENT: Final = "  "
 
+Kind = Literal["object", "list", "scalar"]
+Path = Sequence[str | int]
+
+_BLANK: Final = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING: Final = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*"')
+_LITERAL: Final = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_WORDS: Final = {"true": True, "false": False, "null": None}
 _REST_OF_LINE: Final = re.compile(r"[ \t]*(?:/\*[^\r\n]*?\*/[ \t]*)*(?://[^\r\n]*)?(?=[\r\n]|$)")
 
 
-def plain(node: Node) -> Any:
-    """The value as Python has it. Raises JsonProblem for one that is too deep."""
+class JsonProblem(ValueError):
+    """Text that is not JSON, with the place of the error."""
+
+    def __init__(self, reason: str, text: str, at: int) -> None:
+        self.reason = reason
+        self.line = text.count("\n", 0, at) + 1
+        self.column = at - text.rfind("\n", 0, at)
+        super().__init__(f"line {self.line}, column {self.column}: {reason}")
+
+
+class Element:
+    """A member or an item, from its key on; `comma` is the place of the comma after it, or -1."""
+
+    __slots__ = ("comma", "key", "node", "start")
+
+    def __init__(self, key: str, start: int, node: Node, comma: int) -> None:
+        self.key = key
+        self.start = start
+        self.node = node
+        self.comma = comma
+
+    @property
+    def end(self) -> int:
+        return self.node.end
+
+
+class Node:
+    """A value and its place. `elements` are the members of an object, or the items of a list."""
+
+    __slots__ = ("elements", "end", "kind", "start", "value")
+
+    def __init__(
+        self, kind: Kind, start: int, end: int, value: Any, elements: Sequence[Element] = ()
+    ) -> None:
+        self.kind = kind
+        self.start = start
+        self.end = end
+        self.value = value
+        self.elements = elements
+
+
+# --- reading -----------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2)
+def parse(text: str) -> Node:
+    """The tree of a text. Raises JsonProblem."""
     try:
-        return decoded(node.source)
-    except (ValueError, RecursionError):
-        raise JsonProblem("nested too deeply", node.source, 0) from None
+        root = _value(text, _skip(text, 0), 0)
+    except RecursionError:  # a caller that is deep in the stack itself
+        raise JsonProblem("nested too deeply", text, 0) from None
+    end = _skip(text, root.end)
+    if end != len(text):
+        raise JsonProblem("something stands after the end", text, end)
+    return root
+
+
+def _skip(text: str, at: int) -> int:
+    """Behind blanks and comments."""
+    blank = _BLANK.match(text, at)
+    return blank.end() if blank else at
+
+
+def _value(text: str, at: int, depth: int) -> Node:
+    mark = text[at : at + 1]
+    if mark not in ("{", "["):
+        return _scalar(text, at)
+    if depth > MAX_DEPTH:
+        raise JsonProblem("nested too deeply", text, at)
+    is_object, close = mark == "{", "}" if mark == "{" else "]"
+    elements: list[Element] = []
+    start, at = at, _skip(text, at + 1)
+    while text[at : at + 1] != close:
+        first, key = at, ""
+        if is_object:
+            key, at = _key(text, at)
+        node = _value(text, at, depth + 1)
+        at = _skip(text, node.end)
+        comma = at if text[at : at + 1] == "," else -1
+        elements.append(Element(key, first, node, comma))
+        if comma >= 0:
+            at = _skip(text, at + 1)
+        elif text[at : at + 1] != close:
+            raise JsonProblem(f"a comma or {close} is missing", text, at)
+    if is_object:
+        members = {element.key: element.node.value for element in elements}
+        return Node("object", start, at + 1, members, elements)
+    return Node("list", start, at + 1, [element.node.value for element in elements], elements)
+
+
+def _key(text: str, at: int) -> tuple[str, int]:
+    """A key, and the place of its value."""
+    if text[at : at + 1] != '"':
+        raise JsonProblem("a key is missing", text, at)
+    name = _scalar(text, at)
+    at = _skip(text, name.end)
+    if text[at : at + 1] != ":":
+        raise JsonProblem("a colon is missing", text, at)
+    return name.value, _skip(text, at + 1)
+
+
+def _scalar(text: str, at: int) -> Node:
+    mark = text[at : at + 1]
+    if mark == '"':
+        string = _STRING.match(text, at)
+        if string is None:
+            raise JsonProblem("a text that does not end, or holds what must be escaped", text, at)
+        source = string[0]
+        return Node("scalar", at, string.end(), json.loads(source) if "\\" in source else source[1:-1])
+    literal = _LITERAL.match(text, at)
+    if literal is None:
+        raise JsonProblem("a value is missing" if mark in ("", "}", "]", ",") else "not a value", text, at)
+    source = literal[0]
+    try:
+        return Node("scalar", at, literal.end(), _WORDS[source] if source in _WORDS else json.loads(source))
+    except ValueError:
+        raise JsonProblem("a number has too many digits", text, at) from None
 
 
 def find(node: Node, path: Path) -> Node | None:
@@ -43,6 +158,9 @@ def find(node: Node, path: Path) -> Node | None:
             return None
         node = node.elements[at].node
     return node
+
+
+# --- writing -----------------------------------------------------------------------------------------
 
 
 def put(text: str, path: Path, value: Any) -> str:
@@ -135,7 +253,7 @@ def _position(node: Node, step: str | int) -> int | None:
     return next((at for at in reversed(range(len(node.elements))) if node.elements[at].key == step), None)
 
 
-# --- writing -----------------------------------------------------------------------------------------
+# --- style of the text -------------------------------------------------------------------------------
 
 
 def _first(text: str, holder: Node, members: Sequence[tuple[str | None, Any]]) -> str:

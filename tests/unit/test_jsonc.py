@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.registry.json_reading import JsonProblem, parse
-from perdure.registry.json_spans import find, plain, put, remove
+from perdure.registry.jsonc import JsonProblem, find, parse, put, remove
 
 SETTINGS = """\
 // my editor
@@ -28,7 +27,7 @@ SETTINGS = """\
 
 
 def test_comments_and_trailing_commas_are_read() -> None:
-    assert plain(parse(SETTINGS)) == {
+    assert parse(SETTINGS).value == {
         "theme": "dark",
         "mcp": {"servers": {"a": {"command": "npx", "args": ["-y", "x"]}}},
         "last": [1, 2.5, 1000.0, "é"],
@@ -88,12 +87,54 @@ def test_a_value_is_removed_with_its_comma_and_line(text: str, path: list[str | 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", '{"a"}', '{"a": }', "[1 2]", "{} x", '"\n"', "[" * 300, "{'a': 1}", "nul"]
+    "text",
+    [
+        "",
+        "{",
+        '{"a"}',
+        '{"a": }',
+        "[1 2]",
+        "{} x",
+        '"\n"',
+        '"\x01"',
+        "[" * 600,
+        '{"a":' * 3000,
+        "{'a': 1}",
+        "nul",
+        "NaN",
+        "01",
+        "9" * 5000,
+        "{,}",
+        "[,]",
+        "[1,,]",
+        '{"a": 1,,}',
+        "{} /* c",
+    ],
+    ids=lambda text: text[:10],
 )
 def test_what_is_not_json_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(JsonProblem) as caught:
         parse(text)
     assert caught.value.line >= 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "7",
+        "[]",
+        "{}",
+        "\r\n [ ] ",
+        '{"a": 1, "\u00fc": {}, "": [1, -0, -0.5e3, 1E400, true, false, null]}',
+        '"\\u00e9\\ud83d\\ude00\\ud800 \\n\\/"',
+        '{"a": 1, "a": 2}',
+        "[" * 150 + "]" * 150,
+    ],
+    ids=lambda text: text[:10],
+)
+def test_plain_json_is_read_as_the_json_package_reads_it(text: str) -> None:
+    assert parse(text).value == json.loads(text)
+    assert parse("\ufeff" + text + "// end").value == json.loads(text)
 
 
 VALUES = st.recursive(
