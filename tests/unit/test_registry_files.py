@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from perdure.registry import backups
 from perdure.registry.allowed import is_allowed
@@ -247,7 +248,7 @@ def test_replacing_an_entry_writes_only_the_keys_that_differ(tmp_path: Path) -> 
     backend = markdown(tmp_path)
     old = backend.load("weather")
     env = {**old.env, "LEVEL": Template("debug")}
-    backend.replace(old.replaced(env=env, description="", title="T"))
+    backend.replace(structs.replace(old, env=env, description="", title="T"))
     wanted = SAMPLE.replace("description: one line\n", "").replace(
         'env: API_KEY=$WEATHER_KEY, LEVEL=info\nenv: "LIST=a,b"\n',
         'env: API_KEY=$WEATHER_KEY\nenv: LEVEL=debug\nenv: "LIST=a,b"\n',
@@ -261,7 +262,7 @@ def test_many_are_installed_in_one_change_as_they_would_be_one_by_one(tmp_path: 
     together, apart = (opener(str(tmp_path / folder / name), os.environ) for folder in ("together", "apart"))
     entries = [entry(f"server-{number}", description="d") for number in range(5)]
     for backend in (together, apart):
-        backend.install(entries[2].replaced(description="there before"))
+        backend.install(structs.replace(entries[2], description="there before"))
     assert together.install_all(entries) == ("server-2",)
     for one in (*entries[:2], *entries[3:]):
         apart.install(one)

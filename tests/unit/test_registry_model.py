@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from perdure.model.replay import ProbeRequired
 from perdure.registry.entry import LINE_BREAKS, Entry, Replay, Timeouts, check_name
@@ -126,7 +127,7 @@ def test_a_line_break_of_any_kind_is_refused_in_every_field(field: str, broken: 
 
 def test_an_entry_cannot_be_made_unsound_by_replacing_a_field() -> None:
     with pytest.raises(InvalidEntry):
-        made().replaced(description="a\nb")
+        structs.replace(made(), description="a\nb")
 
 
 FAR = {"transport": "streamable-http", "command": None, "url": Template("https://x.test")}

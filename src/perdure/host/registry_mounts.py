@@ -20,7 +20,6 @@ from perdure.kernel.state import KnownTools
 from perdure.model.faults import Fault
 from perdure.model.mount_names import RESERVED, SEPARATOR
 from perdure.model.mounts import MountSpec
-from perdure.model.records import asdict
 from perdure.registry.locating import FILE_NAMES, locate, user_folder
 from perdure.storage.places import private_dir, sign_ins_folder, write_private
 
@@ -146,7 +145,7 @@ class RegistryMounts:
         started = (entry.transport, entry.command, entry.args, entry.cwd, entry.env, entry.url, entry.headers)
         listed = sorted(self._allowed) if self._allowed is not None else None
         signed_in = [entry.oauth, login_of(self._grant_of(entry))] if entry.transport != "stdio" else None
-        return f"{crc32(msgspec.msgpack.encode([started, listed, signed_in], enc_hook=asdict)):08x}"
+        return f"{crc32(msgspec.msgpack.encode([started, listed, signed_in])):08x}"
 
     def _grant_of(self, entry: Entry) -> str:
         """Where the sign-in to a remote server is kept, if there is one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import cached_property
 
-from perdure.model.records import Record
+import msgspec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DUPLICATE = "duplicate"
 
 
-class Slot(Record):
+class Slot(msgspec.Struct, frozen=True):
     """One place in the file that stands for a server."""
 
     name: str

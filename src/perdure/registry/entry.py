@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from perdure.model.records import NOTHING, Record, asdict, astuple
+import msgspec
+from msgspec import structs
+
 from perdure.model.replay import ProbeRequired, ReplayClass
 from perdure.registry.errors import InvalidEntry, InvalidName
 from perdure.registry.templates import Template
@@ -32,14 +34,14 @@ OAUTH_KEYS: Final = ("client_id", "client_secret", "scopes", "issuer", "grant", 
 GRANTS: Final = ("authorization_code", "client_credentials")
 
 
-class Tools(Record):
+class Tools(msgspec.Struct, frozen=True):
     """Which tools are offered: all, those allowed, all but those denied."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
 
-class Timeouts(Record):
+class Timeouts(msgspec.Struct, frozen=True):
     """Seconds; None where the settings decide."""
 
     startup: float | None = None
@@ -47,14 +49,14 @@ class Timeouts(Record):
     idle: float | None = None
 
 
-class Replay(Record):
+class Replay(msgspec.Struct, frozen=True):
     """What may be repeated: by the server's own annotations or only as declared; and tool by tool."""
 
     mode: Literal["annotations", "declared"] = "annotations"
-    tools: dict[str, ReplayClass] = NOTHING
+    tools: dict[str, ReplayClass] = {}
 
 
-class Provenance(Record):
+class Provenance(msgspec.Struct, frozen=True):
     """Where an entry came from: the catalog, the full name there, the exact version, the package and its hash."""
 
     catalog: str = ""
@@ -64,8 +66,12 @@ class Provenance(Record):
     digest: str = ""
     installed_at: str = ""
 
+    def members(self) -> dict[str, str]:
+        """The fields that are set."""
+        return {name: value for name, value in structs.asdict(self).items() if value}
 
-class Entry(Record, kw_only=True):
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """`extra` holds the keys that are not ours, as they were found; they are kept where they are written."""
 
     name: str
@@ -76,10 +82,10 @@ class Entry(Record, kw_only=True):
     command: Template | None = None
     args: tuple[Template, ...] = ()
     cwd: Template | None = None
-    env: dict[str, Template] = NOTHING
+    env: dict[str, Template] = {}
     url: Template | None = None
-    headers: dict[str, Template] = NOTHING
-    oauth: dict[str, Template] = NOTHING
+    headers: dict[str, Template] = {}
+    oauth: dict[str, Template] = {}
     tools: Tools = Tools()
     timeouts: Timeouts = Timeouts()
     start: Literal["eager", "lazy"] = "eager"
@@ -88,7 +94,7 @@ class Entry(Record, kw_only=True):
     pin: bool = False
     required: bool = False
     provenance: Provenance | None = None
-    extra: dict[str, Any] = NOTHING
+    extra: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -113,7 +119,7 @@ class Entry(Record, kw_only=True):
                 ("a probe", text) for text in (probe.tool, *probe.arguments, *probe.arguments.values())
             )
         if self.provenance is not None:
-            yield from (("provenance", text) for text in astuple(self.provenance))
+            yield from (("provenance", text) for text in structs.astuple(self.provenance))
         yield from (("a key", key) for key in self.extra)
 
     def templates(self) -> Iterator[tuple[str, Template]]:
@@ -231,7 +237,7 @@ def _is_port(text: str) -> bool:
 
 
 def _check_times(entry: Entry) -> None:
-    for name, seconds in asdict(entry.timeouts).items():
+    for name, seconds in structs.asdict(entry.timeouts).items():
         if seconds is not None and not 0 < seconds <= 1e9:
             _refuse(entry, f"timeout {name} is not a number of seconds above 0")
 

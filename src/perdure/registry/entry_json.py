@@ -11,7 +11,8 @@ Keys that are none of these are the entry's `extra`.
 
 from __future__ import annotations
 
-from perdure.model.records import asdict, changed_fields
+from msgspec import structs
+
 from perdure.registry.entry import Entry, Replay, Timeouts, Tools, check_name
 from perdure.registry.errors import InvalidEntry
 from perdure.registry.md_values import TRANSPORT_NAMES, read_provenance, read_replay
@@ -121,8 +122,8 @@ def _own(entry: Entry) -> dict[str, Any]:
     found = {
         "title": entry.title,
         "oauth": {key: value.text for key, value in entry.oauth.items()},
-        "tools": {kind: list(names) for kind, names in asdict(entry.tools).items() if names},
-        "timeouts": {name: seconds for name, seconds in asdict(entry.timeouts).items() if seconds},
+        "tools": {kind: list(names) for kind, names in structs.asdict(entry.tools).items() if names},
+        "timeouts": {name: seconds for name, seconds in structs.asdict(entry.timeouts).items() if seconds},
         "start": entry.start if entry.start != "eager" else "",
         "restart": entry.restart if entry.restart != "always" else "",
         "replay": {key: value for key, value in replay.items() if value},
@@ -131,7 +132,7 @@ def _own(entry: Entry) -> dict[str, Any]:
     }
     found = {key: value for key, value in found.items() if value}
     if entry.provenance is not None:
-        found["provenance"] = changed_fields(entry.provenance)
+        found["provenance"] = entry.provenance.members()
     return found
 
 

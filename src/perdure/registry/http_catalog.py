@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from perdure.registry.addresses import DEFAULT_SCOPE, Address, check_address, read_address
 from perdure.registry.catalog_replies import SERVERS, ago, next_cursor, read_capabilities, texts
@@ -98,7 +99,7 @@ class HttpCatalog:
             ref = self._ref(one)
             if ref.name in found or ref.error:
                 repeated = not ref.error
-                spare.append(ref.replaced(error="duplicate") if repeated else ref)
+                spare.append(structs.replace(ref, error="duplicate") if repeated else ref)
             else:
                 found[ref.name] = ref
         return sorted([*found.values(), *spare], key=lambda ref: ref.name)
@@ -194,7 +195,7 @@ class HttpCatalog:
                     entry=name,
                     hint="uninstall it, or use a registry file of your own",
                 )
-        return self._ref(as_wire(before.replaced(enabled=enabled)))
+        return self._ref(as_wire(structs.replace(before, enabled=enabled)))
 
     def _switch(self, before: Entry, enabled: bool) -> None:
         """By PATCH, which leaves everything else as it is there; else as a whole entry."""
@@ -203,7 +204,7 @@ class HttpCatalog:
         body = msgspec.json.encode({"enabled": enabled})
         reply = self._fetcher.send("PATCH", self._place(SERVERS, before.name), body)
         if reply.status in (404, 405, 501):
-            self.replace(before.replaced(enabled=enabled))
+            self.replace(structs.replace(before, enabled=enabled))
         else:
             self._written(reply, before.name, "change", 200, 204)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from perdure.model.records import Record
+import msgspec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ ALLOWED: Final = "allowed commands"
 HIDING: Final = ("```", "~~~", "<!--")
 
 
-class Line(Record):
+class Line(msgspec.Struct, frozen=True):
     """A line `key: value`, the key as it is written.
 
     `start` and `end` are the line with its ending; the value is from `value_at` on.
@@ -42,7 +42,7 @@ class _Row:
         self.end = end
 
 
-class Section(Record):
+class Section(msgspec.Struct, frozen=True, dict=True):
     """`body` is where the line after the heading begins."""
 
     name: str
@@ -57,7 +57,7 @@ class Section(Record):
         return tuple(line for row in self.rows if (line := _line(row)) is not None)
 
 
-class Sections(Record):
+class Sections(msgspec.Struct, frozen=True):
     """Every server's section in order, duplicates too; and the allowed commands, None where nothing is said."""
 
     servers: tuple[Section, ...]

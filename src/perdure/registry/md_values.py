@@ -18,7 +18,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
-from perdure.model.records import asdict, changed_fields
+from msgspec import structs
+
 from perdure.model.replay import CONVERGENT, NEVER, ProbeRequired, ReplayClass
 from perdure.registry.entry import (
     Entry,
@@ -120,7 +121,7 @@ def written(entry: Entry) -> dict[str, list[str]]:
         "provenance": [],
     }
     if entry.provenance is not None:
-        found["provenance"] = [f"provenance: {_json(changed_fields(entry.provenance))}"]
+        found["provenance"] = [f"provenance: {_json(entry.provenance.members())}"]
     for key, value in entry.extra.items():
         found[key] = [
             _unknown(entry.name, key, one) for one in (value if isinstance(value, list) else [value])
@@ -300,7 +301,7 @@ class _Values:
 
 
 def read_provenance(found: Members) -> Provenance:
-    return Provenance(*(found.text(key) for key in Provenance.__match_args__))
+    return Provenance(*(found.text(key) for key in Provenance.__struct_fields__))
 
 
 def _provenance(value: Any) -> Provenance:
@@ -348,7 +349,7 @@ def _json(value: Any) -> str:
 def _times(times: Timeouts) -> list[str]:
     named = [
         f"{name}={int(seconds) if seconds == int(seconds) else seconds}"
-        for name, seconds in asdict(times).items()
+        for name, seconds in structs.asdict(times).items()
         if seconds is not None
     ]
     return [f"timeout: {', '.join(named)}"] if named else []

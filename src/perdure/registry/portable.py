@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import structs
+
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InvalidEntry
 from perdure.registry.redaction import REDACTED, is_secret_name, scrubbed, shown_args, shown_url
@@ -19,7 +21,8 @@ SHORT_LITERAL: Final = 8
 def portable(entry: Entry) -> Entry:
     """The same entry without a literal secret. Keys that are not ours are left at home."""
     prefix = variable_name(entry.name) or "SERVER"
-    return entry.replaced(
+    return structs.replace(
+        entry,
         title=scrubbed(entry.title),
         description=scrubbed(entry.description),
         env={name: _named(name, value) for name, value in entry.env.items()},
@@ -58,7 +61,8 @@ def check_portable(entry: Entry) -> None:
 def merged(sent: Entry, here: Entry) -> Entry:
     """What was sent, with the values that were never sent out put back in where the sender left them as they were."""
     shown = portable(here)
-    return sent.replaced(
+    return structs.replace(
+        sent,
         title=here.title if sent.title == shown.title else sent.title,
         description=here.description if sent.description == shown.description else sent.description,
         env={n: here.env[n] if value == shown.env.get(n) else value for n, value in sent.env.items()},

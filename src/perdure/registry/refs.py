@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from perdure.model.records import Record
+import msgspec
 
 
-class Capabilities(Record):
+class Capabilities(msgspec.Struct, frozen=True):
     """What is true when it is read (MUST 3). A method whose flag is true never answers `Unsupported`."""
 
     supports_install: bool = False
@@ -16,7 +16,7 @@ class Capabilities(Record):
     supports_canonical_export: bool = False
 
 
-class ServerRef(Record):
+class ServerRef(msgspec.Struct, frozen=True):
     """One line of a list. `source` says where it stands, without credentials; `error` why it cannot be used."""
 
     name: str
@@ -28,7 +28,7 @@ class ServerRef(Record):
     error: str = ""
 
 
-class ValidationResult(Record):
+class ValidationResult(msgspec.Struct, frozen=True):
     ok: bool
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from perdure.model.records import Record
+import msgspec
+
 from perdure.registry.errors import UnsetVariable
 
 TYPE_CHECKING = False
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-class Literal(Record):
+class Literal(msgspec.Struct, frozen=True):
     """Text that stands for itself; an escaped dollar sign is already one here."""
 
     text: str
 
 
-class Reference(Record):
+class Reference(msgspec.Struct, frozen=True):
     """A variable, with the source text that names it."""
 
     variable: str
@@ -37,7 +38,7 @@ class Reference(Record):
 Part = Literal | Reference
 
 
-class Template(Record):
+class Template(msgspec.Struct, frozen=True):
     """A text with references. `text` is its source, exactly as it stands in a file."""
 
     text: str

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import structs
+
 from perdure.registry.entry import Entry, Provenance
 from perdure.registry.errors import Unsupported
 from perdure.registry.official import versions
@@ -31,7 +33,7 @@ def updated(here: Entry, fresh: Entry, before: Entry | None) -> tuple[Entry, lis
     headers, more = _with_new(here.headers, fresh.headers, before.headers if before is not None else {})
     notes += [f"new: {name}" for name in (*added, *more)]
     return (
-        here.replaced(**launch, env=env, headers=headers, provenance=fresh.provenance),
+        structs.replace(here, **launch, env=env, headers=headers, provenance=fresh.provenance),
         notes,
     )
 

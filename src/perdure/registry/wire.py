@@ -7,14 +7,17 @@ text, keys that nobody knows are left alone. What is wrong with one entry is sai
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from perdure.model.records import asdict, changed_fields
+from msgspec import structs
+
 from perdure.model.replay import Convergent, NeverReplay, ProbeRequired, ReplayClass
 from perdure.registry.entry import Entry, Provenance, Replay, Timeouts, Tools
 from perdure.registry.errors import RegistryError
 from perdure.registry.members import texts
 from perdure.registry.templates import Template
+
+_DEFAULTS: Final = Entry(name="defaults", command=Template("none"))
 
 
 class WireError(ValueError):
@@ -40,20 +43,20 @@ def as_wire(entry: Entry) -> dict[str, Any]:
         if entry.env:
             found["env"] = {name: value.text for name, value in entry.env.items()}
     for name in ("title", "start", "restart", "pin", "required", "enabled"):
-        if (value := getattr(entry, name)) != getattr(Entry, name):
+        if (value := getattr(entry, name)) != getattr(_DEFAULTS, name):
             found[name] = value
     if entry.cwd is not None:
         found["cwd"] = entry.cwd.text
     for name in ("tools", "timeouts"):
-        if (value := getattr(entry, name)) != getattr(Entry, name):
-            found[name] = asdict(value)
+        if (value := getattr(entry, name)) != getattr(_DEFAULTS, name):
+            found[name] = structs.asdict(value)
     if entry.replay != Replay():
         found["replay"] = {
             "mode": entry.replay.mode,
             "tools": {tool: _replay_out(one) for tool, one in entry.replay.tools.items()},
         }
     if entry.provenance is not None:
-        found["provenance"] = changed_fields(entry.provenance)
+        found["provenance"] = entry.provenance.members()
     if entry.extra:
         found["extra"] = entry.extra
     return found
@@ -79,7 +82,7 @@ def from_wire(found: object) -> Entry:
             headers=_named_templates(found, "headers"),
             oauth=_named_templates(found, "oauth"),
             tools=_tools(found),
-            timeouts=Timeouts(*_below(found, "timeouts", Timeouts.__match_args__, float)),
+            timeouts=Timeouts(*_below(found, "timeouts", Timeouts.__struct_fields__, float)),
             start="lazy" if found.get("start") == "lazy" else "eager",
             restart="never" if found.get("restart") == "never" else "always",
             replay=_replay(found.get("replay")),
@@ -157,14 +160,16 @@ def _below(
 
 
 def _tools(found: Mapping[str, Any]) -> Tools:
-    allow, deny = _below(found, "tools", Tools.__match_args__, texts)
+    allow, deny = _below(found, "tools", Tools.__struct_fields__, texts)
     return Tools(allow or (), deny or ())
 
 
 def _provenance(found: Mapping[str, Any]) -> Provenance | None:
     if found.get("provenance") is None:
         return None
-    said = _below(found, "provenance", Provenance.__match_args__, lambda value: _scalar(value, "provenance"))
+    said = _below(
+        found, "provenance", Provenance.__struct_fields__, lambda value: _scalar(value, "provenance")
+    )
     return Provenance(*(one or "" for one in said))
 
 

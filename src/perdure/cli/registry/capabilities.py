@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from perdure.cli.registry.shared import backend_of, printed
-from perdure.model.records import asdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     backend = backend_of(options)
-    found = {"backend_id": backend.backend_id, **asdict(backend.refresh_capabilities())}
+    found = {"backend_id": backend.backend_id, **structs.asdict(backend.refresh_capabilities())}
     lines = (
         f"{key}: {str(value).lower() if isinstance(value, bool) else value}" for key, value in found.items()
     )

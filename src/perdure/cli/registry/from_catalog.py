@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from msgspec import structs
+
 from perdure.cli.registry.shared import backend_of, noticed, printed
 from perdure.registry.catalogs import Catalog, open_catalog
 from perdure.registry.entry import Entry, Provenance, check_name
@@ -43,14 +45,15 @@ def run(options: argparse.Namespace, env: Mapping[str, Template], headers: Mappi
         offered = found_in(catalog, options.source)
         if isinstance(offered, Entry):
             entry, plan = _taken_over(offered, catalog), None
-            entry = entry.replaced(env={**entry.env, **env}, headers={**entry.headers, **headers})
+            entry = structs.replace(entry, env={**entry.env, **env}, headers={**entry.headers, **headers})
         else:
             _refuse_a_second(backend, offered.name, options.alias)
             plan = planned(offered, options.kind or "")
             entry = _settled(plan, env, headers, catalog, options)
     finally:
         catalog.close()
-    entry = entry.replaced(
+    entry = structs.replace(
+        entry,
         args=(*entry.args, *(Template(word) for word in options.arg)),
         enabled=not options.disabled,
         title=options.title or entry.title,
@@ -105,7 +108,8 @@ def _settled(
     more = {name: value for name, value in env.items() if name not in asks}
     if more and entry.transport != "stdio":
         raise InvalidEntry(f"{', '.join(more)}: not an input of {plan.name}", hint=_inputs(plan))
-    return entry.replaced(
+    return structs.replace(
+        entry,
         env={**entry.env, **more},
         headers={**entry.headers, **headers} if entry.transport != "stdio" else entry.headers,
     )
@@ -159,7 +163,7 @@ def _taken_over(offered: Entry, catalog: Catalog) -> Entry:
     came = Provenance(
         catalog=catalog.location, name=offered.name, version=version, package=package, installed_at=now()
     )
-    return offered.replaced(provenance=came)
+    return structs.replace(offered, provenance=came)
 
 
 def _refuse_a_second(backend: Backend, full: str, given: str | None) -> None:
@@ -179,9 +183,9 @@ def _installed(backend: Backend, entry: Entry, full: str, given: str | None) -> 
     """Under the name that was given, or under the shortest that is free."""
     for _ in range(ATTEMPTS):
         if given is None and "/" in full:
-            entry = entry.replaced(name=alias(full, {ref.name for ref in backend.list_servers()}))
+            entry = structs.replace(entry, name=alias(full, {ref.name for ref in backend.list_servers()}))
         elif given is not None:
-            entry = entry.replaced(name=given)
+            entry = structs.replace(entry, name=given)
         try:
             return entry, backend.install(entry).source
         except AlreadyInstalled:

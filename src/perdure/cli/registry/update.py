@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from msgspec import structs
+
 from perdure.cli.registry.from_catalog import now, planned
 from perdure.cli.registry.shared import add_catalog, editable_backend_of, noticed, printed
 from perdure.registry.catalogs import Catalog, open_catalog
@@ -62,7 +64,7 @@ def _offered(catalog: Catalog, name: str, full: str, version: str, came: Provena
             package=theirs.package,
             installed_at=now(),
         )
-        return offered.replaced(name=name, provenance=here)
+        return structs.replace(offered, name=name, provenance=here)
     return settled(planned(offered, came.package.partition(":")[0]), name, {}, catalog.location, now())
 
 

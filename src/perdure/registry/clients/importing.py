@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
+from msgspec import structs
 
-from perdure.model.records import asdict
 from perdure.registry.clients.hearing import Problem, Taken, in_our_words
 from perdure.registry.clients.installing import NAME
 from perdure.registry.clients.references import meaning
@@ -195,5 +195,5 @@ def _plain(entry: Entry) -> Mapping[str, Any]:
                 return [said(one) for one in value]
         return value
 
-    fields = asdict(entry.replaced(provenance=None))
+    fields = structs.asdict(structs.replace(entry, provenance=None))
     return {key: said(value) for key, value in fields.items()}

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import structs
 
 from perdure.registry.clients.ownership import Claim, hash_of
 from perdure.registry.clients.references import Unsayable
@@ -84,7 +85,7 @@ def _placed(entry: Entry, source: str) -> Entry:
         return entry
     folder = os.path.expanduser(entry.cwd.resolve({}))
     whole = os.path.normpath(os.path.join(os.path.dirname(source), folder))
-    return entry.replaced(cwd=Template.literal(whole))
+    return structs.replace(entry, cwd=Template.literal(whole))
 
 
 def planned(

@@ -7,6 +7,7 @@ from itertools import chain, count
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from perdure.registry.clients.references import reference, variable_name
 from perdure.registry.entry import Entry
@@ -67,7 +68,8 @@ class _Moving:
 
     def all(self) -> tuple[Entry, tuple[Moved, ...]]:
         entry = self.entry
-        changed = entry.replaced(
+        changed = structs.replace(
+            entry,
             env={name: self._value("env", name, value, _own(name)) for name, value in entry.env.items()},
             headers={
                 name: self._value("headers", name, value, variable_name(entry.name, name))

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from perdure.registry.addresses import check_address, read_address
 from perdure.registry.entry import Entry, check_name
@@ -161,7 +162,7 @@ class OfficialBackend:
         plan = chosen(record, lambda command: shutil.which(command) is not None)
         if plan.bundle is not None:
             raise NotRunnable("its bundle is fetched and checked when it is installed", entry=name)
-        return settled(plan, name, {}, self._address.shown).replaced(enabled=False)
+        return structs.replace(settled(plan, name, {}, self._address.shown), enabled=False)
 
     def _ref(self, record: Record) -> ServerRef:
         source = f"{self._address.shown} {record.name}"
