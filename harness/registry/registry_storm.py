@@ -39,8 +39,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from perdure.registry.md_sections import parsed
 from harness.registry.registry_writers import BUGS, FILE, STYLES, Act, Write, foreigner, installer
+from perdure.registry.md_sections import parsed
 
 __all__ = ["BUGS", "STYLES", "storm"]
 _T = TypeVar("_T")

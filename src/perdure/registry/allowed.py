@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from perdure.registry.errors import CommandNotAllowed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 DEFAULT: Final = frozenset({"npx", "uvx", "python", "python3", "node", "docker"})
 

@@ -6,6 +6,7 @@ hold references are templates; nothing in here is ever resolved (`perdure.regist
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
@@ -23,12 +24,13 @@ MAX_NAME: Final = 128
 # Every character at which some reader ends a line; in a value it would begin a section of its own.
 LINE_BREAKS: Final = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
-# Sets of letters and no patterns: those take longer to load than all that is looked at with them.
-_LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-_NAME: Final = frozenset(_LETTERS + "_.+@-")
-_HEADER: Final = frozenset(_LETTERS + "!#$%&'*+.^_`|~-")
-_NOT_IN_VARIABLES: Final = "=,\"'" + "".join(map(chr, range(32)))
-_NOT_IN_TOOLS: Final = ",="
+_NAME: Final = re.compile(r"[a-zA-Z0-9_.+@-]+")
+_BREAK: Final = re.compile(f"[{LINE_BREAKS}]")
+_NOT_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
+_VARIABLE: Final = re.compile(r"[^\s=,\"'\x00-\x1f]+")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_TOOL: Final = re.compile(r"[^\s,=]+")
+_WEB: Final = re.compile(r"https?://[^/?#]", re.IGNORECASE)
 # How to sign in to a remote server, where the server does not say all of it itself.
 OAUTH_KEYS: Final = ("client_id", "client_secret", "scopes", "issuer", "grant", "redirect_port")
 GRANTS: Final = ("authorization_code", "client_credentials")
@@ -149,9 +151,9 @@ def check_name(name: str) -> None:
     hint = "letters, digits and _ . + @ - are allowed, no dot in front, no two dots in a row"
     if len(name) > MAX_NAME:
         raise InvalidName(f"the name is longer than {MAX_NAME} characters", hint=hint)
-    if any(mark in name for mark in LINE_BREAKS):
+    if _BREAK.search(name):
         raise InvalidName("the name holds a line break", hint=hint)
-    if not _NAME.issuperset(name) or name.startswith(".") or ".." in name:
+    if not _NAME.fullmatch(name) or name.startswith(".") or ".." in name:
         raise InvalidName(
             f"not a usable name: {name.encode('ascii', 'backslashreplace').decode()}", hint=hint
         )
@@ -159,11 +161,9 @@ def check_name(name: str) -> None:
 
 def check_text(text: str, what: str, entry: str) -> None:
     """No line break of any kind, and nothing that is not text."""
-    if text.isprintable():
-        return
-    if any(mark in text for mark in LINE_BREAKS):
+    if _BREAK.search(text):
         raise InvalidEntry(f"{what} of {entry} holds a line break", entry=entry, hint="keep it on one line")
-    if any(mark == "\x00" or "\ud800" <= mark <= "\udfff" for mark in text):
+    if _NOT_TEXT.search(text):
         raise InvalidEntry(f"{what} of {entry} is not text", entry=entry, hint="no zero byte, valid UTF-8")
 
 
@@ -185,27 +185,18 @@ def _check_way(entry: Entry) -> None:
         _refuse(entry, "a remote server has no command", "set transport to stdio")
     if entry.url is None or not entry.url.text:
         _refuse(entry, "url is missing", "a remote server needs a url")
-    elif not entry.url.text.startswith("$") and not _is_web(entry.url.text):
+    elif not entry.url.text.startswith("$") and not _WEB.match(entry.url.text):
         _refuse(entry, "url is not http or https")
     elif any(part.isspace() for part in entry.url.text):
         _refuse(entry, "url holds a space")
 
 
-def _is_web(url: str) -> bool:
-    scheme, _, rest = url.partition("://")
-    return scheme.lower() in ("http", "https") and rest[:1] not in ("", "/", "?", "#")
-
-
-def _is_word(text: str, excluded: str) -> bool:
-    return text != "" and not any(letter.isspace() or letter in excluded for letter in text)
-
-
 def _check_names(entry: Entry) -> None:
-    if not all(_is_word(name, _NOT_IN_VARIABLES) for name in entry.env):
+    if not all(_VARIABLE.fullmatch(name) for name in entry.env):
         _refuse(entry, "env holds a name that no variable can have")
-    if not all(name and _HEADER.issuperset(name) for name in entry.headers):
+    if not all(_HEADER.fullmatch(name) for name in entry.headers):
         _refuse(entry, "headers hold a name that no header can have")
-    if not all(_is_word(name, _NOT_IN_TOOLS) for name in (*entry.tools.allow, *entry.tools.deny)):
+    if not all(_TOOL.fullmatch(name) for name in (*entry.tools.allow, *entry.tools.deny)):
         _refuse(entry, "tools holds a name that no tool can have")
 
 
@@ -243,10 +234,10 @@ def _check_times(entry: Entry) -> None:
 
 
 def _check_replay(entry: Entry) -> None:
-    if not all(_is_word(tool, _NOT_IN_TOOLS) for tool in entry.replay.tools):
+    if not all(_TOOL.fullmatch(tool) for tool in entry.replay.tools):
         _refuse(entry, "replay names a tool that no server can have")
     for probe in entry.probes():
-        if not _is_word(probe.tool, _NOT_IN_TOOLS):
+        if not _TOOL.fullmatch(probe.tool):
             _refuse(entry, "a probe needs the name of a tool", 'replay TOOL: probe OTHER {"key": "/key"}')
         if not all(path == "" or path.startswith("/") for path in probe.arguments.values()):
             _refuse(entry, "a probe's arguments are JSON Pointers", 'like {"key": "/key"}')

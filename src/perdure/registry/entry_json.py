@@ -11,20 +11,16 @@ Keys that are none of these are the entry's `extra`.
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from msgspec import structs
 
-from perdure.registry.entry import Entry, Replay, Timeouts, Tools, check_name
+from perdure.registry.entry import Entry, Replay, Timeouts, Tools, Transport, check_name
 from perdure.registry.errors import InvalidEntry
 from perdure.registry.md_values import TRANSPORT_NAMES, read_provenance, read_replay
 from perdure.registry.members import Members, WrongKind
 from perdure.registry.redaction import shown_replay
 from perdure.registry.templates import Template
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Final
-
-    from perdure.registry.entry import Transport
 
 OWN: Final = "perdure"
 _KNOWN: Final = frozenset(

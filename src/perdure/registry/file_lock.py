@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+from threading import Thread
 from types import TracebackType
 from typing import Self
 
@@ -150,8 +151,6 @@ def _flock_with_timeout(fd: int, wait_s: float) -> bool:
     `flock` has no timeout, so a thread waits for it. After a timeout the caller closes the descriptor, which releases
     the lock if the thread still acquires it.
     """
-    from threading import Thread
-
     waiter = Thread(target=fcntl.flock, args=(fd, fcntl.LOCK_EX), daemon=True)
     waiter.start()
     waiter.join(wait_s)

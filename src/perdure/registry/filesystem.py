@@ -7,11 +7,13 @@ place only if that is still what is there (`perdure.registry.atomic_edit`).
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from perdure.model.mount_names import RESERVED
 from perdure.registry.allowed import is_allowed
-from perdure.registry.document import Slot
-from perdure.registry.entry import check_name
+from perdure.registry.document import Document, Slot
+from perdure.registry.entry import Entry, check_name
 from perdure.registry.errors import (
     AlreadyInstalled,
     NotInRegistry,
@@ -21,14 +23,6 @@ from perdure.registry.errors import (
 from perdure.registry.reading import WAIT_S, read_bytes
 from perdure.registry.redaction import scrubbed
 from perdure.registry.refs import Capabilities, ServerRef, ValidationResult
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Final
-
-    from perdure.registry.document import Document
-    from perdure.registry.entry import Entry
 
 BACKEND_ID: Final = "filesystem"
 _LOOPBACK: Final = ("localhost", "127.", "[::1]")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 from perdure.registry.document import Document, Slot
+from perdure.registry.entry import Entry
 from perdure.registry.errors import RegistryError
 from perdure.registry.md_sections import Line, Section, newline_of, parsed
 from perdure.registry.md_values import key_of, read, written
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from perdure.registry.entry import Entry
 
 TITLE = "# MCP servers"
 

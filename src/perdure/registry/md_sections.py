@@ -6,16 +6,20 @@ A fence or an HTML comment that is never closed hides nothing: one slip must not
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
+from typing import Final, NamedTuple
 
 import msgspec
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 ALLOWED: Final = "allowed commands"
-HIDING: Final = ("```", "~~~", "<!--")
+KEY: Final = r"[A-Za-z][A-Za-z0-9_-]*"
+_LINE: Final = re.compile(r"([^\r\n]*)(?:\r\n|\n|\r|$)")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_KEY: Final = re.compile(rf"[ \t]*({KEY})[ \t]*:(?!//)[ \t]*(.*)")
+_REPLAY: Final = re.compile(
+    r"[ \t]*replay[ \t]+(\S+)[ \t]*:[ \t]*((?:convergent|never|probe)\b.*)", re.IGNORECASE
+)  # the name of a tool may hold colons
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -31,15 +35,12 @@ class Line(msgspec.Struct, frozen=True):
     value_at: int
 
 
-class _Row:
-    """One line. There are as many as the file has, so it is no more than three values."""
+class _Row(NamedTuple):
+    """One line."""
 
-    __slots__ = ("end", "start", "text")
-
-    def __init__(self, text: str, start: int, end: int) -> None:
-        self.text = text
-        self.start = start
-        self.end = end
+    text: str
+    start: int
+    end: int
 
 
 class Section(msgspec.Struct, frozen=True, dict=True):
@@ -89,27 +90,18 @@ def parsed(text: str) -> Sections:
 
 def newline_of(text: str) -> str:
     """How this text ends its lines: as its first line does."""
-    line = text.find("\n")
-    back = text.find("\r", 0, line if line >= 0 else len(text))
-    return "\n" if back < 0 else "\r\n" if back + 1 == line else "\r"
+    ending = re.search(r"\r\n|\n|\r", text)
+    return ending[0] if ending else "\n"
 
 
 def _rows(text: str) -> list[_Row]:
-    at = 1 if text.startswith("\ufeff") else 0
-    found = []
-    # Bytes know no other ends of a line than these three.
-    for data in text[at:].encode("utf-8", "surrogatepass").splitlines(keepends=True):
-        line = data.decode("utf-8", "surrogatepass")
-        found.append(_Row(line.rstrip("\r\n"), at, at + len(line)))
-        at += len(line)
-    return found
+    start = 1 if text.startswith("\ufeff") else 0
+    return [_Row(line[1], line.start(), line.end()) for line in _LINE.finditer(text, start) if line[0]]
 
 
 def _visible(text: str) -> list[_Row]:
     """The lines without those in closed fences and comments."""
     rows = _rows(text)
-    if not any(mark in text for mark in HIDING):
-        return rows
     found: list[_Row] = []
     at = 0
     while at < len(rows):
@@ -125,13 +117,11 @@ def _visible(text: str) -> list[_Row]:
 def _hidden_until(rows: list[_Row], at: int) -> int | None:
     """The last line of a fence or comment that begins here; None where none does, or it is never closed."""
     text = rows[at].text
-    if not text.lstrip(" ").startswith(HIDING):
-        return None
-    fence = _fence(text)
-    if fence is not None and not (fence[0][0] == "`" and "`" in fence[1]):
+    fence = _FENCE.fullmatch(text)
+    if fence is not None and not (fence[1][0] == "`" and "`" in fence[2]):
         for number in range(at + 1, len(rows)):
-            close = _fence(rows[number].text)
-            if close is not None and close[0].startswith(fence[0]) and not close[1].strip():
+            close = _FENCE.fullmatch(rows[number].text)
+            if close is not None and close[1].startswith(fence[1]) and not close[2].strip():
                 return number
     elif text.lstrip(" ").startswith("<!--"):
         for number in range(at, len(rows)):
@@ -140,17 +130,8 @@ def _hidden_until(rows: list[_Row], at: int) -> int | None:
     return None
 
 
-def _fence(text: str) -> tuple[str, str] | None:
-    """Three marks or more, and what stands behind them."""
-    shown = text.lstrip(" ")
-    if not shown.startswith(("```", "~~~")) or len(text) - len(shown) > 3:
-        return None
-    rest = shown.lstrip(shown[0])
-    return shown[: len(shown) - len(rest)], rest
-
-
 def _heading(row: _Row) -> tuple[int, str] | None:
-    """Its level and its text, without the marks that may close it."""
+    """Its level and its text, without closing marks. Without a pattern: backtracking would be quadratic in blanks."""
     shown = row.text.lstrip(" ")
     rest = shown.lstrip("#")
     level = len(shown) - len(rest)
@@ -162,33 +143,15 @@ def _heading(row: _Row) -> tuple[int, str] | None:
 
 
 def _line(row: _Row) -> Line | None:
-    key, colon, rest = row.text.partition(":")
-    key = key.strip(" \t")
-    if key[:7].lower() in ("replay ", "replay\t"):
-        return _replay_line(row)
-    if not colon or rest.startswith("//") or not is_key(key):
+    match = _REPLAY.fullmatch(row.text) or _KEY.fullmatch(row.text)
+    if match is None:
         return None
-    return _with_value(row, key, rest)
-
-
-def _replay_line(row: _Row) -> Line | None:
-    """`replay TOOL: convergent`, where the tool's name may hold colons itself."""
-    import re
-
-    found = re.fullmatch(
-        r"[ \t]*replay[ \t]+(\S+)[ \t]*:[ \t]*((?:convergent|never|probe)\b.*)", row.text, re.IGNORECASE
-    )
-    return _with_value(row, f"replay {found[1]}", found[2]) if found is not None else None
-
-
-def _with_value(row: _Row, key: str, rest: str) -> Line:
-    value = rest.lstrip(" \t")
-    return Line(key, value.rstrip(" \t"), row.start, row.end, row.start + len(row.text) - len(value))
+    key = match[1] if match.re is _KEY else f"replay {match[1]}"
+    return Line(key, match[2].rstrip(" \t"), row.start, row.end, row.start + match.start(2))
 
 
 def is_key(text: str) -> bool:
-    letters = text.replace("_", "").replace("-", "")
-    return text.isascii() and text[:1].isalpha() and letters.isalnum()
+    return re.fullmatch(KEY, text) is not None
 
 
 def _commands(rows: list[_Row]) -> list[str]:

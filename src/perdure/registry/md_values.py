@@ -341,8 +341,6 @@ def _unknown(name: str, key: str, value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    import json
-
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -5,9 +5,7 @@ What is said of a wrong one is where it stands and what it should be, never its 
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 
 class WrongKind(ValueError):

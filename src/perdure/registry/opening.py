@@ -7,17 +7,13 @@ Others register theirs as entry points of the group `perdure.registry_backends`;
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from perdure.registry.errors import UnknownBackend
+from perdure.registry.port import Backend
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Final
-
-    from perdure.registry.port import Backend
-
-    Factory = Callable[[str, Mapping[str, str]], Backend]
+Factory = Callable[[str, Mapping[str, str]], Backend]
 
 GROUP: Final = "perdure.registry_backends"
 

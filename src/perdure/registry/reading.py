@@ -5,12 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from typing import Final
 
 from perdure.registry.errors import Forbidden, RegistryUnavailable, Unreadable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 WAIT_S: Final = 30.0

@@ -6,48 +6,40 @@ arguments that look like secrets are replaced by `[redacted]`; the host of a URL
 
 from __future__ import annotations
 
-from functools import cache
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
+from perdure.model.replay import Convergent, ProbeRequired, ReplayClass
+from perdure.registry.entry import Entry
 from perdure.registry.templates import Literal, Reference, Template
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any, Final
-
-    from perdure.model.replay import ReplayClass
-    from perdure.registry.entry import Entry
 
 REDACTED: Final = "[redacted]"
 # Shorter values are words like `info` or `1`, and hide nothing but the text around them.
 LEAST_SECRET: Final = 6
 
-# Patterns are compiled where one is needed: doing that for all of them takes longer than most of what is shown.
 _SCHEME_WORDS: Final = ("bearer ", "basic ", "token ", "digest ", "apikey ")
-_SECRET_NAME: Final = (
+_SECRET_NAME: Final = re.compile(
     r"(?i)(?:^|[-_.])(?:token|secret|passw(?:or)?d|pwd|pass|credentials?|auth|authorization|bearer|cookie|session"
     r"|(?:api|access|private|secret|auth|signing|encryption|account)[-_.]?keys?|keys?|pat|dsn)$"
     r"|(?:apikey|accesskey|authtoken|accesstoken|bearertoken|clientsecret|connectionstring)$"
 )
-# One of these is in every name that the pattern above takes.
-_SECRET_WORDS: Final = (
-    "token", "secret", "pass", "pwd", "credential", "auth", "bearer", "cookie", "session", "key", "pat", "dsn",
-    "connectionstring",
-)  # fmt: skip
 _PREFIXES: Final = (
     "sk-", "sk_", "rk_", "pk_live_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xoxa-", "xoxb-",
     "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "AKIA", "ASIA", "AIza", "ya29.", "hf_", "npm_", "pypi-",
     "dop_v1_", "shpat_", "SG.", "eyJ", "lin_api_", "ntn_", "secret_", "figd_", "tvly-", "pplx-", "gsk_", "r8_", "dapi",
     "sbp_", "whsec_", "xai-", "nvapi-", "tskey-", "hvs.", "AGE-SECRET-KEY-",
 )  # fmt: skip
-_URL: Final = r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]*"
-_ASSIGNED: Final = (
+_KNOWN_KEY: Final = re.compile(
+    rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, _PREFIXES))})[A-Za-z0-9_\-+/=.]{{6,}}"
+)
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]*")
+_ASSIGNED: Final = re.compile(
     r"(?i)\b((?:[a-z0-9]+[-_.])*(?:token|secret|password|passwd|api[-_]?key|authorization)\"?\s*[=:]\s*\"?)"
     r"((?:bearer |basic )?)[^\s\"',;]{4,}"
 )
-_LONG_SEGMENT: Final = r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_\-=.~%]{24,}"
-_LONG: Final = 24
+_LONG_SEGMENT: Final = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_\-=.~%]{24,}")
 _ENV_OPTIONS: Final = frozenset({"-e", "--env", "-E", "--set-env"})
 _HEADER_OPTIONS: Final = frozenset({"-H", "--header", "--headers"})
 
@@ -147,11 +139,7 @@ def shown_entry(entry: Entry) -> dict[str, Any]:
 
 def shown_replay(one: ReplayClass) -> str:
     """A replay class as `mcp.md` writes it."""
-    from perdure.model.replay import Convergent, ProbeRequired
-
     if isinstance(one, ProbeRequired):
-        import json
-
         arguments = f" {json.dumps(one.arguments, ensure_ascii=False)}" if one.arguments else ""
         return f"probe {one.tool}{arguments}"
     return "convergent" if isinstance(one, Convergent) else "never"
@@ -161,27 +149,9 @@ def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
     """Foreign text, such as what a server wrote to standard error, without the secrets it was started with."""
     for secret in sorted({one for one in secrets if len(one) >= LEAST_SECRET}, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
-    if "://" in text:
-        text = _compiled(_URL).sub(_shown_place, text)
-    if "=" in text or ":" in text:
-        text = _compiled(_ASSIGNED).sub(rf"\1\2{REDACTED}", text)
-    return _key_pattern().sub(REDACTED, text) if any(mark in text for mark in _PREFIXES) else text
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    import re
-
-    return re.compile(pattern)
-
-
-@cache
-def _key_pattern() -> re.Pattern[str]:
-    """What begins as the keys of well-known services do."""
-    import re
-
-    begins = "|".join(map(re.escape, _PREFIXES))
-    return re.compile(rf"(?<![A-Za-z0-9])(?:{begins})[A-Za-z0-9_\-+/=.]{{6,}}")
+    text = _URL.sub(_shown_place, text)
+    text = _ASSIGNED.sub(rf"\1\2{REDACTED}", text)
+    return _KNOWN_KEY.sub(REDACTED, text)
 
 
 def _shown_place(found: re.Match[str]) -> str:
@@ -190,8 +160,7 @@ def _shown_place(found: re.Match[str]) -> str:
 
 def is_secret_name(name: str) -> bool:
     """Whether what goes by this name is meant to be kept secret: `API_KEY`, `--token`, `Authorization`."""
-    small = name.casefold()
-    return any(word in small for word in _SECRET_WORDS) and _compiled(_SECRET_NAME).search(name) is not None
+    return _SECRET_NAME.search(name) is not None
 
 
 def _shown_argument(text: str, after: str) -> str:
@@ -247,17 +216,14 @@ def _is_reference(text: str) -> bool:
 
 
 def _looks_secret(text: str) -> bool:
-    if any(mark in text for mark in _PREFIXES) and _key_pattern().search(text) is not None:
+    if _KNOWN_KEY.search(text) is not None:
         return True
-    if "$" in text or len(text) < _LONG:
-        return False
-    return _compiled(_LONG_SEGMENT).fullmatch(text) is not None and not _is_words(text)
+    return "$" not in text and _LONG_SEGMENT.fullmatch(text) is not None and not _is_words(text)
 
 
 def _is_words(text: str) -> bool:
     """Whether a long name is words and versions, such as `server-filesystem-2025.11.25`, and not a key."""
-    parts = text.replace("_", "-").replace(".", "-").split("-")
-    return all(part.isalpha() or part.isdigit() or len(part) <= 4 for part in parts)
+    return all(part.isalpha() or part.isdigit() or len(part) <= 4 for part in re.split(r"[-_.]", text))
 
 
 def _has_more_than_a_place(url: str) -> bool:

@@ -10,15 +10,20 @@ References may stand anywhere in a text: `Bearer $TOKEN`. The source text is kep
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Final
 
 import msgspec
 
 from perdure.registry.errors import UnsetVariable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+_REFERENCE: Final = re.compile(
+    r"\$(?:(?P<escape>\$)"
+    r"|(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|\{(?:env:)?(?P<braced>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\})"
+)
 
 
 class Literal(msgspec.Struct, frozen=True):
@@ -86,50 +91,17 @@ def _value(reference: Reference, environ: Mapping[str, str], entry: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _parts(text: str) -> tuple[Part, ...]:
-    found: list[Part] = []
-    literal = ""
-    for piece, reference in _pieces(text):
-        literal += piece
-        if reference is not None:
-            found += [Literal(literal), reference] if literal else [reference]
+    parts: list[Part] = []
+    literal, at = "", 0
+    for match in _REFERENCE.finditer(text):
+        literal += text[at : match.start()]
+        at = match.end()
+        if match["escape"]:
+            literal += "$"
+            continue
+        if literal:
+            parts.append(Literal(literal))
             literal = ""
-    return (*found, Literal(literal)) if literal else tuple(found)
-
-
-def _pieces(text: str) -> Iterator[tuple[str, Reference | None]]:
-    """Text that stands for itself, and the reference behind it."""
-    at = 0
-    while (dollar := text.find("$", at)) >= 0:
-        yield text[at:dollar], None
-        reference = _reference(text, dollar)
-        if reference is not None:
-            at = dollar + len(reference.source)
-            yield "", reference
-        else:
-            at = dollar + (2 if text.startswith("$$", dollar) else 1)
-            yield "$", None
-    yield text[at:], None
-
-
-def _reference(text: str, at: int) -> Reference | None:
-    """The one that begins with the dollar sign at a place."""
-    if not text.startswith("{", at + 1):
-        end = _name_end(text, at + 1)
-        return Reference(text[at + 1 : end], text[at:end]) if end > at + 1 else None
-    for start in (at + 6, at + 2) if text.startswith("env:", at + 2) else (at + 2,):
-        end = _name_end(text, start)
-        name, default = text[start:end], None
-        if name and text.startswith(":-", end):
-            close = text.find("}", end)
-            default, end = text[end + 2 : close], close
-        if name and end >= 0 and text.startswith("}", end):
-            return Reference(name, text[at : end + 1], default)
-    return None
-
-
-def _name_end(text: str, at: int) -> int:
-    """Behind the name of a variable that begins at a place; the place itself where none does."""
-    end = at
-    while end < len(text) and (text[end] == "_" or (text[end].isascii() and text[end].isalnum())):
-        end += 1
-    return at if text[at:end][:1].isdigit() else end
+        parts.append(Reference(match["bare"] or match["braced"], match[0], match["default"]))
+    literal += text[at:]
+    return (*parts, Literal(literal)) if literal else tuple(parts)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+
 from perdure.cli.registry.shared import backend_of, location_of, printed
 from perdure.kernel.state import KnownTools
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 
 def add(parser: argparse.ArgumentParser) -> None:

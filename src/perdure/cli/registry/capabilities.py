@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+
 from msgspec import structs
 
 from perdure.cli.registry.shared import backend_of, printed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ of its name. Secrets are references in any case: what is asked for is the name o
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -27,10 +28,6 @@ from perdure.registry.runnable.bundles import completed, unpacked
 from perdure.registry.runnable.choosing import chosen
 from perdure.registry.runnable.plan import Ask, Plan, answer, settled
 from perdure.registry.templates import Template
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 ATTEMPTS: Final = 5
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from typing import Final
 
 from perdure.cli.registry.shared import add_catalog, backend_of, printed
-from perdure.registry.entry import TRANSPORTS, Entry, check_name
+from perdure.registry.entry import TRANSPORTS, Entry, Transport, check_name
 from perdure.registry.errors import InvalidEntry, InvalidName
 from perdure.registry.redaction import is_secret_name
 from perdure.registry.templates import Template
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-
-    from perdure.registry.entry import Transport
 
 KINDS: Final = ("npm", "pypi", "oci", "nuget", "mcpb", "remote")
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+
 from perdure.cli.registry.shared import backend_of, printed, table
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-
-    from perdure.registry.refs import ServerRef
+from perdure.registry.refs import ServerRef
 
 
 def add(parser: argparse.ArgumentParser) -> None:

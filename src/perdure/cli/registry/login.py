@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from typing import Final
@@ -11,10 +12,6 @@ from perdure.registry.entry import GRANTS, Entry
 from perdure.registry.errors import NotInRegistry, RegistryError, Unsupported
 from perdure.registry.grants import grant_path, grant_paths, read_grant, remove_grant
 from perdure.registry.resolved import ResolvedEntry, resolve
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 WAIT_S: Final = 300.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 
 import msgspec
@@ -12,10 +13,6 @@ from perdure.registry.entry import Entry, Provenance
 from perdure.registry.errors import AuthRequired, NotInCatalog, RegistryError, RegistryUnavailable
 from perdure.registry.official import versions
 from perdure.registry.updating import is_newer
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):

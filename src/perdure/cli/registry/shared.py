@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from json import dumps
+from typing import Any
 
+from perdure.registry.errors import RegistryError, Unsupported
 from perdure.registry.locating import locate
 from perdure.registry.opening import open_backend
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
-
-    from perdure.registry.errors import RegistryError
-    from perdure.registry.port import Backend, EditableBackend
+from perdure.registry.port import Backend, EditableBackend
 
 
 def location_of(options: argparse.Namespace) -> str:
@@ -44,9 +40,6 @@ def noticed(text: str) -> None:
 
 
 def editable_backend_of(options: argparse.Namespace) -> EditableBackend:
-    from perdure.registry.errors import Unsupported
-    from perdure.registry.port import EditableBackend
-
     backend = backend_of(options)
     if not isinstance(backend, EditableBackend):
         raise Unsupported(f"a registry of the kind {backend.backend_id} cannot change an entry in place")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from json import dumps
+from typing import Any
 
 from perdure.cli.registry.shared import backend_of, printed
 from perdure.registry.redaction import shown_entry
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
 
 
 def add(parser: argparse.ArgumentParser) -> None:

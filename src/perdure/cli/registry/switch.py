@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from perdure.cli.registry.shared import editable_backend_of, printed
+import argparse
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
+from perdure.cli.registry.shared import editable_backend_of, printed
 
 
 def add(parser: argparse.ArgumentParser) -> None:

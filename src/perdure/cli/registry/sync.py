@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from perdure.cli.registry.views import add_view, run_view
+import argparse
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
+from perdure.cli.registry.views import add_view, run_view
 
 
 def add(parser: argparse.ArgumentParser) -> None:

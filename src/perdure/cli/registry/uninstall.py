@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+
 from perdure.cli.registry.shared import backend_of, printed
 from perdure.registry.entry import check_name
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 
 from msgspec import structs
@@ -13,10 +14,6 @@ from perdure.registry.entry import Entry, Provenance
 from perdure.registry.errors import RegistryError, Unsupported
 from perdure.registry.runnable.plan import settled
 from perdure.registry.updating import is_newer, updated
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 
 def add(parser: argparse.ArgumentParser) -> None:

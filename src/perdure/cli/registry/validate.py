@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+
 from perdure.cli.registry.shared import backend_of, printed
 from perdure.registry.entry import check_name
-from perdure.registry.refs import ValidationResult
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-
-    from perdure.registry.port import Backend
-    from perdure.registry.refs import ServerRef
+from perdure.registry.port import Backend
+from perdure.registry.refs import ServerRef, ValidationResult
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -12,13 +12,9 @@ from perdure.registry.clients.references import Heard, heard, reference
 from perdure.registry.clients.saying import Loss
 from perdure.registry.clients.shapes import Shape, Timing
 from perdure.registry.clients.table import Client
-from perdure.registry.entry import MAX_NAME, Entry, Timeouts, Tools, check_name
+from perdure.registry.entry import MAX_NAME, Entry, Timeouts, Tools, Transport, check_name
 from perdure.registry.errors import InvalidName, RegistryError
 from perdure.registry.templates import Template
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from perdure.registry.entry import Transport
 
 TRANSPORT_WORDS: Final[dict[str, Transport]] = {
     "stdio": "stdio",

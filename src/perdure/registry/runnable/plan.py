@@ -13,13 +13,9 @@ from typing import Final
 
 import msgspec
 
-from perdure.registry.entry import Entry, Provenance
+from perdure.registry.entry import Entry, Provenance, Transport
 from perdure.registry.errors import InputRequired, RegistryError
 from perdure.registry.templates import Reference, Template
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from perdure.registry.entry import Transport
 
 _NAME_GOES_ON: Final = re.compile(r"[A-Za-z0-9_]", re.ASCII)
 _IN_DEFAULT: Final = re.compile(r"[}$]")
