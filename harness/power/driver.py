@@ -77,9 +77,6 @@ class PowerCall:
     def log(self, level: str, message: str) -> None:
         pass
 
-    def foresee(self, payload: dict[str, Any]) -> None:
-        pass
-
 
 def write_surface(workspace: str, durability: Durability) -> Surface:
     settings = Settings(workspaces=(workspace,), surfaces=("write",), durability=durability)
@@ -103,7 +100,7 @@ def run(tools: Tools, name: str, arguments: dict[str, Any], session: str, key: s
             given,
             default=FULL,
             roots=(),
-            context=lambda presenting: PowerCall(name, session, key, presenting.view),
+            context=lambda view: PowerCall(name, session, key, view),
             diagnostics=Diagnostics(),
         )
     payload: dict[str, Any] = result["structuredContent"]

@@ -108,9 +108,6 @@ class InProcess:
     def log(self, level: str, message: str) -> None:
         pass
 
-    def foresee(self, payload: dict[str, Any]) -> None:
-        pass
-
 
 def opened(kind: Kind, state: str, folder: str, count: int) -> list[Subject]:
     """Several at once; where one does not start, none is left behind."""

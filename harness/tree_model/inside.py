@@ -233,6 +233,3 @@ class _Called:
 
     def log(self, level: str, message: str) -> None:
         pass
-
-    def foresee(self, payload: dict[str, Any]) -> None:
-        pass

@@ -46,9 +46,6 @@ class Caller:
     def log(self, level: str, message: str) -> None:
         pass
 
-    def foresee(self, payload: dict[str, Any]) -> None:
-        pass
-
 
 class Store:
     """The state tools on one backend."""

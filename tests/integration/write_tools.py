@@ -37,9 +37,6 @@ class _Call:
     def log(self, level: str, message: str) -> None:
         pass
 
-    def foresee(self, payload: dict[str, Any]) -> None:
-        pass
-
 
 class Tools:
     """Set PERDURE_HOME before one is made."""

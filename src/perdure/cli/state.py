@@ -129,7 +129,7 @@ def _use(surface: StateSurface, name: str, options: argparse.Namespace, argument
         msgspec.Raw(msgspec.json.encode({n: value for n, value in given.items() if value is not None})),
         default=FULL,
         roots=(),
-        context=lambda presenting: CommandCall(name, presenting.view),
+        context=lambda view: CommandCall(name, view),
         diagnostics=Diagnostics(),
     )
     found = result["structuredContent"]

@@ -48,9 +48,6 @@ class CommandCall:
     def log(self, level: str, message: str) -> None:
         pass
 
-    def foresee(self, payload: dict[str, Any]) -> None:
-        pass
-
 
 def parser_for(name: str, description: str) -> argparse.ArgumentParser:
     parser = new_parser(name, description)
@@ -118,7 +115,7 @@ def run_tool(
             msgspec.Raw(msgspec.json.encode(given)),
             default=View("json", "full"),
             roots=settings.workspaces,
-            context=lambda presenting: CommandCall(tool, presenting.view),
+            context=lambda view: CommandCall(tool, view),
             diagnostics=Diagnostics(settings.log_level),
         )
     finally:

@@ -53,9 +53,6 @@ class Call(Protocol):
     def log(self, level: str, message: str) -> None:
         """Tell the client something, where it asked for this level."""
 
-    def foresee(self, payload: dict[str, Any]) -> None:
-        """It will be this if nothing comes between: time to see to how it is told. Called in any thread."""
-
 
 Handler = Callable[[Any, Call], object]
 """From the declared params and the call to the full payload. Fails by raising `ToolError`."""

@@ -13,29 +13,11 @@ from perdure.model.envelope import Envelope, ToolError, refuse
 from perdure.model.tools import View
 from perdure.present.normalize import arguments, presentation, strict_object
 from perdure.present.result import CallToolResult, failure, success
-from perdure.present.shape import Shape
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, Tool
 from perdure.surfaces.waiting import finished
 from perdure.worker.arena import Given
 from perdure.worker.diagnostics import Diagnostics
-
-
-class Presenting:
-    """A payload as the client sees it; worked out ahead where it was foreseen."""
-
-    def __init__(self, shape: Shape, view: View) -> None:
-        self.view = view
-        self._shape = shape
-        self._foreseen: tuple[dict[str, Any], CallToolResult] | None = None
-
-    def foresee(self, payload: dict[str, Any]) -> None:
-        self._foreseen = dict(payload), success(payload, self._shape, self.view)
-
-    def result(self, payload: object) -> CallToolResult:
-        if self._foreseen is not None and self._foreseen[0] == payload:
-            return self._foreseen[1]
-        return success(payload, self._shape, self.view)
 
 
 def run(tool: Tool, called_as: str, raw_arguments: Raw | Given | None, **more: Any) -> CallToolResult:
@@ -50,7 +32,7 @@ async def steps(
     *,
     default: View,
     roots: tuple[str, ...],
-    context: Callable[[Presenting], Call],
+    context: Callable[[View], Call],
     diagnostics: Diagnostics,
 ) -> CallToolResult:
     """Normalize, run, present."""
@@ -62,12 +44,11 @@ async def steps(
         if "." in called_as and view.render == "json":
             view = View("json", "full")
         params = arguments(tool.spec.params, rest, roots=roots)
-        presenting = Presenting(tool.shape, view)
         if tool.steps is not None:
-            payload = await tool.steps(params, context(presenting))
+            payload = await tool.steps(params, context(view))
         else:
-            payload = tool.handler(params, context(presenting))
-        return presenting.result(payload)
+            payload = tool.handler(params, context(view))
+        return success(payload, tool.shape, view)
     except ToolError as error:
         return failure(_placed(error.envelope, tool.spec.name), view)
     except (Exception, SystemExit) as error:

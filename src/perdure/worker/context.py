@@ -9,7 +9,6 @@ import msgspec
 from perdure.model.eras import LOG_LEVELS
 from perdure.model.frames import RequestId, encode_notification
 from perdure.model.tools import View
-from perdure.worker.call import Presenting
 from perdure.worker.pipe import FrameWriter
 
 
@@ -70,9 +69,7 @@ class Context:
         session: str,
         progress_token: int | str | None,
         log_level: str | None,
-        presenting: Presenting,
     ) -> None:
-        self.foresee = presenting.foresee
         self.tool = tool
         self.view = view
         self.invocation_key = invocation_key

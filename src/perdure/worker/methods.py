@@ -86,18 +86,17 @@ class Methods:
     async def call(self, tool: Tool, key: str | None, asked: Asked, running: Running) -> Answer:
         """Run a tool. Whatever goes wrong inside it is a result, never a JSON-RPC error."""
 
-        def context(presenting: call.Presenting) -> Context:
+        def context(view: View) -> Context:
             return Context(
                 running,
                 tool=tool.spec.name,
-                view=presenting.view,
+                view=view,
                 invocation_key=key,
                 age_s=asked.age_s(),
                 client=asked.client,
                 session=asked.session,
                 progress_token=asked.meta_id("progressToken"),
                 log_level=asked.log_level if asked.log_level in eras.LOG_LEVELS else None,
-                presenting=presenting,
             )
 
         result = await call.steps(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -139,7 +138,6 @@ class CallLanding:
         store: Store,
         strict: bool,
         aftermath: Aftermath,
-        foresee: Callable[[dict[str, Any]], None],
     ) -> None:
         self.seqs = seqs
         self.payload = payload
@@ -148,7 +146,6 @@ class CallLanding:
         self._store = store
         self._strict = strict
         self._aftermath = aftermath
-        self._foresee = foresee
         self.is_stuck = False
         self._is_lost = False
         self._preparing: Beside[None] | None = None
@@ -156,15 +153,10 @@ class CallLanding:
     def begin(self, helper: Helper, most: int) -> int:
         unseen = [change for change in self._changes[:most] if change.can_be_unseen]
         if any(change.is_long for change in unseen):
-            self._preparing = Beside(lambda: self._prepare_unseen(unseen))
+            self._preparing = Beside(lambda: self._prepare(unseen, unseen=True))
         elif unseen:
-            self._preparing = Beside(lambda: self._prepare_unseen(unseen), helper.start)
+            self._preparing = Beside(lambda: self._prepare(unseen, unseen=True), helper.start)
         return len(unseen)
-
-    def _prepare_unseen(self, changes: list[FileChange]) -> None:
-        self._prepare(changes, unseen=True)
-        with suppress(Exception):  # what is wrong with it is found by whoever tells it
-            self._foresee(self.payload)
 
     def land(self) -> None:
         done: list[FileChange] = []

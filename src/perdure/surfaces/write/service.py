@@ -155,7 +155,6 @@ class WriteService:
                 store=self.store,
                 strict=self.strict,
                 aftermath=_Aftermath(self, call.session, tree.sightings()),
-                foresee=call.foresee,
             )
             try:
                 self._remember(call, tree, payload, idempotency_key, fingerprint)
