@@ -17,8 +17,8 @@ from harness.crash.calls import Call, Effect, Gone, Line, Restored, Shelved, Too
 
 ANCHOR: Final = "the anchor\n"
 LARGE: Final = 140_000
-ARRIVING: Final = 2_400_000
-"""Large enough to be stored while it still arrives."""
+HUGE: Final = 2_400_000
+"""Large enough to be copied in a thread of its own."""
 SHARED: Final = ("log0", "log1", "@1/log2", "large-log")
 NOTES: Final = ("notes0", "sub/notes1")
 SAME: Final = ("same0", "sub/same1")
@@ -200,7 +200,7 @@ class Workload:
         return _write(number, "overwrite", self._chance.choice(SAME), self._text(number), "overwrite")
 
     def _large(self, number: int) -> Call:
-        path, size = self._chance.choice(SAME), self._chance.choice((LARGE, LARGE, ARRIVING))
+        path, size = self._chance.choice(SAME), self._chance.choice((LARGE, LARGE, HUGE))
         return _write(number, "large", path, _filler(_token(number), size).decode(), "overwrite")
 
     def _replace_found(self, number: int) -> Call | None:

@@ -34,8 +34,8 @@ class Kind(msgspec.Struct, frozen=True):
     after: dict[str, bytes]
     before: dict[str, bytes] = {}
     first: dict[str, Any] | None = None
-    arrives: bool = False
-    """It is so large that it is taken while it still arrives."""
+    is_huge: bool = False
+    """Larger than a pipe holds, and copied in a thread of its own."""
 
     def prepare(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -113,27 +113,15 @@ KINDS: Final = (
 )
 
 _HUGE: Final = b"a line of a file that is copied beside its commit\n" * 25_000
+_huge: Final = functools.partial(Kind, tool="safe_write", is_huge=True)
 HUGE_KINDS: Final = (
-    Kind("huge_create", "safe_write", _write("f", _HUGE, "create"), {"f": _HUGE}),
-    Kind("huge_overwrite", "safe_write", _write("f", _HUGE, "overwrite"), {"f": _HUGE}, {"f": _OLD}),
-)
-
-_ARRIVING: Final = b"a line of a file that is written while it arrives\n" * 50_000
-_arriving: Final = functools.partial(Kind, tool="safe_write", arrives=True)
-ARRIVING_KINDS: Final = (
-    _arriving("arriving_create", arguments=_write("f", _ARRIVING, "create"), after={"f": _ARRIVING}),
-    _arriving(
-        "arriving_overwrite",
-        arguments=_write("f", _ARRIVING, "overwrite"),
-        after={"f": _ARRIVING},
-        before={"f": _LARGE_OLD},
+    _huge("huge_create", arguments=_write("f", _HUGE, "create"), after={"f": _HUGE}),
+    _huge("huge_create_deep", arguments=_write("x/y/f", _HUGE, "create"), after={"x/y/f": _HUGE}),
+    _huge(
+        "huge_overwrite", arguments=_write("f", _HUGE, "overwrite"), after={"f": _HUGE}, before={"f": _OLD}
     ),
-    _arriving("arriving_deep", arguments=_write("x/y/f", _ARRIVING, "create"), after={"x/y/f": _ARRIVING}),
-    _arriving(
-        "arriving_append",
-        arguments=_write("f", _ARRIVING, "append"),
-        after={"f": _OLD + _ARRIVING},
-        before={"f": _OLD},
+    _huge(
+        "huge_append", arguments=_write("f", _HUGE, "append"), after={"f": _OLD + _HUGE}, before={"f": _OLD}
     ),
 )
 

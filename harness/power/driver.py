@@ -8,12 +8,9 @@ acknowledged. A call that may have been under way when the last life ended is as
 
 from __future__ import annotations
 
-import mmap
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Literal
 from unittest.mock import patch
 
@@ -23,18 +20,15 @@ import msgspec
 from harness.power import devices
 from harness.power.seeded_bugs import BUGS
 from harness.power.workload import Step
-from perdure.model import handover
 from perdure.model.tools import View
 from perdure.storage.sqlite import database, state_opening
 from perdure.surfaces.port import Done, Surface, Tool
 from perdure.surfaces.write import settling
 from perdure.worker import call
-from perdure.worker.arena import WHOLE, Given
 from perdure.worker.compose import Durability, Settings, surfaces
 from perdure.worker.diagnostics import Diagnostics
 
 FULL = View("json", "full")
-ARRIVES = 64 * WHOLE
 Tools = dict[str, Tool]
 
 
@@ -93,45 +87,19 @@ def named(surface: Surface) -> Tools:
 
 def run(tools: Tools, name: str, arguments: dict[str, Any], session: str, key: str | None) -> dict[str, Any]:
     """From raw arguments to the payload, all the way that a worker goes."""
-    with arrived(tools[name], arguments) as given:
-        result = call.run(
-            tools[name],
-            name,
-            given,
-            default=FULL,
-            roots=(),
-            context=lambda view: PowerCall(name, session, key, view),
-            diagnostics=Diagnostics(),
-        )
+    result = call.run(
+        tools[name],
+        name,
+        msgspec.Raw(msgspec.json.encode(arguments)),
+        default=FULL,
+        roots=(),
+        context=lambda view: PowerCall(name, session, key, view),
+        diagnostics=Diagnostics(),
+    )
     payload: dict[str, Any] = result["structuredContent"]
     if result.get("isError"):
         raise Refused(f"{name} was refused: {payload}")
     return payload
-
-
-@contextmanager
-def arrived(tool: Tool, arguments: dict[str, Any]) -> Iterator[Given]:
-    """The arguments of a call whose large content was taken while it arrived, as `worker.arena` has it taken."""
-    given: dict[str, msgspec.Raw | str] = {
-        name: msgspec.Raw(msgspec.json.encode(value)) for name, value in arguments.items()
-    }
-    text = arguments.get("content")
-    large = text.encode() if isinstance(text, str) and len(text) >= handover.STEP else None
-    before = msgspec.json.encode({"path": arguments.get("path")})
-    arriving = tool.arriving(call.foretold(tool, before, FULL, ())) if large is not None else None
-    if large is None or text is None or arriving is None:
-        yield given
-        return
-    memory = mmap.mmap(-1, len(large))
-    memory.write(large)
-    for size in range(WHOLE, len(large), ARRIVES):
-        arriving.reach(memoryview(memory)[:size])
-    arriving.end(memoryview(memory))
-    arriving.becomes(text)
-    try:
-        yield {**given, "content": text}
-    finally:
-        arriving.close()
 
 
 class Refused(Exception):

@@ -11,15 +11,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from perdure.host.arena import Arena, Handing, shared
-from perdure.host.lines import LineReader
-from perdure.model import frames, handover
 from perdure.storage.beside import HELPER
 from perdure.storage.beside import NAME as BESIDE
 from perdure.storage.sqlite.journal import SqliteJournal
@@ -28,8 +24,6 @@ from perdure.testing.raw_client import RawClient
 ANSWER_S: Final = 30.0
 INJECTED: Final = "(INJECTED)"
 TRIES: Final = 10
-PIECE: Final = 1 << 18
-FRAME_MAX: Final = 64 << 20
 _ENDED: Final = "No such process"
 _CALL: Final = re.compile(r"^(\w+)\((.*)")
 _UNLOCKING: Final = ("F_UNLCK", "LOCK_UN")
@@ -72,15 +66,11 @@ class Worker:
         self.workspace.mkdir(parents=True, exist_ok=True)
         self._command = [sys.executable, "-P", "-m", "perdure", "worker", "--workspace", str(self.workspace)]
         self._command += ["--durability", durability, "--render", "json", "--detail", "full"]
-        self._numbers = count()
         self.client = self._started(env or {})
 
     def _started(self, env: Mapping[str, str]) -> RawClient:
         home = {"PERDURE_HOME": str(self.base / "home")}
-        self._arena = Arena.make()
-        with shared(self._arena) as told:
-            fds = [self._arena.fd] if self._arena is not None else []
-            client = RawClient(self._command, env={**os.environ, **home, **env, **told}, pass_fds=fds)
+        client = RawClient(self._command, env={**os.environ, **home, **env})
         client.initialize(timeout=ANSWER_S)
         return client
 
@@ -90,37 +80,12 @@ class Worker:
 
     def close(self) -> None:
         self.client.kill()
-        if self._arena is not None:
-            self._arena.close()
 
     def use(self, tool: str, arguments: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Whether it was done, and the payload or the envelope. KeyError where the answer is neither."""
-        request = {"name": tool, "arguments": arguments}
-        sent = self._handed_over(request) or self.client.start("tools/call", request)
+        sent = self.client.start("tools/call", {"name": tool, "arguments": arguments})
         result = self.client.wait(sent, ANSWER_S)["result"]
         return not result.get("isError"), result["structuredContent"]
-
-    def _handed_over(self, params: dict[str, Any]) -> str | None:
-        """The id of a call whose large string goes the way a host sends it: in shared memory, while it arrives."""
-        arena = self._arena
-        identity = f"handed {next(self._numbers)}"
-        frame = frames.encode_request(identity, "tools/call", msgspec.json.encode(params))
-        if arena is None or len(frame) < handover.STEP:
-            return None
-        arena.tell = lambda line: self.client.send_bytes(line + b"\n")
-        handing, reader = Handing(lambda tool: arena), LineReader(FRAME_MAX)
-        for at in range(0, len(frame), PIECE):
-            piece = frame[at : at + PIECE]
-            reader.feed(piece)
-            handing.arriving(reader, piece)
-        handed = handing.taken(frame)
-        if handed is None or not isinstance(handed.message, frames.Request) or handed.message.inside is None:
-            return None
-        pieces = frames.request_pieces(identity, "tools/call", handed.message.inside.params)
-        note = handed.note(arena, pieces)
-        assert note is not None, "the slot is free, and these are the arguments"
-        self.client.send_bytes(note + b"\n")
-        return identity
 
     def journal(self) -> SqliteJournal:
         anchor = next((self.base / "home" / "anchors").iterdir())
@@ -130,8 +95,8 @@ class Worker:
     def traced(self, *options: str, site: Site | None = None) -> Iterator[list[Thread]]:
         """Follow every thread but the first, which only waits: the lines of each, there when the block ends.
 
-        A change is made by one of them from its beginning to its end, whichever it is, but for what is made ready or
-        taken meanwhile; strace counts each one's calls apart. With a `site`, only those are followed that it may be one of.
+        A change is made by one of them from its beginning to its end, whichever it is, but for what is made ready
+        meanwhile; strace counts each one's calls apart. With a `site`, only those are followed that it may be one of.
         """
         found: list[Thread] = []
         with tempfile.TemporaryDirectory(dir=self.base) as folder:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.crash.write_kinds import ARRIVING_KINDS, KINDS
+from harness.crash.write_kinds import HUGE_KINDS, KINDS
 from harness.syscalls import opening_faults, syscall_faults
 from harness.syscalls.syscall_faults import DURABILITIES, ERRORS, Run, Session
 from harness.syscalls.traced_worker import Site, can_trace
@@ -44,12 +44,12 @@ def test_a_system_call_that_fails_is_answered_truly(tmp_path: Path, durability: 
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-def test_a_system_call_that_fails_while_a_content_arrives_is_answered_truly(
+def test_a_system_call_that_fails_while_a_large_file_is_copied_is_answered_truly(
     tmp_path: Path, durability: str
 ) -> None:
-    runs = syscall_faults.matrix(tmp_path, ARRIVING_KINDS, durability, ERRORS, every=every(41))
+    runs = syscall_faults.matrix(tmp_path, HUGE_KINDS, durability, ERRORS, every=every(41))
     assert wrong(runs) == []
-    assert any(run.hit and run.site.thread == BESIDE for run in runs), "nothing was taken while it arrived"
+    assert any(run.hit and run.site.thread == BESIDE for run in runs), "no thread copied beside the commit"
 
 
 def test_a_system_call_that_goes_on_failing_is_answered_truly(tmp_path: Path) -> None:

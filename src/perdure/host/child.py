@@ -12,7 +12,6 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 
-from perdure.host.arena import Arena, shared
 from perdure.host.guardian import MARK, Guardian, signal_group
 from perdure.host.lines import LineReader
 from perdure.host.outbox import Outbox, widen
@@ -37,7 +36,6 @@ class Child:
         *,
         unwritten: bytes = b"",
         stderr: int = -1,
-        arena: Arena | None = None,
     ) -> None:
         self.mount = mount
         self.generation = generation
@@ -46,9 +44,6 @@ class Child:
         self.reader = LineReader(limit)
         self.outbox = Outbox(stdin, unwritten)
         self.stderr = stderr
-        self.arena = arena
-        if arena is not None:
-            arena.tell = self._tell
         self.is_heard = False  # whether what it says there goes on to ours
         self.tail = b""
         self.input_open = True
@@ -61,11 +56,6 @@ class Child:
     @property
     def key(self) -> tuple[str, int]:
         return (self.mount, self.generation)
-
-    def _tell(self, line: bytes) -> None:
-        """What is no use any more if it has to wait."""
-        if self.input_open and not self.outbox.size:
-            self.outbox.put_line(line)
 
     def close_input(self) -> None:
         if self.input_open:
@@ -103,8 +93,6 @@ class Child:
         self.close_input()
         self.close_output()
         self.close_stderr()
-        if self.arena is not None:
-            self.arena.close()
 
     def signal(self, number: int) -> None:
         signal_group(self.pid, number)
@@ -136,12 +124,11 @@ def start(
     *,
     gently: bool = False,
     keep_stderr: bool = False,
-    arena: Arena | None = None,
 ) -> Child:
     """Run a command as the leader of a process group of its own, never through a shell.
 
     With `keep_stderr` the end of its standard error is kept here instead of going to the host's. Raises OSError
-    with the reason where it cannot be run. An `arena` is its own from then on.
+    with the reason where it cannot be run.
     """
     opened: list[int] = []
     try:
@@ -149,9 +136,7 @@ def start(
             opened += os.pipe()
         child_in, our_out, our_in, child_out = opened[:4]
         our_err, child_err = opened[4:] or (-1, -1)
-        marked = {**env, MARK: guardian.mark}
-        with shared(arena) as told:
-            pid = _spawn(argv, {**marked, **told}, cwd, child_in, child_out, child_err)
+        pid = _spawn(argv, {**env, MARK: guardian.mark}, cwd, child_in, child_out, child_err)
     except OSError:
         for fd in opened:
             os.close(fd)
@@ -168,7 +153,7 @@ def start(
         os.set_blocking(fd, False)
     for fd in (our_in, our_out):
         widen(fd)
-    return Child(mount, generation, pid, our_out, our_in, limit, stderr=our_err, arena=arena)
+    return Child(mount, generation, pid, our_out, our_in, limit, stderr=our_err)
 
 
 def _spawn(

@@ -18,7 +18,6 @@ from perdure.host.loop import Shell
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
 from perdure.kernel.core import Kernel
-from perdure.model import handover
 from perdure.model.mount_names import SEPARATOR
 from perdure.model.mounts import MountSpec
 from perdure.storage.places import private_dir
@@ -148,11 +147,7 @@ def new_shell(
         client_in=client_in,
         client_out=client_out,
         guardian=guardian,
-        environ={
-            key: value
-            for key, value in os.environ.items()
-            if key not in (upgrade.VARIABLE, handover.VARIABLE)
-        },
+        environ={key: value for key, value in os.environ.items() if key != upgrade.VARIABLE},
         log=EventLog(os.path.join(private_dir("log"), "events.jsonl")),
         save_catalog=catalogs.save,
         registry=registry,

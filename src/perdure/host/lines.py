@@ -43,15 +43,6 @@ class LineReader:
         if start < len(data):
             self._add(data[start:] if start else data)
 
-    @property
-    def size(self) -> int:
-        """How many bytes of the line that has not ended are there."""
-        return self._size
-
-    @property
-    def unfinished(self) -> list[bytes]:
-        return self._parts
-
     def _add(self, piece: bytes) -> None:
         if self._discarding is not None:
             self._discarding.add(piece)

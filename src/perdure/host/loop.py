@@ -21,7 +21,6 @@ from msgspec import structs
 
 from perdure.host import allocation
 from perdure.host import child as processes
-from perdure.host.arena import Arena, Handed, Handing
 from perdure.host.child import Child
 from perdure.host.console import Console
 from perdure.host.control import Control
@@ -128,8 +127,6 @@ class Shell:
         self._done = False
         self._due: float | None = None
         self._gulp = READ_BYTES
-        self._handing = Handing(self._arena_of)
-        self._handed: Handed | None = None
         for fd in (client_in, client_out):
             os.set_blocking(fd, False)
             widen(fd)
@@ -360,8 +357,6 @@ class Shell:
             # A large buffer has its price, which only a frame that does not fit a small one is worth.
             self._gulp = GULP_BYTES if len(data) == self._gulp else READ_BYTES
             self.client_reader.feed(data)
-            if not self.client_reader.ready:
-                self._handing.arriving(self.client_reader, data)
         else:
             self.client_reader.feed(b"\n")  # the end of the input ends its last line
             self.input_open = False
@@ -405,8 +400,7 @@ class Shell:
         if child is None or not child.input_open:
             return  # its loss is already on the way to the kernel
         try:
-            note = self._handed.note(child.arena, effect.pieces) if self._handed is not None else None
-            child.outbox.put_line(note or effect.frame)
+            child.outbox.put_line(effect.frame)
         except OSError:
             self._broken(child)
             return
@@ -489,23 +483,9 @@ class Shell:
             if isinstance(line, Oversize):
                 self.feed(ClientOversize(line.size, line.head, line.tail))
             else:
-                self._take_client_frame(line)
-
-    def _take_client_frame(self, line: bytes) -> None:
-        if len(line) >= allocation.LARGE:
-            allocation.keep()
-        self._handed = self._handing.taken(line)
-        self.feed(ClientFrame(line, self._handed.message if self._handed is not None else None))
-        self._handed = None
-
-    def _arena_of(self, tool: str) -> Arena | None:
-        """Where the worker that would get this call reads large strings."""
-        found = self.kernel.public.tool(tool)
-        generation = self.kernel.serving(found.mount) if found is not None else None
-        if found is None or generation is None:
-            return None
-        child = self.children.get((found.mount, generation))
-        return child.arena if child is not None else None
+                if len(line) >= allocation.LARGE:
+                    allocation.keep()
+                self.feed(ClientFrame(line))
 
     def _take_child_frames(self, child: Child, *, last: bool = False) -> None:
         """What fits into its slice of this round; at its end, everything."""
@@ -547,7 +527,6 @@ class Shell:
                 self.kernel.limits.frame_bytes,
                 gently=effect.gently,
                 keep_stderr=spec.managed,
-                arena=Arena.make() if spec.builtin else None,
             )
         except OSError as error:
             fault = spawn_fault(effect.generation, launch.argv[0], error.strerror)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from perdure.host.arena import Arena
 from perdure.host.child import Child
 from perdure.host.guardian import Guardian, signal_group
 from perdure.host.outbox import Outbox
@@ -49,7 +48,6 @@ class ChildCapsule(msgspec.Struct, frozen=True):
     output_open: bool
     stderr: int = -1
     tail: bytes = b""
-    arena: int = -1
 
 
 class Capsule(msgspec.Struct, frozen=True):
@@ -174,8 +172,6 @@ def _descriptors(shell: Shell) -> list[int]:
             found.append(child.stdout)
         if child.stderr >= 0:
             found.append(child.stderr)
-        if child.arena is not None:
-            found.append(child.arena.fd)
     return found
 
 
@@ -204,7 +200,6 @@ def _pack(shell: Shell) -> Capsule:
                 c.output_open,
                 c.stderr,
                 c.tail,
-                c.arena.fd if c.arena is not None else -1,
             )
             for c in shell.children.values()
         ],
@@ -319,7 +314,6 @@ def _child(known: ChildCapsule, settings: Settings) -> Child:
         settings.limits.frame_bytes,
         unwritten=known.unwritten,
         stderr=known.stderr,
-        arena=Arena(known.arena) if known.arena >= 0 else None,
     )
     child.tail = known.tail
     child.input_open, child.output_open = known.input_open, known.output_open
@@ -328,7 +322,6 @@ def _child(known: ChildCapsule, settings: Settings) -> Child:
         os.set_inheritable(known.stdin, False)
     if known.output_open:
         os.set_inheritable(known.stdout, False)
-    for fd in (known.stderr, known.arena):
-        if fd >= 0:
-            os.set_inheritable(fd, False)
+    if known.stderr >= 0:
+        os.set_inheritable(known.stderr, False)
     return child

@@ -237,12 +237,6 @@ class Kernel:
         found = self.state.mounts.get(mount)
         return found.links.get(generation) if found else None
 
-    def serving(self, mount: str) -> int | None:
-        """The generation that gets a mount's calls now."""
-        found = self.state.mounts.get(mount)
-        link = mounts.serving_link(found) if found is not None else None
-        return link.generation if link is not None else None
-
     def random(self) -> float:
         """A number in [0, 1), from the state alone, so that every history can be repeated."""
         self.state.jitter = (self.state.jitter * 6364136223846793005 + 1442695040888963407) % (1 << 63)

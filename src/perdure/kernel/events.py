@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from perdure.model.faults import Fault
-from perdure.model.frames import Message, Pieces
+from perdure.model.frames import Pieces
 from perdure.model.mounts import MountSpec
 
 
@@ -23,10 +23,7 @@ class _Event(msgspec.Struct, frozen=True, tag=True):
 
 
 class ClientFrame(_Event, frozen=True):
-    """`message` is what the frame says, where it was read on its way."""
-
     frame: bytes
-    message: Message | None = None
 
 
 class ClientOversize(_Event, frozen=True):

@@ -40,7 +40,7 @@ _ROOTS_CHANGED = "notifications/roots/list_changed"
 
 
 def on_frame(k: Kernel, event: ClientFrame) -> None:
-    match event.message or decode(event.frame):
+    match decode(event.frame):
         case Request() as request:
             _on_request(k, request)
         case Notification() as note:

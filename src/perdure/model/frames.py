@@ -230,11 +230,6 @@ def decode(frame: bytes) -> Message:
     return _classify(frame, found)
 
 
-def decode_split(frame: bytes, parts: large_calls.Parts) -> Message:
-    """The same for a frame that was split and whose large string turned out to be one."""
-    return _classify(frame, dict(parts.members), Inside(parts.params, parts.arguments))
-
-
 def _classify(frame: bytes, found: Members, inside: Inside | None = None) -> Message:
     version = found.pop("jsonrpc", None)
     if version is None or bytes(version) != b'"2.0"':

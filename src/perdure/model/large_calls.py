@@ -3,9 +3,6 @@
 Each level of an object can be read by itself (`frames.members`), which passes over all that is within it, every time.
 A file's whole content in a call makes that the most of what the host does. Here all levels are read at once; whatever
 is not plainly such a call, or could be read in two ways, is left to the slow way.
-
-    taken_apart(frame)    all of it
-    split(frame)          all but one large string, which the caller reads: the frame counts when that is done
 """
 
 from __future__ import annotations
@@ -15,8 +12,6 @@ from typing import Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
-
-from perdure.model import large_strings
 
 LARGE: Final = 32_768
 _KEY: Final = re.compile(rb'[ \t\r\n]*"([A-Za-z_][A-Za-z0-9_]*)"[ \t\r\n]*:[ \t\r\n]*')
@@ -45,17 +40,6 @@ class Parts(msgspec.Struct, frozen=True):
     arguments: dict[str, Raw]
 
 
-class Split(msgspec.Struct, frozen=True):
-    """A call whose argument `name` is a large string, from `start` to `end` of its frame; `inside` is where it begins in
-    its arguments."""
-
-    parts: Parts
-    name: str
-    start: int
-    end: int
-    inside: int
-
-
 class _Unclear(Exception):
     """It cannot be told here whether a member is there twice."""
 
@@ -69,33 +53,6 @@ def taken_apart(frame: bytes) -> Parts | None:
     """None where the frame has to be looked at more closely."""
     levels = _levels(frame)
     return Parts(*(_cut(frame, level) for level in levels)) if levels is not None else None
-
-
-def split(frame: bytes) -> Split | None:
-    """The same for a frame whose large string is not looked into. None where there is not one such string."""
-    place = large_strings.placed(frame)
-    if place is None:
-        return None
-    start, end = place
-    rest = frame[:start] + large_strings.EMPTY + frame[end:]
-    try:
-        rest.decode()
-    except UnicodeDecodeError:
-        return None
-    levels = _levels(rest)
-    name = next((name for name, (at, _) in levels[2].items() if at == start), None) if levels else None
-    if levels is None or name is None:
-        return None
-    more = len(frame) - len(rest)
-    whole = [{key: _moved(at, start, more) for key, at in level.items()} for level in levels]
-    inside = start - whole[1]["arguments"][0]
-    return Split(Parts(*(_cut(frame, level) for level in whole)), name, start, end, inside)
-
-
-def _moved(place: tuple[int, int], start: int, more: int) -> tuple[int, int]:
-    """Where it is when what begins at `start` is so much longer."""
-    begin, end = place
-    return (begin + more if begin > start else begin, end + more if end > start else end)
 
 
 def _levels(frame: bytes) -> tuple[_Places, _Places, _Places] | None:

@@ -1,6 +1,5 @@
 """L0: what in a text would get it rejected, found before it is written. Pure functions on text.
 
-    looking_ahead()              for a text that still arrives
     report = scan(text)          score, verdict, places, measures, what to do
     redact(text, report)         the text with every secret replaced
     longest_line(text)           in characters
@@ -12,13 +11,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from perdure.risk.report import Action, Excess, Finding, Report
 from perdure.risk.settings import DEFAULT, ExtraPattern, Limits, RiskSettings, Thresholds
-
-if TYPE_CHECKING:
-    from perdure.risk.ahead import Ahead
 
 __all__ = [
     "DEFAULT",
@@ -32,7 +27,6 @@ __all__ = [
     "Thresholds",
     "check",
     "longest_line",
-    "looking_ahead",
     "redact",
     "scan",
 ]
@@ -41,28 +35,13 @@ __all__ = [
 # What looks and what it knows is loaded at the first scan: an import of this package costs next to nothing.
 
 
-def scan(
-    text: str,
-    settings: RiskSettings = DEFAULT,
-    *,
-    data: bytes | None = None,
-    exact: bool = True,
-    ahead: Ahead | None = None,
-) -> Report:
-    """What would get this text rejected, and where. `data` is the text in UTF-8, where it is at hand; who only
-    wants the verdict does without exact measures. `ahead` has looked at the beginning already."""
-    return _examine()(text, settings, data=data, exact=exact, ahead=ahead)
-
-
-def looking_ahead() -> Ahead | None:
-    """To look through a text while it still arrives, where that can be done."""
-    from perdure.risk.scanner import default_scanner
-
-    return default_scanner().ahead()
+def scan(text: str, settings: RiskSettings = DEFAULT) -> Report:
+    """What would get this text rejected, and where."""
+    return _examine()(text, settings)
 
 
 @functools.cache
-def _examine() -> Callable[..., Report]:
+def _examine() -> Callable[[str, RiskSettings], Report]:
     from perdure.risk.examine import examine
 
     return examine

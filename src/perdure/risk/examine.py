@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from perdure.risk import score, shape, walls
-from perdure.risk.ahead import Ahead
 from perdure.risk.candidates import Candidate, apart
 from perdure.risk.extra import finder
 from perdure.risk.mask import masked
@@ -35,34 +34,23 @@ EXTRA_RANK: Final = 2
 Weights = dict[tuple[str, str], float]  # of a policy's own patterns, by family and name
 
 
-def examine(
-    text: str,
-    settings: RiskSettings = DEFAULT,
-    *,
-    data: bytes | None = None,
-    exact: bool = True,
-    ahead: Ahead | None = None,
-) -> Report:
-    """What would get this text rejected, and where. `data` is the text in UTF-8, where it is at hand; `ahead` has looked
-    through the beginning of just that. The score is the same, exact measures or not."""
+def examine(text: str, settings: RiskSettings = DEFAULT) -> Report:
+    """What would get this text rejected, and where."""
     try:
-        data = text.encode() if data is None else data
+        data = text.encode()
     except UnicodeEncodeError:
         text = SURROGATE.sub(LOST, text)
         data = text.encode()
-    # The scanner lets other threads run meanwhile, the measures do not: whoever stores the text comes first.
-    hits, is_short = ahead.finish(data) if ahead is not None else (None, None)
-    found = default_scanner().scan(data, hits)
+    found = default_scanner().scan(data)
     weights: Weights = {}
     if settings.extend_patterns:
         found = apart(found + _extras(data, settings, weights))
     if settings.disable_families:
         found = [each for each in found if each.kind not in settings.disable_families]
     # What rules out a wall also rules out a line that is too long, as a rule: it is looked for once.
-    if is_short is None:
-        is_short = len(data) >= walls.SMALL and has_only_short_lines(data)
+    is_short = len(data) >= walls.SMALL and has_only_short_lines(data)
     placed = found + _hints(text, data, settings, is_short)
-    measured = shape.measure(text, data, settings.limits, exact=exact, has_short_lines=is_short)
+    measured = shape.measure(text, data, settings.limits, has_short_lines=is_short)
     remarks = score.excesses(measured, settings)
     if not placed and not remarks:
         return Report(0.0, "safe", measured.bytes, measured.line_count, (), 0, (), ())

@@ -110,15 +110,13 @@ class Vectorscan:
         self._database = _kept(hyperscan, entries)
         self._scratches: Spares[Any] = Spares(lambda: hyperscan.Scratch(self._database))
 
-    def hits(self, data: bytes | memoryview, ends_after: int = 0) -> Hits:
-        """Without those of which all stands before `ends_after`."""
+    def hits(self, data: bytes) -> Hits:
         numbers: list[int] = []
         ends: list[int] = []
 
         def seen(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
-            if end > ends_after:
-                numbers.append(number)
-                ends.append(end)
+            numbers.append(number)
+            ends.append(end)
 
         scratch = self._scratches.take()
         self._database.scan(data, seen, 0, None, scratch)

@@ -31,7 +31,7 @@ class Scan:
         )
         self._scratches: Spares[Any] = Spares(lambda: hyperscan.Scratch(self._database))
 
-    def ends(self, data: bytes | memoryview) -> list[int]:
+    def ends(self, data: bytes) -> list[int]:
         """Where each pattern that there is has its first end."""
         found: list[int] = []
 
@@ -51,19 +51,19 @@ class Runs:
         self._length = length
         self._scan = Scan([b"%b{%d}" % (kind, length)])
 
-    def first(self, data: bytes | memoryview) -> int:
+    def first(self, data: bytes) -> int:
         """Where the first run of this length begins, or -1."""
         ends = self._scan.ends(data)
         return ends[0] - self._length if ends else -1
 
 
-def has_only_short_lines(data: bytes | memoryview) -> bool:
+def has_only_short_lines(data: bytes) -> bool:
     """Whether that is known, by a look that takes next to nothing: as a rule it rules out much longer ones."""
     return _short_lines()(data)
 
 
 @functools.cache
-def _short_lines() -> Callable[[bytes | memoryview], bool]:
+def _short_lines() -> Callable[[bytes], bool]:
     try:
         longer = Runs(rb"[^\n]", SHORT + 1)
     except ImportError:

@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from perdure.risk import blocks, credentials, gate, pii
-from perdure.risk.ahead import Ahead
 from perdure.risk.assignments import WORDS, Assignments
 from perdure.risk.candidates import Candidate, Confirm, apart
 from perdure.risk.gate import Entry
@@ -56,13 +55,9 @@ class Scanner:
         self._rules = [(each.looks, each.words, each.wrappings) for each in rules.values()]
         self._gate = gate.build(list(rules), engine)
 
-    def ahead(self) -> Ahead | None:
-        """For a text that still arrives; None where the engine needs it whole."""
-        return Ahead(self._gate) if isinstance(self._gate, gate.Vectorscan) else None
-
-    def scan(self, data: bytes, hits: gate.Hits | None = None) -> list[Candidate]:
-        """Every secret, none inside another, in the order of the text. `hits` where they are known."""
-        hits = self._gate.hits(data) if hits is None else hits
+    def scan(self, data: bytes) -> list[Candidate]:
+        """Every secret, none inside another, in the order of the text."""
+        hits = self._gate.hits(data)
         found: list[Candidate] = []
         if not hits:
             return found

@@ -26,35 +26,23 @@ class Shape(msgspec.Struct, frozen=True, gc=False):
     too_long: int
 
 
-def measure(
-    text: str, data: bytes, limits: Limits, *, exact: bool = True, has_short_lines: bool = False
-) -> Shape:
-    """Lines are measured in characters; of a text in ASCII the bytes say the same, faster. Where it need not be
-    exact, what is above its limit is not followed further. Whether it is known to have only short lines is the
-    caller's to say."""
+def measure(text: str, data: bytes, limits: Limits, *, has_short_lines: bool = False) -> Shape:
+    """Lines are measured in characters; of a text in ASCII the bytes say the same, faster. Whether it is known to have
+    only short lines is the caller's to say."""
     size, limit = len(data), limits.line_length
-    count = _line_ends(data, size if exact else limits.lines) + (size > 0 and not data.endswith(b"\n"))
+    count = data.count(b"\n") + (size > 0 and not data.endswith(b"\n"))
     too_long = 0
     # No line has more characters than bytes.
     if size > limit and not (has_short_lines and limit >= SHORT):
         is_ascii = size == len(text)
-        too_long = _beyond(data, b"\n", limit, exact) if is_ascii else _beyond(text, "\n", limit, exact)
+        too_long = _beyond(data, b"\n", limit) if is_ascii else _beyond(text, "\n", limit)
     return Shape(size, count, too_long)
 
 
-def _line_ends(data: bytes, enough: int) -> int:
-    """All of them, or more than enough."""
-    count = at = 0
-    while at < len(data) and count <= enough:
-        count += data.count(b"\n", at, at + BLOCK)
-        at += BLOCK
-    return count
-
-
-def _beyond(text: AnyStr, newline: AnyStr, limit: int, exact: bool) -> int:
+def _beyond(text: AnyStr, newline: AnyStr, limit: int) -> int:
     """Where no line is longer than the longest so far, all that end within that length are passed in one step."""
     longest, at, end = limit, 0, len(text)
-    while end - at > longest and (exact or longest == limit):
+    while end - at > longest:
         last = text.rfind(newline, at, at + longest + 1)
         if last < 0:
             last = text.find(newline, at + longest + 1)

@@ -58,26 +58,6 @@ Handler = Callable[[Any, Call], object]
 """From the declared params and the call to the full payload. Fails by raising `ToolError`."""
 
 
-class Arriving(Protocol):
-    """The large string of a call, taken while it still arrives. It may never become one: then it is closed.
-
-    It is in UTF-8, in aligned memory that stays the same until it is closed. Nobody has to wait for whoever still reads it
-    then: what is read there later is of no use, and of no harm to one who drops what he made of it.
-    """
-
-    def reach(self, beginning: memoryview) -> None:
-        """So much of it is there."""
-
-    def end(self, data: memoryview) -> None:
-        """All of it is there."""
-
-    def becomes(self, text: str) -> None:
-        """The very string that a call brings."""
-
-    def close(self) -> None:
-        """The call is over, or there will be none."""
-
-
 class Tool(msgspec.Struct, frozen=True):
     """A declared tool bound to what runs it."""
 
@@ -88,9 +68,6 @@ class Tool(msgspec.Struct, frozen=True):
     """At this moment a small call takes less time than waking another thread to read on, as far as its first wait."""
     steps: Callable[[Any, Call], Steps[object]] | None = None
     """The same as the handler, and no thread is kept while it waits."""
-    arriving: Callable[[Any | None], Arriving | None] = lambda params: None
-    """Who takes the large string of a call to come, if that is of any use now. The declared params, as far as they are
-    there already and make sense by themselves."""
 
 
 class Resource(msgspec.Struct, frozen=True):

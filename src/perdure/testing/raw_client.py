@@ -85,7 +85,6 @@ class RawClient:
         argv: Sequence[str],
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
-        pass_fds: Sequence[int] = (),
     ) -> None:
         self.frames: list[Object] = []
         self.answers: dict[RequestId, list[Object]] = {}
@@ -107,7 +106,6 @@ class RawClient:
             stderr=self._stderr,
             env=None if env is None else dict(env),
             cwd=cwd,
-            pass_fds=pass_fds,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -10,17 +10,17 @@ import msgspec
 from msgspec import Raw
 
 from perdure.model.envelope import Envelope, ToolError, refuse
+from perdure.model.frames import Members
 from perdure.model.tools import View
 from perdure.present.normalize import arguments, presentation, strict_object
 from perdure.present.result import CallToolResult, failure, success
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, Tool
 from perdure.surfaces.waiting import finished
-from perdure.worker.arena import Given
 from perdure.worker.diagnostics import Diagnostics
 
 
-def run(tool: Tool, called_as: str, raw_arguments: Raw | Given | None, **more: Any) -> CallToolResult:
+def run(tool: Tool, called_as: str, raw_arguments: Raw | Members | None, **more: Any) -> CallToolResult:
     """As `steps`, all of it in this thread."""
     return finished(steps(tool, called_as, raw_arguments, **more))
 
@@ -28,7 +28,7 @@ def run(tool: Tool, called_as: str, raw_arguments: Raw | Given | None, **more: A
 async def steps(
     tool: Tool,
     called_as: str,
-    raw_arguments: Raw | Given | None,
+    raw_arguments: Raw | Members | None,
     *,
     default: View,
     roots: tuple[str, ...],
@@ -53,15 +53,6 @@ async def steps(
         return failure(_placed(error.envelope, tool.spec.name), view)
     except (Exception, SystemExit) as error:
         return failure(_placed(_unexpected(tool.spec.name, error, diagnostics), tool.spec.name), view)
-
-
-def foretold(tool: Tool, before: bytes, default: View, roots: tuple[str, ...]) -> msgspec.Struct | None:
-    """The params of a call of which only these arguments are there; None where they say nothing by themselves."""
-    try:
-        _, rest = presentation(strict_object(before), default)
-        return arguments(tool.spec.params, rest, roots=roots)
-    except ToolError:
-        return None
 
 
 def _placed(envelope: Envelope, tool: str) -> Envelope:

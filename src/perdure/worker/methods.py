@@ -12,7 +12,7 @@ from perdure.model.envelope import Envelope
 from perdure.model.replay import SafeToRetry, StillUnknown
 from perdure.model.tools import View
 from perdure.present.result import failure, success
-from perdure.surfaces.port import Arriving, Done, Tool
+from perdure.surfaces.port import Done, Tool
 from perdure.surfaces.waiting import Steps
 from perdure.worker import call
 from perdure.worker.context import Context, Running
@@ -75,13 +75,6 @@ class Methods:
     def tool(self, asked: Asked) -> Tool | None:
         name = asked.text("name")
         return self._registry.tool(name) if name is not None else None
-
-    def arriving(self, name: str, before: bytes) -> Arriving | None:
-        """Who takes the large string of a call, of which these arguments are there already, while it arrives."""
-        tool = self._registry.tool(name)
-        if tool is None:
-            return None
-        return tool.arriving(call.foretold(tool, before, self._view, self._roots) if before else None)
 
     async def call(self, tool: Tool, key: str | None, asked: Asked, running: Running) -> Answer:
         """Run a tool. Whatever goes wrong inside it is a result, never a JSON-RPC error."""

@@ -17,15 +17,13 @@ from typing import Final, assert_never
 import msgspec
 from msgspec import Raw
 
-from perdure.model import eras, frames, handover, relief
+from perdure.model import eras, frames, relief
 from perdure.model.faults import QUEUE_FULL, Fault, host_error
-from perdure.model.frames import Malformed, Message, Notification, Request, RequestId, Response
-from perdure.model.handover import News, Note
+from perdure.model.frames import Malformed, Notification, Request, RequestId, Response
 from perdure.model.tools import DEFAULT_VIEW, View
 from perdure.surfaces.port import Surface
 from perdure.surfaces.waiting import Steps
 from perdure.worker.alarm import Alarm
-from perdure.worker.arena import Arena, Handed
 from perdure.worker.context import Running
 from perdure.worker.course import Course, Errands
 from perdure.worker.crew import KEPT_S, Crew, Job
@@ -54,13 +52,9 @@ class Server:
         view: View = DEFAULT_VIEW,
         roots: tuple[str, ...] = (),
         diagnostics: Diagnostics | None = None,
-        arena: Arena | None = None,
         alarm: Alarm | None = None,
     ) -> None:
         self._out = out
-        self._arena = arena
-        if arena is not None:
-            arena.takes = lambda news: self._methods.arriving(news.tool, news.before)
         self._diagnostics = diagnostics or Diagnostics()
         self._session = Session()
         self._methods = Methods(registry, self._session, view, roots, self._diagnostics)
@@ -100,15 +94,9 @@ class Server:
             identity = frames.salvage_id(frame.head, frame.tail)
             self._out.write(frames.encode_error(identity, frames.INVALID_REQUEST, "frame too large"))
             return None
-        message, handed = self._read(frame)
-        match message:
-            case None:
-                pass
+        match frames.decode(frame):
             case Request() as request:
-                job = self._request(request, handed, len(frame))
-                if handed is not None and job is None:
-                    handed.close()
-                return job
+                return self._request(request, len(frame))
             case Notification("notifications/cancelled", params):
                 self._cancel(params)
             case Notification() | Response():
@@ -121,24 +109,14 @@ class Server:
                 assert_never(unreachable)
         return None
 
-    def _read(self, frame: bytes) -> tuple[Message | None, Handed | None]:
-        if self._arena is not None:
-            match handover.decode(frame):
-                case Note() as note:
-                    return self._arena.request(note)
-                case News() as news:
-                    self._arena.hear(news)
-                    return None, None
-        return frames.decode(frame), None
-
-    def _request(self, request: Request, handed: Handed | None, size: int) -> Job | None:
+    def _request(self, request: Request, size: int) -> Job | None:
         identity, methods = request.id, self._methods
         with self._ledger:
             is_taken = identity in self._running or identity in self._streams
         if is_taken:
             self._refuse(identity, Refusal(frames.INVALID_REQUEST, "this id is still in use"))
             return None
-        asked = self._session.asked(request.method, request.params, handed or request.inside)
+        asked = self._session.asked(request.method, request.params, request.inside)
         if isinstance(asked, Refusal):
             self._refuse(identity, asked)
             return None
@@ -152,11 +130,9 @@ class Server:
                 def called(running: Running) -> Steps[Answer]:
                     return methods.call(tool, key, asked, running)
 
-                is_brief = handed is None and size <= BRIEF and tool.is_brief()
+                is_brief = size <= BRIEF and tool.is_brief()
                 takes_room = not is_brief or tool.steps is not None
-                return self._work(
-                    identity, asked, called, key, handed, is_brief=is_brief, takes_room=takes_room
-                )
+                return self._work(identity, asked, called, key, is_brief=is_brief, takes_room=takes_room)
             case "resources/read":
                 return self._work(identity, asked, lambda _: methods.read(asked))
             case eras.PROBE_METHOD:
@@ -183,7 +159,6 @@ class Server:
         asked: Asked,
         work: Work,
         key: str | None = None,
-        handed: Handed | None = None,
         *,
         is_brief: bool = False,
         takes_room: bool = True,
@@ -199,13 +174,11 @@ class Server:
                 self._keys[running] = key
 
         def course() -> Course:
-            return Course(self._answered(asked, work, running, takes_room, handed), self._errands)
+            return Course(self._answered(asked, work, running, takes_room), self._errands)
 
         return course().advance() if is_brief else lambda: _at_leisure(course())
 
-    async def _answered(
-        self, asked: Asked, work: Work, running: Running, takes_room: bool, handed: Handed | None
-    ) -> None:
+    async def _answered(self, asked: Asked, work: Work, running: Running, takes_room: bool) -> None:
         if not running.cancelled.is_set():
             answer = await self._guarded(asked, work, running)
             # Forgotten before it is answered: a client may use the id again as soon as it reads the answer.
@@ -215,8 +188,6 @@ class Server:
             else:
                 running.answer(frames.encode_result(running.id, shaped(asked, answer)))
         self._forget(running)
-        if handed is not None:
-            handed.close()
         if takes_room:
             self._crew.leaves()
 
@@ -291,7 +262,6 @@ def serve_stdio(
 ) -> int:
     """Serve the given surfaces, or only some of their tools, on stdin and stdout until the client closes the pipe."""
     source, sink = claim_stdio()
-    arena = Arena.claim()
     diagnostics = Diagnostics(log_level, log_format)
     registry = Registry(surfaces, tools)
     out = FrameWriter(sink)
@@ -303,7 +273,6 @@ def serve_stdio(
         view=view,
         roots=roots,
         diagnostics=diagnostics,
-        arena=arena,
         alarm=Alarm.made(KEPT_S),
     ).serve()
     return 0

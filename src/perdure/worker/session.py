@@ -27,7 +27,6 @@ from perdure.model.frames import (
     members,
 )
 from perdure.model.instructions import INSTRUCTIONS
-from perdure.worker.arena import Given, Handed
 
 SERVER_INFO: Final = {"name": "perdure", "title": "Perdure", "version": __version__}
 CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "logging": {}}
@@ -52,7 +51,7 @@ class Asked(msgspec.Struct, frozen=True):
     era: eras.Era
     method: str
     params: Members
-    arguments: Raw | Given | None
+    arguments: Raw | Members | None
     meta: Members
     client: str
     session: str
@@ -86,9 +85,7 @@ class Session:
         self._told: tuple[bytes, tuple[str | None, str | None]] = b"", (None, None)
         self.log_level: str | None = None
 
-    def asked(
-        self, method: str, raw_params: Raw | None, inside: Inside | Handed | None = None
-    ) -> Asked | Refusal:
+    def asked(self, method: str, raw_params: Raw | None, inside: Inside | None = None) -> Asked | Refusal:
         """The request in its era, or why it is refused."""
         try:
             if inside is not None:

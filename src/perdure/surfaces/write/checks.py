@@ -19,8 +19,6 @@ import msgspec
 from perdure import risk
 from perdure.model.envelope import ToolError, refuse
 from perdure.risk import Report
-from perdure.risk.ahead import Ahead
-from perdure.storage.beside import Beside
 from perdure.surfaces.port import Call
 from perdure.surfaces.waiting import finished
 from perdure.surfaces.write import screening
@@ -33,7 +31,6 @@ from perdure.surfaces.write.validating import Validate, broken
 Verdict = Literal["low", "medium", "high"]
 SMALL: Final = 64 * 1024
 ROUNDS: Final = 8
-LARGE: Final = 256 * 1024
 SECRET_IN_NAME: Final = "secret_in_name"
 _PLAIN: Final = re.compile(r"(?:[A-Za-z_]{1,14}[0-9]{0,4}(?:[./\n]|\Z))*", re.ASCII)
 
@@ -63,20 +60,6 @@ class _Unchecked(Exception):
         self.changes = changes
 
 
-class Begun(NamedTuple):
-    """What is known of a text: what it is in UTF-8, and who has looked through the beginning of just that."""
-
-    data: bytes | None
-    ahead: Ahead | None = None
-
-
-class _Scan(NamedTuple):
-    """A look at a text beside what else is done with it, with exact measures only where somebody is told of them."""
-
-    text: str
-    report: Beside[Report]
-
-
 class Checks:
     def __init__(
         self,
@@ -102,19 +85,7 @@ class Checks:
         self._screened: set[str] = set()
         self._passed: dict[tuple[str, str | None, str], list[str]] = {}
         self.warnings: list[str] = []
-        self._ahead: _Scan | None = None
         self._are_names_known = False
-
-    def ahead(self, text: str, begun: Callable[[], Begun]) -> None:
-        """Look at a large text while it is being stored: neither holds the other up."""
-        if not self._classify or not LARGE < len(text) <= screening.MOST_COMPARED:
-            return
-
-        def look() -> Report:
-            data, ahead = begun()
-            return risk.scan(text, self._service.policy, data=data, exact=False, ahead=ahead)
-
-        self._ahead = _Scan(text, Beside(look))
 
     def sent(self, path: str, content: Content, text: str | None = None) -> None:
         """Refuse a content, and keep it; or remember what is to be said about it. `text` where it is at hand."""
@@ -146,9 +117,6 @@ class Checks:
         return rejected(self._service, self._call, error, error.path, error.content, redacted=redacted)
 
     def _whole(self, content: Content, text: str | None) -> Report:
-        if self._ahead is not None and text is self._ahead.text:
-            report = self._ahead.report.result()
-            return risk.scan(text, self._service.policy) if self._is_refused(report) else report
         if text is not None and content.size <= screening.MOST_COMPARED:
             return risk.scan(text, self._service.policy)
         return screening.whole(self._service.store.pieces(content), self._service.policy)

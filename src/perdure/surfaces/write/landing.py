@@ -65,12 +65,8 @@ class FileChange:
             return
         if self.place.missing:
             self.made = self.place.make_parents(sync=sync)
-        try:
+        with suppress(NeedsName):
             self._pending = self._filled(self.after, self.facts, store, sync=sync, unseen=unseen)
-        except NeedsName:
-            return
-        # What landed stays known until it is settled, and so do many others: without their contents.
-        self.after = self.after.released()
 
     def apply(self, store: Store, *, sync: bool) -> None:
         self.prepare(store, sync=sync)
@@ -90,9 +86,7 @@ class FileChange:
     def _filled(
         self, content: Content, facts: Facts | None, store: Store, *, sync: bool, unseen: bool = False
     ) -> PendingFile:
-        dir_fd, ready = self.place.dir_fd, content.beforehand
-        filled = ready.take(dir_fd, is_new=facts is None) if ready is not None else None
-        pending = PendingFile(dir_fd, self.place.name, like=facts, sync=sync, unseen=unseen, filled=filled)
+        pending = PendingFile(self.place.dir_fd, self.place.name, like=facts, sync=sync, unseen=unseen)
         try:
             store.fill(pending, content)
             pending.seal()

@@ -25,7 +25,6 @@ from perdure.storage.journal import Draft, Filter, Invocation, Journal
 from perdure.surfaces.port import Call, Done, KeyStatus
 from perdure.surfaces.waiting import finished
 from perdure.surfaces.write import recover
-from perdure.surfaces.write.arriving import Arrivals
 from perdure.surfaces.write.committer import Committer
 from perdure.surfaces.write.confine import Workspace
 from perdure.surfaces.write.jobs import Landing, NoFiles
@@ -86,7 +85,6 @@ class WriteService:
             if not is_read_only and not self.journal.rows(Filter(), 1):
                 _sync_names(roots[0], self.folder)
             self.store = Store(self.journal, self.blobs)
-            self.arrivals = Arrivals(self.blobs.arriving, looks=bool(policy.classify))
             self.committer = Committer(self.journal, os.path.join(self.folder, "lock"), self._recover)
             opened.callback(self.committer.close)
             self.tending = Tending(self.committer, self.journal, self.blobs, keep or Keep())

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.storage.blobs import Blob, Blobs
+from perdure.storage.blobs import Blobs
 from perdure.storage.files.identity import CHUNK
 from perdure.storage.files.pending import PendingFile
 from perdure.storage.journal import Journal
-from perdure.surfaces.write.beforehand import Beforehand
 
 INLINE: Final = 128 * 1024
 
@@ -26,26 +25,10 @@ class Content(msgspec.Struct, frozen=True):
     size: int
     data: bytes | None = None
     is_fresh: bool = False  # a file that this process has just written and hashed
-    held: bytes | memoryview | None = None  # what is in such a file, where its caller has it in memory anyway
-    beforehand: Beforehand | None = None  # the same in a file that has no name yet
 
     @property
     def digest(self) -> bytes:
         return bytes.fromhex(self.sha256)
-
-    def released(self) -> Content:
-        """The same, not held in memory any more."""
-        return self if self.held is None else msgspec.structs.replace(self, held=None, beforehand=None)
-
-
-class Arrived(Protocol):
-    """A content that was taken while it arrived."""
-
-    data: memoryview
-    beforehand: Beforehand | None
-
-    def put(self) -> Blob | None:
-        """Keep it; None where that has to be done from the start."""
 
 
 class Store:
@@ -58,19 +41,6 @@ class Store:
         if len(data) <= INLINE:
             return Content(hashlib.sha256(data).hexdigest(), len(data), data)
         return self._fresh(data)
-
-    def take_sent(self, data: bytes) -> Content:
-        """The same, for a call that has it in memory anyway."""
-        content = self.take(data)
-        return msgspec.structs.replace(content, held=data) if content.is_fresh else content
-
-    def take_arrived(self, arrived: Arrived) -> Content:
-        """The same for one that arrived: what was written meanwhile is not written again."""
-        if (blob := arrived.put()) is None:
-            return self.take_sent(bytes(arrived.data))
-        return Content(
-            blob.sha256, blob.size, is_fresh=True, held=arrived.data, beforehand=arrived.beforehand
-        )
 
     def take_pieces(self, pieces: Iterable[bytes]) -> Content:
         return self._fresh(pieces)
@@ -131,9 +101,6 @@ class Store:
                 yield piece
 
     def fill(self, pending: PendingFile, content: Content) -> None:
-        if content.held is not None:
-            pending.write_whole(content.held, content.sha256)
-            return
         if content.is_fresh:
             with self._blobs.open(content.sha256, size=content.size) as file:
                 pending.copy(file.fileno(), content.sha256)

@@ -13,7 +13,7 @@ from perdure.model.replay import STILL_UNKNOWN
 from perdure.model.tools import ToolSpec
 from perdure.present.shape import Field, Payload, Shape
 from perdure.storage.os_errors import os_refusal
-from perdure.surfaces.port import Arriving, Call, KeyStatus, Resource, Tool
+from perdure.surfaces.port import Call, KeyStatus, Resource, Tool
 from perdure.surfaces.waiting import Steps, finished
 from perdure.surfaces.write import reading, transacting, undoing, writing
 from perdure.surfaces.write.declaring import reads, writes
@@ -173,7 +173,6 @@ class WriteSurface:
                 ),
                 WROTE,
                 writing.safe_write,
-                self._arriving,
             ),
             self._tool(
                 reads("read", "Read a file or some of its lines, with its sha256.", reading.Read),
@@ -266,20 +265,11 @@ class WriteSurface:
         spec: ToolSpec,
         shape: Shape,
         run: Callable[[WriteService, P, Call], Steps[dict[str, Any]]],
-        arriving: Callable[[P | None], Arriving | None] = lambda params: None,
     ) -> Tool:
         def steps(params: P, call: Call) -> Steps[dict[str, Any]]:
             return run(self.service, params, call)
 
-        return Tool(
-            spec, shape, lambda params, call: finished(steps(params, call)), self._is_at_hand, steps, arriving
-        )
-
-    def _arriving(self, params: writing.SafeWrite | None) -> Arriving | None:
-        service = self._service
-        if service is None or not self._is_at_hand():
-            return None
-        return service.arrivals.begin(writing.whole_file(service, params) if params is not None else None)
+        return Tool(spec, shape, lambda params, call: finished(steps(params, call)), self._is_at_hand, steps)
 
     def _is_at_hand(self) -> bool:
         """Not while the workspace is still to be opened, or its journal has something to make up for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,8 +16,7 @@ from perdure.storage.journal import Row
 from perdure.surfaces.port import Call
 from perdure.surfaces.waiting import ASIDE
 from perdure.surfaces.write import edits, guards, text
-from perdure.surfaces.write.checks import Begun, Checks, Verdict
-from perdure.surfaces.write.confine import Place
+from perdure.surfaces.write.checks import Checks, Verdict
 from perdure.surfaces.write.rejecting import Rejected
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import INLINE, Content
@@ -91,14 +90,7 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
     plain = given.content if given.encoding != "base64" else None
 
     try:
-        sent = sent_content(
-            service,
-            given.content,
-            given.draft,
-            given.encoding,
-            ahead=checks.ahead,
-            find=whole_file(service, given),
-        )
+        sent = sent_content(service, given.content, given.draft, given.encoding)
         checks.screen(given.path, sent, plain)
     except Rejected as error:
         await ASIDE
@@ -136,34 +128,12 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
     )
 
 
-def whole_file(service: WriteService, given: SafeWrite) -> Callable[[], Place] | None:
-    """Where a file shall have just the content of a call; None where it has more, or not just that."""
-    if given.mode == "append" or given.encoding != "utf-8":
-        return None
-    return lambda: service.workspace.locate(service.workspace.anchored(given.path), force=given.force)
-
-
-def sent_content(
-    service: WriteService,
-    content: str | None,
-    draft: str | None,
-    encoding: str,
-    *,
-    ahead: Callable[[str, Callable[[], Begun]], None] | None = None,
-    find: Callable[[], Place] | None = None,
-) -> Content:
-    """What was sent, stored. `ahead` is told of a text, and what is known of it, before that takes its time; `find` tells
-    where a file shall have just this content."""
+def sent_content(service: WriteService, content: str | None, draft: str | None, encoding: str) -> Content:
+    """Store the content of a call, or find its draft."""
     if (content is None) == (draft is None):
         raise refuse("invalid_input", "content_or_draft", "give content, or the id of a draft, and not both")
     if draft is not None:
         return service.draft(draft)
-    if encoding == "utf-8" and (arrived := service.arrivals.of(content)) is not None:
-        if find is not None:
-            arrived.prepare(find)
-        if ahead is not None and content is not None:
-            ahead(content, lambda: Begun(bytes(arrived.data), arrived.ahead()))
-        return service.store.take_arrived(arrived)
     try:
         data = text.content_bytes(content or "", encoding)
     except ToolError as error:
@@ -171,9 +141,7 @@ def sent_content(
             raise
         # A character that this encoding lacks, and another one has.
         raise Rejected(error.envelope, "", service.store.take((content or "").encode())) from None
-    if ahead is not None and content is not None and encoding != "base64":
-        ahead(content, lambda: Begun(data if encoding == "utf-8" else None))
-    return service.store.take_sent(data)
+    return service.store.take(data)
 
 
 def _is_small(known: Known) -> bool:
