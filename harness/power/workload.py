@@ -15,8 +15,8 @@ import msgspec
 
 SIZES: Final = (0, 30, 30, 900, 5_000, 20_000, 60_000, 140_000, 300_000)
 """From nothing to what is kept as a file of its own."""
-DIRECT: Final = 1_100_000
-"""What goes to the device past the page cache; few, since the disk is small."""
+HUGE: Final = 1_100_000
+"""Copied in a thread of its own; few, since the disk is small."""
 
 Files = dict[str, str]
 """Path and sha256."""
@@ -174,7 +174,7 @@ class _Writer:
         return f"{self._name} {self._count:06d}."
 
     def _content(self) -> str:
-        size = DIRECT if self._chance.random() < 0.03 else self._chance.choice(SIZES)
+        size = HUGE if self._chance.random() < 0.03 else self._chance.choice(SIZES)
         if size == 0:
             return ""
         lines = [self._chance.randbytes(32).hex() for _ in range(size // 65)]

@@ -26,10 +26,8 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import passed, point
 from perdure.storage import temp_names
-from perdure.storage.beside import Beside
 from perdure.storage.copying import CANNOT, copy_file
 from perdure.storage.digest import sha256_of
-from perdure.storage.direct import DirectFile
 from perdure.storage.durable import close_quietly, start_writing, sync_directory, sync_file, write_all
 from perdure.storage.files import unnamed
 from perdure.storage.os_errors import os_refusal, sync_refusal
@@ -83,10 +81,6 @@ class Blobs:
             incoming.close()
         passed("blob.landed")
         return blob
-
-    def arriving(self) -> ArrivingBlob:
-        """A content that comes in pieces, over some time."""
-        return ArrivingBlob(self._fd)
 
     def open(self, sha256: str, *, size: int | None = None, verify: bool = False) -> FileIO:
         """A kept content to read. A wrong size is refused, and with `verify` a wrong hash."""
@@ -188,8 +182,6 @@ class _Incoming:
         return Blob(sha256, os.fstat(self.fd).st_size)
 
     def _write(self, source: bytes | Readable | Iterable[bytes]) -> str:
-        if isinstance(source, bytes) and len(source) > CHUNK:
-            return self._write_whole(source)
         digest = hashlib.sha256()
         offset = 0
         for piece in _pieces(source):
@@ -198,14 +190,6 @@ class _Incoming:
             digest.update(piece)
             offset += len(piece)
         return digest.hexdigest()
-
-    def _write_whole(self, data: bytes) -> str:
-        """What is all there already is hashed while the device writes."""
-        hashing = Beside(lambda: hashlib.sha256(data).hexdigest())
-        with DirectFile(self.fd, "blob.chunk") as file:
-            file.write(data)
-        start_writing(self.fd)
-        return hashing.result()
 
     def land(self, path: str) -> None:
         """Named first and synced then: both become durable in one step of the file system's own journal. A name
@@ -256,42 +240,6 @@ class _Incoming:
             unnamed.link(self.fd, self.dir_fd, path)
         else:
             os.link(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
-
-
-class ArrivingBlob:
-    """A content that is written while it arrives. Nobody sees anything of it before `put` returns."""
-
-    def __init__(self, dir_fd: int) -> None:
-        self._dir_fd = dir_fd
-        self._size = 0
-        self._incoming: _Incoming | None = None
-        self._file: DirectFile | None = None
-
-    def reach(self, beginning: memoryview) -> None:
-        """So much of it is there: in aligned memory."""
-        if self._file is None:
-            self._incoming = _Incoming(self._dir_fd)
-            point("blob.temp_created")
-            self._file = DirectFile(self._incoming.fd, "blob.chunk")
-        self._file.write(beginning[self._size :])
-        self._size = len(beginning)
-
-    def put(self, sha256: str) -> Blob | None:
-        """Keep what has come, which is all of it and has this hash; None where nothing has."""
-        if self._file is None or self._incoming is None:
-            return None
-        try:
-            self._file.end()
-            self._incoming.land(sha256)
-        except OSError as error:
-            raise os_refusal(error) from None
-        passed("blob.landed")
-        return Blob(sha256, self._size)
-
-    def close(self) -> None:
-        if self._incoming is not None:
-            self._incoming.close()
-            self._incoming = self._file = None
 
 
 def _pieces(source: bytes | Readable | Iterable[bytes]) -> Iterator[bytes]:

@@ -55,9 +55,8 @@ class PendingFile:
     """New content for a name in an open directory. Use it in `with`: what did not land is discarded.
 
     `like` are the facts of the file it replaces; without them it gets the mode a new file gets. `unseen` raises
-    `NeedsName` where even the temporary file would have a name. `filled` is a file without a name, with the mode of
-    `mode_of`, that holds already what `write_whole` will bring: it is taken over. `dir_fd` stays the caller's. Not for
-    several threads at once.
+    `NeedsName` where even the temporary file would have a name. `dir_fd` stays the caller's. Not for several threads at
+    once.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class PendingFile:
         like: Facts | None = None,
         sync: bool = False,
         unseen: bool = False,
-        filled: int | None = None,
     ) -> None:
         self.dir_fd = dir_fd
         self.name = name
@@ -83,10 +81,8 @@ class PendingFile:
         self._done = False
         self._temp: str | None = None
         self._left: str | None = None
-        self._is_filled = filled is not None
-        self._fd = filled if filled is not None else -1
-        if filled is None:
-            self._guarded(self._open)
+        self._fd = -1
+        self._guarded(self._open)
 
     def __enter__(self) -> Self:
         return self
@@ -106,14 +102,6 @@ class PendingFile:
         self._guarded(lambda: write_all(self._fd, data, "write.chunk"))
         self._digest.update(data)
         self.size += memoryview(data).nbytes
-
-    def write_whole(self, data: bytes | memoryview, sha256: str) -> None:
-        """All of a large content, whose hash the caller vouches for."""
-        self._check_open()
-        if not self._is_filled:
-            self._guarded(lambda: unnamed.fill(self._fd, data))
-        self.size = len(data)
-        self._vouched = sha256
 
     def copy(self, fd: int, sha256: str) -> None:
         """All of another file, whose hash the caller vouches for: it is not read again to be sure."""
@@ -180,7 +168,8 @@ class PendingFile:
 
     def _open(self) -> None:
         point("write.open_temp")
-        mode = mode_of(self._like is None)
+        # A new file gets what the umask and its directory give; `_complete` sets the facts of a replaced one.
+        mode = 0o666 if self._like is None else 0o600
         fd = unnamed.opened(self.dir_fd, mode)
         if fd is None:
             if self._is_unseen:
@@ -359,9 +348,3 @@ class PendingFile:
     def _failed(self, error: OSError) -> ToolError:
         self.discard()
         return os_refusal(error, path=shown(self.name))
-
-
-def mode_of(is_new: bool) -> int:
-    """What a temporary file is opened with: a new one gets what the umask and its directory give, every other one the
-    facts of what it replaces."""
-    return 0o666 if is_new else 0o600

@@ -1,7 +1,6 @@
 """Files without a name: nobody else sees them, and a killed process leaves nothing of them behind.
 
     opened(dir_fd, mode)     one in an open directory; None where the file system has no such files
-    fill(fd, data)           all of a large content, into an empty file
     link(fd, dir_fd, name)   its first name
 
 That name is given through /proc: where there is none, there are no such files either.
@@ -12,9 +11,6 @@ from __future__ import annotations
 import errno
 import os
 from typing import Final
-
-from perdure.storage.direct import PIECE, DirectFile
-from perdure.storage.durable import write_all
 
 FLAGS: Final = os.O_RDWR | os.O_CLOEXEC
 _TMPFILE: Final = getattr(os, "O_TMPFILE", 0) if os.path.exists("/proc/self/fd") else 0
@@ -30,14 +26,6 @@ def opened(dir_fd: int, mode: int) -> int | None:
         if error.errno not in _NONE:
             raise
         return None
-
-
-def fill(fd: int, data: bytes | memoryview) -> None:
-    if len(data) < PIECE:
-        write_all(fd, data, "write.chunk")
-        return
-    with DirectFile(fd, "write.chunk") as file:
-        file.write(data)
 
 
 def link(fd: int, dir_fd: int, name: str) -> None:
