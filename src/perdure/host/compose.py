@@ -9,7 +9,7 @@ from binascii import hexlify
 from typing import TYPE_CHECKING
 
 from perdure import __version__
-from perdure.host import allocation, catalogs, presence
+from perdure.host import catalogs, presence
 from perdure.host.console import Console
 from perdure.host.control import Control
 from perdure.host.eventlog import EventLog
@@ -67,9 +67,7 @@ def _builtin(settings: Settings) -> MountSpec:
         if value is not None:
             words += [option, value]
     # By the environment: a command line is for everyone to read, and a URL may hold a password.
-    env = allocation.for_worker()
-    if settings.state is not None:
-        env["PERDURE_STATE"] = settings.state
+    env = {"PERDURE_STATE": settings.state} if settings.state is not None else {}
     return MountSpec(BUILTIN, own_command(*words), env=env, cwd=settings.workspaces[0], builtin=True)
 
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from perdure.host import allocation
 from perdure.host import child as processes
 from perdure.host.child import Child
 from perdure.host.console import Console
@@ -483,8 +482,6 @@ class Shell:
             if isinstance(line, Oversize):
                 self.feed(ClientOversize(line.size, line.head, line.tail))
             else:
-                if len(line) >= allocation.LARGE:
-                    allocation.keep()
                 self.feed(ClientFrame(line))
 
     def _take_child_frames(self, child: Child, *, last: bool = False) -> None:
