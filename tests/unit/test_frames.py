@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -211,3 +213,54 @@ def test_a_frame_nested_too_deeply_is_malformed_not_fatal() -> None:
     assert isinstance(
         decode(b'{"jsonrpc": "2.0", "id":1,"method":"m","params":{"a":' + deep + b"}}"), Malformed | Request
     )
+
+
+LARGE = "a line\n" * 10_000
+
+
+def large_call(content: str, *, spaced: bool = False, **more: Any) -> bytes:
+    params = {"name": "safe_write", "arguments": {"path": "f", "content": content}, **more}
+    return dump({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, spaced=spaced)
+
+
+@pytest.mark.parametrize("spaced", [False, True])
+def test_a_large_call_is_read_like_a_small_one(spaced: bool) -> None:
+    message = decode(large_call(LARGE, spaced=spaced, _meta={"progressToken": 3}))
+    assert isinstance(message, Request)
+    assert message.params is not None
+    params = json.loads(bytes(message.params))
+    assert (params["arguments"]["content"], params["_meta"]) == (LARGE, {"progressToken": 3})
+
+
+def test_a_member_named_twice_is_found_however_large_the_call() -> None:
+    frame = large_call(LARGE)
+    assert isinstance(decode(frame.replace(b'"id":1', b'"id":1,"id":1')), Malformed)
+    message = decode(frame.replace(b'"path":"f"', b'"path":"f","path":"g"'))
+    assert isinstance(message, Request)
+    assert message.params is not None
+    with pytest.raises(ValueError, match="path"):
+        members(members(message.params)["arguments"])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [rb"\ud800", rb"\ud800 and more", rb"\udc00", rb"\ud800\u0041", rb"\uD800\uDBFF", b"\xff", b"\xc3("],
+)
+@pytest.mark.parametrize("place", [b"@", b"#", b"%"])
+def test_bad_text_is_found_wherever_it_stands(bad: bytes, place: bytes) -> None:
+    frame = large_call(LARGE + "@", _meta={"key": ["#"], "%": 1})
+    assert isinstance(decode(frame), Request)
+    assert isinstance(decode(frame.replace(place, bad)), Malformed)
+
+
+def test_a_large_frame_is_freed_without_the_garbage_collector() -> None:
+    gc.disable()
+    try:
+        tracemalloc.start()
+        for _ in range(20):
+            assert isinstance(decode(large_call("x" * 1_000_000)), Request)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert held < 3_000_000

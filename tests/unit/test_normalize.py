@@ -262,6 +262,13 @@ def test_json_that_two_readers_could_read_differently_is_refused(raw: bytes, rea
     assert caught.value.envelope.context["reason"] == reason
 
 
+@pytest.mark.parametrize("bad", [rb'"\ud800 "', b'"\xff"', rb'["\udc00"]', b'{"a": "\xc3"}'])
+def test_bad_text_in_an_argument_is_refused(bad: bytes) -> None:
+    with pytest.raises(ToolError) as caught:
+        strict_object(b'{"content":' + bad + b"}")
+    assert caught.value.envelope.context["reason"] == "bad_text"
+
+
 def test_depth_is_counted_outside_strings_and_up_to_the_bound() -> None:
     code = '[[["\\"{{{' * 1000
     assert strict_object(json.dumps({"content": code}).encode()) == {"content": code}

@@ -38,8 +38,8 @@ from perdure.model.frames import (
     Response,
     decode,
     encode_members,
+    encode_request,
     members_if_clear,
-    request_pieces,
     text_if_clear,
 )
 
@@ -144,7 +144,7 @@ class Tracing:
     def _done(self, effect: Effect) -> Effect:
         if isinstance(effect, ToClient):
             self._answered(effect.frame)
-        elif isinstance(effect, ToChild) and (found := _REQUEST.match(effect.pieces[0])) is not None:
+        elif isinstance(effect, ToChild) and (found := _REQUEST.match(effect.frame)) is not None:
             return self._tried(effect, int(found[1]))
         return effect
 
@@ -180,8 +180,8 @@ class Tracing:
         if not parent.parent:
             meta.pop("tracestate", None)  # it belongs to a parent that could not be read
         params["_meta"] = encode_members(meta)
-        pieces = request_pieces(child_id, message.method, params, message.extra)
-        return ToChild(effect.mount, effect.generation, pieces)
+        frame = encode_request(child_id, message.method, params, message.extra)
+        return ToChild(effect.mount, effect.generation, frame)
 
     def _child_answered(self, frame: bytes) -> None:
         message = decode(frame)

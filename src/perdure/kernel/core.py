@@ -79,7 +79,7 @@ from perdure.kernel.state import (
     State,
 )
 from perdure.model.faults import Fault
-from perdure.model.frames import Inside, Members, RequestId
+from perdure.model.frames import RequestId
 from perdure.model.mounts import Limits, MountSpec
 
 SNAPSHOT_VERSION: Final = 2
@@ -111,8 +111,6 @@ class Kernel:
         self.detail = detail
         self.now = now
         self.out: list[Effect] = []
-        # The params of the request that is being taken in.
-        self.opened: tuple[bytes, Members, Inside | None] | None = None
         known, accepted = catalogs or {}, tools or {}
         self.state = State(
             session=Session(session_id=session_id, started_at=now),
@@ -141,7 +139,6 @@ class Kernel:
             if mount.queue or len(mount.links) > 1:  # else there is nothing to move, and there may be many
                 mounts.move_on(self, mount)
         self._finish()
-        self.opened = None
         return self.out
 
     def start(self, now: float) -> list[Effect]:
@@ -226,9 +223,8 @@ class Kernel:
     def to_client(self, frame: bytes) -> None:
         self.out.append(ToClient(frame))
 
-    def to_child(self, link: Link, *pieces: bytes | memoryview) -> None:
-        """A frame, whole or in pieces."""
-        self.out.append(ToChild(link.mount, link.generation, pieces))
+    def to_child(self, link: Link, frame: bytes) -> None:
+        self.out.append(ToChild(link.mount, link.generation, frame))
 
     def note(self, event: str, **fields: str | int | float | bool) -> None:
         self.out.append(Note(event, fields))

@@ -11,7 +11,6 @@ from typing import Literal
 import msgspec
 
 from perdure.model.faults import Fault
-from perdure.model.frames import Pieces
 from perdure.model.mounts import MountSpec
 
 
@@ -138,11 +137,7 @@ class ToClient(_Event, frozen=True):
 class ToChild(_Event, frozen=True):
     mount: str
     generation: int
-    pieces: Pieces
-
-    @property
-    def frame(self) -> bytes:
-        return b"".join(self.pieces)
+    frame: bytes
 
 
 class Spawn(_Event, frozen=True):

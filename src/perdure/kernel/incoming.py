@@ -19,7 +19,6 @@ from perdure.model.frames import (
     decode_id,
     encode_result,
     members,
-    own,
 )
 
 if TYPE_CHECKING:
@@ -53,9 +52,9 @@ class Refusal(Exception):
 
 
 def opened(frame: Request, *, waited: bool) -> Incoming:
-    raw = own(frame.params) if frame.params is not None else None
+    raw = bytes(frame.params) if frame.params is not None else None
     try:
-        params = _members_of(frame)
+        params = members(raw) if raw is not None else {}
         meta = members(params["_meta"]) if "_meta" in params else {}
     except ValueError:
         raise Refusal(INVALID_PARAMS, "params are ambiguous or not an object") from None
@@ -76,12 +75,6 @@ def opened(frame: Request, *, waited: bool) -> Incoming:
     if is_modern:
         _check_envelope(incoming)
     return incoming
-
-
-def _members_of(frame: Request) -> Members:
-    if frame.inside is not None:
-        return frame.inside.params
-    return members(frame.params) if frame.params is not None else {}
 
 
 def scalar(raw: Raw | None) -> RequestId | None:

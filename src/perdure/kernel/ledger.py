@@ -50,8 +50,8 @@ from perdure.model.faults import (
 from perdure.model.frames import (
     Members,
     encode_members,
+    encode_request,
     members,
-    request_pieces,
 )
 from perdure.model.replay import CONVERGENT, NEVER, READ_METHODS, pointed
 
@@ -146,7 +146,7 @@ def conflict_keys(k: Kernel, call: Invocation) -> tuple[str, ...]:
 
 def _keys_at(k: Kernel, call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ...]:
     try:
-        given = _arguments(k, call)
+        given = members(_params(call).get("arguments", Raw(b"{}")))
         # Only what a key can be made of is read: beside it may stand a file's whole content.
         wanted = {name for path in pointers for name in path.split("/")[1:2]}
         arguments = {name: msgspec.json.decode(given[name]) for name in wanted & given.keys()}
@@ -160,17 +160,8 @@ def _keys_at(k: Kernel, call: Invocation, pointers: tuple[str, ...]) -> tuple[st
     return tuple(sorted(keys))
 
 
-def _params(k: Kernel, call: Invocation) -> Members:
-    """A call's params, read once while its request is taken in: they may hold a file's whole content."""
-    if k.opened is not None and k.opened[0] is call.params:
-        return dict(k.opened[1])
+def _params(call: Invocation) -> Members:
     return members(call.params) if call.params is not None else {}
-
-
-def _arguments(k: Kernel, call: Invocation) -> Members:
-    if k.opened is not None and k.opened[0] is call.params and k.opened[2] is not None:
-        return k.opened[2].arguments
-    return members(_params(k, call).get("arguments", Raw(b"{}")))
 
 
 # --- dispatching -----------------------------------------------------------------------------------------
@@ -237,7 +228,7 @@ def send(k: Kernel, link: Link, call: Invocation, child_id: int) -> None:
     call.overdue = False
     k.state.routes[child_id] = Route(link.mount, link.generation, ForCall(call.seq))
     extra = {key: Raw(value) for key, value in call.extra.items()}
-    k.to_child(link, *request_pieces(child_id, call.method, child_params(k, link, call, child_id), extra))
+    k.to_child(link, encode_request(child_id, call.method, child_params(k, link, call, child_id), extra))
 
 
 def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> bytes | Members | None:
@@ -247,7 +238,7 @@ def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> byte
     named = bool(spec.prefix) and call.method in ("tools/call", "prompts/get", "completion/complete")
     if not (crossing or named or call.token is not None or spec.builtin or call.inputs is not None):
         return call.params
-    found = _params(k, call)
+    found = _params(call)
     meta: Members = members(found["_meta"]) if "_meta" in found else {}
     if call.method in ("tools/call", "prompts/get"):
         found["name"] = Raw(_encode(call.name))

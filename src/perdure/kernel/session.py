@@ -104,7 +104,6 @@ def _on_request(k: Kernel, frame: Request) -> None:
 def serve(k: Kernel, frame: Request, *, waited: bool) -> None:
     try:
         request = opened(frame, waited=waited)
-        k.opened = (request.raw, request.params, frame.inside) if request.raw is not None else None
         welcome.notice_client(k, request)
         _route(k, request)
     except Refusal as refusal:

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Raw
-
-from perdure.model import large_calls
 
 if TYPE_CHECKING:
     from json import JSONDecoder
@@ -30,15 +28,6 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
 Members = dict[str, Raw]
-Pieces = tuple[bytes | memoryview, ...]
-"""A frame that nobody has put together yet."""
-
-
-class Inside(msgspec.Struct, frozen=True):
-    """The members of a request's params, and of their arguments, where they were read along with it."""
-
-    params: Members
-    arguments: Members
 
 
 class Request(msgspec.Struct, frozen=True, tag=True):
@@ -46,7 +35,6 @@ class Request(msgspec.Struct, frozen=True, tag=True):
     method: str
     params: Raw | None = None
     extra: Members = {}
-    inside: Inside | None = None
 
 
 class Notification(msgspec.Struct, frozen=True, tag=True):
@@ -106,13 +94,6 @@ def members(raw: bytes | Raw) -> Members:
     if length != len(memoryview(raw)):
         _refuse_duplicates(bytes(raw))
     return found
-
-
-def own(raw: Raw) -> bytes:
-    """To be kept beyond its frame. A large one is a view of it, which serves as bytes for all that is done with params:
-    they are most of the frame, so to copy them would cost more than it frees."""
-    view = memoryview(raw)
-    return bytes(raw) if len(view) < large_calls.LARGE else cast(bytes, view)
 
 
 def members_if_clear(raw: Raw | None) -> Members:
@@ -213,8 +194,6 @@ def decode(frame: bytes) -> Message:
     """Read one frame. Never raises: what cannot be read is `Malformed`."""
     if not _is_text(frame):
         return _broken(frame, "invalid UTF-8", PARSE_ERROR)
-    if len(frame) >= large_calls.LARGE and (parts := large_calls.taken_apart(frame)) is not None:
-        return _classify(frame, parts.members, Inside(parts.params, parts.arguments))
     try:
         found = members(frame)
     except DuplicateMember as error:
@@ -230,7 +209,7 @@ def decode(frame: bytes) -> Message:
     return _classify(frame, found)
 
 
-def _classify(frame: bytes, found: Members, inside: Inside | None = None) -> Message:
+def _classify(frame: bytes, found: Members) -> Message:
     version = found.pop("jsonrpc", None)
     if version is None or bytes(version) != b'"2.0"':
         return _broken(frame, 'jsonrpc must be "2.0"')
@@ -259,7 +238,7 @@ def _classify(frame: bytes, found: Members, inside: Inside | None = None) -> Mes
         identity = decode_id(raw_id)
         if identity is None:
             return _broken(frame, "id must be a string or an integer")
-        return Request(identity, method, params, found, inside)
+        return Request(identity, method, params, found)
     if (result is None) == (error is None):
         return _broken(frame, "neither a request nor a response")
     if raw_id is None:
@@ -269,34 +248,22 @@ def _classify(frame: bytes, found: Members, inside: Inside | None = None) -> Mes
     return Response(decode_id(raw_id), result, error, found)
 
 
-def _parts(*parts: bytes | memoryview | Raw, extra: Members | None) -> Pieces:
+def _object(*parts: bytes | memoryview | Raw, extra: Members | None) -> bytes:
     """An object: the given parts of it without its closing brace, then what JSON-RPC does not name."""
     pieces = [memoryview(part) for part in parts]
     for key, value in (extra or {}).items():
         pieces += (memoryview(b"," + _encode(key) + b":"), memoryview(value))
-    return (*pieces, b"}")
-
-
-def _object(*parts: bytes | memoryview | Raw, extra: Members | None) -> bytes:
-    """One copy, however large."""
-    return b"".join(_parts(*parts, extra=extra))
+    return b"".join((*pieces, b"}"))
 
 
 def encode_request(
     identity: RequestId, method: str, params: Raw | bytes | Members | None, extra: Members | None = None
 ) -> bytes:
-    return b"".join(request_pieces(identity, method, params, extra))
-
-
-def request_pieces(
-    identity: RequestId, method: str, params: Raw | bytes | Members | None, extra: Members | None = None
-) -> Pieces:
-    """The same in pieces, of which those that are given raw are views: a large one is not copied."""
     head = b'{"jsonrpc":"2.0","id":' + _encode(identity) + b',"method":' + _encode(method)
     if params is None:
-        return _parts(head, extra=extra)
+        return _object(head, extra=extra)
     inner = _pieces(params) if isinstance(params, dict) else [memoryview(params)]
-    return _parts(head, b',"params":', *inner, extra=extra)
+    return _object(head, b',"params":', *inner, extra=extra)
 
 
 def encode_notification(method: str, params: Raw | bytes | None, extra: Members | None = None) -> bytes:

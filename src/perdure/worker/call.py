@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Raw
 
 from perdure.model.envelope import Envelope, ToolError, refuse
-from perdure.model.frames import Members
 from perdure.model.tools import View
 from perdure.present.normalize import arguments, presentation, strict_object
 from perdure.present.result import CallToolResult, failure, success
@@ -20,7 +19,7 @@ from perdure.surfaces.waiting import finished
 from perdure.worker.diagnostics import Diagnostics
 
 
-def run(tool: Tool, called_as: str, raw_arguments: Raw | Members | None, **more: Any) -> CallToolResult:
+def run(tool: Tool, called_as: str, raw_arguments: Raw | None, **more: Any) -> CallToolResult:
     """As `steps`, all of it in this thread."""
     return finished(steps(tool, called_as, raw_arguments, **more))
 
@@ -28,7 +27,7 @@ def run(tool: Tool, called_as: str, raw_arguments: Raw | Members | None, **more:
 async def steps(
     tool: Tool,
     called_as: str,
-    raw_arguments: Raw | Members | None,
+    raw_arguments: Raw | None,
     *,
     default: View,
     roots: tuple[str, ...],

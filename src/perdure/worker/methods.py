@@ -95,7 +95,7 @@ class Methods:
         result = await call.steps(
             tool,
             asked.text("name") or tool.spec.name,
-            asked.arguments,
+            asked.params.get("arguments"),
             default=self._view,
             roots=self._roots,
             context=context,

@@ -116,7 +116,7 @@ class Server:
         if is_taken:
             self._refuse(identity, Refusal(frames.INVALID_REQUEST, "this id is still in use"))
             return None
-        asked = self._session.asked(request.method, request.params, request.inside)
+        asked = self._session.asked(request.method, request.params)
         if isinstance(asked, Refusal):
             self._refuse(identity, asked)
             return None

@@ -18,7 +18,6 @@ from perdure.model import eras
 from perdure.model.frames import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    Inside,
     Members,
     RequestId,
     decode_id,
@@ -51,7 +50,6 @@ class Asked(msgspec.Struct, frozen=True):
     era: eras.Era
     method: str
     params: Members
-    arguments: Raw | Members | None
     meta: Members
     client: str
     session: str
@@ -85,13 +83,10 @@ class Session:
         self._told: tuple[bytes, tuple[str | None, str | None]] = b"", (None, None)
         self.log_level: str | None = None
 
-    def asked(self, method: str, raw_params: Raw | None, inside: Inside | None = None) -> Asked | Refusal:
+    def asked(self, method: str, raw_params: Raw | None) -> Asked | Refusal:
         """The request in its era, or why it is refused."""
         try:
-            if inside is not None:
-                params = inside.params
-            else:
-                params = members(raw_params) if raw_params is not None else {}
+            params = members(raw_params) if raw_params is not None else {}
             meta = members(params["_meta"]) if "_meta" in params else {}
         except ValueError:
             return Refusal(
@@ -109,7 +104,6 @@ class Session:
             era="modern" if is_modern else "handshake",
             method=method,
             params=params,
-            arguments=inside.arguments if inside is not None else params.get("arguments"),
             meta=meta,
             client=name or own or self._client,
             session=session or self._id,
