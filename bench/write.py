@@ -1,6 +1,6 @@
 """The write surface's benchmark: perdure beside resilient-write and the bare system calls, in one run.
 
-    python bench/write.py [--quick] [--only small,in-flight,large,memory,chunks,journal] [--perdure PATH]
+    python bench/write.py [--quick] [--only small,in-flight,medium,large,memory,chunks,journal] [--perdure PATH]
 
 Every write of ours goes through the whole host and is durable when it is acknowledged. Each line says PASS or
 SHORT against its requirement and shows the medians that the ratio was made of. SHORT is a finding, not a failure:
@@ -21,20 +21,21 @@ import sections
 import writes
 from report import Report, machine
 
-SECTIONS = ("small", "in-flight", "large", "memory", "chunks", "journal")
+SECTIONS = ("small", "in-flight", "medium", "large", "memory", "chunks", "journal")
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
     small: int
     rated: int
+    medium: int
     large: int
     rows: int
     rounds: int
 
 
-FULL = Size(small=600, rated=800, large=40, rows=1_000_000, rounds=7)
-QUICK = Size(small=150, rated=200, large=8, rows=50_000, rounds=3)
+FULL = Size(small=600, rated=800, medium=200, large=40, rows=1_000_000, rounds=7)
+QUICK = Size(small=150, rated=200, medium=40, large=8, rows=50_000, rounds=3)
 
 
 def main() -> int:
@@ -50,6 +51,7 @@ def main() -> int:
     measures: dict[str, Callable[[Path], None]] = {
         "small": lambda scratch: writes.measure_small(scratch, perdure, report, calls=size.small),
         "in-flight": lambda scratch: writes.measure_in_flight(scratch, perdure, report, calls=size.rated),
+        "medium": lambda scratch: writes.measure_medium(scratch, perdure, report, calls=size.medium),
         "large": lambda scratch: writes.measure_large(scratch, perdure, report, calls=size.large),
         "memory": lambda scratch: writes.measure_memory(scratch, perdure, report),
         "chunks": lambda scratch: chunks.measure(scratch, perdure, report, rounds=size.rounds),

@@ -13,6 +13,7 @@ from client import Client
 from report import Report, ms, p50
 
 SMALL = 1024
+MEDIUM = 100 * 1024
 LARGE = 5 * 1024 * 1024
 HUGE = 200 * 1024 * 1024
 BLOCK = 25
@@ -21,7 +22,8 @@ IN_FLIGHT = 8
 PEER_LIMIT = 0.4
 RAW_LIMIT = 3.0
 RATE_FLOOR = 4.0
-LARGE_LIMIT = 0.5
+MEDIUM_LIMIT = 0.4
+LARGE_LIMIT = 1.0
 RSS_LIMIT_MB = 100.0
 
 
@@ -127,17 +129,25 @@ def measure_small(scratch: Path, perdure: str, report: Report, *, calls: int) ->
         report.ratio(f"perdure over {name}", text, found["perdure"] / found[name], limit)
 
 
+def measure_medium(scratch: Path, perdure: str, report: Report, *, calls: int) -> None:
+    _measure_beside_peer(scratch, perdure, report, "100 KB", MEDIUM, MEDIUM_LIMIT, calls)
+
+
 def measure_large(scratch: Path, perdure: str, report: Report, *, calls: int) -> None:
+    _measure_beside_peer(scratch, perdure, report, "5 MB", LARGE, LARGE_LIMIT, calls)
+
+
+def _measure_beside_peer(
+    scratch: Path, perdure: str, report: Report, name: str, size: int, limit: float, calls: int
+) -> None:
     with opened(scratch, perdure) as (mine, theirs):
         subjects = {"perdure": mine.write, "resilient-write": theirs.write, "raw": Raw(scratch / "raw").write}
-        samples = _interleaved(subjects, LARGE, calls, block=4)
-    found = {name: p50(values) for name, values in samples.items()}
-    report.title(f"5 MB safe_write: p50 of {calls} new files each, interleaved")
-    report.figure("p50", ", ".join(f"{name} {ms(value)}" for name, value in found.items()))
-    text = f"{ms(found['perdure'])}, {ms(found['resilient-write'])}"
-    report.ratio(
-        "perdure over resilient-write", text, found["perdure"] / found["resilient-write"], LARGE_LIMIT
-    )
+        samples = _interleaved(subjects, size, calls, block=4)
+    medians = {subject: p50(values) for subject, values in samples.items()}
+    report.title(f"{name} safe_write: p50 of {calls} new files each, interleaved")
+    report.figure("p50", ", ".join(f"{subject} {ms(value)}" for subject, value in medians.items()))
+    mine_s, theirs_s = medians["perdure"], medians["resilient-write"]
+    report.ratio("perdure over resilient-write", f"{ms(mine_s)}, {ms(theirs_s)}", mine_s / theirs_s, limit)
 
 
 def _interleaved(
