@@ -24,7 +24,6 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 REFERENCE = "\n".join(path.read_text() for path in DOCUMENTS if "docs" in path.parts)
 # Between processes of ours, or for tests alone.
 INTERNAL = {
-    "PERDURE_ARENA",
     "PERDURE_BRIDGE",
     "PERDURE_FAULT",
     "PERDURE_GUARDED",
