@@ -66,6 +66,7 @@ def connect(
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_everything_a_server_offers_is_there_and_works(bed: Bed, kind: str, mode: str) -> None:
@@ -113,6 +114,7 @@ async def expect_high_level(client: Client) -> None:
     assert text_of(await client.call_tool("s__roots")) == "file:///work"
 
 
+@pytest.mark.thorough
 @combined("fake-handshake", "fake-modern", "high-level", "low-level-modern")
 async def test_a_cancelled_call_is_over_and_a_changed_list_is_announced(
     bed: Bed, kind: str, mode: str
@@ -144,6 +146,7 @@ async def test_a_cancelled_call_is_over_and_a_changed_list_is_announced(
         assert "s__fresh" in [tool.name for tool in (await client.list_tools(cache_mode="refresh")).tools]
 
 
+@pytest.mark.thorough
 @combined("fake-handshake", "fake-modern", "low-level", "low-level-modern")
 async def test_a_subscription_outlives_the_server_it_was_made_at(bed: Bed, kind: str, mode: str) -> None:
     heard = Heard()
@@ -188,6 +191,7 @@ async def test_a_call_lost_with_its_server_is_an_error_and_the_next_call_works(b
         assert fake.dispatches == ["effect k", "read_effect r", "read_effect r"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["sampling/createMessage", "elicitation/create", "roots/list"])
 async def test_the_clients_callbacks_answer_a_fake_of_either_era(bed: Bed, mode: str, method: str) -> None:
@@ -211,6 +215,7 @@ async def test_the_clients_callbacks_answer_a_fake_of_either_era(bed: Bed, mode:
     assert expected[method] in answers["new"]
 
 
+@pytest.mark.thorough
 @combined("fake-handshake", "fake-modern", "high-level")
 async def test_a_log_message_reaches_the_clients_callback(bed: Bed, mode: str, kind: str) -> None:
     heard = Heard()
@@ -226,6 +231,7 @@ async def test_a_log_message_reaches_the_clients_callback(bed: Bed, mode: str, k
     assert heard.logged == [("warning", "careful")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "mode"), [("high-level", "legacy"), ("low-level", "legacy"), ("low-level-modern", "auto")]
 )

@@ -64,6 +64,7 @@ async def test_everything_a_server_offers_is_there_and_works(served: ServeProces
         await expect_fake(client, heard, resources)
 
 
+@pytest.mark.thorough
 @either_era
 @pytest.mark.parametrize("method", ASKED)
 async def test_the_clients_callbacks_answer_what_a_server_asks(
@@ -74,6 +75,7 @@ async def test_the_clients_callbacks_answer_what_a_server_asks(
         assert ASKED[method] in text_of(result)
 
 
+@pytest.mark.thorough
 @either_era
 async def test_what_changes_is_announced(served: ServeProcess, mode: str) -> None:
     heard = Heard()
@@ -95,6 +97,7 @@ async def test_what_changes_is_announced(served: ServeProcess, mode: str) -> Non
         assert "s__fresh" in [tool.name for tool in (await client.list_tools(cache_mode="refresh")).tools]
 
 
+@pytest.mark.thorough
 async def test_a_log_message_reaches_the_clients_callback(served: ServeProcess, mode: str) -> None:
     heard = Heard()
     async with connected(served, mode, heard) as client:
@@ -106,6 +109,7 @@ async def test_a_log_message_reaches_the_clients_callback(served: ServeProcess, 
     assert heard.logged == [("warning", "careful")]
 
 
+@pytest.mark.thorough
 async def test_a_call_lost_with_its_server_is_an_error_and_the_next_call_works(
     served: ServeProcess, fake: Server, mode: str
 ) -> None:
@@ -119,6 +123,7 @@ async def test_a_call_lost_with_its_server_is_an_error_and_the_next_call_works(
         assert fake.dispatches == ["effect k", "read_effect r", "read_effect r"]
 
 
+@pytest.mark.thorough
 async def test_a_client_goes_on_when_perdure_itself_is_killed_and_started_again(
     served: ServeProcess, mode: str
 ) -> None:

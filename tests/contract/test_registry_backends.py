@@ -361,6 +361,7 @@ REMOTES = st.builds(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(one=ENTRIES | REMOTES)
 def test_an_entry_comes_back_as_it_was_whatever_it_holds(subject: Subject, one: Entry) -> None:
@@ -452,6 +453,7 @@ except AlreadyInstalled:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [name for name in SUBJECTS if name in ("markdown", "json")])
 def test_must_9_of_many_processes_exactly_one_installs(kind: str, tmp_path: Path) -> None:
     source = RACER.format(tests=str(Path(__file__).parent))

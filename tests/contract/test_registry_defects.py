@@ -186,6 +186,7 @@ def test_m11_link_mode_and_absence_stay(tmp_path: Path) -> None:
     assert not (tmp_path / "no").exists()
 
 
+@pytest.mark.thorough
 def test_m15_a_silent_server_holds_up_no_other(bed: Bed) -> None:
     silent = section(bed, "silent", "--hang-at=start") + "timeout: startup=60\n"
     (bed.workspace / "mcp.md").write_text(silent + section(bed, "good") + f"## Allowed commands\n{PYTHON}\n")

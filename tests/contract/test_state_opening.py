@@ -84,6 +84,7 @@ def test_a_url_of_another_database_is_refused_and_no_folder_of_that_name_is_made
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.thorough
 def test_of_many_that_open_a_new_file_at_once_none_fails(tmp_path: Path) -> None:
     path = str(tmp_path / "not" / "there" / "state.db")
     results: multiprocessing.Queue[str] = SPAWN.Queue()
@@ -190,6 +191,7 @@ def test_a_file_of_agentcheckpoint_is_adopted_and_its_table_not_changed(tmp_path
     again.service.close()
 
 
+@pytest.mark.thorough
 def test_a_database_locked_elsewhere_is_a_typed_fault_and_reads_go_on(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     store = Store(SqliteState(str(path)))
@@ -333,6 +335,7 @@ def test_many_open_a_new_postgres_store_at_once(postgres: Postgres) -> None:
     assert failures == []
 
 
+@pytest.mark.thorough
 def test_a_server_that_is_not_there_is_a_typed_fault() -> None:
     with pytest.raises(StateError) as refused:
         PostgresState("postgresql://nobody@127.0.0.1:9/none?connect_timeout=2")

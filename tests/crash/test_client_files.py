@@ -107,6 +107,7 @@ def killed_everywhere(desk: Desk, prepare: Callable[[], None], *words: str) -> i
     raise AssertionError("the command never ended")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("client", [CLIENTS["vscode"]], ids=["vscode"])
 def test_a_sync_killed_at_any_point_leaves_the_old_file_or_the_new_and_the_next_one_finishes(
     desk: Desk,
@@ -127,6 +128,7 @@ def test_a_sync_killed_at_any_point_leaves_the_old_file_or_the_new_and_the_next_
     assert "tides" not in desk.servers
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("client", [CLIENTS["cursor"]], ids=["cursor"])
 def test_an_install_and_an_uninstall_killed_at_any_point_can_be_made_again(desk: Desk) -> None:
     def without() -> None:
@@ -142,6 +144,7 @@ def test_an_install_and_an_uninstall_killed_at_any_point_can_be_made_again(desk:
     assert desk.text == golden(desk.client)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("client", [CLIENTS["cursor"]], ids=["cursor"])
 def test_a_file_that_only_perdure_wrote_is_gone_after_an_uninstall_killed_at_any_point(desk: Desk) -> None:
     def with_perdure() -> None:

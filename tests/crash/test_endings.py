@@ -48,6 +48,7 @@ def test_a_server_that_leaves_with_an_answer_on_its_lips_is_started_again(bed: B
     assert client.use_text("other__echo", {"text": "x" * 500_000}) == "x" * 500_000
 
 
+@pytest.mark.thorough
 def test_the_late_end_of_one_server_is_not_done_to_another(bed: Bed) -> None:
     """A descriptor is closed when a server is stopped; by the time it ends, its number may be another's."""
     client = bed.run(bed.fake("--stubborn", name="stays"), bed.fake(name="other"))
@@ -67,6 +68,7 @@ def test_the_late_end_of_one_server_is_not_done_to_another(bed: Bed) -> None:
     assert client.use_text("stays__echo", {"text": text}) == text
 
 
+@pytest.mark.thorough
 def test_a_stopped_server_may_take_its_time_to_tidy_up(bed: Bed, tmp_path: Path) -> None:
     """It closed its pipes and still writes something down: only one that was not told to go is cut short."""
     done = tmp_path / "done"

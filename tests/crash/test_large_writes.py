@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from hosts import SOON, pids, wait_note
-from perdure.testing.processes import wait_for
 
+from harness.processes import wait_for
 from testbed import Bed, Client
 
 LINE = 'é𝄞 "quoted" \\ and plain words between them\n'

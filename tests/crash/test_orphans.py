@@ -38,6 +38,7 @@ def test_a_host_killed_while_it_starts_leaves_nothing(bed: Bed) -> None:
     assert none_left(bed), alive(bed)
 
 
+@pytest.mark.thorough
 def test_a_killed_guardian_is_replaced_and_knows_everyone(bed: Bed) -> None:
     client = bed.run(bed.fake())
     known = {client.pid, *pids(client).values()}
@@ -52,6 +53,7 @@ def test_a_killed_guardian_is_replaced_and_knows_everyone(bed: Bed) -> None:
     assert none_left(bed), alive(bed)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [(), ("--stubborn",)], ids=["tame", "stubborn"])
 def test_a_client_that_closes_its_end_ends_everything(bed: Bed, options: tuple[str, ...]) -> None:
     client = bed.run(bed.fake(*options))
@@ -87,6 +89,7 @@ def test_the_end_of_the_input_ends_its_last_line(bed: Bed) -> None:
     assert client.wait_end() == 0
 
 
+@pytest.mark.thorough
 def test_a_host_told_to_terminate_finishes_and_leaves_nothing(bed: Bed) -> None:
     client = bed.run(bed.fake("--stubborn"))
     client.use("fake__echo", {"text": "up"})
@@ -124,6 +127,7 @@ def test_a_child_of_a_child_in_a_session_of_its_own_delays_no_recovery(bed: Bed)
     assert none_left(bed), alive(bed)
 
 
+@pytest.mark.thorough
 def test_a_restarted_stubborn_child_is_gone_when_its_successor_serves(bed: Bed) -> None:
     client = bed.run(bed.fake("--stubborn"))
     before = pids(client)["fake"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hosts import SOON
 
 from harness.processes import is_running, wait_for
@@ -18,6 +19,7 @@ def trip(installed: Path, file: str, function: str, frame: str) -> None:
     (installed / file).write_text(source.replace(function, function + guard))
 
 
+@pytest.mark.thorough
 def test_a_frame_of_the_client_that_the_kernel_trips_over_is_answered(bed: Bed, installed: Path) -> None:
     trip(
         installed,

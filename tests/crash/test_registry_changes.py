@@ -30,16 +30,19 @@ OLD = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("style", registry_storm.STYLES)
 def test_sixteen_processes_and_a_program_without_our_lock_lose_nothing(style: str, tmp_path: Path) -> None:
     assert registry_storm.storm(tmp_path, 16, 3, style) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("style", ["none", "naive", "append"])
 def test_nor_do_they_where_each_step_takes_long(style: str, tmp_path: Path) -> None:
     assert registry_storm.storm(tmp_path, 4, 2, style, late_s=0.06) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("style", "late_s", "broken"), [("none", 0.0, "races"), ("naive", 0.02, "overwrites")]
 )
@@ -68,6 +71,7 @@ def install(path: Path, home: Path, fault: str = "") -> int:
     return done.returncode
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", list(OLD))
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_kill_at_any_point_of_an_install_leaves_the_old_file_or_the_new(
@@ -99,6 +103,7 @@ def test_a_kill_at_any_point_of_an_install_leaves_the_old_file_or_the_new(
     assert killed >= 8
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("error", ["enospc", "eio", "erofs"])
 def test_a_failing_disk_is_told_and_leaves_the_old_file(error: str, tmp_path: Path) -> None:
     for point in POINTS:

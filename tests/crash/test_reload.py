@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from hosts import SOON, notes, pids, wait_note
 
 from harness.processes import is_running, wait_for
@@ -31,6 +32,7 @@ def changed(client: object) -> list[str]:
     return [n["method"] for n in client.notifications if n["method"] == LIST_CHANGED]  # type: ignore[attr-defined]
 
 
+@pytest.mark.thorough
 def test_the_same_catalog_is_taken_over_silently_and_running_work_stays_where_it_is(bed: Bed) -> None:
     server = bed.fake()
     client = bed.run(server)

@@ -53,6 +53,7 @@ def test_process_session_servers_and_a_call_in_flight_stay_the_same(bed: Bed) ->
     assert client.use_data("telemetry", {"render": "json"})["totals"]["requests"] > 5
 
 
+@pytest.mark.thorough
 def test_twenty_upgrades_in_a_row_lose_nothing(bed: Bed) -> None:
     mark(bed)
     server = bed.fake()
@@ -135,6 +136,7 @@ def test_what_the_client_has_not_read_yet_arrives_whole(bed: Bed) -> None:
         host.stdout.close()
 
 
+@pytest.mark.thorough
 def test_what_a_server_has_not_read_yet_arrives_whole(bed: Bed) -> None:
     bed.settings("[limits]\noutbox_bytes = 300000\n")
     client = bed.run(bed.fake())
@@ -195,6 +197,7 @@ def test_a_wrapped_server_keeps_its_session_too(bed: Bed) -> None:
     assert client.use_data("whoami")["pid"] == pid
 
 
+@pytest.mark.thorough
 def test_the_servers_of_the_registry_stay_and_the_file_is_still_followed(bed: Bed) -> None:
     command, *args = bed.fake().argv
     text = (

@@ -176,6 +176,7 @@ def test_a_wrong_token_is_refused(locked: ServeProcess, token: str) -> None:
     assert visitor.get("/").status == 303
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("headers", "csrf"),
     [
@@ -209,6 +210,7 @@ def test_a_change_needs_the_token_too(locked: ServeProcess) -> None:
     assert (locked.workspace / "a.txt").read_text() == "two\n"
 
 
+@pytest.mark.thorough
 def test_a_page_is_never_changed_by_reading_it(served: ServeProcess) -> None:
     furnish(agent(served))
     assert Visitor(served.port).get("/mounts/order?action=disable&name=perdure").status == 404

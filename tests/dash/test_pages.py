@@ -87,6 +87,7 @@ def test_the_journal_is_filtered_by_path_client_and_session(served: ServeProcess
         assert "<code>of-other</code>" not in page, query
 
 
+@pytest.mark.thorough
 def test_a_long_journal_is_read_page_by_page(served: ServeProcess) -> None:
     client = agent(served)
     for number in range(60):
@@ -168,6 +169,7 @@ def test_a_server_is_restarted_stopped_and_started_for_everyone(served: ServePro
     assert order("explode") == 404
 
 
+@pytest.mark.thorough
 def test_a_change_appears_on_the_live_stream(served: ServeProcess) -> None:
     client = agent(served)
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)

@@ -215,6 +215,7 @@ def test_mounts_come_from_both_files_and_a_typed_one_wins(bed: Bed) -> None:
     assert found == {"one": "--name=typed", "two": "--name=workspace", "three": "--name=user"}
 
 
+@pytest.mark.thorough
 def test_limits_of_the_workspace_beat_those_of_the_user_one_by_one(bed: Bed) -> None:
     settings_file(bed, "user").write_text("[limits]\npending = 1\nframe_bytes = 20_000\n")
     settings_file(bed, "workspace").write_text("[limits]\npending = 2\n")
@@ -227,6 +228,7 @@ def test_limits_of_the_workspace_beat_those_of_the_user_one_by_one(bed: Bed) -> 
         assert "result" in client.wait(call)
 
 
+@pytest.mark.thorough
 def test_the_workspace_is_an_option_a_variable_or_here(bed: Bed) -> None:
     fake = bed.fake("--cwd-tool")
     places = {name: bed.root / name for name in ("optional", "variable", "older")}

@@ -52,6 +52,7 @@ def terminal(tmp_path: Path) -> Terminal:
     return Terminal(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_server_is_installed_shown_switched_and_removed(terminal: Terminal) -> None:
     (terminal.folder / "work" / "mcp.md").write_text("# MCP servers\n\nKept.\n")
     terminal.run(
@@ -149,6 +150,7 @@ def test_capabilities_are_the_backend_and_six_flags(terminal: Terminal) -> None:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["mcp.md", "mcp.json"])
 def test_no_secret_is_in_any_output_or_file_of_any_command(terminal: Terminal, name: str) -> None:
     terminal.env["PERDURE_REGISTRY"] = name

@@ -43,6 +43,7 @@ def connected(path: Path) -> socket.socket:
     return made
 
 
+@pytest.mark.thorough
 def test_a_host_tells_its_health_its_telemetry_and_the_calls_it_holds(bed: Bed) -> None:
     client = bed.run(bed.fake())
     client.use("fake__echo", {"text": "before"})

@@ -156,6 +156,7 @@ def test_an_unknown_mount_is_refused_with_the_known_ones(bed: Bed) -> None:
 # Deadlines
 
 
+@pytest.mark.thorough
 def test_a_call_that_takes_too_long_is_answered_and_cancelled_and_its_server_kept(bed: Bed) -> None:
     bed.settings("[timeouts]\ncall = 1\n")
     fake = bed.fake()
@@ -175,6 +176,7 @@ def test_a_call_that_takes_too_long_is_answered_and_cancelled_and_its_server_kep
     assert fake.effects == ["cancelled k"]
 
 
+@pytest.mark.thorough
 def test_progress_moves_the_deadline(bed: Bed) -> None:
     bed.settings("[timeouts]\ncall = 1\n")
     client = bed.run(bed.fake())
@@ -200,6 +202,7 @@ def test_a_wedged_server_is_replaced_and_what_may_be_replayed_is(bed: Bed) -> No
     assert fake.dispatches.count("wedge w") == 1
 
 
+@pytest.mark.thorough
 def test_a_server_that_stops_reading_is_replaced(bed: Bed) -> None:
     bed.settings("[timeouts]\ncall = 1\n[limits]\nping_s = 0.5\n")
     client = bed.run(bed.fake())
@@ -210,6 +213,7 @@ def test_a_server_that_stops_reading_is_replaced(bed: Bed) -> None:
     assert client.use_data("fake__whoami")["pid"] != pid
 
 
+@pytest.mark.thorough
 def test_a_call_to_a_server_that_never_starts_was_not_started(bed: Bed) -> None:
     bed.settings("[timeouts]\ncall = 0.3\nstartup = 60\n")
     client = bed.run(bed.fake("--hang-at=start"))

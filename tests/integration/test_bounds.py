@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-from pathlib import Path
-
 import pytest
 
 from perdure.testing.raw_client import Object
@@ -30,6 +27,7 @@ def test_one_request_too_many_is_refused_and_the_pending_ones_are_kept(bed: Bed)
     assert client.use_text("fake__echo", {"text": "room again"}) == "room again"
 
 
+@pytest.mark.thorough
 def test_one_waiting_call_too_many_is_refused_and_the_queue_is_served_in_order(bed: Bed) -> None:
     bed.settings("[limits]\nin_flight = 1\nqueue = 2\n")
     fake = bed.fake()
@@ -57,6 +55,7 @@ def test_a_cancelled_waiting_call_makes_room_and_is_never_dispatched(bed: Bed) -
     assert fake.dispatches == ["slow running", "slow successor"]
 
 
+@pytest.mark.thorough
 def test_a_frame_of_the_clients_that_is_too_long_is_refused_under_its_id(bed: Bed) -> None:
     bed.settings("[limits]\nframe_bytes = 100_000\n")
     fake = bed.fake()
@@ -96,23 +95,7 @@ def test_long_frames_pass_both_ways_below_the_bound(bed: Bed) -> None:
     assert client.use_text("fake__echo", {"text": text}, timeout=30) == text
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep memory")
-def test_a_large_call_after_others_takes_no_new_memory(bed: Bed) -> None:
-    client = bed.run(bed.fake())
-    calls = [{"text": "x" * 4_000_000, "key": f"k{n}"} for n in range(6)]
-    for call in calls[:3]:
-        client.use("fake__slow", call, timeout=30)
-    before = faults(client.pid)
-    for call in calls[3:]:
-        client.use("fake__slow", call, timeout=30)
-    assert faults(client.pid) - before < 300, "pages of 4 KB: a single copy of one call would take 1,000"
-
-
-def faults(pid: int) -> int:
-    """Pages that a process had to be given so far."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[7])
-
-
+@pytest.mark.thorough
 def test_what_a_server_does_not_read_waits_outside_its_pipe_within_bounds(bed: Bed) -> None:
     bed.settings("[limits]\noutbox_bytes = 300_000\nqueue = 3\n")
     client = bed.run(bed.fake(), bed.fake(name="other"))
@@ -127,6 +110,7 @@ def test_what_a_server_does_not_read_waits_outside_its_pipe_within_bounds(bed: B
         expect_refused(client.wait(call), -32097, "queue_full")
 
 
+@pytest.mark.thorough
 def test_a_flood_of_noise_does_not_keep_others_waiting(bed: Bed) -> None:
     client = bed.run(bed.fake(), bed.fake(name="other"))
     client.names()

@@ -154,6 +154,7 @@ def test_a_name_that_is_not_in_the_catalog_exits_with_1(desk: Desk) -> None:
     assert not (desk.folder / "mcp.md").exists()
 
 
+@pytest.mark.thorough
 def test_a_name_that_is_taken_exits_with_3_and_a_short_name_gives_way(desk: Desk) -> None:
     desk.run("install", "weather", "--", "python", "x.py")
     assert desk.run("install", "--from", "io.test.acme/weather", "--as", "weather").returncode == 3
@@ -264,6 +265,7 @@ def newer(desk: Desk, version: str, **changes: Any) -> None:
     desk.records.append(record("io.test.acme/weather", version, packages=[package]))
 
 
+@pytest.mark.thorough
 def test_what_has_a_newer_version_is_told_and_taken(desk: Desk) -> None:
     desk.run("install", "--from", "io.test.acme/weather")
     assert desk.json("outdated") == {"outdated": [], "checked": 1}
@@ -327,6 +329,7 @@ def test_a_remote_server_that_was_changed_is_updated_around_the_change(desk: Des
     assert shown["provenance"]["version"] == "1.1.0"
 
 
+@pytest.mark.thorough
 def test_what_did_not_come_from_a_catalog_is_not_updated(desk: Desk) -> None:
     desk.run("install", "mine", "--", "python", "x.py")
     assert desk.run("update", "mine").returncode == 1
@@ -456,6 +459,7 @@ def test_a_file_that_is_no_bundle_is_refused(desk: Desk, data: bytes) -> None:
 # --- secrets -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_no_command_shows_a_secret_of_the_environment_or_of_a_url(desk: Desk) -> None:
     env = {
         "WEATHER_KEY": SECRET,

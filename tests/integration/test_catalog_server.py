@@ -461,6 +461,7 @@ def test_a_bad_entry_is_refused_and_the_file_stays(served: Served, body: bytes) 
     assert served.path.read_text() == REGISTRY
 
 
+@pytest.mark.thorough
 def test_those_who_send_slowly_hold_nobody_up(served: Served) -> None:
     slow = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(20)]
     try:

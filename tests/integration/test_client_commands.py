@@ -14,7 +14,15 @@ import pytest
 from client_cases import ALL, golden, path_of
 from perdure.registry.clients.table import CLIENTS, Client
 
-CLIENT = pytest.mark.parametrize("client", ALL, ids=lambda one: one.name)
+# One client for each kind of file is enough before a commit.
+QUICK = ("claude-code", "codex", "continue")
+CLIENT = pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param(client, id=client.name, marks=() if client.name in QUICK else pytest.mark.thorough)
+        for client in ALL
+    ],
+)
 SECRET = "value-of-a-secret-variable-7f3a"
 LITERAL = "literal-secret"
 Done = subprocess.CompletedProcess[str]
@@ -147,6 +155,7 @@ def test_perdure_is_installed_where_the_client_looks_and_uninstalled(shell: Shel
     assert not path.exists()
 
 
+@pytest.mark.thorough
 def test_conflicts_are_exit_code_3_and_say_what_is_in_the_way(shell: Shell) -> None:
     path = shell.file_of(CLIENTS["cursor"])
     shell.registry.write_text("## files\ncommand: mine\n")
@@ -163,6 +172,7 @@ def test_conflicts_are_exit_code_3_and_say_what_is_in_the_way(shell: Shell) -> N
     assert "theirs" in path.read_text()
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_meant_is_refused_with_its_exit_code(shell: Shell) -> None:
     shell.registry.write_text(REGISTRY)
     broken = shell.root / "broken.json"

@@ -115,6 +115,7 @@ def test_every_broken_mount_is_named_with_its_own_reason_and_the_good_ones_are_f
     assert SECRET not in done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_a_mount_is_tried_with_the_time_limits_it_would_have(bed: Bed) -> None:
     bed.settings(
         f"[timeouts]\nstartup = 0.5\n[mounts]\nslow = {json.dumps([sys.executable, '-c', 'import time; time.sleep(600)'])}\n"
@@ -184,6 +185,7 @@ def test_a_broken_journal_does_not_break_the_doctor(bed: Bed) -> None:
     assert "not a database" in only(bed, "journal", code=1)["what"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["journal", "state"])
 def test_a_store_of_a_newer_version_is_told_and_not_touched(bed: Bed, family: str) -> None:
     write(bed, a="x\n")

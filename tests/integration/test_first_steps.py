@@ -77,6 +77,7 @@ READING = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_a_terminal_without_the_letters_gets_what_it_can_show(written: Bed, words: tuple[str, ...]) -> None:
     done = perdure(written, *words, PYTHONIOENCODING="ascii")
@@ -117,6 +118,7 @@ def test_a_closed_standard_error_is_no_reason_to_fail_otherwise(bed: Bed) -> Non
     assert done.returncode in (1, 2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_colours_are_only_for_terminals_that_want_them(written: Bed, words: tuple[str, ...]) -> None:
     assert "\x1b" not in perdure(written, *words).stdout
@@ -164,6 +166,7 @@ def test_a_key_is_looked_for_without_making_a_store(bed: Bed) -> None:
     assert list(bed.workspace.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_a_database_that_is_not_there_is_told_once(bed: Bed) -> None:
     done = perdure(bed, "state", "get", "k", "--state", "postgresql://nobody:hidden@127.0.0.1:1/x")
     assert done.returncode == 4, done

@@ -85,6 +85,7 @@ def test_the_free_text_may_come_from_a_file(bed: Bed) -> None:
     assert "# More" in perdure(bed, "handoff", "show").stdout
 
 
+@pytest.mark.thorough
 def test_another_tasks_handoff_and_an_unexpected_file_are_conflicts(bed: Bed) -> None:
     write(bed, ENVELOPE)
     sha = told(bed, "handoff", "show")["sha256"]

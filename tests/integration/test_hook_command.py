@@ -87,6 +87,7 @@ def test_what_no_client_sends_blocks_nothing_and_is_said(bed: Bed, given: str) -
     assert "not the JSON object of a hook" in done.stderr
 
 
+@pytest.mark.thorough
 def test_native_writes_have_versions_a_diff_and_an_undo(bed: Bed) -> None:
     # given a file that nobody journaled, then edited by the client's own tool, twice
     file = bed.workspace / "a.txt"

@@ -7,8 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from catalog_servers import Asked, Scripted, reply, scripted
 from testbed import Bed, Server
+
+pytestmark = pytest.mark.thorough
 
 TOKEN = "t0ken-0123456789"
 

@@ -196,6 +196,7 @@ def test_the_mounts_follow_the_file_and_only_what_changed_is_touched(bed: Bed) -
     assert client.row("kept") == before
 
 
+@pytest.mark.thorough
 def test_a_change_of_rules_keeps_the_process_and_a_change_of_command_rolls_it_over(bed: Bed) -> None:
     fake = bed.fake()
     registry(bed, section(fake))
@@ -210,6 +211,7 @@ def test_a_change_of_rules_keeps_the_process_and_a_change_of_command_rolls_it_ov
     assert "LEVEL" in client.use_data("fake__whoami")["env_names"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("broken", ['{"mcpServers": {', '{"mcpServers": {,}}', "[,]"])
 def test_a_file_that_cannot_be_read_for_a_while_unmounts_nothing(bed: Bed, broken: str) -> None:
     command, *args = bed.fake().argv
@@ -268,6 +270,7 @@ def approve(bed: Bed, name: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.thorough
 def test_a_changed_tool_of_a_pinned_server_is_held_back_until_it_is_approved(bed: Bed) -> None:
     path = tool_file(bed, look="Look", touch="Touch")
     registry(bed, section(bed.fake(f"--catalog={path}"), "pin: true"))

@@ -11,6 +11,8 @@ import pytest
 
 from testbed import Bed, Client
 
+pytestmark = pytest.mark.thorough
+
 REMOTE = Path(__file__).parent / "servers" / "remote.py"
 TOKEN = "remote-token-that-nobody-sees"
 

@@ -71,6 +71,7 @@ def test_every_session_gets_the_registrys_servers_and_shares_their_processes(ser
     assert fault["code"] == "command_not_allowed"
 
 
+@pytest.mark.thorough
 def test_open_sessions_follow_the_file(served: ServeProcess) -> None:
     registry(served, "one")
     client = opened(served)

@@ -124,6 +124,7 @@ def assert_no_token_in(bed: Bed, client: Client, command: Command) -> None:
             assert all(path.parent.name == "sign-ins" for path in holding)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("transport", ["streamable-http", "sse"])
 def test_a_server_that_wants_a_sign_in_says_how_and_is_there_after_it(
     bed: Bed, command: Command, started: Callable[..., Protected], transport: str
@@ -150,6 +151,7 @@ def test_a_server_that_wants_a_sign_in_says_how_and_is_there_after_it(
     assert_no_token_in(bed, client, command)
 
 
+@pytest.mark.thorough
 def test_an_old_token_is_renewed_without_anybody(
     bed: Bed, command: Command, started: Callable[..., Protected]
 ) -> None:
@@ -169,6 +171,7 @@ def test_an_old_token_is_renewed_without_anybody(
     assert_no_token_in(bed, client, command)
 
 
+@pytest.mark.thorough
 def test_a_token_that_ends_soon_is_renewed_before_it_is_refused(
     bed: Bed, command: Command, started: Callable[..., Protected]
 ) -> None:
@@ -180,6 +183,7 @@ def test_a_token_that_ends_soon_is_renewed_before_it_is_refused(
     assert far.seen()["refreshed"] >= 1
 
 
+@pytest.mark.thorough
 def test_two_hosts_renew_one_token_in_turn(
     bed: Bed, command: Command, started: Callable[..., Protected]
 ) -> None:
@@ -194,6 +198,7 @@ def test_two_hosts_renew_one_token_in_turn(
     assert far.seen()["refreshed"] == 1
 
 
+@pytest.mark.thorough
 def test_a_sign_in_that_was_taken_back_is_asked_for_again(
     bed: Bed, command: Command, started: Callable[..., Protected]
 ) -> None:
@@ -214,6 +219,7 @@ def test_a_sign_in_that_was_taken_back_is_asked_for_again(
     assert_no_token_in(bed, client, command)
 
 
+@pytest.mark.thorough
 def test_signing_out_takes_the_tokens_back_and_the_tools_away(
     bed: Bed, command: Command, started: Callable[..., Protected]
 ) -> None:
@@ -230,6 +236,7 @@ def test_signing_out_takes_the_tokens_back_and_the_tools_away(
     assert json.loads(command.run("logout", "far", "--json")[1])["signed_out"] is False
 
 
+@pytest.mark.thorough
 def test_doctor_names_the_command_that_signs_in(
     bed: Bed, command: Command, started: Callable[..., Protected]
 ) -> None:
@@ -265,6 +272,7 @@ def test_a_machine_signs_in_with_the_entrys_own_credentials(
     assert_no_token_in(bed, client, command)
 
 
+@pytest.mark.thorough
 def test_wrong_credentials_of_a_machine_are_said_without_them(
     bed: Bed, command: Command, started: Callable[..., Protected]
 ) -> None:
@@ -277,6 +285,7 @@ def test_wrong_credentials_of_a_machine_are_said_without_them(
     assert_no_token_in(bed, client, command)
 
 
+@pytest.mark.thorough
 def test_the_secret_of_a_machine_goes_to_its_own_issuer_alone(
     bed: Bed, started: Callable[..., Protected]
 ) -> None:
@@ -290,6 +299,7 @@ def test_the_secret_of_a_machine_goes_to_its_own_issuer_alone(
     assert far.seen()["registered"] == 0
 
 
+@pytest.mark.thorough
 def test_the_scopes_of_the_entry_are_asked_for(
     bed: Bed, command: Command, started: Callable[..., Protected]
 ) -> None:
@@ -299,6 +309,7 @@ def test_the_scopes_of_the_entry_are_asked_for(
     assert far.seen()["scopes"] == ["use", "more"]
 
 
+@pytest.mark.thorough
 def test_a_refused_sign_in_keeps_nothing(
     bed: Bed, command: Command, started: Callable[..., Protected]
 ) -> None:
@@ -312,6 +323,7 @@ def test_a_refused_sign_in_keeps_nothing(
     assert kept(bed) == []
 
 
+@pytest.mark.thorough
 def test_nobody_signs_in(bed: Bed, command: Command, started: Callable[..., Protected]) -> None:
     far = started()
     write(bed, far.section())
@@ -323,6 +335,7 @@ def test_nobody_signs_in(bed: Bed, command: Command, started: Callable[..., Prot
     assert kept(bed) == []
 
 
+@pytest.mark.thorough
 def test_an_answer_that_was_not_asked_for_is_not_taken(
     bed: Bed, command: Command, started: Callable[..., Protected]
 ) -> None:

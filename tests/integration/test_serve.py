@@ -206,6 +206,7 @@ def test_a_write_whose_answer_was_lost_is_answered_from_the_journal(served: Serv
 # --- rolling over, and ending ------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_reload_gives_every_session_a_new_server_and_loses_no_call(tmp_path: Path) -> None:
     served = ServeProcess(tmp_path, "--mount", _fake(tmp_path))
     try:
@@ -232,6 +233,7 @@ def test_a_reload_gives_every_session_a_new_server_and_loses_no_call(tmp_path: P
         served.stop()
 
 
+@pytest.mark.thorough
 def test_it_ends_although_calls_hang_streams_are_open_and_nobody_reads(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
     (tmp_path / "workspace" / "perdure.toml").write_text("[serve.limits]\ndrain_s = 1\n")
@@ -441,6 +443,7 @@ def _effects(root: Path) -> list[str]:
 # --- a storm -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_no_session_and_no_line_is_lost_while_we_are_killed_again_and_again(tmp_path: Path) -> None:
     tallies, violations = serve_storm.storm(tmp_path, clients=4, kills=4)
     assert violations == []

@@ -117,6 +117,7 @@ def one_answer(line: socket.socket) -> int:
     return status(found)
 
 
+@pytest.mark.thorough
 def test_who_sends_a_head_byte_by_byte_is_cut_off_and_others_are_served(tmp_path: Path) -> None:
     served = start(tmp_path, header_s=1)
     try:
@@ -133,6 +134,7 @@ def test_who_sends_a_head_byte_by_byte_is_cut_off_and_others_are_served(tmp_path
         served.stop()
 
 
+@pytest.mark.thorough
 def test_the_second_head_of_a_connection_must_come_in_time_too(tmp_path: Path) -> None:
     served = start(tmp_path, header_s=1)
     try:
@@ -145,6 +147,7 @@ def test_the_second_head_of_a_connection_must_come_in_time_too(tmp_path: Path) -
         served.stop()
 
 
+@pytest.mark.thorough
 def test_a_body_that_drips_is_refused(tmp_path: Path) -> None:
     served = start(tmp_path, body_s=1)
     try:
@@ -157,6 +160,7 @@ def test_a_body_that_drips_is_refused(tmp_path: Path) -> None:
         served.stop()
 
 
+@pytest.mark.thorough
 def test_a_body_that_nobody_wants_ends_with_its_answer(tmp_path: Path) -> None:
     served = start(tmp_path, header_s=1)
     try:
@@ -220,6 +224,7 @@ def memory_kb(pid: int) -> int:
     return next(int(fact.split()[1]) for fact in facts if fact.startswith("VmRSS"))
 
 
+@pytest.mark.thorough
 def test_ten_thousand_sessions_take_a_bounded_memory_and_the_first_is_still_there(tmp_path: Path) -> None:
     served = start(
         tmp_path, sessions_in_memory=200, opening_rate=100_000, session_rate=100_000, address_rate=100_000
@@ -242,6 +247,7 @@ def test_ten_thousand_sessions_take_a_bounded_memory_and_the_first_is_still_ther
         served.stop()
 
 
+@pytest.mark.thorough
 def test_clients_of_2026_under_ever_new_names_take_a_bounded_memory(tmp_path: Path) -> None:
     served = start(tmp_path, sessions_in_memory=50, session_rate=100_000, address_rate=100_000)
     try:
@@ -266,6 +272,7 @@ def test_clients_of_2026_under_ever_new_names_take_a_bounded_memory(tmp_path: Pa
         served.stop()
 
 
+@pytest.mark.thorough
 def test_who_comes_when_all_sessions_are_taken_is_refused_in_words(tmp_path: Path) -> None:
     served = start(tmp_path, sessions=30)
     try:
@@ -316,6 +323,7 @@ def test_who_asks_too_often_is_told_to_wait_and_another_session_is_not(tmp_path:
         served.stop()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("era", ["handshake", "modern"])
 def test_a_client_has_so_many_requests_waiting_and_no_more(tmp_path: Path, era: str) -> None:
     ledger = tmp_path / "dispatches"
@@ -343,6 +351,7 @@ def test_a_client_has_so_many_requests_waiting_and_no_more(tmp_path: Path, era: 
 # --- too large, or not what it says ------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_body_that_is_too_large_is_refused_whether_it_says_so_or_not(tmp_path: Path) -> None:
     served = start(tmp_path, body_bytes=100_000)
     try:

@@ -169,6 +169,7 @@ def test_a_token_without_the_scope_is_refused_and_told_which(tmp_path: Path, aut
 # --- keys change, servers fail -----------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_keys_that_are_rotated_are_learned(served: ServeProcess, authority: AuthorizationServer) -> None:
     assert bearing(served, authority.token()).modern("server/discover").status == 200
     old = authority.token(sub="late")
@@ -187,6 +188,7 @@ def test_made_up_keys_do_not_make_us_ask_again_and_again(served: ServeProcess, a
     assert authority.asked.count("/keys") <= 3
 
 
+@pytest.mark.thorough
 def test_a_silent_issuer_lets_in_who_is_known_and_nobody_else(tmp_path: Path, authority: Any) -> None:
     served = start(tmp_path, authority)
     try:

@@ -43,6 +43,7 @@ def frames(events: Events) -> list[Any]:
     return [json.loads(event["data"]) for event in events if event.get("data")]
 
 
+@pytest.mark.thorough
 def test_a_call_that_takes_long_becomes_a_stream_with_a_place_to_come_back_to(client: HttpClient) -> None:
     events = client.begin("tools/call", call("slow", ms=1500, key="k"))
     first = next(events)
@@ -53,6 +54,7 @@ def test_a_call_that_takes_long_becomes_a_stream_with_a_place_to_come_back_to(cl
     assert "result" in answer
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tool", ["slow", "read_effect"])
 def test_who_leaves_a_stream_gets_the_answer_when_he_comes_back(
     served: ServeProcess, client: HttpClient, tool: str
@@ -67,6 +69,7 @@ def test_who_leaves_a_stream_gets_the_answer_when_he_comes_back(
     assert len(lines(str(served.root / "ledgers" / "dispatches"))) == 1
 
 
+@pytest.mark.thorough
 def test_what_was_said_meanwhile_is_said_once_more_from_where_he_left(client: HttpClient) -> None:
     params = {**call("progress", n=6, delay_ms=300), "_meta": {"progressToken": "t"}}
     events = client.begin("tools/call", params)
@@ -78,6 +81,7 @@ def test_what_was_said_meanwhile_is_said_once_more_from_where_he_left(client: Ht
     assert "result" in seen[-1]
 
 
+@pytest.mark.thorough
 def test_a_stream_that_ended_is_still_told_from_any_event_on(client: HttpClient) -> None:
     params = {**call("progress", n=2, delay_ms=600), "_meta": {"progressToken": "t"}}
     events = client.begin("tools/call", params)
@@ -87,6 +91,7 @@ def test_a_stream_that_ended_is_still_told_from_any_event_on(client: HttpClient)
         assert [event["id"] for event in again if event.get("data")] == ids[index + 1 :]
 
 
+@pytest.mark.thorough
 def test_one_stream_has_one_reader(client: HttpClient) -> None:
     events = client.begin("tools/call", call("slow", ms=3000, key="k"))
     next(events)
@@ -96,6 +101,7 @@ def test_one_stream_has_one_reader(client: HttpClient) -> None:
     assert "result" in answer
 
 
+@pytest.mark.thorough
 def test_after_a_restart_the_stream_ends_with_what_became_of_the_call(
     served: ServeProcess, client: HttpClient
 ) -> None:
@@ -131,6 +137,7 @@ def test_an_event_that_nobody_knows_is_refused_and_the_session_lives(client: Htt
     assert client.request("ping").last["result"] == {}
 
 
+@pytest.mark.thorough
 def test_an_older_client_gets_no_event_without_data(served: ServeProcess) -> None:
     client = served.client()
     opened = {

@@ -169,6 +169,7 @@ def test_a_file_of_agentcheckpoint_is_imported_and_left_as_it_is(state: Shell) -
     assert path.read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_a_store_that_cannot_be_used_is_exit_code_4(state: Shell) -> None:
     (state.root / "text.db").write_text("no database at all, but long enough to be sure\n" * 40)
 

@@ -132,6 +132,7 @@ def test_a_wait_misses_nothing_where_its_worker_dies_unawares(bed: Bed, tmp_path
     assert [one["revision"] for one in woken["changes"]] == [changed["revision"]]
 
 
+@pytest.mark.thorough
 def test_a_locked_database_freezes_nothing(bed: Bed, tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     client = run(bed, str(path))
@@ -161,6 +162,7 @@ def test_a_locked_database_freezes_nothing(bed: Bed, tmp_path: Path) -> None:
     assert use(client, "set_state", key="a", value="3")["version"] == 2
 
 
+@pytest.mark.thorough
 def test_a_server_that_is_not_there_is_a_typed_fault_and_the_rest_works(bed: Bed) -> None:
     client = run(bed, "postgresql://nobody@127.0.0.1:9/none?connect_timeout=1")
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 
 import apsw
+import pytest
 from commands import SCRIPT, Terminal, perdure, told
 
 from perdure import __version__
@@ -65,6 +66,7 @@ def test_what_was_undone_and_redone_is_counted_as_it_is_now(bed: Bed) -> None:
     assert in_reach == [2, 3, 1]
 
 
+@pytest.mark.thorough
 def test_a_host_that_hangs_is_shown_and_not_waited_for(bed: Bed) -> None:
     client = bed.run(bed.fake())
     os.kill(client.pid, signal.SIGSTOP)
@@ -116,6 +118,7 @@ def test_a_settings_file_says_where_the_workspace_and_the_store_are(bed: Bed) ->
     assert found["state"]["path"].endswith("shared.db")
 
 
+@pytest.mark.thorough
 def test_a_password_in_the_address_of_a_store_is_not_shown(bed: Bed) -> None:
     done = perdure(bed, "status", "--state", "postgresql://me:hunter2@127.0.0.1:9/x?password=hunter2")
     assert done.returncode == 1

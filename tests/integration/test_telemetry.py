@@ -54,6 +54,7 @@ def received(answer: Any) -> Any:
 # --- spans -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_call_is_a_span_with_its_try_below_it_and_the_child_gets_the_try_as_parent(
     tmp_path: Path, receiver: Receiver
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_tool_that_failed_and_a_request_that_was_refused_are_errors(
     assert refused.attributes["rpc.response.status_code"] == "-32602"
 
 
+@pytest.mark.thorough
 def test_every_try_of_a_replayed_call_is_seen(tmp_path: Path, receiver: Receiver) -> None:
     with run(tmp_path, "--otel", receiver.url) as client:
         assert "result" in client.call("s__whoami", {})  # it is up
@@ -146,6 +148,7 @@ def test_a_session_that_ends_is_measured_and_what_was_not_sent_yet_is(
     receiver.until(lambda one: ("mcp.client.operation.duration", "") in one.counts)
 
 
+@pytest.mark.thorough
 def test_no_argument_and_no_result_is_told(tmp_path: Path, receiver: Receiver) -> None:
     with run(tmp_path, "--otel", receiver.url) as client:
         client.call("safe_write", {"path": "a", "content": "unmistakable content\n"})
@@ -153,6 +156,7 @@ def test_no_argument_and_no_result_is_told(tmp_path: Path, receiver: Receiver) -
     assert b"unmistakable" not in receiver.bodies
 
 
+@pytest.mark.thorough
 def test_served_clients_of_both_eras_are_traced(tmp_path: Path, receiver: Receiver) -> None:
     served = ServeProcess(
         tmp_path,
@@ -291,6 +295,7 @@ def test_logs_as_json_are_one_object_per_line_without_secrets(tmp_path: Path, co
         process.wait(30)
 
 
+@pytest.mark.thorough
 def test_a_host_whose_log_nobody_reads_goes_on(tmp_path: Path) -> None:
     served = ServeProcess(tmp_path, "--log-level", "debug", "--log-format", "json")
     try:

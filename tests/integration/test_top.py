@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from commands import SCRIPT, Terminal, perdure, told
 
 from harness.processes import wait_for
 from testbed import Bed
 
 
+@pytest.mark.thorough
 def test_one_look_shows_sessions_servers_and_the_calls_they_hold(bed: Bed) -> None:
     client = bed.run(bed.fake())
     client.wait_row("fake", state="ready")

@@ -497,6 +497,7 @@ def test_the_end_of_input_lets_running_calls_finish(worker: Pipe) -> None:
     assert worker.receive()["id"] == 3
 
 
+@pytest.mark.thorough
 def test_the_end_of_input_does_not_wait_for_a_call_that_never_ends(worker: Pipe) -> None:
     worker.send("tools/call", {"name": "wait", "arguments": {"seconds": 600}}, 3)
     assert worker.close() == 0

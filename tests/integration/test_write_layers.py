@@ -230,6 +230,7 @@ def test_a_checkpoint_comes_back_exactly(agent: Agent) -> None:
     assert agent.refused("checkpoint", name="a/b", data=1) == ("invalid_input", "bad_name")
 
 
+@pytest.mark.thorough
 def test_what_has_ended_is_not_there(agent: Agent) -> None:
     agent.use("checkpoint", name="short", data=1, ttl="PT1S")
     agent.use("checkpoint", name="long", data=1, ttl="permanent")

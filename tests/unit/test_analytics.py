@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from perdure.model.when import iso
 from perdure.storage.journal import Filter, NewRow, Row
-from perdure.storage.sqlite import glance, journal_analytics
+from perdure.storage.sqlite import journal_analytics, read_only
 from perdure.storage.sqlite.journal import SqliteJournal
 
 MINUTE = 60_000_000
@@ -73,7 +73,7 @@ def check(journal: SqliteJournal, database: Path, since: int) -> None:
     connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
     kept = connection.execute("SELECT coalesce(sum(coalesce(length(data), size)), 0) FROM contents").get
     connection.close()
-    status = glance.journal(str(database), since // MINUTE * MINUTE)
+    status = read_only.journal_summary(str(database), since // MINUTE * MINUTE)
     today = sum(row.ts // MINUTE >= since // MINUTE for row in rows)
     assert (status["writes"], status["writes_today"], status["stored_bytes"]) == (len(rows), today, kept)
 
@@ -282,13 +282,13 @@ def test_a_journal_of_the_previous_version_keeps_its_totals(tmp_path: Path) -> N
     folder = unpacked("workspace_closed", tmp_path)
     expected = json.loads((PREVIOUS / "workspace_closed.json").read_text())
     database = folder / "journal.db"
-    before = glance.journal(str(database), expected["since"])
+    before = read_only.journal_summary(str(database), expected["since"])
     journal = SqliteJournal(str(folder), str(tmp_path / "anchor"))
     assert journal.analytics(None, None) == expected["analytics"]
     assert journal.analytics(expected["since"], None) == expected["analytics_since"]
     assert journal.analytics(None, "session-cursor") == expected["analytics_session"]
-    after = glance.journal(str(database), expected["since"])
-    assert (before.pop("format"), after.pop("format")) == (3, glance.JOURNAL_FORMAT)
+    after = read_only.journal_summary(str(database), expected["since"])
+    assert (before.pop("format"), after.pop("format")) == (3, read_only.newest_format("journal"))
     for status in (before, after):
         del status["path"]
         assert status == expected["status"]

@@ -78,6 +78,7 @@ print("alive")
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", [_MANY_FIRST_CALLS, _FIRST_HANDOFFS], ids=["calls of a tool", "handoffs"])
 def test_what_is_first_may_come_at_once(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
@@ -105,6 +106,7 @@ def _is_safe(named: ast.expr) -> bool:
     return {one.id for one in ast.walk(named) if isinstance(one, ast.Name)} <= BUILT_IN
 
 
+@pytest.mark.thorough
 def test_whatever_may_run_in_threads_names_types_that_are_worked_out() -> None:
     files = [file for room in THREADED for file in sorted((ROOT / room).rglob("*.py"))]
     named = {

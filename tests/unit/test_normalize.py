@@ -278,6 +278,7 @@ def test_depth_is_counted_outside_strings_and_up_to_the_bound() -> None:
     assert strict_object(json.dumps({"a": inner}).encode()) == {"a": inner}
 
 
+@pytest.mark.thorough
 @given(
     st.dictionaries(
         st.text(st.characters(codec="utf-8")),

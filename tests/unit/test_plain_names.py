@@ -11,6 +11,7 @@ from perdure import risk
 from perdure.surfaces.write.checks import _PLAIN, is_plain
 
 
+@pytest.mark.thorough
 @settings(max_examples=500)
 @given(st.from_regex(_PLAIN, fullmatch=True))
 def test_what_is_plain_holds_nothing(names: str) -> None:

@@ -115,6 +115,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @given(JSON)
 def test_json_text_is_json_on_one_printable_line(value: Any) -> None:
     shown = json_text(value)
@@ -247,6 +248,7 @@ def test_three_keys_at_two_lines_of_eight_characters_say_that_something_is_omitt
     assert wide.split("\n")[1] == "… 2 lines omitted"
 
 
+@pytest.mark.thorough
 @given(st.dictionaries(ANYTHING, JSON | ANYTHING, max_size=8), st.integers(1, 6), st.integers(1, 30))
 def test_declared_bounds_hold_for_any_payload(payload: dict[str, Any], lines: int, width: int) -> None:
     shown = render(payload, BARE, "full", Bounds(lines=lines, width=width)).split("\n")

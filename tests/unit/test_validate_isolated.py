@@ -93,6 +93,7 @@ def test_what_takes_too_long_is_given_up() -> None:
         assert checker.check("a = 1\n", format_hint="toml").valid is True
 
 
+@pytest.mark.thorough
 def test_computing_is_limited_for_each_text_by_itself() -> None:
     with Checker(timeout_s=120, processor_s=1, memory_mb=4096) as checker:
         for _ in range(6):  # more than a second together
