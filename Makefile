@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-JOBS   ?= auto
+# One more than there are processors: many tests wait for a process.
+JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 .PHONY: demo test test-all lint conformance bench stories explore storm crash power fuzz state docs clean
 .DEFAULT_GOAL := demo

@@ -14,13 +14,15 @@ from testbed import Bed
 
 _FAILED = pytest.StashKey[bool]()
 
-# How long an example takes says something about the machine, not about the code.
-settings.register_profile("perdure", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("perdure")
+# How long an example takes says something about the machine, not about the code. Seeds are fixed.
+_PROPERTIES = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", _PROPERTIES, max_examples=25)
+settings.register_profile("thorough", _PROPERTIES, max_examples=100)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """What runs in the background ignores Ctrl-C, and so would all that it starts: some tests press it."""
+    settings.load_profile("quick" if "not thorough" in config.option.markexpr else "thorough")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
 from mcp_types import methods
 
 from perdure.testing import fake_server
@@ -24,6 +25,20 @@ from perdure.testing.raw_client import HANDSHAKE, MODERN, Object, RawClient, Req
 
 Era = Literal["handshake", "modern"]
 ERAS: tuple[Era, ...] = ("handshake", "modern")
+# A client in front of a server. Where the eras differ everything is translated; where they are the same little happens.
+ERA_PAIRS = pytest.mark.parametrize(
+    ("era", "server"),
+    [
+        pytest.param(
+            era,
+            server,
+            id=f"{era}-client-{server}-server",
+            marks=() if era != server else pytest.mark.thorough,
+        )
+        for era in ERAS
+        for server in ERAS
+    ],
+)
 META_VERSION = "io.modelcontextprotocol/protocolVersion"
 FULL = {"render": "json", "detail": "full"}
 

@@ -244,6 +244,7 @@ def test_the_command_replaces_the_host_and_rolls_its_servers_over(bed: Bed) -> N
 # --- a bad successor ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [

@@ -18,6 +18,14 @@ EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&{{7*7}}"
 SECRET = "ghp_" + "a8Kd03mZqP1xYb7Rt5Vn" + "Lw2Jc9Hs6Gf4DeXq"
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    """For requests that are refused and leave nothing behind."""
+    process = ServeProcess(tmp_path_factory.mktemp("shared"))
+    yield process
+    assert process.stop() == 0
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[ServeProcess]:
     process = ServeProcess(tmp_path)
@@ -230,8 +238,8 @@ def test_a_page_is_never_changed_by_reading_it(served: ServeProcess) -> None:
         "/static/dash.css%00",
     ],
 )
-def test_no_path_leads_to_a_file_that_is_not_in_the_table(served: ServeProcess, path: str) -> None:
-    answer = Visitor(served.port).get(path)
+def test_no_path_leads_to_a_file_that_is_not_in_the_table(shared: ServeProcess, path: str) -> None:
+    answer = Visitor(shared.port).get(path)
     assert answer.status == 404
     assert b"import" not in answer.body
 

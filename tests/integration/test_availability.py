@@ -222,6 +222,7 @@ def test_a_call_to_a_server_that_never_starts_was_not_started(bed: Bed) -> None:
     assert (error["data"]["outcome"], error["data"]["retry"]) == ("not_started", "safe")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["start", "initialize", "tools/list"])
 def test_a_start_that_hangs_is_given_up_and_the_next_one_serves(bed: Bed, place: str) -> None:
     bed.settings("[timeouts]\nstartup = 1\n")

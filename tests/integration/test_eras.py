@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
+from testbed import ERA_PAIRS, Bed, Era
 
-from testbed import ERAS, Bed, Era
-
-pytestmark = [
-    pytest.mark.parametrize("era", ERAS, ids=lambda era: f"{era}-client"),
-    pytest.mark.parametrize("server", ERAS, ids=lambda era: f"{era}-server"),
-]
+pytestmark = ERA_PAIRS
 
 LISTS = {
     "tools/list": ("tools", "name"),

@@ -91,6 +91,7 @@ def test_a_terminal_without_the_letters_gets_what_it_can_show(written: Bed, word
         assert json.loads(told.stdout)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_whoever_reads_only_the_beginning_hears_of_no_error(written: Bed, words: tuple[str, ...]) -> None:
     reading, writing = os.pipe()

@@ -9,12 +9,8 @@ from typing import Any
 import pytest
 
 from perdure.testing.raw_client import ClientError, Object
-from testbed import ERAS, Bed, Client, Era
+from testbed import ERA_PAIRS, ERAS, Bed, Client, Era
 
-BOTH = [
-    pytest.mark.parametrize("era", ERAS, ids=lambda era: f"{era}-client"),
-    pytest.mark.parametrize("server", ERAS, ids=lambda era: f"{era}-server"),
-]
 REPLIES: dict[str, Object] = {
     "sampling/createMessage": {
         "role": "assistant",
@@ -48,13 +44,7 @@ def told(response: Object) -> Any:
     return found[keys[0]] if keys else found
 
 
-def both(test: Any) -> Any:
-    for mark in BOTH:
-        test = mark(test)
-    return test
-
-
-@both
+@ERA_PAIRS
 @pytest.mark.parametrize("method", REPLIES)
 def test_a_question_reaches_the_client_and_its_answer_the_server(
     bed: Bed, era: Era, server: Era, method: str
@@ -67,7 +57,7 @@ def test_a_question_reaches_the_client_and_its_answer_the_server(
         assert client.requests == []  # a 2026 client is never sent a request
 
 
-@both
+@ERA_PAIRS
 def test_several_rounds_of_questions_belong_to_one_call(bed: Bed, era: Era, server: Era) -> None:
     client = bed.run(bed.fake(f"--era={server}"), era=era)
     response = answering(
@@ -77,7 +67,7 @@ def test_several_rounds_of_questions_belong_to_one_call(bed: Bed, era: Era, serv
     assert client.health()["pending"] == 0
 
 
-@both
+@ERA_PAIRS
 def test_a_call_of_a_tool_that_asks_reaches_a_handshake_server_only_once(
     bed: Bed, era: Era, server: Era
 ) -> None:

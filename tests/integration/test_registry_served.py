@@ -84,6 +84,7 @@ def test_open_sessions_follow_the_file(served: ServeProcess) -> None:
     wait_for(late, "two__echo")
 
 
+@pytest.mark.thorough
 def test_a_server_that_wants_a_sign_in_says_so_to_every_session(served: ServeProcess) -> None:
     with scripted(lambda _: reply(401, {}, www_authenticate="Bearer")) as far:
         (served.workspace / "mcp.md").write_text(f"## far\nurl: {far.url}/mcp\n")

@@ -355,6 +355,7 @@ def test_an_answer_that_was_not_asked_for_is_not_taken(
     assert process.wait(30) == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("section", "code", "said"),
     [

@@ -28,6 +28,14 @@ from perdure.testing.raw_client import RawClient
 JSON = {"render": "json", "detail": "full"}
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    """For requests that are refused and leave nothing behind."""
+    process = ServeProcess(tmp_path_factory.mktemp("shared"))
+    yield process
+    assert process.stop() == 0
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[ServeProcess]:
     process = ServeProcess(tmp_path)
@@ -302,9 +310,9 @@ def test_a_body_on_several_lines_is_one_frame(served: ServeProcess) -> None:
     ],
 )
 def test_who_must_not_speak_to_us_is_told_so(
-    served: ServeProcess, headers: dict[str, str], status: int
+    shared: ServeProcess, headers: dict[str, str], status: int
 ) -> None:
-    client = opened(served)
+    client = opened(shared)
     assert client.send("POST", _ping(), headers).status == status
 
 
@@ -320,9 +328,9 @@ def test_who_must_not_speak_to_us_is_told_so(
     ],
 )
 def test_what_is_no_message_is_refused_and_nothing_else_happens(
-    served: ServeProcess, body: bytes, status: int
+    shared: ServeProcess, body: bytes, status: int
 ) -> None:
-    client = opened(served)
+    client = opened(shared)
     assert client.send("POST", body).status == status
     assert client.request("ping").last["result"] == {}
 
@@ -377,9 +385,9 @@ def test_a_port_that_is_taken_is_said_so(served: ServeProcess) -> None:
     ],
 )
 def test_headers_that_contradict_the_body_are_refused(
-    served: ServeProcess, change: dict[str, str], code: int
+    shared: ServeProcess, change: dict[str, str], code: int
 ) -> None:
-    answer = served.client().modern("tools/call", {"name": "health", "arguments": {}}, **change)
+    answer = shared.client().modern("tools/call", {"name": "health", "arguments": {}}, **change)
     assert (answer.status, answer.last["error"]["code"]) == (400, code)
 
 

@@ -38,6 +38,14 @@ def start(tmp_path: Path, *options: str, env: dict[str, str] | None = None, **li
     return ServeProcess(tmp_path, *options, env=env)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    """For requests that are refused and leave nothing behind."""
+    process = start(tmp_path_factory.mktemp("shared"))
+    yield process
+    assert process.stop() == 0
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[ServeProcess]:
     process = start(tmp_path)
@@ -385,10 +393,10 @@ def test_a_head_that_is_too_large_is_refused(served: ServeProcess) -> None:
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n",
     ],
 )
-def test_what_is_not_http_or_two_things_at_once_is_refused(served: ServeProcess, request_: bytes) -> None:
-    answer = said(served, request_)
+def test_what_is_not_http_or_two_things_at_once_is_refused(shared: ServeProcess, request_: bytes) -> None:
+    answer = said(shared, request_)
     assert answer == b"" or 400 <= status(answer) < 506
-    assert status(said(served, _health(served))) == 200
+    assert status(said(shared, _health(shared))) == 200
 
 
 def test_a_body_shorter_than_it_says_does_nothing(served: ServeProcess) -> None:
@@ -430,9 +438,9 @@ def test_a_body_shorter_than_it_says_does_nothing(served: ServeProcess) -> None:
         "http://evil.example/etc/passwd",
     ],
 )
-def test_no_path_leads_to_a_file(served: ServeProcess, path: str) -> None:
-    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nConnection: close\r\n\r\n"
-    answer = said(served, request.encode())
+def test_no_path_leads_to_a_file(shared: ServeProcess, path: str) -> None:
+    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{shared.port}\r\nConnection: close\r\n\r\n"
+    answer = said(shared, request.encode())
     assert status(answer) in (400, 404)
     assert b"root:" not in answer
     assert b"import " not in answer
@@ -440,12 +448,12 @@ def test_no_path_leads_to_a_file(served: ServeProcess, path: str) -> None:
 
 @pytest.mark.parametrize("workspace", ["/etc", "..", "../..", "%2e%2e", "workspace/../..", "/"])
 def test_no_workspace_but_those_that_are_served_can_be_asked_for(
-    served: ServeProcess, workspace: str
+    shared: ServeProcess, workspace: str
 ) -> None:
     body = json.dumps(INITIALIZE).encode()
-    request = head(served, Content_Length=str(len(body)), Connection="close") + b"\r\n" + body
+    request = head(shared, Content_Length=str(len(body)), Connection="close") + b"\r\n" + body
     request = request.replace(b"/mcp", b"/mcp?workspace=" + workspace.encode(), 1)
-    assert status(said(served, request)) == 404
+    assert status(said(shared, request)) == 404
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/healthz", "/metrics", "/", "/journal", "/static/dash.css"])

@@ -228,6 +228,7 @@ def bearing_again(served: ServeProcess, authority: AuthorizationServer, client: 
     return made
 
 
+@pytest.mark.thorough
 def test_a_token_goes_no_further_than_the_door(tmp_path: Path, authority: AuthorizationServer) -> None:
     spy = tmp_path / "spy.py"
     spy.write_text(

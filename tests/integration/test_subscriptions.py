@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import pytest
 
 from perdure.testing.raw_client import Object, RequestId
-from testbed import ERAS, Bed, Client, Era
+from testbed import ERA_PAIRS, Bed, Client, Era
 
 UPDATED = "notifications/resources/updated"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
-
-
-def both(test: Any) -> Any:
-    test = pytest.mark.parametrize("era", ERAS, ids=lambda era: f"{era}-client")(test)
-    return pytest.mark.parametrize("server", ERAS, ids=lambda era: f"{era}-server")(test)
 
 
 def subscribe(client: Client, uri: str) -> Callable[[Object], bool]:
@@ -32,7 +24,7 @@ def heard(client: Client, method: str = UPDATED) -> list[Object]:
     return [note for note in client.notifications if note["method"] == method]
 
 
-@both
+@ERA_PAIRS
 def test_an_update_of_a_subscribed_resource_is_heard_and_of_another_is_not(
     bed: Bed, era: Era, server: Era
 ) -> None:
@@ -44,7 +36,7 @@ def test_an_update_of_a_subscribed_resource_is_heard_and_of_another_is_not(
     assert len(heard(client)) == 1
 
 
-@both
+@ERA_PAIRS
 def test_a_subscription_is_restored_to_the_successor_of_a_killed_server(
     bed: Bed, era: Era, server: Era
 ) -> None:
@@ -58,7 +50,7 @@ def test_a_subscription_is_restored_to_the_successor_of_a_killed_server(
     assert len(heard(client)) == 1
 
 
-@both
+@ERA_PAIRS
 def test_what_is_no_longer_wanted_is_no_longer_heard(bed: Bed, era: Era, server: Era) -> None:
     client = bed.run(bed.fake(f"--era={server}"), era=era)
     if era == "handshake":
@@ -73,7 +65,7 @@ def test_what_is_no_longer_wanted_is_no_longer_heard(bed: Bed, era: Era, server:
     assert heard(client) == []
 
 
-@both
+@ERA_PAIRS
 def test_a_changed_list_is_announced_once_and_is_new_by_then(bed: Bed, era: Era, server: Era) -> None:
     client = bed.run(bed.fake(f"--era={server}"), era=era)
     client.names()

@@ -80,6 +80,7 @@ def test_a_call_is_a_span_with_its_try_below_it_and_the_child_gets_the_try_as_pa
     assert receiver.resources[0]["service.name"] == "perdure"
 
 
+@pytest.mark.thorough
 def test_a_tool_that_failed_and_a_request_that_was_refused_are_errors(
     tmp_path: Path, receiver: Receiver
 ) -> None:
@@ -111,6 +112,7 @@ def test_every_try_of_a_replayed_call_is_seen(tmp_path: Path, receiver: Receiver
     assert any(span.status == ERROR for span in tries)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "given", ["00-0-0-01", f"ff-{TRACE}-{PARENT}-01", f"00-{'0' * 32}-{PARENT}-01", 7, None, {"a": 1}]
 )
@@ -126,6 +128,7 @@ def test_a_context_that_makes_no_sense_begins_a_trace_of_its_own(
     assert "tracestate" not in received(answer)
 
 
+@pytest.mark.thorough
 def test_what_its_sender_does_not_sample_is_counted_and_not_sent(tmp_path: Path, receiver: Receiver) -> None:
     with run(tmp_path, "--otel", receiver.url) as client:
         meta = {"traceparent": f"00-{TRACE}-{PARENT}-00"}

@@ -42,6 +42,7 @@ def test_a_server_that_died_is_shown_with_its_restarts_and_its_fault(bed: Bed) -
     assert "1 restart  last fault process/killed" in perdure(bed, "top", "--once").stdout
 
 
+@pytest.mark.thorough
 def test_looks_follow_each_other_with_the_rate_between_them(bed: Bed) -> None:
     client = bed.run(bed.fake())
     top = subprocess.Popen(

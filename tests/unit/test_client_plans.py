@@ -45,7 +45,9 @@ def claimed(client: Client, text: str) -> dict[str, Claim]:
     }
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize(
+    "newline", [pytest.param("\n", id="lf"), pytest.param("\r\n", id="crlf", marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize(("client", "text"), CASES)
 def test_a_plan_changes_the_servers_it_names_and_no_other(client: Client, text: str, newline: str) -> None:
     text = text.replace("\r\n", "\n").replace("\n", newline)

@@ -135,6 +135,7 @@ def test_a_system_that_refuses_the_limit_on_memory_gets_its_checks() -> None:
     assert run.stdout == "False\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "form", ["json", "yaml", "toml", "python", "xml", "javascript", "html", "css", "latex", "c"]
 )
