@@ -15,6 +15,8 @@ from hosts import SOON, pids, wait_note
 from harness.processes import wait_for
 from testbed import Bed, Client
 
+pytestmark = pytest.mark.thorough
+
 LINE = 'é𝄞 "quoted" \\ and plain words between them\n'
 BUILTIN = "perdure"
 
@@ -61,7 +63,6 @@ def test_calls_in_a_worker_that_is_killed_are_written_by_the_next(bed: Bed) -> N
     assert pids(client)[BUILTIN] != worker
 
 
-@pytest.mark.thorough
 def test_a_worker_killed_at_any_moment_of_a_large_write_costs_nothing(bed: Bed) -> None:
     """Each write has a kill at another moment; what was there before the answer is what is there after it."""
     client = bed.run()

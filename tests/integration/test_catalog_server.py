@@ -28,6 +28,8 @@ from perdure.registry.runnable.choosing import chosen
 from perdure.registry.runnable.plan import settled
 from perdure.registry.templates import Template
 
+pytestmark = pytest.mark.thorough
+
 TOKEN = "t0ken-0123456789"
 SECRETS = (
     "literal-secret-one",
@@ -461,7 +463,6 @@ def test_a_bad_entry_is_refused_and_the_file_stays(served: Served, body: bytes) 
     assert served.path.read_text() == REGISTRY
 
 
-@pytest.mark.thorough
 def test_those_who_send_slowly_hold_nobody_up(served: Served) -> None:
     slow = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(20)]
     try:

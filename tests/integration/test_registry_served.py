@@ -15,6 +15,8 @@ from catalog_servers import reply, scripted
 from perdure.testing import fake_server
 from perdure.testing.http_client import HttpClient, ServeProcess
 
+pytestmark = pytest.mark.thorough
+
 JSON = {"render": "json", "detail": "full"}
 
 
@@ -71,7 +73,6 @@ def test_every_session_gets_the_registrys_servers_and_shares_their_processes(ser
     assert fault["code"] == "command_not_allowed"
 
 
-@pytest.mark.thorough
 def test_open_sessions_follow_the_file(served: ServeProcess) -> None:
     registry(served, "one")
     client = opened(served)
@@ -84,7 +85,6 @@ def test_open_sessions_follow_the_file(served: ServeProcess) -> None:
     wait_for(late, "two__echo")
 
 
-@pytest.mark.thorough
 def test_a_server_that_wants_a_sign_in_says_so_to_every_session(served: ServeProcess) -> None:
     with scripted(lambda _: reply(401, {}, www_authenticate="Bearer")) as far:
         (served.workspace / "mcp.md").write_text(f"## far\nurl: {far.url}/mcp\n")

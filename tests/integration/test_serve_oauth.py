@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from authorization_server import CLIENT, SECRET, AuthorizationServer
 from perdure.testing.http_client import HttpClient, ServeProcess
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def authority() -> Iterator[AuthorizationServer]:
@@ -169,7 +171,6 @@ def test_a_token_without_the_scope_is_refused_and_told_which(tmp_path: Path, aut
 # --- keys change, servers fail -----------------------------------------------------------------------------
 
 
-@pytest.mark.thorough
 def test_keys_that_are_rotated_are_learned(served: ServeProcess, authority: AuthorizationServer) -> None:
     assert bearing(served, authority.token()).modern("server/discover").status == 200
     old = authority.token(sub="late")
@@ -188,7 +189,6 @@ def test_made_up_keys_do_not_make_us_ask_again_and_again(served: ServeProcess, a
     assert authority.asked.count("/keys") <= 3
 
 
-@pytest.mark.thorough
 def test_a_silent_issuer_lets_in_who_is_known_and_nobody_else(tmp_path: Path, authority: Any) -> None:
     served = start(tmp_path, authority)
     try:
@@ -228,7 +228,6 @@ def bearing_again(served: ServeProcess, authority: AuthorizationServer, client: 
     return made
 
 
-@pytest.mark.thorough
 def test_a_token_goes_no_further_than_the_door(tmp_path: Path, authority: AuthorizationServer) -> None:
     spy = tmp_path / "spy.py"
     spy.write_text(

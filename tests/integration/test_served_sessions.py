@@ -19,6 +19,8 @@ from perdure.testing import fake_server
 from perdure.testing.http_client import HttpClient, ServeProcess
 from testbed import Bed
 
+pytestmark = pytest.mark.thorough
+
 SESSIONS = 30
 
 

@@ -20,6 +20,8 @@ from perdure.testing import fake_server
 from perdure.testing.http_client import ServeProcess, free_port
 from perdure.testing.raw_client import RawClient
 
+pytestmark = pytest.mark.thorough
+
 SERVER, CLIENT = 2, 3
 ERROR = 2
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -54,7 +56,6 @@ def received(answer: Any) -> Any:
 # --- spans -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.thorough
 def test_a_call_is_a_span_with_its_try_below_it_and_the_child_gets_the_try_as_parent(
     tmp_path: Path, receiver: Receiver
 ) -> None:
@@ -80,7 +81,6 @@ def test_a_call_is_a_span_with_its_try_below_it_and_the_child_gets_the_try_as_pa
     assert receiver.resources[0]["service.name"] == "perdure"
 
 
-@pytest.mark.thorough
 def test_a_tool_that_failed_and_a_request_that_was_refused_are_errors(
     tmp_path: Path, receiver: Receiver
 ) -> None:
@@ -95,7 +95,6 @@ def test_a_tool_that_failed_and_a_request_that_was_refused_are_errors(
     assert refused.attributes["rpc.response.status_code"] == "-32602"
 
 
-@pytest.mark.thorough
 def test_every_try_of_a_replayed_call_is_seen(tmp_path: Path, receiver: Receiver) -> None:
     with run(tmp_path, "--otel", receiver.url) as client:
         assert "result" in client.call("s__whoami", {})  # it is up
@@ -112,7 +111,6 @@ def test_every_try_of_a_replayed_call_is_seen(tmp_path: Path, receiver: Receiver
     assert any(span.status == ERROR for span in tries)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "given", ["00-0-0-01", f"ff-{TRACE}-{PARENT}-01", f"00-{'0' * 32}-{PARENT}-01", 7, None, {"a": 1}]
 )
@@ -128,7 +126,6 @@ def test_a_context_that_makes_no_sense_begins_a_trace_of_its_own(
     assert "tracestate" not in received(answer)
 
 
-@pytest.mark.thorough
 def test_what_its_sender_does_not_sample_is_counted_and_not_sent(tmp_path: Path, receiver: Receiver) -> None:
     with run(tmp_path, "--otel", receiver.url) as client:
         meta = {"traceparent": f"00-{TRACE}-{PARENT}-00"}
@@ -151,7 +148,6 @@ def test_a_session_that_ends_is_measured_and_what_was_not_sent_yet_is(
     receiver.until(lambda one: ("mcp.client.operation.duration", "") in one.counts)
 
 
-@pytest.mark.thorough
 def test_no_argument_and_no_result_is_told(tmp_path: Path, receiver: Receiver) -> None:
     with run(tmp_path, "--otel", receiver.url) as client:
         client.call("safe_write", {"path": "a", "content": "unmistakable content\n"})
@@ -159,7 +155,6 @@ def test_no_argument_and_no_result_is_told(tmp_path: Path, receiver: Receiver) -
     assert b"unmistakable" not in receiver.bodies
 
 
-@pytest.mark.thorough
 def test_served_clients_of_both_eras_are_traced(tmp_path: Path, receiver: Receiver) -> None:
     served = ServeProcess(
         tmp_path,
@@ -298,7 +293,6 @@ def test_logs_as_json_are_one_object_per_line_without_secrets(tmp_path: Path, co
         process.wait(30)
 
 
-@pytest.mark.thorough
 def test_a_host_whose_log_nobody_reads_goes_on(tmp_path: Path) -> None:
     served = ServeProcess(tmp_path, "--log-level", "debug", "--log-format", "json")
     try:

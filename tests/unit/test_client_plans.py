@@ -14,6 +14,8 @@ from perdure.registry.clients.table import CLIENTS, Client
 from perdure.registry.entry import Entry
 from perdure.registry.templates import Template
 
+pytestmark = pytest.mark.thorough
+
 OF = {id(CURSOR): "cursor", id(CODEX): "codex", id(CONTINUE): "continue", id(GOOSE): "goose"}
 SOURCE = "registry"
 NAMES = ("a", "b", "c", "d", "e", "f", "old", "other", "developer")
@@ -45,9 +47,7 @@ def claimed(client: Client, text: str) -> dict[str, Claim]:
     }
 
 
-@pytest.mark.parametrize(
-    "newline", [pytest.param("\n", id="lf"), pytest.param("\r\n", id="crlf", marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
 @pytest.mark.parametrize(("client", "text"), CASES)
 def test_a_plan_changes_the_servers_it_names_and_no_other(client: Client, text: str, newline: str) -> None:
     text = text.replace("\r\n", "\n").replace("\n", newline)

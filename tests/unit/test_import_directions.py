@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,7 @@ COMPOSERS = {"host/compose.py", "worker/compose.py"}
 BACKENDS = ("perdure.storage.sqlite", "perdure.storage.postgres", "perdure.storage.memory")
 
 
+@cache
 def imports(file: Path) -> list[str]:
     """Every module that a file imports, in functions too, but not for types only."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
