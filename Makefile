@@ -29,10 +29,10 @@ demo: $(VENV)/.demo           ## a guided run: a call in flight, kill -9, the ho
 	$(BIN)/perdure demo
 
 test: $(VENV)/.ready          ## what to run before each commit: under four minutes on two cores
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-all: $(VENV)/.ready      ## these and the thorough ones: power cuts, storms, PostgreSQL, browser, npm clients
-	$(BIN)/python -m pytest -n $(JOBS) -m ""
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m ""
 
 lint: $(VENV)/.ready          ## ruff and mypy --strict
 	$(BIN)/ruff check src harness tests bench
