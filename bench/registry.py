@@ -3,8 +3,8 @@
     python bench/registry.py [--crawl FILE] [--quick]
 
 The crawl is JSON, gzipped or not: a list of records as the official API gives them. Without `--crawl`, the file that
-PERDURE_CRAWL names, else the one in ../shared/data beside the project. The command is measured against a catalog on
-loopback that serves the same records. SHORT is a finding, not a failure.
+PERDURE_CRAWL names. The command is measured against a catalog on loopback that serves the same records. SHORT is a
+finding, not a failure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from perdure.registry.runnable.choosing import chosen
 from perdure.registry.runnable.plan import NotRunnable, settled
 
 ROOT = Path(__file__).resolve().parents[1]
-BESIDE = ROOT.parent / "shared" / "data" / "official-registry-2025-12.json.gz"
 QUERIES = (
     *("postgres", "github", "weather forecast", "slack", "filesystem", "browser automation", "sql", "notion"),
     *(
@@ -149,7 +148,7 @@ def _command(report: Report, records: list[dict[str, Any]], scratch: Path, round
 
 
 def _records(given: str | None) -> list[dict[str, Any]] | None:
-    path = Path(given or os.environ.get("PERDURE_CRAWL", "") or BESIDE)
+    path = Path(given or os.environ.get("PERDURE_CRAWL", ""))
     if not path.is_file():
         return None
     data = path.read_bytes()

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 OFFICIAL = "io.modelcontextprotocol.registry/official"
-_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data" / "official-registry-2025-12.json.gz"
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,6 @@ def _page(asked: Asked, records: list[dict[str, Any]]) -> bytes:
 
 
 def crawl_file() -> Path | None:
-    """The crawl of the official registry, which lies beside the project and not in it."""
-    given = os.environ.get("PERDURE_CRAWL")
-    path = Path(given) if given else _BESIDE
+    """The crawl of the official registry that PERDURE_CRAWL names."""
+    path = Path(os.environ.get("PERDURE_CRAWL", ""))
     return path if path.is_file() else None
