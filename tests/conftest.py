@@ -21,8 +21,8 @@ settings.register_profile("thorough", _PROPERTIES, max_examples=100)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What runs in the background ignores Ctrl-C, and so would all that it starts: some tests press it."""
     settings.load_profile("quick" if "not thorough" in config.option.markexpr else "thorough")
+    # A background job ignores SIGINT, and its children inherit that; some tests send it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
