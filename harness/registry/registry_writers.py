@@ -17,10 +17,13 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
+from harness.seeded_bugs import SeededBugs, replace
 from perdure.registry.entry import Entry
 from perdure.registry.errors import AlreadyInstalled, RegistryError
+from perdure.registry.file_lock import FileLock
 from perdure.registry.filesystem import FileBackend, open_markdown
 from perdure.registry.templates import Template
+from perdure.storage.files import pending
 from perdure.storage.files.syscalls import exchange
 
 FILE: Final = "mcp.md"
@@ -59,7 +62,8 @@ class Write(msgspec.Struct, frozen=True, array_like=True):
 
 def installer(folder: Path, number: int, rounds: int, late_s: float, broken: str) -> None:
     """Installs `rounds` servers and removes every second one."""
-    _BUGS[broken]()
+    if broken:
+        BUGS[broken].apply()
     if late_s:
         _slow_down(late_s)
     backend = open_markdown(str(folder / FILE), os.environ)
@@ -115,25 +119,21 @@ def _late(point: Callable[[str], None], late_s: float) -> Callable[[str], None]:
     return late
 
 
-def _overwrite() -> None:
+BUGS: Final = SeededBugs()
+
+
+@BUGS.add("overwrites")
+def skip_comparison() -> None:
     """The displaced content is not compared."""
-    from perdure.storage.files import pending
-
-    pending.unexpected = lambda file, expected, **_: None  # type: ignore[attr-defined]
+    replace(pending, "unexpected", lambda file, expected, **_: None)
 
 
-def _race() -> None:
-    """Nor is there a lock."""
-    from perdure.registry.file_lock import FileLock
-    from perdure.storage.files import pending
-
-    _overwrite()
-    FileLock._acquire = lambda self: None  # type: ignore[method-assign]
-    pending.alone = nullcontext  # type: ignore[assignment, attr-defined]
-
-
-_BUGS: Final[dict[str, Callable[[], None]]] = {"": lambda: None, "overwrites": _overwrite, "races": _race}
-BUGS: Final = tuple(name for name in _BUGS if name)
+@BUGS.add("races")
+def skip_comparison_and_locks() -> None:
+    """The displaced content is not compared, and no lock is taken."""
+    skip_comparison()
+    replace(FileLock, "_acquire", lambda self: None)
+    replace(pending, "alone", nullcontext)
 
 
 # --- theirs ----------------------------------------------------------------------------------------------------
