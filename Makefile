@@ -67,15 +67,15 @@ fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
 	$(BIN)/python -m harness.host.fuzz --frames 100000
 
 bench: $(VENV)/.ready         ## side by side with peers, each in its own environment
-	$(BIN)/python bench/host.py
-	$(BIN)/python bench/isolation.py
-	$(BIN)/python bench/mounts.py
-	$(BIN)/python bench/write.py
-	$(BIN)/python bench/risk.py
-	$(BIN)/python bench/state.py
-	$(BIN)/python bench/http.py
-	$(BIN)/python bench/registry.py
-	$(BIN)/python bench/commands.py
+	$(BIN)/python -m bench.host
+	$(BIN)/python -m bench.isolation
+	$(BIN)/python -m bench.mounts
+	$(BIN)/python -m bench.write
+	$(BIN)/python -m bench.risk
+	$(BIN)/python -m bench.state
+	$(BIN)/python -m bench.http
+	$(BIN)/python -m bench.registry
+	$(BIN)/python -m bench.commands
 
 stories: $(VENV)/.ready       ## eight failures, with Perdure and with a plain file server, side by side
 	$(BIN)/python -m harness.stories

@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from client import Client
-from report import Report, ms, p50
-from subjects import Bench, Subject
+from bench.client import Client
+from bench.report import Report, ms, p50
+from bench.subjects import Bench, Subject
 
 ADDED_LIMIT = 0.25
 RSS_LIMIT_MB = 30.0

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import peers
-import writes
-from client import Client
-from report import Report, ms, p50
+from bench import peers, writes
+from bench.client import Client
+from bench.report import Report, ms, p50
 
 CHUNKS = 200
 CHUNK = 4096

@@ -1,4 +1,4 @@
-"""What commands that only read cost from start to end, beside bare Python: `python bench/commands.py`.
+"""What commands that only read cost from start to end, beside bare Python: `python -m bench.commands`.
 
 Each round runs Python and every command once, so that what else the machine does falls on all alike. Counted is the
 time on a processor, of a command and what it starts, since a machine that others use says little by its clock. The
@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from client import Client
-from report import Report, machine, ms, p50
+from bench.client import Client
+from bench.report import Report, machine, ms, p50
 
 LIMIT = 6.0
 ROUNDS, QUICK = 40, 10

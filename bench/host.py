@@ -1,6 +1,6 @@
 """The host's benchmark: perdure beside agentcheckpoint and a FastMCP proxy, on this machine, in one run.
 
-    python bench/host.py [--quick] [--only startup,added,in-flight,memory,recovery] [--perdure PATH]
+    python -m bench.host [--quick] [--only startup,added,in-flight,memory,recovery] [--perdure PATH]
 
 Each line says PASS or SHORT against its requirement and shows the medians that the ratio was made of. SHORT
 is a finding, not a failure: the exit code is 0 unless something broke. The peers are installed on the first
@@ -17,13 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import calls
-import peers
-import recovery
-import startup
-from client import Broken
-from report import Report, machine
-from subjects import Bench, Subject
+from bench import calls, peers, recovery, startup
+from bench.client import Broken
+from bench.report import Report, machine
+from bench.subjects import Bench, Subject
 
 SECTIONS = ("startup", "added", "in-flight", "memory", "recovery")
 RUN_SECONDS = 900

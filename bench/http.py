@@ -1,6 +1,6 @@
 """The benchmark of `perdure serve`: beside the SDK's own server and a FastMCP proxy with the same tool, in one run.
 
-    python bench/http.py [--quick] [--only calls,sessions,attached] [--perdure PATH]
+    python -m bench.http [--quick] [--only calls,sessions,attached] [--perdure PATH]
 
 Calls are trivial, so that what is measured is what stands in front of the tool. Each line says PASS or SHORT against
 its requirement. SHORT is a finding, not a failure: the exit code is 0 unless something broke.
@@ -16,10 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import peers
-import sections
-import web
-from report import Report, machine, ms, p50
+from bench import peers, sections, web
+from bench.report import Report, machine, ms, p50
 
 SECTIONS = ("calls", "sessions", "attached")
 CLIENTS = (1, 8, 64)

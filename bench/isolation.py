@@ -1,6 +1,6 @@
 """What a misbehaving server costs the calls of another: p99 with each misbehaviour beside the quiet p99.
 
-    python bench/isolation.py [--calls 3000] [--only flood-noise,crash-loop]
+    python -m bench.isolation [--calls 3000] [--only flood-noise,crash-loop]
 
 One host, two mounted servers. Quiet blocks and blocks in which the other server misbehaves take turns, so
 that both see the same machine. The requirement is a p99 within twice the quiet one. Each line also shows the
@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from client import Client
-from report import Report, machine, ms, p50
+from bench.client import Client
+from bench.report import Report, machine, ms, p50
 
 FAKE = Path(__file__).resolve().parent.parent / "src" / "perdure" / "testing" / "fake_server.py"
 LIMIT = 2.0

@@ -8,10 +8,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from client import Client
-from report import Report, ms, p50
-from writes import BLOCK, SMALL, Writer, perdure_at, text_of
-
+from bench.client import Client
+from bench.report import Report, ms, p50
+from bench.writes import BLOCK, SMALL, Writer, perdure_at, text_of
 from perdure.storage.journal import NewRow
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.storage.sqlite.journal_analytics import ADVANCE_EVERY

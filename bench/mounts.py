@@ -1,6 +1,6 @@
 """Twenty servers of a registry behind one host: how long until they are ready, and what each costs the others.
 
-    python bench/mounts.py [--mounts 20] [--calls 2000] [--only start,dead,calls]
+    python -m bench.mounts [--mounts 20] [--calls 2000] [--only start,dead,calls]
 
 start   from the first request to the list with every server's tools. Each server sleeps a while before it answers, as
         real ones do; the time must be bounded by the slowest of them, not by their sum.
@@ -18,8 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from client import Client
-from report import Report, machine, ms, p50
+from bench.client import Client
+from bench.report import Report, machine, ms, p50
 
 FAKE = Path(__file__).resolve().parent.parent / "src" / "perdure" / "testing" / "fake_server.py"
 SECTIONS = ("start", "dead", "calls")

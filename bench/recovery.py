@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from client import Broken, Client
-from report import Report, ms, p50, p95
-from subjects import Bench
+from bench.client import Broken, Client
+from bench.report import Report, ms, p50, p95
+from bench.subjects import Bench
 
 LIMIT_SECONDS = 0.2
 READY_SECONDS = 15.0

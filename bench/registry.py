@@ -1,6 +1,6 @@
 """The registry's benchmark: a real crawl of the official registry, loaded, planned and searched.
 
-    python bench/registry.py [--crawl FILE] [--quick]
+    python -m bench.registry [--crawl FILE] [--quick]
 
 The crawl is JSON, gzipped or not: a list of records as the official API gives them. Without `--crawl`, the file that
 PERDURE_CRAWL names. The command is measured against a catalog on loopback that serves the same records. SHORT is a
@@ -21,8 +21,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from report import Report, machine, ms, p50, p95
-
+from bench.report import Report, machine, ms, p50, p95
 from perdure.registry.official.records import read_record
 from perdure.registry.official.search import search
 from perdure.registry.official.store import CatalogStore

@@ -1,6 +1,6 @@
 """The risk check's benchmark: perdure beside resilient-write's scorer and detect-secrets, in one run.
 
-    python bench/risk.py [--quick] [--only speed,adversarial,recall,benign] [--seed N]
+    python -m bench.risk [--quick] [--only speed,adversarial,recall,benign] [--seed N]
 
 Positives and hard negatives come from `harness.corpora` (formats with random bodies); the benign files are
 whatever this machine has of programs, documents and data. A text is warned about when its verdict is `medium` or
@@ -14,10 +14,8 @@ import argparse
 import sys
 from dataclasses import dataclass
 
-import peers
-import risk_corpus
-import risk_sections
-from report import Report, machine
+from bench import peers, risk_corpus, risk_sections
+from bench.report import Report, machine
 
 SECTIONS = ("speed", "adversarial", "recall", "benign")
 

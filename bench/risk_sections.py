@@ -9,10 +9,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import peers
-import risk_corpus
-from report import Report, p50
-
+from bench import peers, risk_corpus
+from bench.report import Report, p50
 from harness.corpora.benign_corpus import hard_negatives
 from harness.corpora.secret_corpus import Sample, filled, positives
 from perdure import risk

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from client import Broken
-from report import Report
+from bench.client import Broken
+from bench.report import Report
 
 RUN_SECONDS = 1500
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from client import Client
-from report import Report, ms, p50
-from subjects import Bench, Subject
+from bench.client import Client
+from bench.report import Report, ms, p50
+from bench.subjects import Bench, Subject
 
 INITIALIZE_LIMIT = 0.25
 FIRST_TOOL_LIMIT = 0.5

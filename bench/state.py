@@ -1,6 +1,6 @@
 """The state surface's benchmark: perdure beside agentcheckpoint, the worker alone, and raw psycopg, in one run.
 
-    python bench/state.py [--quick] [--only one,in-flight,list,wait,postgres] [--perdure PATH]
+    python -m bench.state [--quick] [--only one,in-flight,list,wait,postgres] [--perdure PATH]
 
 Every call of ours goes through the whole host, and every set is durable (FULL) when it is acknowledged; the peer's
 are not (NORMAL). Each line says PASS or SHORT against its requirement. SHORT is a finding, not a failure: the exit
@@ -14,11 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import peers
-import sections
-import state_postgres
-import states
-from report import Report, machine
+from bench import peers, sections, state_postgres, states
+from bench.report import Report, machine
 
 SECTIONS = ("one", "in-flight", "list", "wait", "postgres")
 

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import psycopg
-from report import Report, ms, p50
-from states import VALUE, host, in_flight, server, wake_ups
 
+from bench.report import Report, ms, p50
+from bench.states import VALUE, host, in_flight, server, wake_ups
 from harness.state.postgres import running_postgres
 from perdure.storage.postgres import state_queries as sql
 

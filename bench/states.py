@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import peers
-from client import Client
-from report import Report, ms, p50
+
+from bench import peers
+from bench.client import Client
+from bench.report import Report, ms, p50
 
 BLOCK = 40
 KEYS = 20

@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import peers
-from client import Client
+from bench import peers
+from bench.client import Client
 
 SERVERS = Path(__file__).resolve().parent / "servers"
 MOUNT = "bench"

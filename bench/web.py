@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from client import Broken
+from bench.client import Broken
 
 SERVERS = Path(__file__).resolve().parent / "servers"
 START_S = 30.0

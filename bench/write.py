@@ -1,6 +1,6 @@
 """The write surface's benchmark: perdure beside resilient-write and the bare system calls, in one run.
 
-    python bench/write.py [--quick] [--only small,in-flight,medium,large,memory,chunks,journal] [--perdure PATH]
+    python -m bench.write [--quick] [--only small,in-flight,medium,large,memory,chunks,journal] [--perdure PATH]
 
 Every write of ours goes through the whole host and is durable when it is acknowledged. Each line says PASS or
 SHORT against its requirement and shows the medians that the ratio was made of. SHORT is a finding, not a failure:
@@ -14,12 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import chunks
-import journal_length
-import peers
-import sections
-import writes
-from report import Report, machine
+from bench import chunks, journal_length, peers, sections, writes
+from bench.report import Report, machine
 
 SECTIONS = ("small", "in-flight", "medium", "large", "memory", "chunks", "journal")
 

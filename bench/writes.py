@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import peers
-from client import Client
-from report import Report, ms, p50
+from bench import peers
+from bench.client import Client
+from bench.report import Report, ms, p50
 
 SMALL = 1024
 MEDIUM = 100 * 1024
