@@ -26,7 +26,6 @@ from perdure.registry.errors import (
     InvalidName,
     NotInRegistry,
     Quarantined,
-    RegistryError,
     RegistryUnavailable,
     Unsupported,
 )
@@ -106,7 +105,9 @@ class HttpCatalog:
 
     def load(self, name: str) -> Entry:
         check_name(name)
-        reply = self._get(SERVERS, name)
+        return self._loaded(name, self._get(SERVERS, name))
+
+    def _loaded(self, name: str, reply: Reply) -> Entry:
         if reply.status == 404:
             raise NotInRegistry(f"{self._base.origin} has no server {name}", entry=name)
         return self._entry(expected(reply, 200).json(), name)
@@ -158,30 +159,33 @@ class HttpCatalog:
         self._written(reply, entry.name, "install", 200, 201)
         return self._ref(as_wire(entry))
 
-    def uninstall(self, name: str) -> None:
+    def uninstall(self, name: str) -> bool:
         check_name(name)
         if not self._negotiated().supports_uninstall:
             raise self._unsupported("uninstall", name)
+        was_there = self._fetcher.get(self._place(SERVERS, name)).status != 404
         reply = self._fetcher.send("DELETE", self._place(SERVERS, name))
-        if reply.status != 404:
-            self._written(reply, name, "uninstall", 200, 202, 204)
+        if reply.status == 404:
+            return False
+        self._written(reply, name, "uninstall", 200, 202, 204)
+        return was_there  # a catalog answers the same where it is absent
 
     def replace(self, entry: Entry) -> ServerRef:
-        """In one step where the catalog has PUT; else taken out and put in again, and put back if that fails."""
+        """By PUT, in one step. A catalog without it is not changed: between a DELETE and a POST the entry could be lost,
+        with the literal values that only the catalog knows."""
         check_portable(entry)
-        before = self.load(entry.name)
+        self.load(entry.name)
         if not self._negotiated().supports_install:
             raise self._unsupported("change", entry.name)
         reply = self._fetcher.send(
             "PUT", self._place(SERVERS, entry.name), msgspec.json.encode(as_wire(entry))
         )
-        if reply.status in (404, 405, 501):
-            self.uninstall(entry.name)
-            try:
-                return self.install(entry)
-            except RegistryError:
-                self.install(before)
-                raise
+        if reply.status in (405, 501):
+            raise Unsupported(
+                f"{self._base.origin} does not let anybody change a server in place",
+                entry=entry.name,
+                hint="uninstall it and install it again",
+            )
         self._written(reply, entry.name, "change", 200, 201, 204)
         return self._ref(as_wire(entry))
 
@@ -189,7 +193,8 @@ class HttpCatalog:
         before = self.load(name)
         if before.enabled != enabled:
             self._switch(before, enabled)
-            if self.load(name).enabled != enabled:
+            # Asked anew: what the cache keeps for a server that fails is older than the change.
+            if self._loaded(name, self._fetcher.get(self._place(SERVERS, name))).enabled != enabled:
                 raise Unsupported(
                     f"{self._base.origin} does not keep whether a server is enabled",
                     entry=name,
@@ -279,18 +284,18 @@ class HttpCatalog:
         try:
             check_name(name if isinstance(name, str) else "")
         except InvalidName as problem:
-            return ServerRef(name=text(name), error=problem.message, source=self._source(""))
+            return ServerRef(name=text(name), error=problem.message, source=self.source(""))
         return ServerRef(
             name=str(name),
             description=text(one.get("description")),
             transport=text(one.get("transport")) or ("streamable-http" if one.get("url") else "stdio"),
             version=text(version) or None,
-            source=self._source(str(name)),
+            source=self.source(str(name)),
             enabled=one.get("enabled") is not False,
             error=error,
         )
 
-    def _source(self, name: str) -> str:
+    def source(self, name: str) -> str:
         return self._base.below(SERVERS, *([name] if name else [])).shown
 
     def _entry(self, found: object, name: str) -> Entry:
