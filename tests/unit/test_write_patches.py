@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perdure.model.envelope import Envelope, ToolError
-from perdure.surfaces.write import lines
+from perdure.surfaces.write import apply_patch, lines
 from perdure.surfaces.write.diffs import unified
+from perdure.surfaces.write.patch_forms import AnchoredHunk, Row
 from perdure.surfaces.write.patches import FilePatch, Hunk, apply, parse
 from perdure.surfaces.write.text import decode, encode
 
@@ -27,7 +28,7 @@ def refused(call: Any, *given: Any) -> Envelope:
 
 def applied(patch: str, content: str) -> str:
     (one,) = parse(patch)
-    return apply(one, content)
+    return apply_patch.apply(one, content).body if one.anchored else apply(one, content)
 
 
 def envelope(*rows: str) -> str:
@@ -343,9 +344,9 @@ def test_an_envelope_adds_updates_moves_and_deletes() -> None:
             "update",
             "a.py",
             "b.py",
-            (
-                Hunk(1, ("x\n",), ("y\n",), None, ("class A", "def f(self):"), loose=True),
-                Hunk(2, ("k\n",), ("k\n", "l\n"), None, (), at_end=True, loose=True),
+            anchored=(
+                AnchoredHunk(1, (Row("-", "x"), Row("+", "y")), ("class A", "def f(self):")),
+                AnchoredHunk(2, (Row(" ", "k"), Row("+", "l")), at_end=True),
             ),
         ),
         FilePatch("delete", "gone"),
@@ -368,18 +369,85 @@ def test_an_anchor_says_where_to_look() -> None:
     assert applied(repeated, CODE) == CODE.replace("class B:\n", "class B:\n    x = 1\n")
 
 
-def test_an_envelope_keeps_a_missing_final_newline() -> None:
-    assert applied(envelope("*** Update File: x", " a", "-b", "+c"), "a\nb") == "a\nc"
+def test_anchors_that_stand_several_times_are_clear_if_they_lead_to_one_place() -> None:
+    code = CODE.replace("return 1", "return 0", 1)
+    rows = ("-        return 1", "+        return 2")
+    assert applied(envelope("*** Update File: x", "@@ def f(self):", *rows), code) == code.replace("1", "2")
+    # The second anchor is the first such line behind the first, though another class has it too.
+    nested = envelope("*** Update File: x", "@@ class A:", "@@ def f(self):", *rows)
+    assert applied(nested, CODE) == CODE.replace("1", "2", 1)
+    # A line may be named by its beginning.
     assert (
-        applied(envelope("*** Update File: x", "@@", " b", "+c", "*** End of File"), "b\na\nb")
-        == "b\na\nb\nc"
+        applied(envelope("*** Update File: x", "@@ class B", *rows), CODE)
+        == CODE[::-1].replace("1", "2", 1)[::-1]
     )
-    assert (
-        refused(applied, envelope("*** Update File: x", " b", "+c", "*** End of File"), "b\na\n").context[
-            "hunk"
-        ]
-        == 1
-    )
+
+
+def test_an_envelope_ends_the_lines_it_adds_and_leaves_the_others_as_they_are() -> None:
+    def update(*rows: str) -> str:
+        return envelope("*** Update File: x", *rows)
+
+    assert applied(update(" a", "-b", "+c"), "a\nb") == "a\nc\n"
+    assert applied(update("-a", "+A", " b"), "a\nb") == "A\nb"
+    assert applied(update("-a", "+A"), "a\nb") == "A\nb"
+    assert applied(update(" b", "+c"), "a\nb") == "a\nb\nc\n"
+    assert applied(update("@@", " b", "+c", "*** End of File"), "b\na\nb") == "b\na\nb\nc\n"
+    assert applied(update("+c"), "a\nb") == "a\nb\nc\n"
+    assert applied(update("-b"), "a\nb") == "a\n"
+    assert applied(update("-a"), "a") == ""
+    missed = refused(applied, update(" b", "+c", "*** End of File"), "b\na\n")
+    assert missed.context["hunk"] == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "content", "after"),
+    [
+        ((" a", "-b  ", "+c"), "a \t\nb\n", "a \t\nc\n"),
+        ((" if x:", "-    y()", "+    z()"), "\tif x:\n\t    y()\n", "\tif x:\n\t    z()\n"),
+        (("-return 'a' - 1", "+return 2"), "return \u2018a\u2019\u00a0\u2212 1\n", "return 2\n"),
+        ((" a", "-b", "+c", "", ""), "a\nb\nend\n", "a\nc\nend\n"),
+        ((" a", "+b", "*** End of File", ""), "a\n", "a\nb\n"),
+        ((" a", "-b", "+B", " c"), "a\rb\rc", "a\rB\rc"),
+        (("-a\rb", "+c"), "a\rb\n", "c\n"),
+        (("-b", "+c"), "a\r\nb\nd\r\n", "a\r\nc\r\nd\r\n"),
+    ],
+    ids=[
+        "line-ends",
+        "indentation",
+        "punctuation",
+        "blank",
+        "end-of-file",
+        "returns",
+        "inner-return",
+        "mixed",
+    ],
+)
+def test_old_lines_are_found_though_they_differ_in_what_nobody_sees(
+    rows: tuple[str, ...], content: str, after: str
+) -> None:
+    assert applied(envelope("*** Update File: x", "@@", *rows), content) == after
+
+
+def test_a_looser_comparison_is_told_and_is_no_guess() -> None:
+    (one,) = parse(envelope("*** Update File: x", "-a", "+b"))
+    assert apply_patch.apply(one, "a\n") == ("b\n", "exact")
+    assert apply_patch.apply(one, "a \n") == ("b\n", "tolerant")
+    # The exact place wins over a loose one; of two loose ones none is taken.
+    assert apply_patch.apply(one, "  a\na\n") == ("  a\nb\n", "exact")
+    assert refused(apply_patch.apply, one, " a\n  a\n").context["lines"] == [1, 2]
+    # An indentation that differs from line to line says nothing about the added ones.
+    (uneven,) = parse(envelope("*** Update File: x", " a", " b", "+c"))
+    assert refused(apply_patch.apply, uneven, " a\n   b\n").context["reason"] == "hunk_does_not_apply"
+    (anchored,) = parse(envelope("*** Update File: x", "@@ a", "+c"))
+    assert refused(apply_patch.apply, anchored, "a\nb\n").context["reason"] == "no_context"
+
+
+def test_markers_may_have_space_around_them() -> None:
+    patch = "  *** Begin Patch \n *** Update File: x \n@@ \n-a\n+b\n *** End Patch  \n"
+    assert applied(patch, "a\n") == "b\n"
+    # Inside a hunk a leading space makes a line of context.
+    inner = envelope("*** Update File: x", " *** Add File: y", "-a", "+b")
+    assert applied(inner, "*** Add File: y\na\n") == "*** Add File: y\nb\n"
 
 
 # --- beside git and patch ------------------------------------------------------------------------------------

@@ -187,12 +187,16 @@ def _fitted(
 ) -> _Place | None:
     """The replacement of a block, indented as the block is; None where that is not certain."""
     end = start + sum(len(line) for line in block) + len(block) - 1
-    pairs = [(_indent(want), _indent(have)) for want, have in zip(wanted, block, strict=True) if want.strip()]
+    pairs = [
+        (indentation(want), indentation(have))
+        for want, have in zip(wanted, block, strict=True)
+        if want.strip()
+    ]
     if wanted[0].strip() and not pairs[0][0] and all(want == have for want, have in pairs[1:]):
-        start += len(_indent(block[0]))  # `old` begins behind the indentation of its first line
+        start += len(indentation(block[0]))  # `old` begins behind the indentation of its first line
         indented: str | None = new
     else:
-        indented = _indented(new, pairs)
+        indented = reindent(new, pairs)
     if indented is None:
         return None
     if newline and end < len(content):
@@ -202,11 +206,12 @@ def _fitted(
     return _Place(start, end, indented)
 
 
-def _indent(line: str) -> str:
+def indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _indented(new: str, pairs: list[tuple[str, str]]) -> str | None:
+def reindent(new: str, pairs: list[tuple[str, str]]) -> str | None:
+    """A text moved as its lines were: from each pair's first indentation to its second. None where that is unclear."""
     want, have = pairs[0]
     if all(want == have for want, have in pairs):
         return new
@@ -235,14 +240,14 @@ def _exchanged(new: str, pairs: list[tuple[str, str]], one: str, other: str) -> 
     return _each(new, width)
 
 
-def _each(new: str, indentation: Callable[[str], str | None]) -> str | None:
+def _each(new: str, moved: Callable[[str], str | None]) -> str | None:
     found: list[str] = []
     for line in new.split("\n"):
         if not line.strip():
             found.append(line)
             continue
-        indent = _indent(line)
-        settled = indentation(indent)
+        indent = indentation(line)
+        settled = moved(indent)
         if settled is None:
             return None
         found.append(settled + line[len(indent) :])

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,9 @@ _ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34,
 _WRAPPER = re.compile(r"```\w*|(?:apply_patch\s*)?<<-?\s*['\"]?(\w+)['\"]?")
 _BETWEEN = ("diff ", "Index: ", "===", "Only in ", "From ", "index ")
 _MODES = {"100644": False, "100755": True}
+_BEGIN = "*** Begin Patch"
+_END = "*** End Patch"
+_END_OF_FILE = "*** End of File"
 
 
 class Hunk(msgspec.Struct, frozen=True):
@@ -41,28 +44,45 @@ class Hunk(msgspec.Struct, frozen=True):
     number: int
     old: tuple[str, ...]
     new: tuple[str, ...]
-    line: int | None = None  # where the old lines begin, from one, as the patch has it
-    anchors: tuple[str, ...] = ()  # lines that stand before them
-    at_end: bool = False
-    loose: bool = False  # from a form that cannot say whether the last line has an end
+    line: int = 0  # where the old lines begin, from one, as the patch has it
     ends_bare: bool = False  # no line of context behind its change, as in a diff only at the end of a file
 
 
+class Row(NamedTuple):
+    """A line of a hunk: " " keeps it, "-" removes it, "+" adds it. The text has no line ending."""
+
+    mark: str
+    text: str
+
+
+class AnchoredHunk(msgspec.Struct, frozen=True):
+    """A hunk of the envelope: it has no line numbers, only lines that stand before it (`@@`) and around it."""
+
+    number: int
+    rows: tuple[Row, ...]
+    anchors: tuple[str, ...] = ()
+    at_end: bool = False
+
+
 class FilePatch(msgspec.Struct, frozen=True):
-    """What a patch does to one file; with `to`, the file moves there as well."""
+    """What a patch does to one file; with `to`, the file moves there as well.
+
+    An update has `hunks` from a unified diff or `anchored` ones from an envelope, never both.
+    """
 
     op: Operation
     path: str
     to: str | None = None
     hunks: tuple[Hunk, ...] = ()
     executable: bool | None = None
+    anchored: tuple[AnchoredHunk, ...] = ()
 
 
 def parse(patch: str, path: str | None = None) -> tuple[FilePatch, ...]:
     """The operations of a patch, in order. Hunks without a file header belong to `path`."""
     raw, start = _unwrapped(patch.removesuffix("\n").split("\n"))
     reader = _Reader(raw, start)
-    found = _envelope(reader) if raw[start].startswith("*** Begin Patch") else _unified(reader, path)
+    found = _envelope(reader) if raw[start].strip() == _BEGIN else _unified(reader, path)
     if not found:
         raise reader.malformed("it changes no file")
     return tuple(found)
@@ -316,12 +336,16 @@ def _unended(reader: _Reader, first: int, old: list[str], new: list[str]) -> Non
 
 
 def _envelope(reader: _Reader) -> list[FilePatch]:
+    """The markers may have space around them, except inside a hunk, where a leading space makes a line of context."""
+    last = max(at for at, line in enumerate(reader.raw) if line.strip())
+    if reader.raw[last].strip() == _END:
+        reader.raw = [*reader.raw[:last], _END, *reader.raw[last + 1 :]]
     reader.at += 1
     found: list[FilePatch] = []
     while (line := reader.line()) is not None:
-        verb, _, path = line.partition(": ")
+        verb, _, path = line.strip().partition(": ")
         path = path.strip()
-        if line.strip() == "*** End Patch":
+        if line.strip() == _END:
             if any(left.strip() for left in reader.raw[reader.at + 1 :]):
                 raise reader.malformed("something stands behind End Patch")
             return found
@@ -353,35 +377,32 @@ def _updated(reader: _Reader, path: str, *, moves: bool) -> FilePatch:
     elif (reader.line() or "").startswith("*** Move to: "):
         to = (reader.line() or "").removeprefix("*** Move to: ").strip()
         reader.at += 1
-    hunks: list[Hunk] = []
-    while (line := reader.line()) is not None and (not line.startswith("*** ") or line == "*** End of File"):
+    hunks: list[AnchoredHunk] = []
+    while (line := reader.line()) is not None and not line.startswith("*** "):
         hunks.append(_anchored(reader, len(hunks) + 1))
     if (moves and not to) or not (to or hunks):
         raise reader.malformed("a file header without a change")
-    return FilePatch("update", path, to, tuple(hunks))
+    return FilePatch("update", path, to, anchored=tuple(hunks))
 
 
-def _anchored(reader: _Reader, number: int) -> Hunk:
+def _anchored(reader: _Reader, number: int) -> AnchoredHunk:
     anchors: list[str] = []
     for head in _while(reader, "@@"):
         anchor = head.removeprefix("@@").removesuffix("@@").strip()
         if anchor and not _COUNTS.match(head):
             anchors.append(anchor)
-    old: list[str] = []
-    new: list[str] = []
-    at_end = False
+    rows: list[Row] = []
     while (line := reader.line()) is not None and not line.startswith(("@@", "*** ")):
-        mark, said = line[:1] or " ", line[1:] + "\n"
+        mark = line[:1] or " "
         if mark not in ("-", " ", "+"):
             raise reader.malformed("a line of a hunk begins with a space, a minus or a plus")
-        if mark != "+":
-            old.append(said)
-        if mark != "-":
-            new.append(said)
+        rows.append(Row(mark, line[1:]))
         reader.at += 1
-    if reader.line() == "*** End of File":
-        at_end = True
-        reader.at += 1
-    if not old and not new:
+    if not rows:
         raise reader.malformed("a hunk without lines")
-    return Hunk(number, tuple(old), tuple(new), None, tuple(anchors), at_end, loose=True)
+    at_end = (reader.line() or "").rstrip() == _END_OF_FILE
+    if at_end:
+        reader.at += 1
+        while reader.line() == "":
+            reader.at += 1
+    return AnchoredHunk(number, tuple(rows), tuple(anchors), at_end)

@@ -1,13 +1,9 @@
-"""A patch applied to a file's content (in LF), or a refusal that says where it does not fit.
+"""A unified diff applied to a file's content (in LF), or a refusal that says where it does not fit.
 
-| form | where a hunk goes |
-|---|---|
-| unified diff | to the line it names, else to the only place where its old lines stand |
-| envelope | behind its `@@` anchors, else to the only place where its old lines stand |
-
-Nothing is guessed: every old line must be there as the patch has it, and a hunk that fits several places
-is refused, as is one from the end of a file that fits there and at its line, too. An error names file, hunk and
-line, never what stands there.
+A hunk goes to the line it names, else to the only place where its old lines stand. Nothing is guessed: every old
+line must be there as the patch has it, and a hunk that fits several places is refused, as is one from the end of a
+file that fits there and at its line, too. An error names file, hunk and line, never what stands there. Patches in
+an envelope are applied by `apply_patch.py`.
 """
 
 from __future__ import annotations
@@ -26,30 +22,26 @@ _NAME_SHOWN: Final = 200
 
 
 def apply(patch: FilePatch, content: str) -> str:
-    """The content after a patch; "" for a deleted file. A new file is made from ""."""
+    """The content after a unified diff; "" for a deleted file. A new file is made from ""."""
     if patch.op == "create":
         if content:
-            raise _stale(patch, "file_not_empty", "the patch makes a file that is already there")
+            raise stale(patch, "file_not_empty", "the patch makes a file that is already there")
         return "".join(line for hunk in patch.hunks for line in hunk.new)
     if patch.op == "delete" and not patch.hunks:
         return ""
-    unended = not content.endswith("\n") and any(hunk.loose for hunk in patch.hunks)
-    result = _hunked(patch, lines.split(content + "\n" if content and unended else content))
+    result = _replaced(patch, lines.split(content))
     if patch.op == "delete" and result:
-        raise _stale(patch, "not_all_deleted", "the file has more lines than the patch deletes")
-    return result.removesuffix("\n") if content and unended else result
+        raise stale(patch, "not_all_deleted", "the file has more lines than the patch deletes")
+    return result
 
 
-def _hunked(patch: FilePatch, have: list[str]) -> str:
+def _replaced(patch: FilePatch, have: list[str]) -> str:
     result: list[str] = []
     at = shift = 0
     for hunk in patch.hunks:
-        if hunk.line is None:
-            start = _anchored(patch, hunk, have, at)
-        else:
-            expected = hunk.line - (1 if hunk.old else 0) + shift
-            start = _numbered(patch, hunk, have, at, expected)
-            shift += start - expected
+        expected = hunk.line - (1 if hunk.old else 0) + shift
+        start = _place(patch, hunk, have, at, expected)
+        shift += start - expected
         result += have[at:start]
         result += hunk.new
         at = start + len(hunk.old)
@@ -59,45 +51,22 @@ def _hunked(patch: FilePatch, have: list[str]) -> str:
 # --- where a hunk goes --------------------------------------------------------------------------------------
 
 
-def _numbered(patch: FilePatch, hunk: Hunk, have: list[str], at: int, expected: int) -> int:
+def _place(patch: FilePatch, hunk: Hunk, have: list[str], at: int, expected: int) -> int:
     if not hunk.old:
         return _without_context(patch, hunk, have)
     if expected >= at and _stands(hunk, have, expected):
         end = len(have) - len(hunk.old)
         if hunk.ends_bare and end > expected and _stands(hunk, have, end):
             # The number and the end speak against each other: either may be meant.
-            raise _misplaced(patch, hunk, (expected, end), "its old lines")
+            raise misplaced(patch, hunk.number, (expected, end), "its old lines")
         return expected
     return _only(patch, hunk, have, at, expected)
-
-
-def _anchored(patch: FilePatch, hunk: Hunk, have: list[str], at: int) -> int:
-    start = at
-    for anchor in hunk.anchors:
-        places = [i for i in range(at, len(have)) if have[i].strip() == anchor]
-        if len(places) != 1:
-            raise _misplaced(patch, hunk, places, "its @@ line")
-        start, at = places[0], places[0] + 1
-    if hunk.at_end:
-        end = len(have) - len(hunk.old)
-        if end < start or not _stands(hunk, have, end):
-            raise _diverging(patch, hunk, have, max(end, 0))
-        return end
-    if not hunk.old:
-        return _without_context(patch, hunk, have)
-    if hunk.anchors:
-        # An anchor says where to begin to look: the first place behind it is the one that is meant.
-        first = next(_places(hunk, have, start), None)
-        if first is None:
-            raise _diverging(patch, hunk, have, start)
-        return first
-    return _only(patch, hunk, have, start, start)
 
 
 def _without_context(patch: FilePatch, hunk: Hunk, have: list[str]) -> int:
     """Only an empty file has one place for lines that come without any around them."""
     if have:
-        raise _stale(
+        raise stale(
             patch, "no_context", f"hunk {hunk.number} has no line that says where it goes", hunk=hunk.number
         )
     return 0
@@ -106,9 +75,9 @@ def _without_context(patch: FilePatch, hunk: Hunk, have: list[str]) -> int:
 def _only(patch: FilePatch, hunk: Hunk, have: list[str], at: int, expected: int) -> int:
     places = list(_places(hunk, have, at))
     if len(places) > 1:
-        raise _misplaced(patch, hunk, places, "its old lines")
+        raise misplaced(patch, hunk.number, places, "its old lines")
     if not places:
-        raise _diverging(patch, hunk, have, max(expected, at), at)
+        raise diverging(patch, hunk.number, hunk.old, have, max(expected, at), at)
     return places[0]
 
 
@@ -129,28 +98,30 @@ def _stands(hunk: Hunk, have: Sequence[str], start: int) -> bool:
 # --- refusals ----------------------------------------------------------------------------------------------
 
 
-def _stale(patch: FilePatch, reason: str, message: str, **context: Any) -> ToolError:
+def stale(patch: FilePatch, reason: str, message: str, **context: Any) -> ToolError:
     shown = patch.path.rsplit("/", 1)[-1] if patch.path.startswith("/") else patch.path
     return refuse(
         "stale_precondition", reason, message, suggested_action="reread", file=shown[:_NAME_SHOWN], **context
     )
 
 
-def _misplaced(patch: FilePatch, hunk: Hunk, places: Sequence[int], what: str) -> ToolError:
+def misplaced(patch: FilePatch, number: int, places: Sequence[int], what: str) -> ToolError:
+    """`what` of a hunk stands at several places, or at none."""
     shown = [place + 1 for place in places[:_LINES_SHOWN]]
     if not places:
-        message = f"{what} of hunk {hunk.number} stands nowhere behind the hunk before it"
-        return _stale(patch, "hunk_does_not_apply", message, hunk=hunk.number)
-    message = f"{what} of hunk {hunk.number} fit several places"
-    return _stale(
-        patch, "ambiguous_hunk", message, hunk=hunk.number, lines=shown, more=len(places) > len(shown)
-    )
+        message = f"{what} of hunk {number} stands nowhere behind the hunk before it"
+        return stale(patch, "hunk_does_not_apply", message, hunk=number)
+    message = f"{what} of hunk {number} fit several places; give more lines around the change"
+    return stale(patch, "ambiguous_hunk", message, hunk=number, lines=shown, more=len(places) > len(shown))
 
 
-def _diverging(patch: FilePatch, hunk: Hunk, have: list[str], expected: int, at: int = 0) -> ToolError:
-    near = lines.nearest("".join(have[at:]), [line.removesuffix("\n") for line in hunk.old])
+def diverging(
+    patch: FilePatch, number: int, old: Sequence[str], have: list[str], expected: int, at: int = 0
+) -> ToolError:
+    """The old lines of a hunk stand nowhere; names the first line that differs where they come closest."""
+    near = lines.nearest("".join(have[at:]), [line.removesuffix("\n") for line in old])
     start = expected if near is None else at + near.start
-    for line, want in enumerate(hunk.old, start):
+    for line, want in enumerate(old, start):
         if line >= len(have) or have[line] != want:
             break
     else:
@@ -158,14 +129,13 @@ def _diverging(patch: FilePatch, hunk: Hunk, have: list[str], expected: int, at:
     why = "is not as the patch has it"
     if line >= len(have):
         why = "is behind the end of the file"
-    elif have[line].removesuffix("\n") == hunk.old[line - start].removesuffix("\n"):
+    elif have[line].removesuffix("\n") == old[line - start].removesuffix("\n"):
         why = "ends the file without a newline, or the patch says so and it does not"
-    message = f"hunk {hunk.number} does not fit: line {line + 1} {why}"
-    return _stale(
+    return stale(
         patch,
         "hunk_does_not_apply",
-        message,
-        hunk=hunk.number,
+        f"hunk {number} does not fit: line {line + 1} {why}",
+        hunk=number,
         diverges_at_line=line + 1,
         hunk_line=line - start + 1,
     )

@@ -10,7 +10,7 @@ from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
 from perdure.storage.files import fidelity
 from perdure.surfaces.port import Call
-from perdure.surfaces.write import edits, guards, patches, text
+from perdure.surfaces.write import apply_patch, edits, guards, patches, text
 from perdure.surfaces.write.checks import SECRET_IN_NAME, Checks
 from perdure.surfaces.write.rejecting import Rejected, draft_id, kept, rejected
 from perdure.surfaces.write.service import WriteService, new_transaction_id
@@ -30,7 +30,7 @@ class Operation(msgspec.Struct, frozen=True):
     draft: Annotated[str, arg("write")] | None = None
     encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg("write")] = "utf-8"
     edits: Annotated[list[edits.Edit], arg("edit")] | None = None
-    patch: Annotated[str, arg("patch: a unified diff; it may name further files.")] | None = None
+    patch: Annotated[str, arg("patch: a diff, or apply_patch text; it may name further files.")] | None = None
     to: Annotated[str, arg("move", path="relative")] | None = None
     mode: Annotated[Literal["create", "overwrite"], arg("write")] = "create"
 
@@ -160,7 +160,7 @@ def _paths(given: Transaction) -> frozenset[str]:
 
 def _changes(file: patches.FilePatch) -> bool:
     """Whether a patch does more than move a file."""
-    return bool(file.hunks) or file.executable is not None
+    return bool(file.hunks or file.anchored) or file.executable is not None
 
 
 class _Step:
@@ -225,17 +225,21 @@ class _Step:
         if file.op == "delete":
             patches.apply(file, text.decode(self._tree.data(known)).content if file.hunks else "")
             return [self._put(known, None, "patch", "delete")]
-        done = [self._put(known, self._patched(known, file), "patch", "replace")] if _changes(file) else []
+        done = [self._update(known, file)] if _changes(file) else []
         return [*done, *self._move(file.path, file.to)] if file.to is not None else done
 
-    def _patched(self, known: Known, file: patches.FilePatch) -> Content:
+    def _update(self, known: Known, file: patches.FilePatch) -> dict[str, Any]:
         if file.executable is not None:
             known.facts = fidelity.made_executable(known.facts, file.executable)
-        if not file.hunks:
-            assert known.now is not None
-            return known.now
+        if not file.hunks and not file.anchored:
+            return self._put(known, known.now, "patch", "replace")
         before = text.decode(self._tree.data(known))
-        return self._changed(known, text.encode(before, patches.apply(file, before.content)))
+        if file.hunks:
+            after = self._changed(known, text.encode(before, patches.apply(file, before.content)))
+            return self._put(known, after, "patch", "replace")
+        patched = apply_patch.apply(file, before.body)
+        after = self._changed(known, text.encode_body(before.style, patched.body))
+        return {**self._put(known, after, "patch", "replace"), "match": patched.match}
 
     def _changed(self, known: Known, data: bytes) -> Content:
         """What a file becomes. Content that only stands for content is refused, and kept."""
