@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 import pytest
 from hosts import SOON, alive, are_alive, mark, none_left, pids
@@ -147,3 +148,16 @@ def test_a_command_that_cannot_be_run_is_named_with_its_reason(bed: Bed) -> None
     assert row["last_fault"]["code"] == "spawn_failed"
     assert row["last_fault"]["detail"] == "command: No such file or directory"
     assert client.use_text("fake__echo", {"text": "undisturbed"}) == "undisturbed"
+
+
+def test_a_folder_that_is_missing_is_named_instead_of_the_command(bed: Bed) -> None:
+    text = f"## away\ncommand: {sys.executable}\nargs: -c, pass\ncwd: gone\n## Allowed commands\n"
+    (bed.workspace / "mcp.md").write_text(text + os.path.basename(sys.executable) + "\n")
+    client = bed.run()
+    client.names()
+
+    fault = client.wait_row("away", state="degraded")["last_fault"]
+
+    assert fault["code"] == "spawn_failed"
+    assert str(bed.workspace / "gone") in fault["detail"]
+    assert "cwd" in fault["hint"]

@@ -17,7 +17,7 @@ import perdure
 from harness.processes import descriptors, wait_for
 from perdure.host import upgrade
 from perdure.host.upgrade import Capsule, CapsuleError, read_capsule, write_capsule
-from testbed import Bed, Client
+from testbed import Bed, Client, Server
 
 
 def replace(bed: Bed, client: Client, times: int = 1) -> None:
@@ -239,6 +239,97 @@ def test_the_command_replaces_the_host_and_rolls_its_servers_over(bed: Bed) -> N
     wait_note(bed, "rollout", phase="fenced", mount="fake")
     assert client.use_data("fake__whoami")["pid"] != before["fake"]
     assert client.process.poll() is None
+
+
+# --- files that change between the trial and the exec ---------------------------------------------------------
+
+SWAP = """
+import atexit, os
+
+if os.environ.get("PERDURE_RESUME_TRIAL") == "1":
+    path, content = os.environ["SWAPPED_FILE"], os.environ["SWAPPED_CONTENT"]
+
+    def swap():
+        os.unlink(path)
+        if content == "fifo":
+            os.mkfifo(path)
+        elif content == "folder":
+            os.mkdir(path)
+        else:
+            with open(path, "w") as file:
+                file.write(content)
+
+    atexit.register(swap)
+"""
+
+
+def swap_after_the_trial(bed: Bed, path: Path, content: str) -> None:
+    """The trial successor's last act is to replace a file: after it was tried, before the host becomes its successor."""
+    folder = bed.root / "hooks"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(SWAP)
+    paths = [str(folder), *filter(None, [bed.environ.get("PYTHONPATH")])]
+    bed.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    bed.environ |= {"SWAPPED_FILE": str(path), "SWAPPED_CONTENT": content}
+
+
+def listed(*servers: Server) -> str:
+    allowed = f"## Allowed commands\n{Path(servers[0].argv[0]).name}\n"
+    sections = (f"## {s.name}\ncommand: {s.argv[0]}\nargs: {json.dumps(s.argv[1:])}\n" for s in servers)
+    return "".join(sections) + allowed
+
+
+def test_a_registry_that_changes_during_an_upgrade_is_followed_afterwards(bed: Bed) -> None:
+    kept, gone, new = (bed.fake(name=name) for name in ("kept", "gone", "new"))
+    registry = bed.workspace / "mcp.md"
+    registry.write_text(listed(kept, gone))
+    swap_after_the_trial(bed, registry, listed(kept, new))
+    client = bed.run()
+    client.names()
+    before = pids(client)
+    call = client.begin_use("kept__slow", {"ms": 300})
+
+    replace(bed, client)
+
+    assert "result" in client.wait(call)
+    client.wait_notification("notifications/tools/list_changed")
+    client.wait_row("new", state="ready")
+    assert [row["name"] for row in client.health()["mounts"]] == ["perdure", "kept", "new"]
+    assert client.row("kept")["pid"] == before["kept"]
+
+
+@pytest.mark.parametrize("content", ["fifo", "folder", "\x00\x01"])
+def test_a_registry_that_becomes_unreadable_during_an_upgrade_costs_nothing(bed: Bed, content: str) -> None:
+    registry = bed.workspace / "mcp.json"
+    command, *args = bed.fake().argv
+    own = {"allowedCommands": [Path(command).name]}
+    registry.write_text(
+        json.dumps({"mcpServers": {"fake": {"command": command, "args": args}}, "perdure": own})
+    )
+    swap_after_the_trial(bed, registry, "{,}" if content == "\x00\x01" else content)
+    client = bed.run()
+    client.names()
+    before = pids(client)
+
+    replace(bed, client)
+
+    assert client.use_data("fake__whoami")["pid"] == before["fake"]
+    assert wait_for(lambda: bool(client.health().get("file_faults")), SOON)
+    assert str(registry) in client.health()["file_faults"][0]["detail"]
+    client.kill_mount("fake")  # what it is started with went along
+    assert client.use_text("fake__echo", {"text": "again"}) == "again"
+
+
+def test_settings_that_break_during_an_upgrade_cost_nothing(bed: Bed) -> None:
+    bed.settings("[limits]\npending = 100\n")
+    swap_after_the_trial(bed, bed.workspace / "perdure.toml", "[limits]\npending = -1\nx = [")
+    client = bed.run(bed.fake())
+    before = pids(client)
+
+    replace(bed, client)
+
+    assert pids(client) == before
+    assert client.use_text("fake__echo", {"text": "on"}) == "on"
 
 
 # --- a bad successor ----------------------------------------------------------------------------------------

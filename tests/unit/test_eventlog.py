@@ -104,7 +104,17 @@ def test_a_writer_that_was_idle_follows_the_file_that_others_rotated(tmp_path: P
     assert [r["number"] for r in records(*files(path)) if r["session"] == "idle"] == [2]
 
 
+def test_half_of_a_surrogate_pair_is_written_as_its_escape(tmp_path: Path) -> None:
+    log = EventLog(str(tmp_path / "events.jsonl"))
+
+    log.add(0.0, "s", "lifecycle", {"mount": "a\ud800"})
+    log.flush()
+
+    assert json.loads((tmp_path / "events.jsonl").read_text())["mount"] == "a\\ud800"
+
+
 def test_a_log_that_cannot_be_written_is_counted_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "missing").write_text("not a folder")
     log = EventLog(str(tmp_path / "missing" / "events.jsonl"))
 
     log.add(0.0, "s", "test", {})
@@ -112,7 +122,7 @@ def test_a_log_that_cannot_be_written_is_counted_and_stops_nothing(tmp_path: Pat
     log.flush()
 
     assert log.lost == 2
-    (tmp_path / "missing").mkdir()
+    (tmp_path / "missing").unlink()
     log.add(0.0, "s", "test", {"back": True})
     log.flush()
     assert [r["back"] for r in records(tmp_path / "missing" / "events.jsonl")] == [True]

@@ -155,6 +155,66 @@ def test_while_a_person_thinks_the_call_does_not_run_out_of_time() -> None:
     assert stage.answer(1)["result"] == DONE
 
 
+def wait_for_a_live_server(stage: Stage, seconds: float) -> None:
+    """Let time pass while the server answers the host's pings and nothing else."""
+    until = stage.now + seconds
+    answered = 0
+    while (wake := stage.kernel.next_wake()) is not None and wake <= until:
+        stage.tick()
+        for ping in stage.got("m", "ping")[answered:]:
+            stage.reply(ping, {})
+            answered += 1
+    stage.wait(until - stage.now)
+
+
+def test_a_question_gives_time_only_to_the_call_it_was_asked_for() -> None:
+    stage = serving()
+    stage.call(1, "m__send")
+    ask(stage, 5)
+    stage.call(2, "m__look")
+
+    wait_for_a_live_server(stage, 200.0)
+
+    assert stage.answers(1) == []
+    assert stage.answer(2)["error"]["data"]["code"] == "deadline"
+
+
+def test_a_question_that_is_not_about_any_call_gives_time_to_none() -> None:
+    stage = serving()
+    ask(stage, 5)
+    stage.call(1, "m__send")
+
+    wait_for_a_live_server(stage, 200.0)
+
+    assert stage.answer(1)["error"]["data"]["code"] == "deadline"
+
+
+def test_a_question_that_is_never_answered_is_taken_back_and_the_call_runs_out_of_time() -> None:
+    stage = serving(limits=Limits(question_s=500.0))
+    stage.call(1, "m__send")
+    ask(stage, 5)
+
+    wait_for_a_live_server(stage, 1000.0)
+
+    (question,) = stage.heard("elicitation/create")
+    assert stage.heard("notifications/cancelled")[0]["params"]["requestId"] == question["id"]
+    assert [s.message["error"]["code"] for s in stage.sent if s.message.get("id") == 5] == [-32600]
+    assert stage.answer(1)["error"]["data"]["code"] == "deadline"
+    assert stage.kernel.state.asks == {}
+
+
+def test_a_2026_servers_question_that_is_never_answered_ends_its_call() -> None:
+    stage = serving("handshake", "modern", Limits(question_s=500.0))
+    stage.call(1, "m__send")
+    stage.reply(stage.got("m", "tools/call")[0], NEEDS)
+
+    wait_for_a_live_server(stage, 1000.0)
+
+    assert "not answered in time" in stage.answer(1)["error"]["message"]
+    assert stage.kernel.state.asks == {}
+    assert stage.kernel.state.calls == {}
+
+
 # --- a handshake server asks a 2026 client ----------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +160,86 @@ def test_a_command_is_split_as_a_shell_would_and_no_more() -> None:
         *("npx", "-y", "a b", "c $HOME", "d e"),
         *(";", "rm", "-rf", "*"),
     )
+
+
+# --- a file that is edited while a session begins must not keep it from beginning ------------------------------
+
+
+def settle_around_faults(places: tuple[Path, Path]) -> Settings:
+    environ = {"XDG_CONFIG_HOME": str(places[1].parent.parent)}
+    return load({"workspace": [str(places[0].parent)]}, environ, leave_out_faults=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "word"),
+    [
+        ("render = 'json'\nrender = 'html'\n", 2, "overwrite"),
+        ("state = 'a'\nrender = [\n", 3, "Invalid"),
+        ("\n[limits]\nqueue = -1\n", 3, "limits.queue"),
+        ("\n\ncolour = 'red'\n", 3, "colour"),
+        ("[mounts]\ngood = 'x'\nperdure = 'y'\n", 3, "perdure"),
+        ("a = 1\nx = " + "[" * 3000 + "]" * 3000 + "\n", 2, "nested too deeply"),
+        ("log-level = 'loud'\n", 1, "debug"),
+        ("\nsurfaces = ['paint']\n", 2, "paint"),
+        ("\notel = 'ftp://x'\n", 2, "otel"),
+    ],
+)
+def test_a_fault_in_a_file_is_left_out_and_named_with_its_line(
+    places: tuple[Path, Path], text: str, line: int, word: str
+) -> None:
+    places[0].write_text(text)
+
+    with pytest.raises(SettingsError, match=f"line {line}:"):
+        settle(places)
+    found = settle_around_faults(places)
+
+    assert len(found.faults) == 1
+    assert f"{places[0]}, line {line}: " in found.faults[0].detail
+    assert word in found.faults[0].detail
+
+
+def test_what_is_sound_in_a_file_with_a_fault_still_counts(places: tuple[Path, Path]) -> None:
+    places[0].write_text(
+        "render = 'json'\ndetail = 5\n[limits]\nqueue = -1\npending = 7\n[mounts]\ngood = 'x y'\nbad = ''\n"
+    )
+
+    found = settle_around_faults(places)
+
+    assert found.render == "json"
+    assert (found.limits.pending, found.limits.queue) == (7, Settings(("/",)).limits.queue)
+    assert found.mounts == {"good": ("x", "y")}
+    assert len(found.faults) == 3
+
+
+def test_a_file_whose_policy_cannot_be_read_does_not_allow_what_it_forbids(places: tuple[Path, Path]) -> None:
+    places[0].write_text("[policy\n")
+    assert settle_around_faults(places).policy == str(places[0])
+    places[0].write_text("policy = 5\n")
+    assert settle_around_faults(places).policy == str(places[0])
+    places[0].write_text("colour = 'red'\n")
+    assert settle_around_faults(places).policy is None
+
+
+def make_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def make_large(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(200 * 1024 * 1024)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, make_fifo, make_loop, make_large])
+def test_what_is_no_settings_file_is_named_and_never_waited_for(
+    places: tuple[Path, Path], make: Callable[[Path], None]
+) -> None:
+    make(places[0])
+
+    with pytest.raises(SettingsError, match=str(places[0])):
+        settle(places)
+
+    assert str(places[0]) in settle_around_faults(places).faults[0].detail

@@ -77,10 +77,13 @@ def add_telemetry(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settle(options: argparse.Namespace, command: str) -> Settings:
-    """Exit with 2 and the reason where the settings cannot be meant."""
+def settle(options: argparse.Namespace, command: str, *, leave_out_faults: bool = False) -> Settings:
+    """Exit with 2 and the reason where the settings cannot be meant.
+
+    With `leave_out_faults`, as for a process that holds a session, only where that is in an option or a variable.
+    """
     try:
-        found = load(vars(options), os.environ)
+        found = load(vars(options), os.environ, leave_out_faults=leave_out_faults)
         if found.otel is not None:
             _check_telemetry()
         return found

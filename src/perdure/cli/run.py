@@ -22,5 +22,5 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     from perdure.host.compose import serve_stdio, specs_of
 
-    settings = settle(parser().parse_args(argv), "run")
-    return serve_stdio(specs_of(settings), settings)
+    options = parser().parse_args(argv)
+    return serve_stdio(lambda: settle(options, "run", leave_out_faults=True), specs_of)

@@ -25,7 +25,9 @@ def main(argv: list[str]) -> int:
     from perdure.worker.compose import Settings, surfaces
     from perdure.worker.server import serve_stdio
 
-    known = settle(parser().parse_args(argv), "worker")
+    known = settle(parser().parse_args(argv), "worker", leave_out_faults=True)
+    for fault in known.faults:
+        print(f"perdure worker: {fault.detail}", file=sys.stderr)
     try:
         settings = Settings(
             workspaces=known.workspaces,

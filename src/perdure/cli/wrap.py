@@ -28,8 +28,11 @@ def main(argv: list[str]) -> int:
     if not command:
         parser().error("no command: perdure wrap -- COMMAND ARGS…")
     name = options.name or os.path.basename(command[0])
-    settings = settle(argparse.Namespace(), "wrap")
-    return serve_stdio(wrapped_spec(name, tuple(command), settings), settings, wrapped=True)
+    return serve_stdio(
+        lambda: settle(argparse.Namespace(), "wrap", leave_out_faults=True),
+        lambda settings: wrapped_spec(name, tuple(command), settings),
+        wrapped=True,
+    )
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[str]]:

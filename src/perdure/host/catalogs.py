@@ -8,7 +8,10 @@ from zlib import crc32
 from perdure.kernel.catalog import load_catalog
 from perdure.kernel.state import ChildCatalog
 from perdure.model.mounts import MountSpec
+from perdure.storage.bounded_read import read_bounded
 from perdure.storage.places import private_dir, write_private
+
+MOST_BYTES = 64 * 1024 * 1024
 
 
 def _identity(spec: MountSpec) -> bytes:
@@ -25,8 +28,7 @@ def _path(identity: bytes) -> str:
 def load(spec: MountSpec) -> ChildCatalog | None:
     identity = _identity(spec)
     try:
-        with open(_path(identity), "rb") as file:
-            data = file.read()
+        data = read_bounded(_path(identity), MOST_BYTES)
     except OSError:
         return None
     return load_catalog(data[len(identity) :]) if data.startswith(identity) else None
@@ -34,6 +36,8 @@ def load(spec: MountSpec) -> ChildCatalog | None:
 
 def save(spec: MountSpec, data: bytes) -> None:
     identity = _identity(spec)
+    if len(data) > MOST_BYTES // 2:
+        return  # reading it would hold up the next start for longer than the server itself
     try:
         write_private(_path(identity), identity + data)
     except OSError:

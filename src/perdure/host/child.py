@@ -1,8 +1,6 @@
 """One child process: its pipes, its group, and how it is started and ended.
 
-It is started by `posix_spawn` rather than by `subprocess` for two reasons: a fork of the host makes every page
-that it touches next a page fault, which other servers' calls would wait for; and what is known of a child
-must be plain numbers that a new host image can take over (law 15).
+What is known of a child are plain numbers (process id, descriptors), which a new host image can take over (law 15).
 """
 
 from __future__ import annotations
@@ -159,32 +157,24 @@ def start(
 def _spawn(
     argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, stdout: int, stderr: int
 ) -> int:
-    """The pid. There is no way to give `posix_spawn` a directory, so the host goes there and comes back."""
-    actions = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
-    if stderr >= 0:
-        actions.append((os.POSIX_SPAWN_DUP2, stderr, 2))
-    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """The pid. Where the directory is what fails, the `filename` of the OSError is the directory.
+
+    `subprocess` changes the directory in the child, between vfork and exec: `posix_spawn` could only be given one by
+    a chdir of the whole process, which other threads would see.
+    """
+    import subprocess
+
     try:
-        os.chdir(cwd or ".")
-        return os.posix_spawn(
-            _program(argv[0], env),
-            list(argv),
-            dict(env),
-            file_actions=actions,
-            setpgroup=0,
-            setsigmask=(),
-            setsigdef=(signal.SIGPIPE,),
+        process = subprocess.Popen(
+            argv,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr if stderr >= 0 else None,
+            env=env,
+            cwd=cwd or None,
+            process_group=0,
         )
-    except ValueError:  # a zero byte in a word
+    except ValueError:  # a zero byte, or half of a surrogate pair, in a word
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from None
-    finally:
-        os.fchdir(here)
-        os.close(here)
-
-
-def _program(name: str, env: Mapping[str, str]) -> str:
-    """The file to run, found in the child's own PATH."""
-    if "/" in name:
-        return name
-    found = [os.path.join(folder, name) for folder in os.get_exec_path(env)]
-    return next((path for path in found if os.access(path, os.X_OK) and not os.path.isdir(path)), name)
+    process.returncode = 0  # the object goes here: it must not wait for a child that is ours to wait for
+    return process.pid

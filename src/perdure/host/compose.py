@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from binascii import hexlify
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perdure import __version__
@@ -18,13 +19,15 @@ from perdure.host.loop import Shell
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
 from perdure.kernel.core import Kernel
+from perdure.model.faults import Fault
 from perdure.model.mount_names import SEPARATOR
 from perdure.model.mounts import MountSpec
-from perdure.storage.places import private_dir
+from perdure.storage.places import state_dir
 
 if TYPE_CHECKING:
     from perdure.host.exporting import Exporter
     from perdure.host.tracing import Tracing
+    from perdure.kernel.state import ChildCatalog, KnownTools
 
 BUILTIN = "perdure"
 
@@ -84,19 +87,36 @@ def wrapped_spec(name: str, argv: tuple[str, ...], settings: Settings) -> dict[s
     return {name: spec}
 
 
-def serve_stdio(specs: dict[str, MountSpec], settings: Settings, *, wrapped: bool = False) -> int:
+def serve_stdio(
+    load_settings: Callable[[], Settings],
+    specs_of: Callable[[Settings], dict[str, MountSpec]],
+    *,
+    wrapped: bool = False,
+) -> int:
     """Be the host on this process's own standard input and output until the client is gone."""
     from perdure.host import upgrade
 
+    capsule = upgrade.resumption()
+    if capsule is not None:
+        return upgrade.resume(capsule, load_settings, specs_of, wrapped=wrapped)
+    settings = load_settings()
+    specs = specs_of(settings)
     registry = None if wrapped else RegistryMounts(settings, os.environ, frozenset(specs))
     if registry is not None:
         specs = {**specs, **registry.specs()}
-    capsule = upgrade.resumption()
-    if capsule is not None:
-        return upgrade.resume(capsule, specs, settings, wrapped=wrapped, registry=registry)
     client_in, client_out = claim_stdio()
     guardian = Guardian.start()
-    kernel = new_kernel(specs, settings, wrapped=wrapped, registry=registry)
+    kernel = new_kernel(
+        specs,
+        settings,
+        wrapped=wrapped,
+        catalogs={name: found for name, spec in specs.items() if (found := catalogs.load(spec)) is not None},
+        tools=registry.tools_of(specs) if registry is not None else {},
+        file_faults={
+            "settings": settings.faults,
+            "registry": registry.faults if registry is not None else (),
+        },
+    )
     shell = new_shell(kernel, client_in, client_out, guardian, settings, registry)
     announce(kernel, settings)
     try:
@@ -110,10 +130,10 @@ def new_kernel(
     settings: Settings,
     *,
     wrapped: bool,
-    registry: RegistryMounts | None = None,
+    catalogs: Mapping[str, ChildCatalog] | None = None,
+    tools: Mapping[str, KnownTools] | None = None,
+    file_faults: Mapping[str, Sequence[Fault]] | None = None,
 ) -> Kernel:
-    tools = registry.tools_of(specs) if registry is not None else {}
-    known = {name: found for name, spec in specs.items() if (found := catalogs.load(spec)) is not None}
     return Kernel(
         specs,
         session_id=hexlify(os.urandom(8)).decode(),
@@ -123,8 +143,9 @@ def new_kernel(
         version=__version__,
         render=settings.render,
         detail=settings.detail,
-        catalogs=known,
+        catalogs=catalogs,
         tools=tools,
+        file_faults=file_faults,
         seed=int.from_bytes(os.urandom(6), "big"),
     )
 
@@ -142,11 +163,12 @@ def new_shell(
     exporter = new_exporter(settings)
     return Shell(
         kernel,
+        settings=settings,
         client_in=client_in,
         client_out=client_out,
         guardian=guardian,
         environ={key: value for key, value in os.environ.items() if key != upgrade.VARIABLE},
-        log=EventLog(os.path.join(private_dir("log"), "events.jsonl")),
+        log=EventLog(os.path.join(state_dir(), "log", "events.jsonl")),
         save_catalog=catalogs.save,
         registry=registry,
         upgrade=upgrade.begin,
@@ -197,5 +219,5 @@ def announce(kernel: Kernel, settings: Settings) -> None:
                 workspaces=settings.workspaces,
             )
         )
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a path that is not UTF-8
         pass  # only our own commands look there

@@ -12,8 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
+from perdure.host.eventlog import encode_record
 from perdure.model.eras import LOG_LEVELS
 
 PIPE_BYTES: Final = 4096  # what is written whole or not at all
@@ -47,12 +46,12 @@ class Console:
         if self._is_json:
             self._put("info", event, fields)
         else:
-            self._write(text.encode())
+            self._write(text.encode("utf-8", "backslashreplace"))
 
     def _put(self, level: str, event: str, fields: Fields) -> None:
         if self._is_json:
             said = {"ts": round(time.time(), 3), "level": level, "pid": os.getpid(), "event": event}
-            self._write(msgspec.json.encode({**said, **fields}))
+            self._write(encode_record({**said, **fields}))
         else:
             words = " ".join(f"{name}={value}" for name, value in fields.items() if name != "session")
             self._write(f"perdure: {level}: {event} {words}".encode("utf-8", "backslashreplace"))

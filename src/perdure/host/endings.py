@@ -65,8 +65,11 @@ def pipe_size(fd: int) -> int:
     return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) if hasattr(fcntl, "F_GETPIPE_SZ") else PIPE_BYTES
 
 
-def spawn_fault(generation: int, command: str, reason: str | None) -> Fault:
-    detail = f"{os.path.basename(command)}: {reason or 'cannot be run'}"
+def spawn_fault(generation: int, command: str, cwd: str, error: OSError) -> Fault:
+    reason = error.strerror or "cannot be run"
+    if cwd and error.filename == cwd:
+        return Fault("process", "spawn_failed", generation, f"the folder {cwd}: {reason}", "check its cwd")
+    detail = f"{os.path.basename(command)}: {reason}"
     return Fault("process", "spawn_failed", generation, detail, "check the command")
 
 

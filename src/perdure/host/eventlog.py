@@ -22,6 +22,20 @@ _CHECK_S = 1.0
 _encode = msgspec.json.encode
 
 
+def encode_record(record: Mapping[str, object]) -> bytes:
+    """One JSON object. Half of a surrogate pair, as a file name or a JSON escape may hold, is written as its escape."""
+    try:
+        return _encode(record)
+    except UnicodeEncodeError:
+        return _encode(
+            {name: _text(value) if isinstance(value, str) else value for name, value in record.items()}
+        )
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
 class EventLog:
     """Appends records. A log that cannot be written is counted, and never stops the session."""
 
@@ -46,7 +60,7 @@ class EventLog:
             "session": session,
             "event": event,
         }
-        self._buffer.append(_encode({**record, **fields}) + b"\n")
+        self._buffer.append(encode_record({**record, **fields}) + b"\n")
 
     def flush(self) -> None:
         if not self._buffer:
@@ -94,6 +108,7 @@ class EventLog:
 
     def _open(self) -> None:
         self.close()
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def _rotate(self) -> None:

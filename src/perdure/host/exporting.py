@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from perdure.host.endings import exit_status
+
 MOST_WAITING: Final = 1024 * 1024
 AGAIN_S: Final = 10.0
 LAST_S: Final = 0.5
@@ -26,6 +28,7 @@ class Exporter:
         self._where = where
         self._fd = -1
         self._pid = 0
+        self._ended: list[int] = []  # processes whose pipe is closed and that were not reaped yet
         self._started_at = float("-inf")
         self._waiting = bytearray()
         self.lost = 0
@@ -60,6 +63,7 @@ class Exporter:
     def _is_running(self) -> bool:
         if self._fd >= 0:
             return True
+        self._ended = [pid for pid in self._ended if exit_status(pid) is None]
         now = time.monotonic()
         if now - self._started_at < AGAIN_S:
             return False
@@ -92,8 +96,6 @@ class Exporter:
             os.close(self._fd)
             self._fd = -1
         if self._pid:
-            try:
-                os.waitpid(self._pid, os.WNOHANG)
-            except ChildProcessError:
-                pass
+            self._ended.append(self._pid)
             self._pid = 0
+        self._ended = [pid for pid in self._ended if exit_status(pid) is None]

@@ -29,9 +29,11 @@ from perdure.host.guardian import Guardian
 from perdure.host.launching import Launch
 from perdure.host.lines import LineReader, Oversize
 from perdure.host.outbox import Outbox, widen
+from perdure.host.settings import Settings
 from perdure.host.signals import Signals
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import (
+    Approved,
     ChildBacklog,
     ChildFrame,
     ChildLost,
@@ -43,8 +45,10 @@ from perdure.kernel.events import (
     Effect,
     Event,
     Exit,
+    FileFaults,
     Note,
     Reload,
+    Remount,
     SaveCatalog,
     SaveTools,
     Shutdown,
@@ -73,7 +77,14 @@ FRAMES_PER_ROUND = 64
 SLICE_S = 0.0001
 CLIENT_HIGH = 16 * 1024 * 1024
 BROKEN_GRACE_S = 0.5
+MOST_FRAMES = 8
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+def _places(error: Exception) -> str:
+    """Where it was raised, innermost first. Neither the message nor the source is shown: they may hold content."""
+    frames = traceback.extract_tb(error.__traceback__)[-MOST_FRAMES:]
+    return " ".join(f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in reversed(frames))
 
 
 class Shell:
@@ -83,6 +94,7 @@ class Shell:
         self,
         kernel: Kernel,
         *,
+        settings: Settings,
         client_in: int,
         client_out: int,
         guardian: Guardian,
@@ -97,6 +109,7 @@ class Shell:
         tracing: Tracing | None = None,
     ) -> None:
         self.kernel = kernel
+        self.settings = settings
         self.client_in = client_in
         self.client_reader = LineReader(kernel.limits.frame_bytes)
         self.client_out = Outbox(client_out)
@@ -216,8 +229,9 @@ class Shell:
     def _survive(self, event: Event, error: Exception) -> list[Effect]:
         """A frame that the kernel trips over is a bug of ours, and must not cost the session.
 
-        Its sender is told, or ended where it is a child; what was decided before the fault still holds.
-        Anything but a frame is our own doing: then the state cannot be trusted and the host ends.
+        Its sender is told, or ended where it is a child; what was decided before the fault still holds. What a file
+        says must not cost the session either. Anything else is our own doing: then the state cannot be trusted and
+        the host ends.
         """
         effects = list(self.kernel.out)
         match event:
@@ -235,11 +249,18 @@ class Shell:
                 fault = Fault("invariant", "unhandled_frame", generation, type(error).__name__)
                 effects.append(Stop(mount, generation, force=True))
                 self._events.append(ChildLost(mount, generation, fault))
+            case Remount() | FileFaults() | Approved():
+                pass
             case _:
                 raise error
-        traceback.print_exception(error)
         self.kernel.quarantine("invariant")
-        self.note("fault", code="unhandled_frame", detail=type(error).__name__, **{"class": "invariant"})
+        self.note(
+            "fault",
+            code="unhandled_frame",
+            detail=type(error).__name__,
+            where=_places(error),
+            **{"class": "invariant"},
+        )
         return effects
 
     def _already_there(self) -> list[tuple[int, int]]:
@@ -526,7 +547,7 @@ class Shell:
                 keep_stderr=spec.managed,
             )
         except OSError as error:
-            fault = spawn_fault(effect.generation, launch.argv[0], error.strerror)
+            fault = spawn_fault(effect.generation, launch.argv[0], launch.cwd, error)
             self.feed(ChildLost(effect.mount, effect.generation, fault))
             return
         self.adopt(child)

@@ -7,7 +7,6 @@ says on standard error is scrubbed of them. A registry that cannot be read now l
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -15,20 +14,22 @@ import msgspec
 
 from perdure.host.launching import Launch, minimal
 from perdure.host.settings import Settings
-from perdure.kernel.events import Approved, Event, Remount
+from perdure.kernel.events import Approved, Event, FileFaults, Remount
 from perdure.kernel.state import KnownTools
 from perdure.model.faults import Fault
 from perdure.model.mount_names import RESERVED, SEPARATOR
 from perdure.model.mounts import MountSpec
 from perdure.registry.locating import FILE_NAMES, locate, user_folder
-from perdure.storage.places import private_dir, sign_ins_folder, write_private
+from perdure.storage.places import private_dir, sign_ins_folder, state_dir, write_private
 
 if TYPE_CHECKING:
+    from perdure.registry.document import Document
     from perdure.registry.entry import Entry
     from perdure.registry.mirroring import Mirror
 
 BRIDGE: Final = "PERDURE_BRIDGE"
 TAIL_CHARACTERS: Final = 1000
+MOST_PREFIX: Final = 128  # what an entry's name may have at most
 SIGN_IN: Final = 77  # with what a bridge ends where a person has to sign in
 
 
@@ -43,21 +44,32 @@ class RegistryMounts:
         self._problems: dict[str, str] = {}
         self._allowed: frozenset[str] | None = None
         self._base = ""
-        self._seen: tuple[object, ...] | None = None
+        self._seen = ""
+        self._faults: tuple[Fault, ...] = ()
         self._specs: dict[str, MountSpec] = {}
         self._mirror: Mirror | None = None
 
     # --- what to mount ------------------------------------------------------------------------------------
 
     def specs(self) -> dict[str, MountSpec]:
-        """The servers that the registry says are used, as far as it can be read."""
-        self._seen = self._signature()
-        location = locate(self._settings.registry, self._settings.workspaces[0], self._environ)
-        if "://" not in location and not os.path.lexists(location):
-            self._entries, self._problems, self._allowed, self._specs = {}, {}, None, {}
-            return {}
-        self._read(location)
+        """The servers that the registry says are used, as far as it can be read. Never raises."""
+        place = "the registry"
+        try:
+            self._seen = self._signature()
+            place = locate(self._settings.registry, self._settings.workspaces[0], self._environ)
+            if "://" not in place and not os.path.lexists(place):
+                self._entries, self._problems, self._allowed, self._specs = {}, {}, None, {}
+            else:
+                self._read(place)
+            self._faults = ()
+        except Exception as error:
+            self._faults = (_read_fault(place, error),)
         return self._specs
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Why the file could not be read the last time; then the mounts are those of the time before."""
+        return self._faults
 
     @property
     def current(self) -> dict[str, MountSpec]:
@@ -65,39 +77,48 @@ class RegistryMounts:
         return self._specs
 
     def news(self) -> list[Event]:
-        """What changed since it was last read."""
-        if self._mirror is not None:
-            self._mirror.tend()
-        if self._signature() == self._seen:
-            return []
-        found: list[Event] = [Remount(dict(self.specs()))]
+        """What changed since it was last read. Never raises: a fault of the file becomes a fault in `health`."""
+        try:
+            if self._mirror is not None:
+                self._mirror.tend()
+            if self._signature() == self._seen:
+                return []
+        except Exception as error:
+            self._faults = (_read_fault("the registry", error),)
+            return [FileFaults("registry", self._faults)]
+        found: list[Event] = [Remount(dict(self.specs())), FileFaults("registry", self._faults)]
         for name, spec in self._specs.items():
             if spec.pin and (tools := self.known_tools(name)) is not None and tools.known:
                 found.append(Approved(name, tools.known))
         return found
 
     def _read(self, location: str) -> None:
+        """Read the file and take it over whole, or raise and change nothing."""
         from perdure.registry.errors import RegistryError
         from perdure.registry.filesystem import FileBackend
         from perdure.registry.opening import open_backend
 
+        here = self._copied(location) if "://" in location else location
+        backend = open_backend(here, self._environ)
+        if not isinstance(backend, FileBackend):
+            raise RegistryError("only a registry in a file can be mounted")
+        document = backend.read()
+        before = (self._base, self._allowed, self._entries, self._problems, self._specs)
         try:
-            here = self._copied(location) if "://" in location else location
-            backend = open_backend(here, self._environ)
-            if not isinstance(backend, FileBackend):
-                raise RegistryError("only a registry in a file can be mounted")
-            document = backend.read()
-        except RegistryError as error:
-            print(f"perdure: registry: {error.message}", file=sys.stderr)
-            return
-        self._base = os.path.dirname(os.path.realpath(backend.path))
+            self._adopt(backend.path, document)
+        except Exception:
+            self._base, self._allowed, self._entries, self._problems, self._specs = before
+            raise
+
+    def _adopt(self, path: str, document: Document) -> None:
+        self._base = os.path.dirname(os.path.realpath(path))
         self._allowed = document.allowed
         first = {slot.name: slot for slot in reversed(document.slots)}
         used = [slot for slot in document.slots if first[slot.name] is slot and slot.name not in self._taken]
         self._entries = {
             slot.name: slot.entry for slot in used if slot.entry is not None and slot.entry.enabled
         }
-        self._problems = {slot.name: slot.error for slot in used if slot.error}
+        self._problems = {slot.name: f"{path}, line {slot.line}: {slot.error}" for slot in used if slot.error}
         prefixes = _prefixes([*self._entries, *self._problems])
         self._specs = {name: self._spec(entry, prefixes[name]) for name, entry in self._entries.items()}
         for name in self._problems:
@@ -157,7 +178,7 @@ class RegistryMounts:
         except UnsetVariable:
             return ""
 
-    def _signature(self) -> tuple[object, ...]:
+    def _signature(self) -> str:
         """What would be different if the registry, or an approval, were."""
         settings = self._settings
         named = settings.registry or self._environ.get("PERDURE_REGISTRY")
@@ -169,12 +190,42 @@ class RegistryMounts:
         paths = (
             [named] if named else [os.path.join(folder, name) for folder in folders for name in FILE_NAMES]
         )
-        return tuple(_facts(path) for path in [*paths, _tools_folder(), sign_ins_folder()])
+        return repr([_facts(path) for path in [*paths, _tools_folder(), sign_ins_folder()]])
+
+    # --- over an upgrade of the host ------------------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        """What was read, and from what, for the successor of this process (law 15)."""
+        from perdure.host.registry_snapshot import dump
+
+        return dump(
+            self._entries, self._problems, self._allowed, self._base, self._seen, self._specs, self._faults
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Go on from a dump. The file is not read: `news` finds what changed since. Raises ValueError."""
+        from perdure.host.registry_snapshot import load
+
+        known = load(data)
+        self._entries, self._problems, self._allowed = known.entries, known.problems, known.allowed
+        self._base, self._seen, self._specs = known.base, known.signature, known.specs
+        self._faults = known.faults
+        if "://" in (location := self.place()):
+            from perdure.registry.mirroring import Mirror
+
+            self._mirror = Mirror(location, self._environ)
 
     # --- starting one ---------------------------------------------------------------------------------------
 
     def launch(self, spec: MountSpec, environ: Mapping[str, str]) -> Launch | Fault:
-        """With what a server is started now, or why it cannot be."""
+        """With what a server is started now, or why it cannot be. Never raises."""
+        try:
+            return self._launch(spec, environ)
+        except Exception as error:
+            detail = f"it cannot be started as it is described ({type(error).__name__})"
+            return Fault("process", "invalid_entry", 0, detail)
+
+    def _launch(self, spec: MountSpec, environ: Mapping[str, str]) -> Launch | Fault:
         from perdure.registry.allowed import check_allowed
         from perdure.registry.errors import RegistryError
         from perdure.registry.grants import grant_path
@@ -248,9 +299,9 @@ class RegistryMounts:
     def save_tools(self, name: str, known: dict[str, str], held: dict[str, str]) -> None:
         try:
             write_tools(self.place(), name, KnownTools(known, held))
-        except OSError:
+            self._seen = self._signature()
+        except (OSError, ValueError):
             pass  # then a change is noticed against what was known before
-        self._seen = self._signature()
 
     def place(self) -> str:
         return locate(self._settings.registry, self._settings.workspaces[0], self._environ)
@@ -261,16 +312,17 @@ def read_tools(place: str, name: str) -> KnownTools | None:
     try:
         with open(_tools_file(place, name), "rb") as file:
             return msgspec.json.decode(file.read(), type=KnownTools)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return None
 
 
 def write_tools(place: str, name: str, tools: KnownTools) -> None:
+    private_dir("tools")
     write_private(_tools_file(place, name), msgspec.json.encode(tools))
 
 
 def _tools_folder() -> str:
-    return private_dir("tools")
+    return os.path.join(state_dir(), "tools")
 
 
 def _tools_file(place: str, name: str) -> str:
@@ -283,9 +335,24 @@ def _tools_file(place: str, name: str) -> str:
 def _facts(path: str) -> tuple[object, ...]:
     try:
         info = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a zero byte in the path
         return (path,)
     return (path, info.st_ino, info.st_mtime_ns, info.st_size, info.st_ctime_ns)
+
+
+def _read_fault(place: str, error: Exception) -> Fault:
+    """Why a registry could not be read. Of an exception that is a bug of ours nothing but its name is said."""
+    from perdure.registry.errors import RegistryError
+    from perdure.registry.redaction import shown_url
+
+    place = shown_url(place) if "://" in place else place
+    kept = "its servers stay as they are until it can be read"
+    if isinstance(error, RegistryError):
+        return Fault("resource", error.code, 0, f"{place}: {error.message}", error.hint or kept)
+    reason = error.strerror if isinstance(error, OSError) else None
+    return Fault(
+        "resource", "unreadable", 0, f"{place}: {reason or f'cannot be read ({type(error).__name__})'}", kept
+    )
 
 
 def _shown_command(entry: Entry) -> tuple[str, ...]:
@@ -306,11 +373,15 @@ def _bridge_command() -> tuple[str, ...]:
 def _prefixes(names: list[str]) -> dict[str, str]:
     """`name__`, in characters that every client takes in a tool's name; a collision gets a number."""
     found: dict[str, str] = {}
+    taken: set[str] = set()
+    numbers: dict[str, int] = {}
     for name in names:
-        plain = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)
-        prefix, number = plain, 1
-        while prefix + SEPARATOR in found.values():
+        plain = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name[:MOST_PREFIX])
+        prefix, number = plain, numbers.get(plain, 1)
+        while prefix in taken:
             number += 1
             prefix = f"{plain}_{number}"
+        numbers[plain] = number
+        taken.add(prefix)
         found[name] = prefix + SEPARATOR
     return found

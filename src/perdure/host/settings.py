@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perdure.model.eras import LOG_LEVELS
+from perdure.model.faults import Fault
 from perdure.model.keep import Keep
 from perdure.model.mount_names import RESERVED
 from perdure.model.mounts import Limits
@@ -15,6 +17,9 @@ from perdure.model.serving import ServeFile
 from perdure.model.state_limits import StateLimits
 
 FILE_NAME = "perdure.toml"
+MOST_BYTES = 1024 * 1024
+MOST_NESTING = 64
+SURFACES = ("write", "state")
 
 Duration = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
@@ -72,19 +77,31 @@ class Settings(msgspec.Struct, frozen=True):
     keep: Keep = Keep()
     state_limits: StateLimits = StateLimits()
     limits: Limits = Limits()
+    faults: tuple[Fault, ...] = ()
+    """What was left out because its file cannot be read so. Only a host, or a worker, goes on without it."""
 
 
-def load(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-    """Settle every name. `given` holds the options as parsed, None where one was not given."""
+def load(given: Mapping[str, Any], environ: Mapping[str, str], *, leave_out_faults: bool = False) -> Settings:
+    """Settle every name. `given` holds the options as parsed, None where one was not given.
+
+    Raises SettingsError. With `leave_out_faults` what is wrong in a file is left out and listed in `faults` instead:
+    a file that is edited while a session runs, or is about to begin, must not end it.
+    """
+    faults: list[Fault] | None = [] if leave_out_faults else None
     workspaces = _workspaces(given.get("workspace"), environ)
     paths = (os.path.join(workspaces[0], FILE_NAME), user_file(environ))
-    files = [read_file(path) for path in paths]
+    files = [read_file(path, faults) for path in paths]
     if given.get("workspace") is None and not (
         environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE")
     ):
-        listed = next((f.workspace for f in files if f.workspace is not None), None)
-        if listed is not None:
-            workspaces = _absolute(listed if isinstance(listed, list) else [listed], workspaces[0])
+        path, listed = next(
+            ((p, f.workspace) for p, f in zip(paths, files, strict=True) if f.workspace is not None), ("", [])
+        )
+        try:
+            if listed:
+                workspaces = _absolute(listed if isinstance(listed, list) else [listed], workspaces[0])
+        except SettingsError as error:
+            _report(f"{path}: {error}", faults)
     found: dict[str, Any] = {"workspaces": workspaces}
     for name, variables in _VARIABLES.items():
         value = given.get(name)
@@ -103,8 +120,11 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     found["keep"] = next((f.keep for f in files if f.keep is not None), Keep())
     found["state_limits"] = next((f.state_limits for f in files if f.state_limits is not None), StateLimits())
     found["limits"] = _limits(files)
+    found["faults"] = tuple(faults or ())
     if "otel" in found:
         found["otel"] = _collector(found["otel"])
+    if found.get("log_level", LOG_LEVELS[0]) not in LOG_LEVELS:
+        raise SettingsError(f"log-level: {found['log_level']}: one of {', '.join(LOG_LEVELS)}")
     try:
         return msgspec.convert(found, type=Settings)
     except msgspec.ValidationError as error:
@@ -148,31 +168,114 @@ def user_file(environ: Mapping[str, str]) -> str:
     return os.path.join(base, "perdure", FILE_NAME)
 
 
-def read_file(path: str) -> FileSettings:
-    """A settings file, or none. An unknown key or a bad value is an error with its place."""
+def read_file(path: str, faults: list[Fault] | None = None) -> FileSettings:
+    """A settings file, or none. An unknown key or a bad value is an error with its place.
+
+    Given `faults`, errors are added to them, and only what they are about is left out. A file whose policy cannot be
+    read stands for a policy that cannot be read: what it would forbid must not be allowed instead.
+    """
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError:
+        text, values = _parsed(path)
+    except FileNotFoundError:
         return FileSettings()
+    except OSError as error:
+        _report(f"{path}: {error.strerror or 'cannot be read'}", faults)
+        return FileSettings(policy={})
+    except SettingsError as error:
+        _report(str(error), faults)
+        return FileSettings(policy={})
+    sound: dict[str, Any] = {}
+    for key, value in values.items():
+        members = value.items() if key in ("mounts", "limits") and isinstance(value, dict) else None
+        for name, one in members or [("", value)]:
+            problem = _problem({key: one if members is None else {name: one}})
+            if problem is None:
+                sound[key] = one if members is None else {**sound.get(key, {}), name: one}
+            else:
+                _report(f"{path}, line {_line(text, problem, key, name)}: {problem}", faults)
+    if "policy" in values and "policy" not in sound:
+        sound["policy"] = {}
+    return msgspec.convert(sound, type=FileSettings)
+
+
+def _report(problem: str, faults: list[Fault] | None) -> None:
+    if faults is None:
+        raise SettingsError(problem)
+    faults.append(Fault("resource", "bad_settings", 0, problem, "it is left out until the next start"))
+
+
+def _parsed(path: str) -> tuple[str, dict[str, Any]]:
+    """The text and its values. Raises OSError, or SettingsError with the line."""
+    import re
     import tomllib
 
+    from perdure.storage.bounded_read import read_bounded
+
+    data = read_bounded(path, MOST_BYTES)
     try:
-        return msgspec.convert(tomllib.loads(data.decode()), type=FileSettings)
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"{path}, line {_line(data.decode(), str(error))}: {error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: {error}") from None
+        text = data.decode()
+        if (line := _too_deep(text)) is not None:
+            raise SettingsError(f"{path}, line {line}: nested too deeply")
+        return text, tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SettingsError(f"{path}, line {line}: it is not UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+        line = int(place[1]) if place is not None and place[1] else text.count("\n") + 1
+        what = str(error)[: place.start()] if place is not None else str(error)
+        raise SettingsError(f"{path}, line {line}: {what}") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: nested too deeply") from None
 
 
-def _line(text: str, error: str) -> int:
-    """Where the key that an error speaks of is written."""
+def _too_deep(text: str) -> int | None:
+    """The line on which more brackets are open than anyone writes: the parser would recurse into each of them."""
+    depth = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        opened = line.count("[") + line.count("{")
+        if depth + opened > MOST_NESTING and _deepest(line, depth) > MOST_NESTING:
+            return number
+        depth = max(0, depth + opened - line.count("]") - line.count("}"))
+    return None
+
+
+def _deepest(line: str, depth: int) -> int:
+    deepest = depth
+    for character in line:
+        depth += 1 if character in "[{" else -1 if character in "]}" else 0
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _problem(part: dict[str, Any]) -> str | None:
+    """What is wrong with one key of a file and its value."""
+    try:
+        file = msgspec.convert(part, type=FileSettings)
+        _limits([file])
+        _mounts([], [file])
+        if file.otel is not None:
+            _collector(file.otel)
+    except (msgspec.ValidationError, SettingsError) as error:
+        return str(error)
+    except RecursionError:
+        return f"{next(iter(part))}: nested too deeply"
+    if file.log_level is not None and file.log_level not in LOG_LEVELS:
+        return f"one of {', '.join(LOG_LEVELS)} - at `$.log-level`"
+    if unknown := [name for name in _names(file.surfaces or ()) if name not in SURFACES]:
+        return f"no surface {unknown[0]}; there are {', '.join(SURFACES)} - at `$.surfaces`"
+    return None
+
+
+def _line(text: str, error: str, *path: str) -> int:
+    """Where the key that an error speaks of is written, or else this path."""
     import re
 
     from perdure.model.toml_places import line_of
 
     steps = re.findall(r"\.([^.\[\]`]+)", error.partition(" - at ")[2])
-    return line_of(text, [*steps, *re.findall(r"unknown field `([^`]*)`", error)])
+    steps += re.findall(r"unknown field `([^`]*)`", error)
+    return line_of(text, steps if len(steps) >= sum(map(bool, path)) else path)
 
 
 def _policy(
@@ -269,8 +372,8 @@ def _limits(files: list[FileSettings]) -> Limits:
     known = {field.name: field.type for field in msgspec.structs.fields(Limits)}
     for name in merged:
         if name not in known:
-            raise SettingsError(f"limits.{name}: no such limit")
+            raise SettingsError(f"no such limit - at `$.limits.{name}`")
     try:
         return msgspec.convert(merged, type=Limits, strict=False)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"limits: {error}") from None
+        raise SettingsError(str(error).replace("`$.", "`$.limits.")) from None

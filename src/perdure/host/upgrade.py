@@ -3,8 +3,10 @@
     SIGUSR2 ─▶ write a trial capsule ─▶ a trial successor reads it and says yes ─▶ write the real one ─▶ execve
 
 Nothing is given up before the trial has succeeded: a bad successor or a bad capsule keeps the incumbent.
-The capsule is a one-shot file for its owner alone; it holds plain numbers (descriptors, process ids),
-the kernel's state and the bytes that were read or not yet written.
+The capsule is a one-shot file for its owner alone; it holds plain numbers (descriptors, process ids), the kernel's
+state, the bytes that were read or not yet written, the settings and the mount specs. After `execve` the successor
+reads no other file before it serves: a registry or a settings file that was edited meanwhile cannot fail it. The
+ordinary check of the registry finds such an edit afterwards.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from perdure.model.mounts import MountSpec
 from perdure.storage.places import private_dir
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from perdure.host.loop import Shell
     from perdure.host.registry_mounts import RegistryMounts
 
@@ -50,6 +54,14 @@ class ChildCapsule(msgspec.Struct, frozen=True):
     tail: bytes = b""
 
 
+class Mounted(msgspec.Struct, frozen=True):
+    """What was mounted, and by which settings. `registry` is `RegistryMounts.dump`, empty where there is none."""
+
+    settings: Settings
+    specs: dict[str, MountSpec]
+    registry: bytes = b""
+
+
 class Capsule(msgspec.Struct, frozen=True):
     version: int
     pid: int
@@ -63,6 +75,7 @@ class Capsule(msgspec.Struct, frozen=True):
     guardian_mark: str
     children: list[ChildCapsule]
     kernel: bytes
+    mounted: Mounted | None = None  # None from a version that wrote none: then the files are read again
 
 
 class CapsuleError(ValueError):
@@ -79,12 +92,11 @@ def begin(shell: Shell) -> None:
     if not _can_dump(shell):
         _keep(shell, "an oversize frame is on its way")
         return
-    shell.look_at_registry()  # the successor reads it anew, and must find the same mounts
     try:
         path = write_capsule(_pack(shell))
         pid = os.fork()
-    except OSError as error:
-        _keep(shell, error.strerror or "no trial")
+    except Exception as error:
+        _keep(shell, _reason(error))
         return
     if pid == 0:
         _try_successor(path, shell.guardian)
@@ -107,6 +119,10 @@ def begin(shell: Shell) -> None:
 
 def _keep(shell: Shell, why: str) -> None:
     shell.note("rollout", phase="host_kept", detail=why)
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
 
 
 def _end_trial(pid: int) -> None:
@@ -133,8 +149,8 @@ def _replace_ourselves(shell: Shell) -> None:
         return
     try:
         path = write_capsule(_pack(shell))
-    except OSError as error:
-        _keep(shell, error.strerror or "no capsule")
+    except Exception as error:
+        _keep(shell, _reason(error))
         return
     kept = _descriptors(shell)
     for fd in kept:
@@ -204,6 +220,11 @@ def _pack(shell: Shell) -> Capsule:
             for c in shell.children.values()
         ],
         shell.kernel.snapshot(),
+        Mounted(
+            shell.settings,
+            shell.kernel.specs,
+            shell.registry.dump() if shell.registry is not None else b"",
+        ),
     )
 
 
@@ -264,20 +285,23 @@ def resumption() -> str | None:
 
 def resume(
     path: str,
-    specs: dict[str, MountSpec],
-    settings: Settings,
+    load_settings: Callable[[], Settings],
+    specs_of: Callable[[Settings], dict[str, MountSpec]],
     *,
     wrapped: bool,
-    registry: RegistryMounts | None = None,
 ) -> int:
-    """Take over from a capsule; in a trial, only find out whether that would work."""
+    """Take over from a capsule; in a trial, only find out whether that would work.
+
+    `load_settings` and `specs_of` are for the capsule of a version that put no mounts into it.
+    """
     from perdure.host import compose, presence
 
     trial = os.environ.pop(TRIAL, "") == "1"
     os.environ.pop(VARIABLE, None)
     try:
         capsule = read_capsule(path, consume=not trial)
-        kernel = compose.new_kernel(specs, settings, wrapped=wrapped, registry=registry)
+        settings, specs, registry = _mounted(capsule, load_settings, specs_of, wrapped=wrapped)
+        kernel = compose.new_kernel(specs, settings, wrapped=wrapped)
         kernel.restore(capsule.kernel)
         if not trial and capsule.pid != os.getpid():
             raise CapsuleError("was written for another process")
@@ -302,6 +326,32 @@ def resume(
         return shell.run(resumed=True)
     finally:
         presence.withdraw()
+
+
+def _mounted(
+    capsule: Capsule,
+    load_settings: Callable[[], Settings],
+    specs_of: Callable[[Settings], dict[str, MountSpec]],
+    *,
+    wrapped: bool,
+) -> tuple[Settings, dict[str, MountSpec], RegistryMounts | None]:
+    from perdure.host.registry_mounts import RegistryMounts
+
+    known = capsule.mounted
+    if known is not None:
+        if wrapped:
+            return known.settings, known.specs, None
+        taken = frozenset(name for name, spec in known.specs.items() if not spec.managed)
+        registry = RegistryMounts(known.settings, os.environ, taken)
+        if known.registry:
+            registry.restore(known.registry)
+        return known.settings, known.specs, registry
+    settings = load_settings()
+    specs = specs_of(settings)
+    if wrapped:
+        return settings, specs, None
+    registry = RegistryMounts(settings, os.environ, frozenset(specs))
+    return settings, {**specs, **registry.specs()}, registry
 
 
 def _child(known: ChildCapsule, settings: Settings) -> Child:

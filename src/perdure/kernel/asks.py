@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import answering, ledger, metrics
+from perdure.kernel import answering, ledger, metrics, mounts
 from perdure.kernel.state import Ask, Asking, Draining, InFlight, Invocation, Link, Live, Parked
 from perdure.model import eras
 from perdure.model.faults import OUTCOME_UNKNOWN, Fault, host_error
@@ -108,7 +108,15 @@ def _ask_handshake_client(k: Kernel, link: Link, request: Request) -> None:
     identity = k.mint()
     params = bytes(request.params) if request.params is not None else None
     token, params = _own_token(params, identity)
-    k.state.asks[identity] = Ask(link.mount, link.generation, request.id, request.method, token=token)
+    k.state.asks[identity] = Ask(
+        link.mount,
+        link.generation,
+        request.id,
+        request.method,
+        token=token,
+        asked_at=k.now,
+        running=tuple(mounts.in_flight(k, link)),
+    )
     k.to_client(encode_request(identity, request.method, params, request.extra))
 
 
@@ -141,7 +149,15 @@ def _ask_modern_client(k: Kernel, link: Link, request: Request, ability: str | N
             identity = k.mint()
             params = bytes(request.params) if request.params is not None else None
             k.state.asks[identity] = Ask(
-                link.mount, link.generation, request.id, request.method, call.seq, str(identity), None, params
+                link.mount,
+                link.generation,
+                request.id,
+                request.method,
+                call.seq,
+                str(identity),
+                None,
+                params,
+                k.now,
             )
             if isinstance(call.state, InFlight):
                 park(k, call, call.state)
@@ -297,7 +313,9 @@ def ask_inputs(k: Kernel, link: Link, call: Invocation, result: Raw) -> bool:
         for key, question in questions.items():
             identity = k.mint()
             waiting[identity] = key
-            k.state.asks[identity] = Ask(link.mount, link.generation, None, question.method, call.seq, key)
+            k.state.asks[identity] = Ask(
+                link.mount, link.generation, None, question.method, call.seq, key, asked_at=k.now
+            )
             params = None if question.params is msgspec.UNSET else question.params
             k.to_client(encode_request(identity, question.method, params))
         call.state = Asking(link.generation, waiting, {}, found.requestState)
@@ -392,14 +410,36 @@ def withdraw_for(k: Kernel, call: Invocation) -> None:
 
 def _drop(k: Kernel, identity: int, ask: Ask, reason: str) -> None:
     del k.state.asks[identity]
-    is_parked_question = ask.call != 0 and ask.child_id is not None
-    if not is_parked_question:
+    if not _is_parked(ask):
         params = _encode({"requestId": identity, "reason": reason})
         k.to_client(encode_notification("notifications/cancelled", params))
 
 
-def outstanding(k: Kernel, link: Link) -> bool:
-    return any((a.mount, a.generation) == (link.mount, link.generation) for a in k.state.asks.values())
+def is_waited_for(k: Kernel, call: Invocation) -> bool:
+    """Whether a question is open that the call may wait for: its own, or one asked while it was running."""
+    return any(call.seq == ask.call or call.seq in ask.running for ask in k.state.asks.values())
+
+
+def timers(k: Kernel) -> list[float]:
+    return [ask.asked_at + k.limits.question_s for ask in k.state.asks.values() if not _is_parked(ask)]
+
+
+def tick(k: Kernel) -> None:
+    """A question that the client leaves unanswered is taken back, so that no call waits for it without end (law 10)."""
+    for identity, ask in list(k.state.asks.items()):
+        if identity not in k.state.asks or _is_parked(ask) or ask.asked_at + k.limits.question_s > k.now:
+            continue
+        _drop(k, identity, ask, "it was not answered in time")
+        link = k.link(ask.mount, ask.generation)
+        if ask.child_id is not None and link is not None:
+            k.to_child(link, encode_error(ask.child_id, INVALID_REQUEST, "the client did not answer in time"))
+        elif (call := k.state.calls.get(ask.call)) is not None:
+            _abort(k, call, INVALID_REQUEST, "the server's question was not answered in time")
+
+
+def _is_parked(ask: Ask) -> bool:
+    """Whether it went to the client as the result of its call, which has a deadline of its own."""
+    return ask.call != 0 and ask.child_id is not None
 
 
 def abilities(capabilities: bytes) -> tuple[str, ...]:

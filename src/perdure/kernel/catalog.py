@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -35,6 +34,9 @@ CHANGED = {
     "prompts": "notifications/prompts/list_changed",
     "resources": "notifications/resources/list_changed",
 }
+MOST_SUGGESTED: Final = 64  # characters of a name that is compared with those of the tools
+MOST_TEMPLATE: Final = 2048
+MOST_URI: Final = 8192
 _CONTRACTS: dict[str, ReplayClass] = {"convergent": CONVERGENT, "probe": JOURNAL, "never": NEVER}
 _encode = msgspec.json.encode
 
@@ -78,7 +80,7 @@ class Public:
         self._aliases: dict[str, str] = {}
         self._prompts: dict[str, PromptEntry] = {}
         self._resources: dict[str, str] = {}
-        self._templates: list[tuple[re.Pattern[str], str]] = []
+        self._templates: list[tuple[UriTemplate, str]] = []
         self._lists: dict[str, bytes] = {}
 
     def invalidate(self) -> None:
@@ -92,12 +94,16 @@ class Public:
         entry = self._tools.get(self._aliases.get(name, name))
         if entry is not None:
             return entry
-        for spec in sorted(self._k.specs.values(), key=lambda s: -len(s.prefix)):
+        for spec in self._by_prefix():
             if name.startswith(spec.prefix) and self._is_open(spec):
                 inner = name[len(spec.prefix) :]
                 if inner and spec.offers(inner) and inner not in self._k.state.mounts[spec.name].held:
                     return ToolEntry(name, spec.name, inner)
         return None
+
+    def _by_prefix(self) -> list[MountSpec]:
+        """The longest first: `a__b__x` belongs to the mount `a__b` before it belongs to `a`."""
+        return sorted(self._k.specs.values(), key=lambda spec: -len(spec.prefix))
 
     def _is_open(self, spec: MountSpec) -> bool:
         """Whether a server may have tools that its catalog does not show: always, if its prefix places them."""
@@ -107,7 +113,7 @@ class Public:
         from difflib import get_close_matches
 
         self._refresh()
-        found = get_close_matches(name, self._tools, 1, 0.6)
+        found = get_close_matches(name[:MOST_SUGGESTED], self._tools, 1, 0.6)
         return found[0] if found else None
 
     def prompt(self, name: str) -> tuple[str, str] | None:
@@ -115,7 +121,7 @@ class Public:
         entry = self._prompts.get(name)
         if entry is not None:
             return entry.mount, entry.name
-        for spec in self._k.specs.values():
+        for spec in self._by_prefix():
             if (spec.prefix or self._k.wrapped) and name.startswith(spec.prefix):
                 return spec.name, name[len(spec.prefix) :]
         return None
@@ -125,9 +131,10 @@ class Public:
         self._refresh()
         if uri in self._resources:
             return self._resources[uri]
-        for pattern, mount in self._templates:
-            if pattern.fullmatch(uri):
-                return mount
+        if len(uri) <= MOST_URI:
+            for template, mount in self._templates:
+                if template.matches(uri):
+                    return mount
         scheme = uri.partition(":")[0]
         owners = {m for u, m in self._resources.items() if u.partition(":")[0] == scheme}
         if len(owners) == 1:
@@ -238,7 +245,8 @@ class Public:
             for raw in mount.catalog.templates:
                 template = _text(raw, "uriTemplate")
                 if template is not None:
-                    self._templates.append((_template_pattern(template), name))
+                    if (parsed := parse_template(template)) is not None:
+                        self._templates.append((parsed, name))
                     templates.append(raw)
         self._lists = {
             "tools/list": _array(
@@ -334,10 +342,41 @@ def _array(key: str, items: list[bytes]) -> bytes:
     return b'{"' + key.encode() + b'":[' + b",".join(items) + b"]}"
 
 
-def _template_pattern(template: str) -> re.Pattern[str]:
-    """A URI template as a pattern: literals as they are, any expression as any text."""
-    parts = re.split(r"\{[^}]*\}", template)
-    return re.compile(".*".join(re.escape(part) for part in parts), re.DOTALL)
+class UriTemplate(NamedTuple):
+    """The literals of a URI template; any text may stand between two of them, in place of an expression."""
+
+    literals: tuple[str, ...]
+
+    def matches(self, uri: str) -> bool:
+        """Each literal is looked for behind the one before it: linear, where a pattern would backtrack."""
+        first, *middle = self.literals
+        if not middle:
+            return uri == first
+        last = middle.pop()
+        at, end = len(first), len(uri) - len(last)
+        if end < at or not uri.startswith(first) or not uri.endswith(last):
+            return False
+        for literal in middle:
+            at = uri.find(literal, at, end)
+            if at < 0:
+                return False
+            at += len(literal)
+        return True
+
+
+def parse_template(template: str) -> UriTemplate | None:
+    """None for one that is longer than any server's own: it is listed, and no URI is found by it."""
+    if len(template) > MOST_TEMPLATE:
+        return None
+    head, *rest = template.split("{")
+    literals = [head]
+    for part in rest:
+        _, closed, literal = part.partition("}")
+        if closed:
+            literals.append(literal)
+        else:
+            literals[-1] += "{" + part  # never closed: it stands for itself
+    return UriTemplate(tuple(literals))
 
 
 def has_capability(catalog: ChildCatalog, name: str) -> bool:
@@ -367,6 +406,6 @@ def load_catalog(data: bytes) -> ChildCatalog | None:
         found = _catalog.decode(data)
         for raw in (found.capabilities, found.server_info, *found.tools, *found.prompts):
             members(raw)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return found

@@ -23,7 +23,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -53,6 +53,7 @@ from perdure.kernel.events import (
     Effect,
     Event,
     Exit,
+    FileFaults,
     Note,
     Order,
     Reload,
@@ -101,6 +102,7 @@ class Kernel:
         detail: str = "concise",
         catalogs: Mapping[str, ChildCatalog] | None = None,
         tools: Mapping[str, KnownTools] | None = None,
+        file_faults: Mapping[str, Sequence[Fault]] | None = None,
         seed: int = 1,
     ) -> None:
         self.specs = dict(specs)
@@ -124,6 +126,7 @@ class Kernel:
                 )
                 for name in specs
             },
+            file_faults={source: list(faults) for source, faults in (file_faults or {}).items()},
             jitter=seed,
         )
         self.public = catalog.Public(self)
@@ -146,6 +149,8 @@ class Kernel:
         self.now = max(self.now, now)
         self.out = []
         self.note("session", phase="started", version=self.version, session=self.state.session.session_id)
+        for source, faults in self.state.file_faults.items():
+            _note_file_faults(self, source, faults)
         for mount in self.state.mounts.values():
             if self.specs[mount.name].builtin:
                 mounts.start(self, mount)
@@ -207,6 +212,9 @@ class Kernel:
         capsule.state.session.started_at = self.state.session.started_at  # uptime is the process image's own
         self.state = capsule.state
         self.now = capsule.now
+        for identity, ask in self.state.asks.items():
+            if not ask.asked_at:  # written by a version that did not keep the time
+                self.state.asks[identity] = msgspec.structs.replace(ask, asked_at=self.now)
         self.public = catalog.Public(self)
 
     def release(self) -> None:
@@ -307,6 +315,17 @@ def _reload(k: Kernel, event: Reload) -> None:
         rollout.begin(k, mount)
 
 
+def _file_faults(k: Kernel, event: FileFaults) -> None:
+    known = k.state.file_faults.get(event.source, [])
+    k.state.file_faults[event.source] = list(event.faults)
+    _note_file_faults(k, event.source, [fault for fault in event.faults if fault not in known])
+
+
+def _note_file_faults(k: Kernel, source: str, faults: Sequence[Fault]) -> None:
+    for fault in faults:
+        k.note("fault", source=source, code=fault.code, detail=fault.detail, **{"class": fault.fault_class})
+
+
 def _order(k: Kernel, event: Order) -> None:
     if (mount := k.state.mounts.get(event.mount)) is not None:
         act = {"restart": mounts.restart, "enable": mounts.enable, "disable": mounts.disable}
@@ -327,5 +346,6 @@ _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     Reload: _reload,
     Order: _order,
     Remount: lambda k, e: remounting.remount(k, e.specs),
+    FileFaults: _file_faults,
     Approved: lambda k, e: pins.approve(k, e.mount, e.tools),
 }

@@ -34,10 +34,12 @@ _encode = msgspec.json.encode
 
 
 def timers(k: Kernel) -> list[float]:
-    return [c.state.deadline if isinstance(c.state, Probing) else c.deadline for c in k.state.calls.values()]
+    times = [c.state.deadline if isinstance(c.state, Probing) else c.deadline for c in k.state.calls.values()]
+    return times + asks.timers(k)
 
 
 def tick(k: Kernel) -> None:
+    asks.tick(k)
     for call in list(k.state.calls.values()):
         if call.seq not in k.state.calls:
             continue
@@ -64,7 +66,7 @@ def _overdue(k: Kernel, call: Invocation) -> None:
             call.deadline = k.now + call.timeout
         case InFlight(generation):
             link = k.state.mounts[call.mount].links[generation]
-            if asks.outstanding(k, link):
+            if asks.is_waited_for(k, call):
                 call.deadline = k.now + call.timeout  # a person may be thinking
             elif call.overdue:
                 _answer_deadline(k, link, call)

@@ -99,6 +99,13 @@ class Remount(_Event, frozen=True):
     specs: dict[str, MountSpec]
 
 
+class FileFaults(_Event, frozen=True):
+    """What is wrong now with the files of one kind that the host reads; none where all of them are sound."""
+
+    source: Literal["settings", "registry"]
+    faults: tuple[Fault, ...]
+
+
 class Approved(_Event, frozen=True):
     """These tools of a mount were accepted as they are, by their hash."""
 
@@ -123,6 +130,7 @@ Event = (
     | Reload
     | Order
     | Remount
+    | FileFaults
     | Approved
     | Shutdown
 )

@@ -173,6 +173,7 @@ def list_all(k: Kernel, link: Link) -> None:
     capabilities = members(link.draft.capabilities)
     known = link.draft
     link.draft = ChildCatalog(known.capabilities, known.server_info, known.instructions, era=known.era)
+    link.listed_items = link.listed_bytes = 0
     link.listing = [method for method, (needs, _) in _FIELD.items() if needs in capabilities]
     for method in link.listing:
         ask(k, link, method, {}, ForList(method, 1))
@@ -185,6 +186,9 @@ def on_page(k: Kernel, link: Link, method: str, pages: int, response: Response) 
     try:
         found = members(response.result or b"")
         items = msgspec.json.decode(found.get(_FIELD[method][1], Raw(b"[]")), type=list[Raw])
+        if not _has_room(k, link, items):
+            _refuse_catalog(k, link)
+            return
         _collect(link.draft, method).extend(bytes(item) for item in items)
         cursor = found.get("nextCursor")
     except (msgspec.MsgspecError, ValueError):
@@ -202,6 +206,34 @@ def on_page(k: Kernel, link: Link, method: str, pages: int, response: Response) 
     link.listing.remove(method)
     if not link.listing:
         _catalogued(k, link)
+
+
+def _has_room(k: Kernel, link: Link, items: list[Raw]) -> bool:
+    """Whether the whole catalog stays within its bounds with these items (law 8)."""
+    link.listed_items += len(items)
+    link.listed_bytes += sum(len(bytes(item)) for item in items)
+    return link.listed_items <= k.limits.catalog_items and link.listed_bytes <= k.limits.catalog_bytes
+
+
+def _refuse_catalog(k: Kernel, link: Link) -> None:
+    """A new generation is refused. One that serves goes on with the catalog it has."""
+    limits = k.limits
+    detail = f"its lists hold more than {limits.catalog_items:,} items or {limits.catalog_bytes:,} bytes"
+    fault = Fault(
+        "resource", "catalog_too_large", link.generation, detail, "limits.catalog_items, limits.catalog_bytes"
+    )
+    if not isinstance(link.stage, Live | Draining):
+        recovery.lose(k, link, fault, stop=True)
+        return
+    k.state.mounts[link.mount].last_fault = fault
+    k.note("fault", mount=link.mount, generation=link.generation, **{"class": "resource"}, code=fault.code)
+    for identity, route in list(k.state.routes.items()):
+        if isinstance(route.purpose, ForList) and (route.mount, route.generation) == (
+            link.mount,
+            link.generation,
+        ):
+            del k.state.routes[identity]
+    link.listing = []
 
 
 def _collect(catalog: ChildCatalog, method: str) -> list[bytes]:

@@ -132,6 +132,8 @@ def health(k: Kernel) -> dict[str, Any]:
     }
     if state.metrics.last_fault is not None:
         found["last_fault"] = _fault(state.metrics.last_fault)
+    if files := [_fault(fault) for faults in state.file_faults.values() for fault in faults]:
+        found["file_faults"] = files
     if state.metrics.quarantined:
         found["quarantined"] = dict(sorted(state.metrics.quarantined.items()))
     return found
@@ -139,7 +141,7 @@ def health(k: Kernel) -> dict[str, Any]:
 
 def _overall(k: Kernel) -> str:
     phases = [m.phase for m in k.state.mounts.values()]
-    if any(isinstance(p, Open | Stopped) for p in phases):
+    if any(isinstance(p, Open | Stopped) for p in phases) or any(k.state.file_faults.values()):
         return "degraded"
     for mount in k.state.mounts.values():
         if isinstance(mount.phase, Starting | Waiting):
@@ -334,6 +336,11 @@ def _shapes() -> dict[str, Shape]:
                 Field("restart_count", "count"),
                 Field("consecutive_failures", "count"),
                 Field("last_fault", "record", columns=fault),
+                Field(
+                    "file_faults",
+                    "table",
+                    columns=(Field("code"), Field("detail"), Field("hint", full_only=True)),
+                ),
                 Field("rollout"),
                 Field("pending", "count", full_only=True),
                 Field("quarantined", "json", full_only=True),

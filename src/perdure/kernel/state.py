@@ -110,6 +110,8 @@ class Link(msgspec.Struct):
     productive: bool = False
     draft: ChildCatalog = msgspec.field(default_factory=ChildCatalog)
     listing: list[str] = []
+    listed_items: int = 0
+    listed_bytes: int = 0
     relist: bool = False
     deferred: list[bytes] = []
     subscribed: list[str] = []
@@ -299,7 +301,8 @@ class Route(msgspec.Struct, frozen=True):
 class Ask(msgspec.Struct, frozen=True):
     """A request of a child's, known to the client under the host's own id.
 
-    `call` is the invocation it was asked for where that is known, `input_key` its name there.
+    `call` is the invocation it was asked for where that is known, `input_key` its name there. A handshake server does
+    not say for which call it asks: `running` are those that it held when it asked.
     """
 
     mount: str
@@ -310,6 +313,8 @@ class Ask(msgspec.Struct, frozen=True):
     input_key: str = ""
     token: RequestId | None = None
     params: bytes | None = None
+    asked_at: float = 0.0
+    running: tuple[int, ...] = ()
 
 
 # --- the client's session -----------------------------------------------------------------------------
@@ -400,4 +405,6 @@ class State(msgspec.Struct):
     asks: dict[int, Ask] = {}
     waiters: list[Waiter] = []
     metrics: Metrics = msgspec.field(default_factory=Metrics)
+    file_faults: dict[str, list[Fault]] = {}
+    """What is wrong with the files that the host reads, by which kind of file it is."""
     jitter: int = 1

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from functools import cached_property
+from typing import Final
 
 import msgspec
 
 from perdure.registry.entry import Entry
+from perdure.registry.errors import Unreadable
 
 DUPLICATE = "duplicate"
+MAX_BYTES: Final = 1024 * 1024
+MAX_SLOTS: Final = 2000
+"""Bounds of what is read: a host reads it while its sessions wait."""
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -19,6 +24,8 @@ class Slot(msgspec.Struct, frozen=True):
     name: str
     entry: Entry | None
     error: str = ""
+    line: int = 0
+    """Where it begins in the file, from 1; 0 where that is not known."""
 
 
 class Document(ABC):
@@ -32,6 +39,10 @@ class Document(ABC):
     def slots(self) -> tuple[Slot, ...]:
         """Every place, in order. Of those with one name the first is the entry, the rest are duplicates."""
         return duplicates_marked(self._every_slot())
+
+    def _check_count(self, places: Sized) -> None:
+        if len(places) > MAX_SLOTS:
+            raise Unreadable(f"the file lists more than {MAX_SLOTS:,} servers")
 
     @abstractmethod
     def slot(self, name: str) -> Slot | None:
@@ -56,10 +67,21 @@ class Document(ABC):
         """With another entry in the place of the one of the same name."""
 
 
+def lines_at(text: str, places: Sequence[int]) -> list[int]:
+    """The lines, from 1, of places in a text, which are in order; in one pass."""
+    ending = "\n" if "\n" in text else "\r"
+    found, line, done = [], 1, 0
+    for place in places:
+        line += text.count(ending, done, place)
+        done = place
+        found.append(line)
+    return found
+
+
 def duplicates_marked(slots: Sequence[Slot]) -> tuple[Slot, ...]:
     seen: set[str] = set()
     found = []
     for slot in slots:
-        found.append(Slot(slot.name, None, DUPLICATE) if slot.name in seen else slot)
+        found.append(Slot(slot.name, None, DUPLICATE, slot.line) if slot.name in seen else slot)
         seen.add(slot.name)
     return tuple(found)

@@ -7,7 +7,7 @@ hold references are templates; nothing in here is ever resolved (`perdure.regist
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any, Final, Literal
 
 import msgspec
@@ -21,6 +21,9 @@ Transport = Literal["stdio", "streamable-http", "sse"]
 
 TRANSPORTS: Final = ("stdio", "streamable-http", "sse")
 MAX_NAME: Final = 128
+# A process gets no longer text than this, as an argument or a variable; more of them than anyone writes by hand.
+MAX_TEXT: Final = 128 * 1024
+MAX_TEXTS: Final = 1024
 # Every character at which some reader ends a line; in a value it would begin a section of its own.
 LINE_BREAKS: Final = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -100,6 +103,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        for what, texts in (
+            ("args", self.args),
+            ("env", self.env),
+            ("headers", self.headers),
+            ("tools", (*self.tools.allow, *self.tools.deny)),
+            ("replay", self.replay.tools),
+        ):
+            check_count(texts, what, self.name)
         for what, text in self.texts():
             check_text(text, what, self.name)
         _check_way(self)
@@ -159,8 +170,16 @@ def check_name(name: str) -> None:
         )
 
 
+def check_count(texts: Sized, what: str, entry: str) -> None:
+    """Before anything is made of each: a host reads this while its sessions wait."""
+    if len(texts) > MAX_TEXTS:
+        raise InvalidEntry(f"{what} of {entry} holds more than {MAX_TEXTS:,} items", entry=entry)
+
+
 def check_text(text: str, what: str, entry: str) -> None:
-    """No line break of any kind, and nothing that is not text."""
+    """No line break of any kind, nothing that is not text, and not too much of it."""
+    if len(text) > MAX_TEXT:
+        raise InvalidEntry(f"{what} of {entry} is longer than {MAX_TEXT:,} characters", entry=entry)
     if _BREAK.search(text):
         raise InvalidEntry(f"{what} of {entry} holds a line break", entry=entry, hint="keep it on one line")
     if _NOT_TEXT.search(text):

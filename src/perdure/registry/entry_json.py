@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from perdure.registry.entry import Entry, Replay, Timeouts, Tools, Transport, check_name
+from perdure.registry.entry import Entry, Replay, Timeouts, Tools, Transport, check_count, check_name
 from perdure.registry.errors import InvalidEntry
 from perdure.registry.md_values import TRANSPORT_NAMES, read_provenance, read_replay
 from perdure.registry.members import Members, WrongKind
@@ -64,7 +64,7 @@ def _entry(name: str, members: Members) -> Entry:
         enabled=not members.flag("disabled", False) and members.flag("enabled", True),
         transport=_transport(name, members),
         command=_template(members.text("command")),
-        args=tuple(map(Template, members.texts("args"))),
+        args=_args(name, members.texts("args")),
         cwd=_template(members.text("cwd")),
         env=_templates(members.named_texts("env")),
         url=_template(members.text("url")),
@@ -139,6 +139,11 @@ def _transport(name: str, members: Members) -> Transport:
     if transport is None:
         raise InvalidEntry(f"{name}: type is not known", entry=name, hint="one of stdio, http, sse")
     return transport
+
+
+def _args(name: str, texts: tuple[str, ...]) -> tuple[Template, ...]:
+    check_count(texts, "args", name)
+    return tuple(map(Template, texts))
 
 
 def _template(text: str) -> Template | None:

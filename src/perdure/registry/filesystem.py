@@ -12,13 +12,14 @@ from typing import Final
 
 from perdure.model.mount_names import RESERVED
 from perdure.registry.allowed import is_allowed
-from perdure.registry.document import Document, Slot
+from perdure.registry.document import MAX_BYTES, Document, Slot
 from perdure.registry.entry import Entry, check_name
 from perdure.registry.errors import (
     AlreadyInstalled,
     NotInRegistry,
     Quarantined,
     RegistryError,
+    Unreadable,
 )
 from perdure.registry.reading import WAIT_S, read_bytes
 from perdure.registry.redaction import scrubbed
@@ -178,6 +179,8 @@ class FileBackend:
 
     def _parsed(self, data: bytes | None) -> Document:
         content = data or b""
+        if len(content) > MAX_BYTES:
+            raise Unreadable(f"{os.path.basename(self.path)} is larger than {MAX_BYTES:,} bytes")
         if content not in self._documents:
             document = self._document(content.decode("utf-8", "surrogateescape"))
             self._documents = {**dict(list(self._documents.items())[-1:]), content: document}

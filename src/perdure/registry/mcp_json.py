@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from perdure.registry import jsonc
-from perdure.registry.document import Document, Slot
+from perdure.registry.document import Document, Slot, lines_at
 from perdure.registry.entry import Entry
 from perdure.registry.entry_json import OWN, from_object, to_object
 from perdure.registry.errors import RegistryError, Unreadable
@@ -32,14 +32,17 @@ class JsonDocument(Document):
         servers = jsonc.find(root, [SERVERS])
         if root.kind != "object" or (servers is not None and servers.kind != "object"):
             raise Unreadable(f"the file holds no object {SERVERS}")
-        self._servers = [] if servers is None else [(one.key, one.node.value) for one in servers.elements]
+        members = [] if servers is None else servers.elements
+        lines = lines_at(self.text, [one.start for one in members])
+        self._servers = [(one.key, one.node.value, line) for one, line in zip(members, lines, strict=True)]
         self.allowed = _allowed(root.value.get(OWN))
 
     def slot(self, name: str) -> Slot | None:
-        return next((_slot(key, value) for key, value in self._servers if key == name), None)
+        return next((_slot(*member) for member in self._servers if member[0] == name), None)
 
     def _every_slot(self) -> list[Slot]:
-        return [_slot(key, value) for key, value in self._servers]
+        self._check_count(self._servers)
+        return [_slot(*member) for member in self._servers]
 
     def installed(self, *entries: Entry) -> str:
         return _installed(self.text, entries)
@@ -113,11 +116,23 @@ def _member(text: str, name: str, key: str) -> Node | None:
     return jsonc.find(_server(text, name), [key])
 
 
-def _slot(name: str, value: Any) -> Slot:
+def _slot(name: str, value: Any, line: int) -> Slot:
+    if not _is_text(name):
+        shown = name.encode("ascii", "backslashreplace").decode()
+        return Slot(shown, None, "the name is not text: half of a surrogate pair", line)
     try:
-        return Slot(name, from_object(name, value))
+        return Slot(name, from_object(name, value), line=line)
     except RegistryError as error:
-        return Slot(name, None, error.message)
+        return Slot(name, None, error.message, line)
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8. JSON can name half of a surrogate pair."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _allowed(own: Any) -> frozenset[str] | None:
@@ -125,5 +140,5 @@ def _allowed(own: Any) -> frozenset[str] | None:
     if not isinstance(own, dict) or "allowedCommands" not in own:
         return None
     listed = own["allowedCommands"]
-    is_sound = isinstance(listed, list) and all(isinstance(one, str) for one in listed)
+    is_sound = isinstance(listed, list) and all(isinstance(one, str) and _is_text(one) for one in listed)
     return frozenset(listed) if is_sound else frozenset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from perdure.registry.document import Document, Slot
+from perdure.registry.document import Document, Slot, lines_at
 from perdure.registry.entry import Entry
 from perdure.registry.errors import RegistryError
 from perdure.registry.md_sections import Line, Section, newline_of, parsed
@@ -25,7 +25,7 @@ class MarkdownDocument(Document):
 
     def slot(self, name: str) -> Slot | None:
         found = self._named.get(name)
-        return None if found is None else _slot(self.text, found[0])
+        return None if found is None else _slot(self.text, found[0], *lines_at(self.text, [found[0].start]))
 
     @cached_property
     def _named(self) -> dict[str, list[Section]]:
@@ -35,7 +35,9 @@ class MarkdownDocument(Document):
         return found
 
     def _every_slot(self) -> list[Slot]:
-        return [_slot(self.text, one) for one in self._sections]
+        self._check_count(self._sections)
+        lines = lines_at(self.text, [one.start for one in self._sections])
+        return [_slot(self.text, one, line) for one, line in zip(self._sections, lines, strict=True)]
 
     def installed(self, *entries: Entry) -> str:
         newline = newline_of(self.text)
@@ -97,18 +99,18 @@ class MarkdownDocument(Document):
         return before + "".join(line + newline for line in lines) + self.text[at:]
 
 
-def _slot(text: str, section: Section) -> Slot:
+def _slot(text: str, section: Section, line: int) -> Slot:
     """A section as an entry, or with the reason why it is none."""
     span = text[section.start : section.end]
     try:
         span.encode()
     except UnicodeEncodeError:
         name = section.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        return Slot(name, None, "not UTF-8")
+        return Slot(name, None, "not UTF-8", line)
     try:
-        return Slot(section.name, read(section.name, section.lines))
+        return Slot(section.name, read(section.name, section.lines), line=line)
     except RegistryError as error:
-        return Slot(section.name, None, error.message)
+        return Slot(section.name, None, error.message, line)
 
 
 def _after(section: Section, keys: Sequence[str]) -> int:

@@ -102,10 +102,11 @@ def _rows(text: str) -> list[_Row]:
 def _visible(text: str) -> list[_Row]:
     """The lines without those in closed fences and comments."""
     rows = _rows(text)
+    closings = _Closings(rows)
     found: list[_Row] = []
     at = 0
     while at < len(rows):
-        last = _hidden_until(rows, at)
+        last = closings.after(at)
         if last is None:
             found.append(rows[at])
             at += 1
@@ -114,20 +115,36 @@ def _visible(text: str) -> list[_Row]:
     return found
 
 
-def _hidden_until(rows: list[_Row], at: int) -> int | None:
-    """The last line of a fence or comment that begins here; None where none does, or it is never closed."""
-    text = rows[at].text
+class _Closings:
+    """Where fences and comments end. What is never closed is searched for once, not from each of its openings."""
+
+    def __init__(self, rows: list[_Row]) -> None:
+        self._rows = rows
+        self._never: set[str] = set()
+
+    def after(self, at: int) -> int | None:
+        """The last line of a fence or comment that begins here; None where none does, or it is never closed."""
+        text = self._rows[at].text
+        fence = _FENCE.fullmatch(text)
+        if fence is not None and not (fence[1][0] == "`" and "`" in fence[2]):
+            return self._search(fence[1], at + 1)
+        return self._search("-->", at) if text.lstrip(" ").startswith("<!--") else None
+
+    def _search(self, mark: str, start: int) -> int | None:
+        if any(mark.startswith(one) for one in self._never):
+            return None
+        for number in range(start, len(self._rows)):
+            if _closes(mark, self._rows[number].text):
+                return number
+        self._never.add(mark)
+        return None
+
+
+def _closes(mark: str, text: str) -> bool:
+    if mark == "-->":
+        return mark in text
     fence = _FENCE.fullmatch(text)
-    if fence is not None and not (fence[1][0] == "`" and "`" in fence[2]):
-        for number in range(at + 1, len(rows)):
-            close = _FENCE.fullmatch(rows[number].text)
-            if close is not None and close[1].startswith(fence[1]) and not close[2].strip():
-                return number
-    elif text.lstrip(" ").startswith("<!--"):
-        for number in range(at, len(rows)):
-            if "-->" in rows[number].text:
-                return number
-    return None
+    return fence is not None and fence[1].startswith(mark) and not fence[2].strip()
 
 
 def _heading(row: _Row) -> tuple[int, str] | None:

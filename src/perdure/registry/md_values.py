@@ -28,6 +28,7 @@ from perdure.registry.entry import (
     Timeouts,
     Tools,
     Transport,
+    check_count,
     check_name,
     check_text,
 )
@@ -208,6 +209,7 @@ class _Values:
             words = self.json(value, texts, "args", 'a JSON list of texts, like ["a", "b"]')
         else:
             words = tuple(word.strip() for word in value.split(",") if word.strip())
+        check_count(words, "args", self.name)
         return tuple(map(Template, words))
 
     def pairs(self, key: str) -> dict[str, Template]:
@@ -217,6 +219,7 @@ class _Values:
                 pairs = [*self.json(value, named_texts, key, "a JSON object of texts").items()]
             else:
                 pairs = [self.pair(key, item, is_quoted) for item, is_quoted in self.items(key, value)]
+            check_count(pairs, key, self.name)
             for name, text in pairs:
                 found.setdefault(name, Template(text))
         return found
@@ -240,7 +243,9 @@ class _Values:
                 except ValueError:
                     raise self.problem(f"{key} holds a JSON string that does not end") from None
                 yield item, True
-                if value[at:].strip() and not value[at:].lstrip().startswith(","):
+                while value[at : at + 1] in (" ", "\t"):
+                    at += 1
+                if value[at : at + 1] not in ("", ","):
                     raise self.problem(f"{key} holds something between a JSON string and the next comma")
             else:
                 end = value.find(",", at)
@@ -289,15 +294,11 @@ class _Values:
         return self.json(value, _provenance, "provenance", "a JSON object") if value else None
 
     def extra(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        found: dict[str, list[str]] = {}
         for key, value in self.lines:
-            if is_ours(key):
-                continue
-            before = found.get(key)
-            found[key] = (
-                value if before is None else [*(before if isinstance(before, list) else [before]), value]
-            )
-        return found
+            if not is_ours(key):
+                found.setdefault(key, []).append(value)
+        return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
 
 
 def read_provenance(found: Members) -> Provenance:

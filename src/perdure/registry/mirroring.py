@@ -105,13 +105,16 @@ def interval(environ: Mapping[str, str]) -> float:
 
 
 def copy(location: str, path: str, environ: Mapping[str, str]) -> None:
-    """Replace the copy in one step, if anything is different. Raises RegistryError."""
+    """Replace the copy in one step, if anything is different. Raises RegistryError.
+
+    A host mounts only what is enabled: of a whole catalog nothing else is copied.
+    """
     import msgspec
 
     from perdure.registry.entry_json import to_object
     from perdure.registry.opening import open_backend
 
-    entries = open_backend(location, environ).load_all()
+    entries = [entry for entry in open_backend(location, environ).load_all() if entry.enabled]
     text = msgspec.json.format(
         msgspec.json.encode({"mcpServers": {entry.name: to_object(entry) for entry in entries}}), indent=2
     )

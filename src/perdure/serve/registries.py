@@ -30,6 +30,10 @@ class Registries:
         found = self._known.get(workspace)
         return found.current if found is not None else {}
 
+    def faults(self, workspace: str) -> tuple[Fault, ...]:
+        found = self._known.get(workspace)
+        return found.faults if found is not None else ()
+
     def news(self) -> list[tuple[str, list[Event]]]:
         return [(workspace, events) for workspace, one in self._known.items() if (events := one.news())]
 

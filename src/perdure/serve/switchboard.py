@@ -151,7 +151,7 @@ class Switchboard:
             )
             child.is_heard = not spec.managed
         except OSError as error:
-            fault = spawn_fault(generation, launch.argv[0], error.strerror)
+            fault = spawn_fault(generation, launch.argv[0], launch.cwd, error)
             self._loop.call_soon(party.feed, ChildLost(spec.name, generation, fault))
             return None
         process = SharedProcess(spec, child, lambda frame: self._write(process, frame))

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.toml_places import line_of
+from perdure.storage.bounded_read import read_bounded
 from perdure.surfaces.write.policy import DEFAULT, KEY_PATH, KEYS, BadPolicy, Policy, parse
 
 TOML_FILE: Final = "perdure.toml"
@@ -69,10 +70,7 @@ def _is_policy(path: str) -> bool:
 
 
 def _read(path: str, shown: str) -> _Text:
-    with open(path, "rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise _broken(shown, "it is larger than 1 MiB", None)
+    data = read_bounded(path, MOST_BYTES)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -90,6 +88,8 @@ def _toml(text: str, shown: str) -> _Text:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _broken(shown, str(error), None) from None
+    except RecursionError:
+        raise _broken(shown, "it is nested too deeply", None) from None
     inside: KEY_PATH = ("policy",) if os.path.basename(shown) == TOML_FILE else ()
     return _Text(values.get("policy", {}) if inside else values, lambda path: line_of(text, (*inside, *path)))
 

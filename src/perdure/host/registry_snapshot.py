@@ -1,0 +1,46 @@
+"""What a host had read from its registry, written down for the process image that replaces it (law 15).
+
+References are not resolved here, so nothing secret is added to what the registry file itself holds.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import structs
+
+from perdure.model.faults import Fault
+from perdure.model.mounts import MountSpec
+from perdure.registry.entry import Entry
+
+
+class RegistrySnapshot(msgspec.Struct, frozen=True):
+    entries: dict[str, Entry]
+    problems: dict[str, str]
+    allowed: frozenset[str] | None
+    base: str
+    signature: str
+    specs: dict[str, MountSpec]
+    faults: tuple[Fault, ...] = ()
+
+
+def dump(
+    entries: dict[str, Entry],
+    problems: dict[str, str],
+    allowed: frozenset[str] | None,
+    base: str,
+    signature: str,
+    specs: dict[str, MountSpec],
+    faults: tuple[Fault, ...],
+) -> bytes:
+    # Keys that are not ours start nothing, and may hold numbers that only JSON can.
+    entries = {name: structs.replace(entry, extra={}) for name, entry in entries.items()}
+    return msgspec.msgpack.encode(
+        RegistrySnapshot(entries, problems, allowed, base, signature, specs, faults)
+    )
+
+
+def load(data: bytes) -> RegistrySnapshot:
+    try:
+        return msgspec.msgpack.decode(data, type=RegistrySnapshot)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(f"holds no registry: {error}") from None
