@@ -32,7 +32,7 @@ class MountSpec(msgspec.Struct, frozen=True):
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     modern_first: bool = False
-    """Whether a server that speaks both eras is opened in that of 2026."""
+    """Whether a server of unknown era is first asked in that of 2026."""
     restart: Literal["always", "never"] = "always"
     pin: bool = False
     required: bool = False
@@ -64,6 +64,7 @@ class Limits(msgspec.Struct, frozen=True):
     listens: Count = 64
     pages: Positive = 1000
     input_rounds: Count = 10
+    era_s: Seconds = 5.0
     ping_s: Seconds = 5.0
     probe_s: Seconds = 10.0
     list_grace_s: Seconds = 5.0
