@@ -57,6 +57,8 @@ def _own_answer(world: World, child: Child, request: Pending, *, verb: str) -> d
         case "initialize":
             opened = {"protocolVersion": "2025-11-25", "capabilities": _SERVER, "serverInfo": info}
             return {"id": request.id, "result": opened}
+        case "server/discover" if child.era == "handshake":
+            return {"id": request.id, "error": {"code": -32601, "message": "no such method"}}
         case "server/discover":
             return {
                 "id": request.id,

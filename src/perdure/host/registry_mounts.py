@@ -150,6 +150,7 @@ class RegistryMounts:
             replay=entry.replay.tools,
             allow=entry.tools.allow,
             deny=entry.tools.deny,
+            modern_first=entry.transport == "streamable-http",
             restart=entry.restart,
             pin=entry.pin,
             required=entry.required,

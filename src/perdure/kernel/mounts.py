@@ -178,8 +178,6 @@ def _unreadable(k: Kernel, link: Link, identity: RequestId | None, fault: Fault)
         case ForCall(seq):
             del k.state.routes[identity]
             recovery.unreadable(k, k.state.calls[seq], fault)
-        case ForInitialize() | ForDiscover():
-            recovery.lose(k, link, fault, stop=True)
         case _:
             on_response(k, link, Response(identity, error=None))
 
@@ -200,8 +198,8 @@ def on_response(k: Kernel, link: Link, response: Response) -> None:
             recovery.on_probe_answer(k, link, k.state.calls[seq], response)
         case ForInitialize():
             opening.on_initialize(k, link, response)
-        case ForDiscover(first):
-            opening.on_discover(k, link, response, first=first)
+        case ForDiscover(is_retry):
+            opening.on_discover(k, link, response, is_retry=is_retry)
         case ForList(method, pages):
             opening.on_page(k, link, method, pages, response)
         case ForPing():
@@ -396,6 +394,7 @@ def timers(k: Kernel, mount: Mount) -> list[float]:
         route = k.state.routes.get(link.pinged)
         if route is not None and isinstance(route.purpose, ForPing):
             times.append(route.purpose.until)
+        times += opening.timers(link)
     return times
 
 
@@ -413,11 +412,12 @@ def tick(k: Kernel, mount: Mount) -> None:
         if route is not None and isinstance(route.purpose, ForPing) and route.purpose.until <= k.now:
             fault = Fault("timeout", "unresponsive", link.generation, "no answer to ping")
             recovery.lose(k, link, fault, stop=True)
+        else:
+            opening.tick(k, link)
     rollout.tick(k, mount)
     match mount.phase:
         case Starting(generation, deadline) if deadline <= k.now:
-            fault = Fault("timeout", "startup_timeout", generation, "the handshake did not finish in time")
-            recovery.lose(k, mount.links[generation], fault, stop=True)
+            opening.lose_late(k, mount.links[generation])
         case Waiting(until) | Open(until) if until <= k.now:
             if isinstance(mount.phase, Open):
                 k.note("circuit", mount=mount.name, state="half_open")

@@ -1,8 +1,13 @@
 """The private handshake with a new generation: find its era, open it, learn its whole catalog.
 
-Nothing of it reaches the client. `initialize` comes first because every handshake server answers it;
-a 2026-only server refuses it with a code that says so, and is then asked with `server/discover`. Where the
-client and the server are to speak the same era without translation, it is the other way round.
+Nothing of it reaches the client. A server is asked in one era, and once in the other where it refuses or stays silent:
+
+    first asked          then, after any error or `era_s` of silence
+    initialize           server/discover
+    server/discover      initialize
+
+The era that worked is kept with the catalog and is the first one next time. A server of unknown era is asked with
+`initialize`, which every handshake server answers; `modern_first` turns that round. What answers first opens it.
 """
 
 from __future__ import annotations
@@ -65,8 +70,18 @@ class _Discovered(msgspec.Struct):
     instructions: str | None = None
 
 
-class _ErrorCode(msgspec.Struct):
+class _Error(msgspec.Struct):
     code: int = 0
+    message: str = ""
+
+
+class _Versions(msgspec.Struct):
+    supported: list[str] = []
+
+
+class _VersionRefusal(msgspec.Struct):
+    code: int = 0
+    data: _Versions = msgspec.field(default_factory=_Versions)
 
 
 def ask(k: Kernel, link: Link, method: str, params: Members, purpose: Purpose) -> int:
@@ -93,17 +108,32 @@ def envelope(k: Kernel) -> Members:
 
 
 def begin(k: Kernel, link: Link) -> None:
-    link.stage = Opening()
+    first = _first_era(k, link)
+    wait_s = min(k.limits.era_s, k.specs[link.mount].startup_s / 2)
+    link.stage = Opening(first, k.now + wait_s)
+    _ask_in(k, link, first)
+
+
+def _first_era(k: Kernel, link: Link) -> eras.Era:
+    spec, mount = k.specs[link.mount], k.state.mounts[link.mount]
+    if spec.builtin:
+        return "handshake"
+    known: eras.Era = "modern" if spec.modern_first else "handshake"
+    if mount.catalog is not None:
+        known = mount.catalog.era
     # One that was lost twice before it served may be of those that break on a request they do not know.
-    if k.specs[link.mount].modern_first and k.state.mounts[link.mount].unproductive < 2:
-        link.era = "modern"
-        ask(k, link, "server/discover", {}, ForDiscover(first=True))
-    else:
-        _initialize(k, link)
+    return known if mount.unproductive < 2 else _other(known)
 
 
-def _initialize(k: Kernel, link: Link) -> None:
-    link.era = "handshake"
+def _other(era: eras.Era) -> eras.Era:
+    return "modern" if era == "handshake" else "handshake"
+
+
+def _ask_in(k: Kernel, link: Link, era: eras.Era) -> None:
+    link.era = era
+    if era == "modern":
+        ask(k, link, "server/discover", {}, ForDiscover())
+        return
     session = k.state.session
     params: Members = {
         "protocolVersion": Raw(_encode(session.version or eras.LATEST_HANDSHAKE)),
@@ -113,42 +143,113 @@ def _initialize(k: Kernel, link: Link) -> None:
     ask(k, link, "initialize", params, ForInitialize())
 
 
+def timers(link: Link) -> list[float]:
+    return [link.stage.until] if isinstance(link.stage, Opening) and link.stage.until is not None else []
+
+
+def tick(k: Kernel, link: Link) -> None:
+    """A server that stays silent may be waiting for a request of the other era."""
+    if any(until <= k.now for until in timers(link)):
+        assert isinstance(link.stage, Opening)
+        _ask_in_other(k, link, link.stage)
+
+
+def _ask_in_other(k: Kernel, link: Link, stage: Opening) -> None:
+    link.stage = msgspec.structs.replace(stage, until=None)
+    _ask_in(k, link, _other(stage.first))
+
+
+def lose_late(k: Kernel, link: Link) -> None:
+    """The time for a start is over."""
+    detail = f"not ready within {k.specs[link.mount].startup_s:g} s"
+    if isinstance(link.stage, Opening):
+        waiting = [f"{method} was not answered" for method in _handshake_routes(k, link).values()]
+        said = (*link.stage.refusals, *waiting)
+        detail += f": {'; '.join(said)}"
+    recovery.lose(k, link, Fault("timeout", "startup_timeout", link.generation, detail), stop=True)
+
+
+def _handshake_routes(k: Kernel, link: Link) -> dict[int, str]:
+    """The handshake requests that this generation has not answered, by id."""
+    names: dict[type[Purpose], str] = {ForInitialize: "initialize", ForDiscover: "server/discover"}
+    return {
+        identity: names[type(route.purpose)]
+        for identity, route in k.state.routes.items()
+        if (route.mount, route.generation) == (link.mount, link.generation) and type(route.purpose) in names
+    }
+
+
+def _opened(k: Kernel, link: Link, era: eras.Era, version: str, draft: ChildCatalog) -> None:
+    """This era it is; what is still said in the other comes too late."""
+    for identity in _handshake_routes(k, link):
+        del k.state.routes[identity]
+    link.era, link.version, link.draft = era, version, draft
+    if era == "handshake":
+        k.to_child(link, encode_notification("notifications/initialized", None))
+    list_all(k, link)
+
+
 def on_initialize(k: Kernel, link: Link, response: Response) -> None:
-    if response.error is not None and _code(response.error) in (eras.UNSUPPORTED_VERSION, METHOD_NOT_FOUND):
-        link.era = "modern"
-        ask(k, link, "server/discover", {}, ForDiscover())
-        return
     try:
         opened = msgspec.json.decode(response.result or b"", type=_Opened)
         _capabilities(opened.capabilities)
         members(opened.serverInfo)
     except (msgspec.MsgspecError, ValueError):
-        _refuse(k, link, "initialize was not answered with a valid result")
+        _refused(k, link, "initialize", response)
         return
-    link.version = opened.protocolVersion
-    link.draft = ChildCatalog(bytes(opened.capabilities), bytes(opened.serverInfo), opened.instructions or "")
-    k.to_child(link, encode_notification("notifications/initialized", None))
-    list_all(k, link)
+    draft = ChildCatalog(bytes(opened.capabilities), bytes(opened.serverInfo), opened.instructions or "")
+    _opened(k, link, "handshake", opened.protocolVersion, draft)
 
 
-def on_discover(k: Kernel, link: Link, response: Response, *, first: bool) -> None:
-    if first and response.result is None:
-        _initialize(k, link)
+def on_discover(k: Kernel, link: Link, response: Response, *, is_retry: bool) -> None:
+    if not is_retry and eras.LATEST_MODERN in _supported(response.error):
+        link.era = "modern"
+        ask(k, link, "server/discover", {}, ForDiscover(is_retry=True))
         return
     try:
-        found = msgspec.json.decode(response.result or b"", type=_Discovered)
-        _capabilities(found.capabilities)
-        if eras.LATEST_MODERN not in found.supportedVersions:
+        discovered = msgspec.json.decode(response.result or b"", type=_Discovered)
+        _capabilities(discovered.capabilities)
+        if eras.LATEST_MODERN not in discovered.supportedVersions:
             raise ValueError("no common version")
         info = members(members(response.result or b"{}").get("_meta", Raw(b"{}"))).get(eras.META_SERVER)
     except (msgspec.MsgspecError, ValueError):
-        _refuse(k, link, "server/discover was not answered with a valid result")
+        _refused(k, link, "server/discover", response)
         return
-    link.version = eras.LATEST_MODERN
     info = info if info is not None else Raw(_encode({"name": link.mount, "version": "0"}))
-    said = found.instructions or ""
-    link.draft = ChildCatalog(bytes(found.capabilities), bytes(info), said, era="modern")
-    list_all(k, link)
+    said = discovered.instructions or ""
+    draft = ChildCatalog(bytes(discovered.capabilities), bytes(info), said, era="modern")
+    _opened(k, link, "modern", eras.LATEST_MODERN, draft)
+
+
+def _supported(error: Raw | None) -> list[str]:
+    """The versions that a server names where it refuses the one it was asked in."""
+    try:
+        refusal = msgspec.json.decode(error or b"{}", type=_VersionRefusal)
+    except msgspec.MsgspecError:
+        return []
+    return refusal.data.supported if refusal.code == eras.UNSUPPORTED_VERSION else []
+
+
+def _refused(k: Kernel, link: Link, method: str, response: Response) -> None:
+    """Not in this era: in the other one, if that was not tried yet or is not answered yet."""
+    stage = link.stage
+    assert isinstance(stage, Opening)
+    stage = msgspec.structs.replace(stage, refusals=(*stage.refusals, f"{method} {_reason(response)}"))
+    link.stage = stage
+    if stage.until is not None:
+        _ask_in_other(k, link, stage)
+    elif not _handshake_routes(k, link):
+        _refuse(k, link, "; ".join(stage.refusals))
+
+
+def _reason(response: Response) -> str:
+    if response.error is None:
+        return "was not answered with a valid result"
+    try:
+        error = msgspec.json.decode(response.error, type=_Error)
+    except msgspec.MsgspecError:
+        return "was refused"
+    return f"was refused with {error.code}: {' '.join(error.message.split())[:120]}"
 
 
 def _capabilities(raw: Raw) -> None:
@@ -161,7 +262,7 @@ def _refuse(k: Kernel, link: Link, detail: str) -> None:
 
 def _code(error: Raw | None) -> int:
     try:
-        return msgspec.json.decode(error or b"{}", type=_ErrorCode).code
+        return msgspec.json.decode(error or b"{}", type=_Error).code
     except msgspec.MsgspecError:
         return 0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.kernel import mounts, pins, recovery, streams
+from perdure.kernel import mounts, opening, pins, recovery, streams
 from perdure.kernel.catalog import CHANGED, changes, dump_catalog
 from perdure.kernel.events import SaveCatalog
 from perdure.kernel.state import (
@@ -122,8 +122,7 @@ def promote(k: Kernel, mount: Mount) -> bool:
 def tick(k: Kernel, mount: Mount) -> None:
     match mount.rollout:
         case Preparing(generation, deadline) if deadline <= k.now:
-            fault = Fault("timeout", "startup_timeout", generation, "the handshake did not finish in time")
-            recovery.lose(k, mount.links[generation], fault, stop=True)
+            opening.lose_late(k, mount.links[generation])
         case Announced(generation, until) if until <= k.now:
             fence(k, mount, mount.links[generation])
         case _:

@@ -78,7 +78,11 @@ class Spawned(msgspec.Struct, frozen=True, tag=True):
 
 
 class Opening(msgspec.Struct, frozen=True, tag=True):
-    pass
+    """The handshake. `until` is when the other era is tried beside the first; None once both were."""
+
+    first: Era = "handshake"
+    until: float | None = None
+    refusals: tuple[str, ...] = ()
 
 
 class Cataloguing(msgspec.Struct, frozen=True, tag=True):
@@ -262,9 +266,9 @@ class ForInitialize(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForDiscover(msgspec.Struct, frozen=True, tag=True):
-    """`first` before any handshake: a server that refuses it is asked in the other era."""
+    """`is_retry` after the server refused the version that it says it supports: not asked a third time."""
 
-    first: bool = False
+    is_retry: bool = False
 
 
 class ForList(msgspec.Struct, frozen=True, tag=True):

@@ -32,7 +32,7 @@ class MountSpec(msgspec.Struct, frozen=True):
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     modern_first: bool = False
-    """Whether a server that speaks both eras is opened in that of 2026."""
+    """Whether a server of unknown era is first asked in that of 2026."""
     restart: Literal["always", "never"] = "always"
     pin: bool = False
     required: bool = False
@@ -66,6 +66,7 @@ class Limits(msgspec.Struct, frozen=True):
     catalog_items: Positive = 10_000
     catalog_bytes: Positive = 32 * 1024 * 1024
     input_rounds: Count = 10
+    era_s: Seconds = 5.0
     ping_s: Seconds = 5.0
     probe_s: Seconds = 10.0
     question_s: Seconds = 3600.0

@@ -95,7 +95,7 @@ class FakeServer:
         self._ledgers = Ledgers(options.effects, options.dispatches, options.state)
         self._start()
         self._wire = Wire(noise=options.noise)
-        self._session = Session(self._wire, options.era, options.name, options.version, options.version_limit)
+        self._session = Session(self._wire, options)
         self._catalog = Catalog(
             options.prefix_uri, options.catalog, options.page_size, cwd_tool=options.cwd_tool
         )
@@ -133,9 +133,9 @@ class FakeServer:
             if method == "tools/call":
                 call = self._call(identity, params)
                 self._ledgers.dispatched(call.tool, call.key)
-            self._session.admit(method, params)
             if self._hangs_at(method):
                 return
+            self._session.admit(method, params)
             if method == "tools/call":
                 self._start_call(call)
             elif method == "subscriptions/listen" and self._session.modern:
@@ -280,6 +280,11 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     add("--name", default="fake", help="serverInfo.name")
     add("--version", default="1.0.0", help="serverInfo.version")
     add("--version-limit", metavar="V", help="the only handshake version negotiated")
+    add(
+        "--initialize-error", type=int, default=-32022, metavar="CODE", help="what a 2026-only server answers"
+    )
+    add("--ttl-ms", type=int, default=0, metavar="N", help="the cache hint of what a 2026 server lists")
+    add("--cache-scope", choices=("public", "private"), default="private", help="the other cache hint")
     add("--prefix-uri", default="fake", metavar="SCHEME", help="scheme of the resource URIs")
     add("--effects", metavar="FILE", help="ledger of effects: '<tool> <key> pid=<pid>', 'cancelled <key>'")
     add("--dispatches", metavar="FILE", help="ledger of tools/call received: '<tool> <key>'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from argparse import Namespace
 from typing import Any, Final
 
 from perdure.testing.fake_wire import (
@@ -61,14 +62,16 @@ class Question:
 
 
 class Session:
-    def __init__(self, wire: Wire, era: str, name: str, version: str, version_limit: str | None) -> None:
+    def __init__(self, wire: Wire, options: Namespace) -> None:
         self._wire = wire
-        self._limit = version_limit
+        self._limit: str | None = options.version_limit
+        self._initialize_error: int = options.initialize_error
+        self._cache_hints: Object = {"ttlMs": options.ttl_ms, "cacheScope": options.cache_scope}
         self._lock = threading.Lock()
         self._questions: dict[RequestId, Question] = {}
         self._asked = 0
-        self.server_info: Object = {"name": name, "version": version}
-        self.era: str | None = None if era == "both" else era
+        self.server_info: Object = {"name": options.name, "version": options.version}
+        self.era: str | None = None if options.era == "both" else options.era
         self.protocol: str | None = None
         self.initialize_params: Object | None = None
         self.initialized = False
@@ -96,7 +99,7 @@ class Session:
     def _admit_modern(self, method: str, params: Object) -> None:
         if method == "initialize":
             data = {"supported": list(MODERN_VERSIONS), "requested": params.get("protocolVersion", "")}
-            raise Refusal(UNSUPPORTED_VERSION, "the initialize handshake is not accepted", data)
+            raise Refusal(self._initialize_error, "the initialize handshake is not accepted", data)
         meta = meta_of(params)
         if missing := [key for key in (META_VERSION, META_CAPABILITIES) if key not in meta]:
             keys = ", ".join(missing)
@@ -144,7 +147,7 @@ class Session:
             return result
         required: Object = {"resultType": "complete"}
         if method in _CACHEABLE:
-            required |= {"ttlMs": 0, "cacheScope": "private"}
+            required |= self._cache_hints
         meta = {META_SERVER: self.server_info, **meta_of(result)}
         return {**required, **result, "_meta": meta}
 

@@ -1,0 +1,31 @@
+"""Servers that speak only 2026-07-28, mounted: real processes that answer `initialize` in every way seen so far."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed import ERAS, Bed, Era
+
+CODES = [-32020, -32021, -32022, -32600, -32601, -32602, -1]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_2026_server_is_mounted_whatever_error_it_answers_to_initialize(bed: Bed, code: int) -> None:
+    client = bed.run(bed.fake("--era=modern", f"--initialize-error={code}"))
+    assert client.use_text("fake__echo", {"text": "hello"}) == "hello"
+    assert client.row("fake")["state"] == "ready"
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_2026_server_that_does_not_answer_initialize_is_mounted(bed: Bed, era: Era) -> None:
+    bed.settings("[limits]\nera_s = 0.2\n")
+    client = bed.run(bed.fake("--era=modern", "--hang-at=initialize"), era=era)
+    assert client.use_text("fake__echo", {"text": "hello"}) == "hello"
+
+
+def test_the_next_host_opens_it_in_the_era_that_worked(bed: Bed) -> None:
+    server = bed.fake("--era=modern", "--hang-at=initialize")
+    bed.settings("[limits]\nera_s = 0.2\n")
+    assert bed.run(server).use_text("fake__echo", {"text": "hello"}) == "hello"
+    bed.settings("[limits]\nera_s = 1000\n[timeouts]\nstartup = 2000\n")
+    assert bed.run(server).use_text("fake__echo", {"text": "again"}) == "again"
