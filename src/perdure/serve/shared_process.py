@@ -278,19 +278,22 @@ class SharedProcess:
 
     # --- from the process to sessions ----------------------------------------------------------------------------
 
-    def take(self, frame: bytes) -> None:
+    def take(self, frame: bytes) -> bool:
+        """Whether it is an answer: all else comes unasked."""
         if (found := _ANSWER.match(frame[:256])) is not None:
             self._answered(int(found[1]), frame)
-            return
+            return True
         match decode(frame):
             case Response(id=int(identity)) | Malformed(id=int(identity), is_response=True):
                 self._answered(identity, frame)
+                return True
             case Request() as request:
                 self._question(request, frame)
             case Notification() as note:
                 self._notice(note, frame)
             case _:
                 self.unclaimed += 1
+        return False
 
     def take_noise(self, lines: int, *, oversize: bool = False, head: bytes = b"", tail: bytes = b"") -> None:
         for party, generation in list(self.users.values()):

@@ -7,8 +7,8 @@
 A session never notices that it shares: it has its own generations, restarts and catalog, as over stdio.
 
 All sessions share one event loop, so each process gets a share of it: one read and one slice of time for its lines in
-each round. A process that a kernel throttles is not read for a while, then in small reads. What a line leads to may
-raise; that costs the line, never those behind it.
+each round, and a pause after a slice in which most of them came unasked. A process that a kernel throttles is not read
+for a while, then in small reads. What a line leads to may raise; that costs the line, never those behind it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ READ_BYTES: Final = 1 << 16
 SMALL_READ_BYTES: Final = 1 << 12
 NOISY_S: Final = 1.0  # for so long after a throttle reads stay small
 SLICE_S: Final = 0.001
+PAUSE_S: Final = 0.005
 NOISE_PER_LOOK: Final = 64  # lines of noise between two looks at the clock
 START_EVERY_S: Final = 0.1
 BROKEN_GRACE_S: Final = 0.5
@@ -284,7 +285,7 @@ class Switchboard:
         """As many lines as fit into its share of this round. It is read again when all of them are taken."""
         child = process.child
         was_waiting, process.is_waiting = process.is_waiting, False
-        self._take_lines(process, time.monotonic() + SLICE_S)
+        is_asked_for = self._take_lines(process, time.monotonic() + SLICE_S)
         if process.end is not None:
             if child.reader.ready:
                 process.is_waiting = True
@@ -293,6 +294,8 @@ class Switchboard:
                 self._tell_end(process, process.end)
             return
         wait = child.quiet_until - time.monotonic()
+        if not is_asked_for:
+            wait = max(wait, PAUSE_S)
         if child.reader.ready or wait > 0:
             if child.output_open and not was_waiting:
                 self._loop.remove_reader(child.stdout)
@@ -301,9 +304,10 @@ class Switchboard:
         elif child.output_open and was_waiting:
             self._loop.add_reader(child.stdout, self._readable, process)
 
-    def _take_lines(self, process: SharedProcess, until: float) -> None:
+    def _take_lines(self, process: SharedProcess, until: float) -> bool:
+        """False where the time was not enough, and most of it went to what nobody had asked for."""
         child, ready = process.child, process.child.reader.ready
-        noise = 0
+        noise = answers = others = 0
         now = time.monotonic()
         while ready and now < until and (child.quiet_until <= now or process.end is not None):
             line = ready.popleft()
@@ -311,7 +315,8 @@ class Switchboard:
                 if isinstance(line, Oversize):
                     process.take_noise(1, oversize=True, head=line.head, tail=line.tail)
                 elif line.lstrip()[:1] == b"{":
-                    process.take(line)
+                    is_answer = process.take(line)
+                    answers, others = answers + is_answer, others + (not is_answer)
                 else:
                     noise += 1
                     if noise % NOISE_PER_LOOK:
@@ -321,6 +326,7 @@ class Switchboard:
             now = time.monotonic()
         if noise:
             process.take_noise(noise)
+        return not ready or answers >= others + noise
 
     def _broken(self, process: SharedProcess) -> None:
         """A pipe ended. Most often the process did too; one that lives on can no longer be spoken with."""
