@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
+import signal
+import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from perdure.testing.http_client import ServeProcess
@@ -78,3 +83,232 @@ def test_the_socket_is_its_owners_alone(served: ServeProcess) -> None:
     with attached(served):
         path = served.root / "home" / "serve" / "attach.sock"
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+
+# --- calls are made once ----------------------------------------------------------------------------------------
+
+WORKER = """
+import json, os, sys
+ledger = os.environ["LEDGER"]
+for line in sys.stdin:
+    head = json.loads(line, parse_int=lambda digits: int(digits) if len(digits) < 4000 else 0)
+    if "id" not in head:
+        continue
+    params = head.get("params") or {}
+    if head["method"] == "initialize":
+        result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "w", "version": "1"}}
+    elif head["method"] == "tools/list":
+        result = {"tools": [{"name": "work", "inputSchema": {"type": "object"}}]}
+    elif head["method"] == "tools/call":
+        arguments = params["arguments"]
+        with open(ledger, "a") as file:
+            file.write(arguments["name"] + "\\n")
+        if arguments.get("hang"):
+            continue
+        result = {"content": [{"type": "text", "text": "x" * arguments.get("size", 1)}]}
+    else:
+        result = {}
+    text = json.dumps({"jsonrpc": "2.0", "id": head["id"], "result": result})
+    if head["method"] == "tools/call" and arguments.get("digits"):
+        text = text[:-2] + ', "structuredContent": {"n": ' + "7" * arguments["digits"] + "}}}"
+    print(text, flush=True)
+"""
+
+
+class Client:
+    """A client that reads only when it is told to."""
+
+    def __init__(self, served: ServeProcess, *options: str) -> None:
+        env = {**os.environ, "PERDURE_HOME": str(served.root / "home")}
+        command = [sys.executable, "-P", "-m", "perdure", "attach", *options]
+        self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        hello = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "c", "version": "1"},
+        }
+        self.send(id="init", method="initialize", params=hello)
+        assert self.answers(1)
+        self.send(method="notifications/initialized")
+
+    def send(self, **message: Any) -> None:
+        self.send_bytes(msgspec.json.encode({"jsonrpc": "2.0", **message}))
+
+    def send_bytes(self, frame: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(frame + b"\n")
+        self.process.stdin.flush()
+
+    def work(self, identity: int, name: str, **arguments: Any) -> None:
+        self.send(
+            id=identity,
+            method="tools/call",
+            params={"name": "w__work", "arguments": {"name": name, **arguments}},
+        )
+
+    def answers(self, count: int) -> dict[Any, bytes]:
+        """The next so many answers, by their ids."""
+        assert self.process.stdout is not None
+        found: dict[Any, bytes] = {}
+        while len(found) < count:
+            line = self.process.stdout.readline()
+            assert line, "the pipe was closed"
+            if b'"method"' not in line[:40]:
+                head = line[: line.index(b",", 20)]
+                identity = msgspec.json.decode(head.partition(b'"id":')[2])
+                assert identity not in found
+                found[identity] = line
+        return found
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        assert self.process.wait(10) == 0
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LEDGER", str(tmp_path / "ledger"))
+    return tmp_path / "ledger"
+
+
+@pytest.fixture
+def working(tmp_path: Path, ledger: Path) -> Iterator[ServeProcess]:
+    """A serving process with a tool of which nothing is known, so that no call of it may be made twice."""
+    (tmp_path / "worker.py").write_text(WORKER)
+    process = ServeProcess(
+        tmp_path, "--mount", "w=" + shlex.join([sys.executable, str(tmp_path / "worker.py")])
+    )
+    yield process
+    process.process.kill()
+    process.process.wait()
+    process._close_stderr()
+
+
+def test_an_answer_that_was_not_read_is_no_reason_to_make_the_call_again(
+    working: ServeProcess, ledger: Path
+) -> None:
+    client = Client(working)
+    for number in range(1, 4):
+        client.work(number, f"call {number}", size=2_000_000)  # none fits what pipes and sockets hold
+    while not ledger.exists() or len(ledger.read_text().splitlines()) < 3:
+        pass
+    working.restart()
+    answers = client.answers(3)
+    assert sorted(answers) == [1, 2, 3]
+    assert ledger.read_text().splitlines() == ["call 1", "call 2", "call 3"]
+    client.close()
+
+
+def test_an_answer_with_a_very_long_number_is_an_answer(working: ServeProcess, ledger: Path) -> None:
+    client = Client(working)
+    client.work(1, "digits", digits=5000)
+    assert b"7" * 5000 in client.answers(1)[1]
+    working.restart()
+    client.work(2, "after")
+    assert list(client.answers(1)) == [2]
+    assert ledger.read_text().splitlines() == ["digits", "after"]
+    client.close()
+
+
+def test_a_request_with_a_very_long_number_is_answered_although_serve_was_killed(
+    working: ServeProcess, ledger: Path
+) -> None:
+    client = Client(working)
+    arguments = b'{"name":"hangs","hang":true,"n":' + b"7" * 5000 + b"}"
+    client.send_bytes(
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"w__work","arguments":'
+        + arguments
+        + b"}}"
+    )
+    while not ledger.exists():
+        pass
+    working.restart()
+    error = msgspec.json.decode(client.answers(1)[1])["error"]
+    assert error["data"]["outcome"] == "unknown"
+    client.close()
+
+
+# --- while there is nobody to attach to ---------------------------------------------------------------------------
+
+
+def test_a_request_without_a_serving_process_is_answered(working: ServeProcess) -> None:
+    client = Client(working, "--patience", "0.2")
+    working.kill()
+    for number in (1, 2):
+        client.work(number, "nobody")
+        error = msgspec.json.decode(client.answers(1)[number])["error"]
+        assert error["data"]["outcome"] == "not_started"
+        assert "not made" in error["message"]
+    working.process = working._started()
+    client.work(3, "somebody", size=1)
+    assert b"result" in client.answers(1)[3]
+    client.close()
+
+
+def test_a_call_that_ran_when_serve_went_for_good_has_an_unknown_outcome(
+    working: ServeProcess, ledger: Path
+) -> None:
+    client = Client(working, "--patience", "0.2")
+    client.work(1, "hangs", hang=True)
+    while not ledger.exists():
+        pass
+    working.kill()
+    error = msgspec.json.decode(client.answers(1)[1])["error"]
+    assert error["data"]["outcome"] == "unknown"
+    client.close()
+    working.process = working._started()
+
+
+def test_a_serving_process_that_does_not_answer_is_not_waited_for_longer_than_the_patience(
+    served: ServeProcess,
+) -> None:
+    os.kill(served.process.pid, signal.SIGSTOP)
+    try:
+        env = {**os.environ, "PERDURE_HOME": str(served.root / "home")}
+        command = [sys.executable, "-P", "-m", "perdure", "attach", "--patience", "0.2"]
+        done = subprocess.run(
+            command,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+            stdin=subprocess.DEVNULL,
+        )
+    finally:
+        os.kill(served.process.pid, signal.SIGCONT)
+    assert done.returncode == 4
+    assert "does not answer" in done.stderr
+
+
+def test_a_workspace_that_is_not_served_is_refused(served: ServeProcess, tmp_path: Path) -> None:
+    env = {**os.environ, "PERDURE_HOME": str(served.root / "home")}
+    command = [sys.executable, "-P", "-m", "perdure", "attach", "--workspace"]
+    done = subprocess.run(
+        [*command, str(tmp_path)], env=env, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode == 4
+    assert "no such workspace" in done.stderr
+    for name in ("workspace", str(served.workspace)):
+        with attached(served, "--workspace", name) as client:
+            client.call("safe_write", {"path": "a", "content": "x\n"})
+
+
+def test_a_line_that_says_nothing_harms_nobody(served: ServeProcess) -> None:
+    path = str(served.root / "home" / "serve" / "attach.sock")
+    for first in (
+        b"",
+        b"{}\n{",
+        b'{"session":5}\n',
+        b'{"confirms":true}\n{"delivered":[[],1e999,7]}\n',
+        b"\xff\n",
+    ):
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(path)
+            line.sendall(first)
+    with attached(served) as client:
+        client.call("safe_write", {"path": "a", "content": "x\n"})

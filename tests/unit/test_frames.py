@@ -264,3 +264,9 @@ def test_a_large_frame_is_freed_without_the_garbage_collector() -> None:
         tracemalloc.stop()
         gc.enable()
     assert held < 3_000_000
+
+
+def test_a_very_long_integer_is_carried_whatever_the_spaces_around_it() -> None:
+    for space in (b"", b" "):
+        frame = b'{"jsonrpc":"2.0","id":1,"result":{"n":' + space + b"7" * 5000 + b"}" + space + b"}"
+        assert isinstance(decode(frame), Response)

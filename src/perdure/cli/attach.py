@@ -9,6 +9,7 @@ There is one of these processes for every client, so it loads little: memory is 
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import time
@@ -16,12 +17,21 @@ from json import dumps, loads
 from socket import AF_UNIX, SOCK_STREAM, socket
 from typing import TYPE_CHECKING, Any
 
+from perdure.host.lines import LineReader
+
 if TYPE_CHECKING:
     import argparse
 
 READ_BYTES = 1 << 18
 UNAVAILABLE = -32098
 RETRY_S = 0.05
+SLOW_RETRY_S = 0.5
+MIN_GREETING_S = 0.2
+MOST_UNSENT = 256
+MOST_DIGITS = 4000
+_ID = rb'(-?\d{1,4000}|"(?:[^"\\]|\\.)*")'
+_ANSWER = re.compile(rb'\{"jsonrpc":"2\.0","id":' + _ID + rb',"(?:result|error)":')  # as serve writes it
+_REQUEST = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*' + _ID + rb'\s*,\s*"method"\s*:')
 
 
 def main(argv: list[str]) -> int:
@@ -31,7 +41,8 @@ def main(argv: list[str]) -> int:
 
 def _options(argv: list[str]) -> tuple[str, float, bool]:
     parsed = parser().parse_args(argv)
-    return parsed.workspace, parsed.patience, parsed.start
+    workspace = os.path.realpath(parsed.workspace) if os.path.isdir(parsed.workspace) else parsed.workspace
+    return workspace, parsed.patience, parsed.start
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,13 +55,29 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--start", action="store_true", help="start perdure serve where none is running")
     parser.add_argument("--workspace", default="", metavar="DIR", help="which of its workspaces: all")
     parser.add_argument(
-        "--patience", type=float, default=30.0, metavar="S", help="how long to wait for it: 30"
+        "--patience", type=float, default=30.0, metavar="S", help="how long a request waits for it: 30"
     )
     return parser
 
 
+class Request:
+    """A request of the client's without an answer. `was_sent` if serve may have made it."""
+
+    __slots__ = ("frame", "id", "is_opening", "was_sent")
+
+    def __init__(self, identity: Any, frame: bytes, *, is_opening: bool) -> None:
+        self.id = identity
+        self.frame = frame
+        self.is_opening = is_opening
+        self.was_sent = False
+
+
 class Attached:
-    """The client's pipe on one side, the line on the other, and what was not answered yet."""
+    """The client's pipe on one side, the line on the other, and what was not answered yet.
+
+    While the line is broken the client is still read. A request waits for the line for as long as the patience
+    lasts, which begins when the line breaks, or with the first request after it was over.
+    """
 
     def __init__(self, workspace: str, patience: float, *, start: bool) -> None:
         self._workspace = workspace
@@ -58,56 +85,78 @@ class Attached:
         self._start = start
         self._session: str | None = None
         self._opening: list[bytes] = []  # what made the session, should nobody know it any more
-        self._unanswered: dict[str, bytes] = {}
+        self._unanswered: dict[str, Request] = {}
+        self._unsent: list[bytes] = []  # notifications and answers for which there was no line
         self._line: socket | None = None
-        self._rest = b""
+        self._client = LineReader(sys.maxsize)
+        self._server = LineReader(sys.maxsize)
+        self._confirms = False
         self._silenced: set[str] = set()
-        self._is_alone = False
-        self._refusal = "no perdure serve is running (--start starts one)"
+        self._until = 0.0
+        self._may_start = start
+        self._reason = ""
 
     def run(self) -> int:
-        rest = b""
-        if not self._connect():
-            print(f"perdure attach: {self._refusal}", file=sys.stderr)
-            return 4
-        while True:
-            line = self._line
-            if line is None:
-                if not self._connect():
-                    if self._is_alone:
-                        return 0
-                    self._give_up()
-                continue
-            ready, _, _ = select.select([0, line.fileno()], [], [])
-            if line.fileno() in ready and not self._from_server(line):
-                self._drop()
-                continue
-            if 0 in ready:
-                data = os.read(0, READ_BYTES)
-                if not data:
-                    return 0
-                *frames, rest = (rest + data).split(b"\n")
-                for frame in frames:
-                    if frame.strip():
-                        self._from_client(frame)
+        self._begin_waiting()
+        while not self._greet():
+            if not self._start or time.monotonic() > self._until:
+                print(f"perdure attach: {self._reason}", file=sys.stderr)
+                return 4
+            if _is_hung_up(RETRY_S):
+                return 0
+        while self._serve_round():
+            pass
+        return 0
+
+    def _serve_round(self) -> bool:
+        """Wait for either side and take what it says. False when the client is gone."""
+        wait = None
+        if self._line is None and not self._greet():
+            wait = RETRY_S
+            if time.monotonic() > self._until:
+                wait = SLOW_RETRY_S
+                self._give_up()
+        line = self._line
+        sides: list[int | socket] = [0, line] if line is not None else [0]
+        ready, _, _ = select.select(sides, [], [], wait)
+        if line is not None and line in ready and not self._from_server(line):
+            self._drop()
+        if 0 in ready:
+            data = os.read(0, READ_BYTES)
+            if not data:
+                return False
+            self._client.feed(data)
+            while self._client.ready:
+                frame = self._client.ready.popleft()
+                assert isinstance(frame, bytes)  # no line is too long for this reader
+                self._from_client(frame)
+        return True
 
     # --- the client ------------------------------------------------------------------------------------------
 
     def _from_client(self, frame: bytes) -> None:
         identity, method = _head(frame)
-        if method is not None and identity is not None:
-            self._unanswered[_key(identity)] = frame
+        request = None
         if method in ("initialize", "notifications/initialized"):
             self._opening.append(frame)
-        self._send(frame)
+        if method is not None and type(identity) in (int, str):
+            request = Request(identity, frame, is_opening=method == "initialize")
+            self._unanswered[_key(identity)] = request
+            if self._line is None and time.monotonic() > self._until:
+                self._begin_waiting()
+        self._send(frame, request)
 
-    def _send(self, frame: bytes) -> None:
-        if self._line is None:
-            return  # it is asked again when the line is back
-        try:
-            self._line.sendall(frame + b"\n")
-        except OSError:
-            self._drop()
+    def _send(self, frame: bytes, request: Request | None = None) -> None:
+        if self._line is not None:
+            if request is not None:
+                request.was_sent = True
+            try:
+                self._line.sendall(frame + b"\n")
+                return
+            except OSError:
+                self._drop()
+        if request is None and len(self._unsent) < MOST_UNSENT:
+            self._unsent.append(frame)  # a request is asked again when the line is back
 
     # --- the server ------------------------------------------------------------------------------------------
 
@@ -116,116 +165,150 @@ class Attached:
             data = line.recv(READ_BYTES)
         except OSError:
             return False
-        if not data:
-            return False
         self._received(data)
-        return True
+        return bool(data)
 
     def _received(self, data: bytes) -> None:
-        whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
-        if newline:
-            for frame in whole.split(b"\n"):
-                self._to_client(frame)
+        self._server.feed(data)
+        answered: list[bytes] = []
+        while self._server.ready:
+            frame = self._server.ready.popleft()
+            assert isinstance(frame, bytes)
+            if (identity := self._to_client(frame)) is not None:
+                answered.append(identity)
+        if answered and self._confirms and self._line is not None:
+            self._confirm(self._line, answered)
 
-    def _to_client(self, frame: bytes) -> None:
-        identity, method = _head(frame)
-        if method is None and identity is not None:
-            key = _key(identity)
+    def _to_client(self, frame: bytes) -> bytes | None:
+        """Gives the id of an answer, as it was written."""
+        answer = _ANSWER.match(frame)
+        if answer is not None:
+            key = _key(loads(answer[1]))
             if key in self._silenced:
                 self._silenced.discard(key)
-                return
-            self._unanswered.pop(key, None)
+                return answer[1]
         _write(frame + b"\n")
+        if answer is None:
+            return None
+        self._unanswered.pop(key, None)
+        return answer[1]
+
+    def _confirm(self, line: socket, answered: list[bytes]) -> None:
+        """Serve keeps an answer until it hears that it was written to the client."""
+        try:
+            line.sendall(b'{"delivered":[' + b",".join(answered) + b"]}\n")
+        except OSError:
+            self._drop()
 
     def _drop(self) -> None:
         if self._line is not None:
             self._line.close()
-        self._line, self._rest = None, b""
+            self._line = None
+            self._begin_waiting()
 
-    def _connect(self) -> bool:
-        """Until it is there, or the patience is over."""
-        until = time.monotonic() + self._patience
-        has_started = False
-        while True:
-            if self._greet():
-                return True
-            if self._start and not has_started:
-                has_started = True
-                _start_server()
-            elif not self._start and self._session is None:
-                return False  # there never was one
-            if time.monotonic() > until or self._is_left():
-                return False
-
-    def _is_left(self) -> bool:
-        """Wait a moment. True where the client is gone: nobody is waiting for us any more.
-
-        What it still sends is left in its pipe until the line is back.
-        """
-        poll = select.poll()
-        poll.register(0, 0)
-        self._is_alone = bool(poll.poll(RETRY_S * 1000))
-        return self._is_alone
+    def _begin_waiting(self) -> None:
+        self._until = time.monotonic() + self._patience
+        self._may_start = self._start
 
     def _greet(self) -> bool:
+        """One try to get a line."""
         from perdure.serve.places import attach_path
 
         line = socket(AF_UNIX, SOCK_STREAM)
+        lines = LineReader(sys.maxsize)
         try:
+            line.settimeout(max(MIN_GREETING_S, self._until - time.monotonic()))
             line.connect(attach_path())
-            hello = {"session": self._session, "workspace": self._workspace}
+            hello = {"session": self._session, "workspace": self._workspace, "confirms": True}
             line.sendall(dumps(hello).encode() + b"\n")
-            data = b""
-            while b"\n" not in data:
-                if not (more := line.recv(READ_BYTES)):
+            while not lines.ready:
+                if not (data := line.recv(READ_BYTES)):
                     raise ConnectionError
-                data += more
-        except OSError:
+                lines.feed(data)
+        except OSError as error:
             line.close()
+            if isinstance(error, TimeoutError):
+                self._reason = "perdure serve does not answer"
+                return False
+            self._reason = "no perdure serve is running (--start starts one)"
+            if self._may_start:
+                self._may_start = False
+                _start_server()
             return False
-        first, _, rest = data.partition(b"\n")
+        first = lines.ready.popleft()
+        assert isinstance(first, bytes)
         welcome = loads(first)
         if "refused" in welcome:
-            self._refusal = welcome["refused"]
+            self._reason = f"perdure serve: {welcome['refused']}"
             line.close()
             return False
+        line.settimeout(None)
         was_known = self._session is None or welcome["known"]
-        self._session, self._line, self._rest = welcome["session"], line, b""
-        again = list(self._unanswered.values())
+        self._session, self._line, self._server = welcome["session"], line, lines
+        self._confirms = bool(welcome.get("confirms"))
+        self._send_again(was_known=was_known)
+        self._received(b"")
+        return self._line is not None
+
+    def _send_again(self, *, was_known: bool) -> None:
+        """What has no answer, as far as somebody can still have one for it."""
+        requests, unsent = list(self._unanswered.values()), self._unsent
+        self._unsent = []
         if not was_known:
             self._open_again()
-        for frame in again:
+        for request in requests:
+            if was_known or not request.is_opening:
+                self._send(request.frame, request)
+        for frame in unsent:
             if was_known or frame not in self._opening:
                 self._send(frame)
-        self._received(rest)
-        return True
 
     def _open_again(self) -> None:
         """Nobody knows the session any more: it is opened once more, and the client has its answer already."""
         for frame in self._opening:
             identity, _ = _head(frame)
-            if identity is not None and _key(identity) not in self._unanswered:
+            request = self._unanswered.get(_key(identity)) if identity is not None else None
+            if identity is not None and request is None:
                 self._silenced.add(_key(identity))
-            self._send(frame)
+            self._send(frame, request)
 
     def _give_up(self) -> None:
-        """What was asked may have happened; who asked is told so, and the next request tries again."""
-        for frame in self._unanswered.values():
-            identity, _ = _head(frame)
-            fault = {"class": "process", "code": "serve_gone", "outcome": "unknown", "retry": "later"}
-            error = {"code": UNAVAILABLE, "message": "perdure serve is not there", "data": fault}
-            answer = {"jsonrpc": "2.0", "id": identity, "error": error}
+        """Who asked is told whether it may have happened. The next request tries again."""
+        for request in self._unanswered.values():
+            outcome = "unknown" if request.was_sent else "not_started"
+            known = (
+                "The call may have been made: look for its effect before you make it again."
+                if request.was_sent
+                else "The call was not made: try again when perdure serve runs."
+            )
+            fault = {"class": "process", "code": "serve_gone", "outcome": outcome, "retry": "later"}
+            message = f"No line to perdure serve for {self._patience:g} s ({self._reason}). {known}"
+            error = {"code": UNAVAILABLE, "message": message, "data": fault}
+            answer = {"jsonrpc": "2.0", "id": request.id, "error": error}
             _write(dumps(answer, separators=(",", ":")).encode() + b"\n")
         self._unanswered.clear()
 
 
+def _is_hung_up(seconds: float) -> bool:
+    """Wait so long. True where the client is gone; what it sends is left in its pipe."""
+    poll = select.poll()
+    poll.register(0, 0)
+    return bool(poll.poll(seconds * 1000))
+
+
 def _head(frame: bytes) -> tuple[Any, Any]:
-    """A frame's id and method, as far as it can be read; the server says what is wrong with it."""
+    """The id and the method of a client's frame, as far as it can be read; serve says what is wrong with it."""
     try:
-        found = loads(frame)
+        found = loads(frame, parse_int=_integer)
     except (ValueError, RecursionError):
-        return None, None
+        head = _REQUEST.match(frame)
+        return (loads(head[1]), "") if head is not None else (None, None)
     return (found.get("id"), found.get("method")) if isinstance(found, dict) else (None, None)
+
+
+def _integer(digits: str) -> int | float:
+    """Python refuses to read very long ones. None of those is an id, and nothing else is looked at."""
+    return int(digits) if len(digits) <= MOST_DIGITS else 0.0
 
 
 def _key(identity: Any) -> str:

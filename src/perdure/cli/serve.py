@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from perdure.serve.sessions import Sessions
 
 UNAVAILABLE = 4
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -119,10 +118,11 @@ def _serving(options: argparse.Namespace, workspace: str, token: str | None) -> 
     """Exit with 2 and the reason where it cannot be meant, or would let in everybody."""
     from perdure.host.serve_settings import load
     from perdure.host.settings import SettingsError
+    from perdure.registry.addresses import is_loopback
 
     try:
         found = load(vars(options), os.environ, workspace)
-        if found.host not in LOOPBACK and token is None and found.oauth is None:
+        if not is_loopback(found.host) and token is None and found.oauth is None:
             raise SettingsError("listening beyond loopback needs a token: --token or PERDURE_TOKEN")
         if found.public_url is not None:
             _check_url("--public-url", found.public_url, allow_http=found.oauth is None)
@@ -164,10 +164,11 @@ def _check_oauth(serving: Serving) -> None:
     from importlib.util import find_spec
 
     from perdure.host.settings import SettingsError
+    from perdure.registry.addresses import is_loopback
 
     oauth = serving.oauth
     assert oauth is not None
-    if serving.host not in LOOPBACK and serving.public_url is None:
+    if not is_loopback(serving.host) and serving.public_url is None:
         raise SettingsError("--public-url must say by which address clients know this server")
     for name, url in (("issuer", oauth.issuer), ("jwks", oauth.jwks), ("introspection", oauth.introspection)):
         if url is not None:

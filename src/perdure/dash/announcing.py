@@ -117,7 +117,7 @@ def report(desk: Desk, uptime_s: float) -> dict[str, Any]:
             "totals": {
                 "requests": desk.pulse.calls,
                 "errors": desk.pulse.errors,
-                "recovery_faults": sum(one.recovery_faults for one in totals),
+                "recovery_faults": desk.sessions.switchboard.faults,
                 "replays": sum(one.replays for one in totals),
             }
         },

@@ -9,12 +9,12 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from perdure.dash.pulse import Pulse
-from perdure.dash.tools import Tools, is_own
+from perdure.dash.tools import Tools
 from perdure.kernel import ops
 from perdure.kernel.state import Invocation
 from perdure.model.frames import members
 from perdure.serve.session import HttpSession
-from perdure.serve.sessions import Sessions
+from perdure.serve.sessions import Sessions, is_own
 
 MOST_ROWS: Final = 200
 _WORST: Final = ("degraded", "recovering", "starting", "disabled", "ready", "cold")
@@ -74,7 +74,7 @@ class Desk:
 
     @property
     def clients(self) -> list[HttpSession]:
-        return [session for session in self.sessions.all if not is_own(session)]
+        return self.sessions.clients
 
     def calls(self) -> list[Call]:
         now = time.monotonic()

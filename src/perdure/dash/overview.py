@@ -98,7 +98,7 @@ async def order(desk: Desk, form: dict[str, str]) -> str:
 def _figures(desk: Desk, rows: list[MountRow], running: int) -> Markup:
     now = desk.pulse.recent()
     open_circuits = sum(row.circuit != "closed" for row in rows)
-    faults = sum(one.kernel.state.metrics.totals.recovery_faults for one in desk.clients)
+    faults = desk.sessions.switchboard.faults
     replays = sum(one.kernel.state.metrics.totals.replays for one in desk.clients)
     figures: Iterable[tuple[str, str, bool]] = (
         ("Sessions", str(len(desk.clients)), False),

@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from perdure.dash.tools import is_own
 from perdure.kernel.metrics import quantile
 from perdure.kernel.state import Counters, Latency
 from perdure.serve.sessions import Sessions
@@ -28,6 +27,7 @@ class Beat(msgspec.Struct, frozen=True):
 
 
 class _Seen(msgspec.Struct):
+    calls: int = 0
     errors: int = 0
     buckets: dict[int, int] = {}
 
@@ -59,22 +59,24 @@ class Pulse:
         self.take()
 
     def take(self) -> None:
-        latency, errors = Latency(), 0
+        latency, calls, errors = Latency(), 0, 0
         seen: dict[int, _Seen] = {}
-        for session in self._sessions.all:
+        for session in self._sessions.clients:
             counters = session.kernel.state.metrics.methods.get(CALL)
-            if counters is None or is_own(session):
+            if counters is None:
                 continue
             known = self._seen.get(session.number, _Seen())
             seen[session.number] = known
+            ended = counters.successes + counters.errors
+            calls += ended - known.calls
             errors += counters.errors - known.errors
-            known.errors = counters.errors
+            known.calls, known.errors = ended, counters.errors
             _add_new(latency, counters, known)
         self._seen = seen
-        self.calls += latency.count
+        self.calls += calls
         self.errors += errors
         p50, p99 = (quantile(latency, share) if latency.count else 0.0 for share in (0.5, 0.99))
-        self.beats.append(Beat(latency.count, errors, p50, p99))
+        self.beats.append(Beat(calls, errors, p50, p99))
 
 
 def _add_new(latency: Latency, counters: Counters, known: _Seen) -> None:

@@ -13,10 +13,8 @@ from perdure.model import eras
 from perdure.model.frames import Response, decode, encode_request
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
-from perdure.serve.session import HttpSession
-from perdure.serve.sessions import Sessions
+from perdure.serve.sessions import OWN, Sessions
 
-IDENTITY: Final = "dashboard"  # a client's own has a line break in it
 CALL_S: Final = 20.0
 _SHOW: Final = {"render": "json", "detail": "full"}
 _META: Final = {
@@ -41,7 +39,7 @@ class Tools:
         identity = f"dashboard-{os.urandom(8).hex()}"
         body = msgspec.json.encode(params)
         question = asked("tools/call", body)
-        session = self._sessions.for_request(IDENTITY, "", identity, question, None)
+        session = self._sessions.for_request(OWN, "", identity, question, None)
         exchange = Exchange(identity, None, can_stream=False)
         session.post(encode_request(identity, "tools/call", body), exchange, question)
         try:
@@ -56,10 +54,6 @@ class Tools:
             return content
         found = await self.call("risk_score", content=content, redact=True)
         return str(found.get("redacted", content))
-
-
-def is_own(session: HttpSession) -> bool:
-    return session.identity == IDENTITY
 
 
 async def _answer(exchange: Exchange) -> bytes:

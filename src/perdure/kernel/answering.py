@@ -84,7 +84,7 @@ def _shaped(call: Invocation, era: eras.Era, result: Raw | bytes) -> Raw | bytes
 
 
 def _answer(k: Kernel, call: Invocation, result: Raw | bytes, extra: Members | None) -> None:
-    finish(k, call, "success")
+    finish(k, call, metrics.result_ending(call.method, result))
     k.state.metrics.consecutive_failures = 0
     k.to_client(encode_result(call.public_id, result, extra))
 
@@ -153,7 +153,7 @@ def finish(k: Kernel, call: Invocation, ending: Ending | None) -> None:
     if k.state.ids.get(call.public_id) == call.seq:
         del k.state.ids[call.public_id]
     if ending is not None:
-        metrics.ended(k, call.method, call.accepted_at, ending)
+        metrics.ended(k, call.method, call.accepted_at, ending, is_wait=call.is_wait)
 
 
 def cancel(k: Kernel, public_id: RequestId) -> None:

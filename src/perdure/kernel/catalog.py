@@ -51,6 +51,7 @@ class ToolEntry(msgspec.Struct, frozen=True):
     conflict: tuple[str, ...] = ()
     deadline_s: float = 0.0
     definition: bytes = b""
+    waits: bool = False
 
 
 class PromptEntry(msgspec.Struct, frozen=True):
@@ -282,7 +283,7 @@ class Public:
             found["inputSchema"] = Raw(b'{"type":"object"}')  # a 2026 client drops a tool without one
         definition = joined(found) if len(found) else raw
         self._tools[public] = ToolEntry(
-            public, spec.name, name, replay, contract.conflict, deadline_s, definition
+            public, spec.name, name, replay, contract.conflict, deadline_s, definition, contract.waits
         )
         for alias in contract.aliases:
             self._aliases[alias] = public

@@ -31,6 +31,7 @@ import msgspec
 from perdure.kernel import (
     catalog,
     deadlines,
+    ledger,
     mounts,
     pins,
     recovery,
@@ -55,6 +56,7 @@ from perdure.kernel.events import (
     Exit,
     FileFaults,
     Note,
+    NotRecorded,
     Order,
     Reload,
     Remount,
@@ -342,6 +344,7 @@ _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     ChildNoise: lambda k, e: mounts.on_noise(k, e),
     ChildLost: lambda k, e: recovery.on_lost(k, e),
     ChildBacklog: lambda k, e: mounts.on_backlog(k, e),
+    NotRecorded: lambda k, e: ledger.take_back(k, e),
     Tick: _tick,
     Reload: _reload,
     Order: _order,

@@ -78,6 +78,13 @@ class ChildBacklog(_Event, frozen=True):
     size: int
 
 
+class NotRecorded(_Event, frozen=True):
+    """The shell must keep a record of this call before its first byte is sent, and could not: nothing was sent."""
+
+    seq: int
+    reason: str
+
+
 class Tick(_Event, frozen=True):
     pass
 
@@ -126,6 +133,7 @@ Event = (
     | ChildNoise
     | ChildLost
     | ChildBacklog
+    | NotRecorded
     | Tick
     | Reload
     | Order

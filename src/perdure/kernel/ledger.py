@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from perdure.kernel import answering, metrics, mounts, opening, recovery, streams
+from perdure.kernel.events import NotRecorded
 from perdure.kernel.state import (
     Asking,
     Disabled,
@@ -119,6 +120,22 @@ def refuse_unavailable(k: Kernel, mount: Mount, call: Invocation) -> None:
     refuse(k, call, UNAVAILABLE, f"{mount.name} is not available", fault, "not_started", "later")
 
 
+def take_back(k: Kernel, event: NotRecorded) -> None:
+    """A dispatch that did not happen. The call is refused: without its record it could be made twice."""
+    call = k.state.calls.get(event.seq)
+    if call is None or not isinstance(call.state, InFlight) or call.attempts != 1:
+        return
+    call.attempts = 0
+    fault = Fault(
+        "resource", "call_not_recorded", call.state.generation, event.reason, "free some disk space"
+    )
+    message = (
+        f"The call was not sent: perdure serve cannot write its record of it ({event.reason}). "
+        "Free some disk space, then try again."
+    )
+    answering.answer_error(k, call, UNAVAILABLE, message, fault, "not_started", "later", "host_error")
+
+
 def classify(k: Kernel, call: Invocation) -> None:
     """Give the call its replay class and where its conflict keys are, by the catalog that is active now (law 3)."""
     spec = k.specs[call.mount]
@@ -133,6 +150,7 @@ def classify(k: Kernel, call: Invocation) -> None:
             call.replay = entry.replay
             call.conflict, call.keys = entry.conflict, None if entry.conflict else ()
             call.timeout = entry.deadline_s or spec.call_s
+            call.is_wait = entry.waits
     if call.attempts == 0:
         call.deadline = call.accepted_at + call.timeout
 

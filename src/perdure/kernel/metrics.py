@@ -1,12 +1,27 @@
-"""Counters and latencies per method, bounded in memory whatever the client sends."""
+"""Counters and latencies per method, bounded in memory whatever the client sends.
+
+| an ending counts as | |
+|---|---|
+| success | a result |
+| tool_error | a result of a tool with `isError` |
+| response_error | a JSON-RPC error of the server's |
+| recovery_error | an error of the host's for a call that it could not settle |
+| host_error | an error of the host's for a request that it refused |
+
+All but the first are `errors`. The time of a tool that waits by intent (`state_wait`) is no latency.
+"""
 
 from __future__ import annotations
 
+import re
 from math import frexp
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Raw
+
 from perdure.kernel.state import Counters, Latency, Pace
 from perdure.model.faults import Fault
+from perdure.model.frames import members_if_clear
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
@@ -17,7 +32,9 @@ OTHER = "other"
 WINDOW_S = 5.0
 _STEPS = 8  # buckets per doubling: a quantile is within 1/8 of the truth
 
-Ending = Literal["success", "response_error", "recovery_error", "host_error"]
+_IS_ERROR = re.compile(rb'"isError"\s*:\s*true')
+
+Ending = Literal["success", "tool_error", "response_error", "recovery_error", "host_error"]
 
 
 def of_method(k: Kernel, method: str) -> Counters:
@@ -49,7 +66,15 @@ def pace(found: Pace, now: float) -> float:
     return count / max(now - began, 1.0)
 
 
-def ended(k: Kernel, method: str, accepted_at: float, ending: Ending) -> None:
+def result_ending(method: str, result: Raw | bytes) -> Ending:
+    """Whether a result is one of a tool that failed. Most are not, and only looked through for the word."""
+    if method != "tools/call" or not _IS_ERROR.search(memoryview(result)):
+        return "success"
+    failed = members_if_clear(Raw(result)).get("isError")
+    return "tool_error" if failed is not None and bytes(failed) == b"true" else "success"
+
+
+def ended(k: Kernel, method: str, accepted_at: float, ending: Ending, *, is_wait: bool = False) -> None:
     metrics = k.state.metrics
     elapsed = max(0.0, k.now - accepted_at) * 1000.0
     for counters in (metrics.totals, of_method(k, method)):
@@ -57,11 +82,14 @@ def ended(k: Kernel, method: str, accepted_at: float, ending: Ending) -> None:
             counters.successes += 1
         else:
             counters.errors += 1
-            if ending == "response_error":
+            if ending == "tool_error":
+                counters.tool_errors += 1
+            elif ending == "response_error":
                 counters.response_errors += 1
             elif ending == "recovery_error":
                 counters.recovery_errors += 1
-        observe(counters.latency, elapsed)
+        if not is_wait:
+            observe(counters.latency, elapsed)
 
 
 def replayed(k: Kernel, method: str) -> None:

@@ -248,6 +248,7 @@ class Invocation(msgspec.Struct):
     log_level: str = ""
     abilities: tuple[str, ...] = ()
     inputs: bytes | None = None
+    is_wait: bool = False
 
 
 # --- the host's own requests to a child -----------------------------------------------------------
@@ -374,6 +375,7 @@ class Counters(msgspec.Struct):
     requests: int = 0
     successes: int = 0
     errors: int = 0
+    tool_errors: int = 0
     response_errors: int = 0
     recovery_errors: int = 0
     recovery_faults: int = 0

@@ -131,7 +131,8 @@ def _reader() -> JSONDecoder:
     """Made when it is needed: most frames are written without spaces."""
     from json import JSONDecoder
 
-    return JSONDecoder(object_pairs_hook=lambda pairs: [name for name, _ in pairs])
+    # Numbers are not looked at, and Python refuses to read integers of more than 4,300 digits.
+    return JSONDecoder(object_pairs_hook=lambda pairs: [name for name, _ in pairs], parse_int=len)
 
 
 def _is_text(frame: bytes) -> bool:

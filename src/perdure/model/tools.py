@@ -1,7 +1,7 @@
 """How a tool is declared: one frozen `ToolSpec`, from which its public definition and its contract follow.
 
     definition(spec)   what tools/list shows: name, title, inputSchema, annotations; the contract in `_meta`
-    contract(spec)     what the host reads: replay class, conflict keys, deadline, aliases
+    contract(spec)     what the host reads: replay class, conflict keys, deadline, aliases, whether it waits
 
 A spec is data only. The function that does the work is bound to it elsewhere, so that a host, a
 document generator or a test can read every tool without loading what runs it.
@@ -49,6 +49,7 @@ class Contract(msgspec.Struct, frozen=True):
     conflict: tuple[str, ...] = ()
     deadline_s: float = 60
     aliases: tuple[str, ...] = ()
+    waits: bool = False
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     conflict: tuple[str, ...] = ()
     deadline_s: float = 60
+    waits: bool = False
     read_only: bool = False
     idempotent: bool = False
     destructive: bool = False
@@ -113,7 +115,7 @@ def contract(spec: ToolSpec) -> Contract:
             word = "never"
         case _:
             assert_never(spec.replay)
-    return Contract(word, spec.conflict, spec.deadline_s, spec.aliases)
+    return Contract(word, spec.conflict, spec.deadline_s, spec.aliases, spec.waits)
 
 
 def definition(spec: ToolSpec) -> dict[str, Any]:

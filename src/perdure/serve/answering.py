@@ -7,7 +7,7 @@ thing, and a client that goes away has cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, cast
 
 from perdure.model.frames import Response, decode, decode_id, members
@@ -19,6 +19,7 @@ from perdure.serve.session import HttpSession
 DEFER_S: Final = 0.2
 STREAM_S: Final = 0.8
 PING_S: Final = 15.0
+FRAMES_PER_TURN: Final = 32
 JSON: Final = (b"content-type", b"application/json")
 STREAM: Final = [
     (b"content-type", b"text/event-stream"),
@@ -36,6 +37,10 @@ Headers = list[tuple[bytes, bytes]]
 class Line(Protocol):
     """The connection that an answer is written to."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the client's end is known already."""
+
     def when_settled(self, settled: Callable[[bool], None]) -> None:
         """`settled` hears whether what was written so far has arrived."""
 
@@ -52,7 +57,7 @@ async def answer(
     session: HttpSession, exchange: Exchange, receive: Receive, send: Send, headers: Headers, line: Line
 ) -> bool:
     """Send what comes for a request until its answer. True where the client went away before."""
-    exchange.is_left = lambda: _is_gone(receive)
+    exchange.is_left = lambda: line.is_lost
     await exchange.wait(DEFER_S)
     if exchange.is_answered and exchange.is_left():
         session.give_up(exchange)
@@ -150,9 +155,13 @@ class _Reader:
                 return False
             await self._begin()
             frame = b""
-            while exchange.frames:
+            for number in range(len(exchange.frames)):
                 frame = exchange.frames.popleft()
                 await self._write(self._event(frame))
+                if number % FRAMES_PER_TURN == FRAMES_PER_TURN - 1:
+                    await asyncio.sleep(0)  # to write may not wait at all, and others have something to do
+            if exchange.frames:
+                continue
             if exchange.is_answered:
                 self._line.when_settled(self._session.sent(exchange, frame))
             if exchange.is_answered or exchange.is_closed:
@@ -189,17 +198,6 @@ class _Reader:
     async def _end(self) -> None:
         if not self._watcher.done():
             await self._send({"type": "http.response.body", "body": b""})
-
-
-def _is_gone(receive: Receive) -> bool:
-    """Whether the client's end is known already: one step of what would wait for it."""
-    step = cast("Coroutine[Any, Any, Message]", receive())
-    try:
-        step.send(None)
-    except StopIteration as said:
-        return bool(said.value["type"] == "http.disconnect")
-    step.close()
-    return False
 
 
 async def _gone(receive: Receive) -> None:

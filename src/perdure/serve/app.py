@@ -31,7 +31,7 @@ from perdure.serve.pace import Pace
 from perdure.serve.places import attach_path
 from perdure.serve.registries import Registries
 from perdure.serve.sessions import Sessions
-from perdure.serve.store import Store
+from perdure.serve.store import InUse, Store
 from perdure.serve.streamable import OWNER, Streamable, address_of, overdone, refused
 from perdure.serve.switchboard import Switchboard
 from perdure.storage.places import private_dir
@@ -39,6 +39,7 @@ from perdure.storage.places import private_dir
 PREDECESSOR_S: Final = 5.0
 CLOSE_S: Final = 8.0  # for servers to end, and a store
 SESSION: Final = b"mcp-session-id"
+UNAVAILABLE: Final = 4
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -193,12 +194,9 @@ class App:
     def _workspace_of(self, scope: Scope) -> str:
         """The one a URL asks for, by its path or its name; none means all of them."""
         asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("workspace", [""])[-1]
-        if not asked:
-            return ""
-        for path in self._settings.workspaces:
-            if asked in (path, os.path.basename(path)):
-                return path
-        raise refused(404, "there is no such workspace here")
+        if (found := self.loaded.workspace_of(asked)) is None:
+            raise refused(404, "there is no such workspace here")
+        return found
 
     def _specs_of(self, workspace: str) -> dict[str, MountSpec]:
         if workspace not in self._specs:
@@ -225,8 +223,14 @@ def serve(
 ) -> int:
     """Until a signal ends it. `address` is said once everybody is answered."""
     serving = options.serving
-    port: int = listening.getsockname()[1]
-    store = Store(os.path.join(private_dir("serve"), f"sessions-{port}.db"))
+    bound, port = listening.getsockname()[:2]
+    name = f"sessions-{bound.replace(':', '.')}-{port}.db"  # two may listen at one port, at two addresses
+    try:
+        store = Store(os.path.join(private_dir("serve"), name))
+    except InUse:
+        console = Console(settings.log_level, settings.log_format)
+        console.announce(f"perdure serve: another one uses {name}", "in_use", {"store": name})
+        return UNAVAILABLE
     for mark in store.replace_mark(guardian.mark):
         end_marked(mark, PREDECESSOR_S)  # what a killed predecessor started must do nothing more
     console = Console(settings.log_level, settings.log_format)

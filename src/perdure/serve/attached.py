@@ -2,8 +2,11 @@
 
     {"session": ID or null, "workspace": …}   the first line: who comes back, or a new one
     {"session": ID, "known": true or false}   the answer; then frames in both directions
+    {"delivered": [ID, …]}                    from the client's side: its client has these answers
 
-Who is cut off comes back with its session and asks again what it had no answer to.
+Who is cut off comes back with its session and asks again what it had no answer to. An answer counts as delivered only
+when the other end has said so (`confirms` in the first line and in its answer): until then it is kept, and a call that
+is asked for again is not made again.
 """
 
 from __future__ import annotations
@@ -12,32 +15,54 @@ import asyncio
 import os
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 import msgspec
+from msgspec import Raw
 
 from perdure.host.lines import LineReader, Oversize
-from perdure.model.frames import Malformed, Notification, Request, Response, decode, encode_error
+from perdure.model.frames import (
+    INVALID_REQUEST,
+    Malformed,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    decode,
+    decode_id,
+    encode_error,
+    salvage_id,
+)
 from perdure.model.learned import learned
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
 from perdure.serve.session import HttpSession
 from perdure.serve.sessions import Sessions, TooManySessions
+from perdure.serve.store import StoreError
 
 READ_BYTES: Final = 1 << 18
-MOST_WAITING: Final = 64 * 1024 * 1024
+FULL_BYTES: Final = 16 * 1024 * 1024  # beyond this only answers are written to a client that does not read
+MOST_WAITING: Final = 256 * 1024 * 1024
 CLOSE_S: Final = 1.0
+DELIVERED: Final = b'{"delivered":'
 
 
 class Hello(msgspec.Struct):
     session: str | None = None
     workspace: str = ""
+    confirms: bool = False
 
 
 class Welcome(msgspec.Struct):
     session: str
     known: bool
+    confirms: bool = True
+
+
+class Delivered(msgspec.Struct):
+    delivered: list[Raw]
 
 
 class Wire(Exchange):
@@ -47,13 +72,16 @@ class Wire(Exchange):
         super().__init__(request.id if request is not None else None, None, can_stream=True)
         self.line = line
 
+    def has_room(self, frame: bytes) -> bool:
+        return self.line.has_room
+
     def put(self, frame: bytes) -> None:
         self.line.write(frame)
 
     def answer(self, frame: bytes) -> None:
         super().answer(frame)
         if self.id is not None and self.line.session is not None:
-            self.line.session.delivered(self.id)
+            self.line.wait_for_delivery(self.id, self.line.session.sent(self, frame))
 
 
 class Line:
@@ -63,7 +91,23 @@ class Line:
         self.session: HttpSession | None = None
         self._sessions = sessions
         self._writer = writer
+        self._confirms = False
+        self._undelivered: dict[RequestId, Callable[[bool], None]] = {}
         self.lines = LineReader(limit)
+
+    @property
+    def has_room(self) -> bool:
+        waiting = self._writer.transport.get_write_buffer_size()
+        return not self._writer.is_closing() and waiting < FULL_BYTES
+
+    def wait_for_delivery(self, identity: RequestId, settled: Callable[[bool], None]) -> None:
+        """`settled` hears whether the client has the answer that was just written."""
+        if self._writer.is_closing():
+            settled(False)
+        elif self._confirms:
+            self._undelivered[identity] = settled
+        else:
+            settled(True)
 
     def write(self, frame: bytes) -> None:
         if not self._writer.is_closing():
@@ -81,6 +125,8 @@ class Line:
                     if self.session is None:
                         self.session = self._greeted(line)
                         self.session.listen(standing)
+                    elif self.session.is_over:
+                        raise _Unwelcome  # it comes back, and the session is taken up from its records
                     else:
                         self._take(self.session, line)
         except (ConnectionError, _Unwelcome):
@@ -90,26 +136,41 @@ class Line:
                 self.session.stop_listening(standing)
                 self.session.hang_up(self)
             self._writer.close()
+            for settled in self._undelivered.values():
+                settled(False)
 
     def _greeted(self, line: bytes | Oversize) -> HttpSession:
         try:
             hello = msgspec.json.decode(line if isinstance(line, bytes) else b"", type=learned(Hello))
         except msgspec.MsgspecError:
             raise _Unwelcome from None
+        workspace = self._sessions.workspace_of(hello.workspace)
+        if workspace is None:
+            raise self._refused("there is no such workspace here")
         try:
             found = self._sessions.named_as(hello.session) if hello.session else None
-            session = found or self._sessions.open(hello.workspace)
+            session = found or self._sessions.open(workspace)
         except TooManySessions:
-            self.write(msgspec.json.encode({"refused": "too many sessions are open"}))
-            raise _Unwelcome from None
+            raise self._refused("too many sessions are open") from None
+        except StoreError as error:
+            raise self._refused(f"perdure serve cannot write its store ({error})") from None
+        self._confirms = hello.confirms
         if session.tracing is not None:
             session.tracing.transport = {"network.transport": "unix"}
         self.write(msgspec.json.encode(Welcome(session.kernel.state.session.session_id, found is not None)))
         return session
 
+    def _refused(self, reason: str) -> _Unwelcome:
+        self.write(msgspec.json.encode({"refused": reason}))
+        return _Unwelcome()
+
     def _take(self, session: HttpSession, line: bytes | Oversize) -> None:
         if isinstance(line, Oversize):
-            self.write(encode_error(None, -32600, "frame too large"))
+            identity = salvage_id(line.head, line.tail) if b'"method"' in line.head else None
+            self.write(encode_error(identity, INVALID_REQUEST, "frame too large"))
+            return
+        if line.startswith(DELIVERED):
+            self._delivered(line)
             return
         match decode(line):
             case Request() as request:
@@ -118,6 +179,16 @@ class Line:
                 session.post(line, None)
             case Malformed() as bad:
                 self.write(encode_error(bad.id, bad.code, bad.reason))
+
+    def _delivered(self, line: bytes) -> None:
+        try:
+            identities = msgspec.json.decode(line, type=learned(Delivered)).delivered
+        except msgspec.MsgspecError:
+            return  # a client of its own making; what it has stays kept
+        for raw in identities:
+            identity = decode_id(raw)
+            if identity is not None and (settled := self._undelivered.pop(identity, None)) is not None:
+                settled(True)
 
 
 class _Unwelcome(Exception):

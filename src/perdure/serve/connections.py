@@ -83,7 +83,8 @@ class PatientProtocol(H11Protocol):
         before = self.cycle
         super().handle_events()
         if self.cycle is not before:
-            self._settle(arrived=True)  # who asks again has read the last answer
+            if self._has_taken_all():  # a client that pipelines may not have: its answers are settled later
+                self._settle(arrived=True)
             self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
             if self._impatience is not None:
                 self._impatience.cancel()
@@ -125,6 +126,14 @@ class PatientProtocol(H11Protocol):
         self.transport.close()
 
     # --- whether an answer arrived -----------------------------------------------------------------------------
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the client's end is known already."""
+        return self._is_lost
+
+    def _has_taken_all(self) -> bool:
+        return not self.transport.get_write_buffer_size() and _has_arrived(self.transport)
 
     def when_settled(self, settled: Settled) -> None:
         """Called once it is known whether what was written so far reached the client's machine."""

@@ -5,6 +5,8 @@
 | saved | it was sent on: after a kill of ours it is asked about, not made again |
 | on its way | its answer was written; whether it arrives is not known yet |
 | undelivered | its answer found nobody, and waits for whoever asks the same again |
+
+Beyond a bound the oldest answers are not kept. Their calls are: who asks again is told that the call was made.
 """
 
 from __future__ import annotations
@@ -15,16 +17,21 @@ from typing import Final, Protocol
 from msgspec import Raw
 
 from perdure.kernel.state import Invocation
+from perdure.model.faults import OUTCOME_UNKNOWN, Fault, host_error
 from perdure.model.frames import RequestId
 from perdure.model.replay import Convergent
 
 MOST_KEPT: Final = 256
+MOST_BYTES: Final = 64 * 1024 * 1024
+MOST_CALLS: Final = 4096
 
 
 class Records(Protocol):
     """Where a session leaves which of its calls were sent on, for whoever comes after this process."""
 
-    def save_call(self, session: str, identity: str, workspace: str, call: Invocation) -> None: ...
+    def save_call(self, session: str, identity: str, workspace: str, call: Invocation) -> None:
+        """Raises StoreError where it cannot be written."""
+
     def forget_call(self, session: str, seq: int) -> None: ...
 
 
@@ -33,6 +40,8 @@ class Deliveries:
 
     def __init__(self, records: Records, session: str, identity: str, workspace: str) -> None:
         self.undelivered: dict[RequestId, bytes] = {}
+        self._answers: dict[RequestId, int] = {}  # of these the whole answer is kept: its size
+        self._bytes = 0
         self._records = records
         self._session = session
         self._identity = identity
@@ -41,10 +50,10 @@ class Deliveries:
         self._on_their_way: set[RequestId] = set()
 
     def sending(self, call: Invocation) -> None:
-        """Before the first byte of it goes to a server: from then on it may have happened."""
+        """Before the first byte of it goes to a server: from then on it may have happened. Raises StoreError."""
         if call.attempts and call.public_id not in self._saved and not isinstance(call.replay, Convergent):
-            self.take_up(call)
             self._records.save_call(self._session, self._identity, self._workspace, call)
+            self.take_up(call)
 
     def take_up(self, call: Invocation) -> None:
         """What a predecessor had sent on when it was killed."""
@@ -79,21 +88,45 @@ class Deliveries:
 
     def delivered(self, identity: RequestId) -> None:
         """The client has its answer."""
-        self.undelivered.pop(identity, None)
+        self._drop(identity)
         self._on_their_way.discard(identity)
         if (saved := self._saved.pop(identity, None)) is not None:
             self._records.forget_call(self._session, saved[0])
 
     def keep(self, identity: RequestId, answer: bytes) -> None:
-        if identity in self._saved:
-            self.undelivered[identity] = answer
-            while len(self.undelivered) > MOST_KEPT:
-                self.delivered(next(iter(self.undelivered)))
+        if identity not in self._saved:
+            return
+        self._drop(identity)
+        self.undelivered[identity] = answer
+        self._answers[identity] = len(answer)
+        self._bytes += len(answer)
+        while self._answers and (len(self._answers) > MOST_KEPT or self._bytes > MOST_BYTES):
+            oldest = next(iter(self._answers))
+            size = self._answers[oldest]
+            self._drop(oldest)
+            self.undelivered[oldest] = _no_longer_kept(oldest, size)
+        while len(self.undelivered) > MOST_CALLS:
+            self.delivered(next(iter(self.undelivered)))
+
+    def _drop(self, identity: RequestId) -> None:
+        self.undelivered.pop(identity, None)
+        self._bytes -= self._answers.pop(identity, 0)
 
 
 def asked(method: str, params: bytes | Raw | None) -> int:
     """What tells one question from another, within this process."""
     return hash((method, bytes(params) if params is not None else b""))
+
+
+def _no_longer_kept(identity: RequestId, size: int) -> bytes:
+    message = (
+        f"The call was made once, but nobody read its answer of {size:,} bytes in time and it is no longer kept. "
+        "Look for its effect before you make it again."
+    )
+    fault = Fault("resource", "answer_not_kept", 0, "too many answers wait for this client")
+    return host_error(
+        identity, OUTCOME_UNKNOWN, message, fault, mount="", attempts=1, outcome="unknown", retry="never"
+    )
 
 
 def _ignored(arrived: bool) -> None:

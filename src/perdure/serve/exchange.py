@@ -8,13 +8,54 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from perdure.model.frames import RequestId
 
 if TYPE_CHECKING:
     from perdure.serve.resumption import Stream
+
+
+MOST_FRAMES: Final = 4096
+MOST_BYTES: Final = 16 * 1024 * 1024
+
+
+class FrameQueue:
+    """Frames that wait for a reader, bounded in number and in bytes. An empty queue has room for any one frame."""
+
+    def __init__(self, most_frames: int = MOST_FRAMES, most_bytes: int = MOST_BYTES) -> None:
+        self.size = 0
+        self._most_frames = most_frames
+        self._most_bytes = most_bytes
+        self._frames: deque[bytes] = deque()
+
+    def has_room(self, frame: bytes) -> bool:
+        return not self._frames or (
+            len(self._frames) < self._most_frames and self.size + len(frame) <= self._most_bytes
+        )
+
+    def append(self, frame: bytes) -> None:
+        self._frames.append(frame)
+        self.size += len(frame)
+
+    def popleft(self) -> bytes:
+        frame = self._frames.popleft()
+        self.size -= len(frame)
+        return frame
+
+    def clear(self) -> None:
+        self._frames.clear()
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def __getitem__(self, index: int) -> bytes:
+        return self._frames[index]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._frames)
 
 
 class Exchange:
@@ -34,13 +75,17 @@ class Exchange:
         self.can_stream = can_stream
         self.is_resumable = is_resumable
         self.stream = stream
-        self.frames: deque[bytes] = deque()
+        self.frames = FrameQueue()
         self.is_answered = False
         self.is_closed = False
         self.readers = 0
         self.is_left: Callable[[], bool] = lambda: False
         """Whether its client is known to be gone; it may not have been noticed yet."""
         self._woken: asyncio.Future[None] | None = None
+
+    def has_room(self, frame: bytes) -> bool:
+        """For anything but its answer, which is always taken."""
+        return not self.is_closed and self.frames.has_room(frame)
 
     def put(self, frame: bytes) -> None:
         self.frames.append(frame)

@@ -12,7 +12,7 @@ CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 def text(sessions: Sessions, started: float) -> bytes:
-    loaded = sessions.all
+    loaded = sessions.clients
     sums = sessions.past.copy()
     for session in loaded:
         sums.add(session)
@@ -27,6 +27,9 @@ def text(sessions: Sessions, started: float) -> bytes:
         ),
         *_gauge("perdure_circuits_open", "Servers that are given a rest.", _phases(sessions, Open)),
         *_gauge("perdure_mounts_serving", "Servers that are ready.", _phases(sessions, Serving)),
+        "# HELP perdure_faults_total Processes that failed, however many sessions used them.",
+        "# TYPE perdure_faults_total counter",
+        f"perdure_faults_total {sessions.switchboard.faults}",
         "# HELP perdure_requests_total Requests by method and outcome.",
         "# TYPE perdure_requests_total counter",
     ]
@@ -49,10 +52,10 @@ def _gauge(name: str, help_text: str, value: float) -> list[str]:
 def _phases(sessions: Sessions, kind: type) -> int:
     return sum(
         isinstance(mount.phase, kind)
-        for session in sessions.all
+        for session in sessions.clients
         for mount in session.kernel.state.mounts.values()
     )
 
 
 def _label(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")[:100]
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

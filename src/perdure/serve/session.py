@@ -3,11 +3,19 @@
 A kernel speaks to its client on one pipe. Here that pipe is split again: an answer goes to the POST that asked,
 progress to the POST whose token it carries, a change to the stream that listens, a question or a log line to the
 call that is running, and what belongs to none of them to the client's standing GET stream.
+
+What waits for a client that does not read is bounded. Beyond the bound a notification is counted and dropped, and a
+server's question is answered with an error in the client's place. Answers to the client are always kept.
+
+An exception in here is a bug of ours and costs what it happened in, never another session: a client's frame is
+answered with an error, a server is let go of and started anew, and after anything else the session is given up, to be
+taken up from its records by the next request of its client.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections import deque
@@ -19,11 +27,15 @@ from msgspec import Raw
 
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import (
+    ChildFrame,
+    ChildLost,
+    ChildNoise,
     ClientFrame,
     Effect,
     Event,
     Exit,
     Note,
+    NotRecorded,
     SaveCatalog,
     SaveTools,
     Spawn,
@@ -35,23 +47,35 @@ from perdure.kernel.events import (
 )
 from perdure.kernel.state import InFlight, Invocation
 from perdure.model import eras
-from perdure.model.frames import INVALID_REQUEST, RequestId, decode_id, encode_error, members
+from perdure.model.faults import Fault
+from perdure.model.frames import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    Request,
+    RequestId,
+    decode,
+    decode_id,
+    encode_error,
+    members,
+    members_if_clear,
+)
 from perdure.serve import deliveries
-from perdure.serve.deliveries import MOST_KEPT, Deliveries
-from perdure.serve.exchange import Exchange
+from perdure.serve.deliveries import MOST_KEPT, Deliveries, asked
+from perdure.serve.exchange import Exchange, FrameQueue
 from perdure.serve.resumption import LeftStreams, Stream
 from perdure.serve.shared_process import SHIFT
+from perdure.serve.store import StoreError
 from perdure.serve.switchboard import Switchboard
 
 if TYPE_CHECKING:
     from perdure.host.tracing import Tracing
 
 KEEP_S: Final = 60.0
-MOST_WAITING: Final = 4096
 _RANGE: Final = 1 << SHIFT
 _HEAD: Final = re.compile(
     rb'\{"jsonrpc":"2\.0",(?:"id":(-?\d+|"(?:[^"\\]|\\.)*"|null),)?"(method|result|error)":'
 )
+_UNKNOWN: Final = {"class": "invariant", "code": "unhandled_frame", "outcome": "unknown", "retry": "never"}
 _CHANGES: Final = frozenset(
     {
         "notifications/tools/list_changed",
@@ -62,10 +86,14 @@ _CHANGES: Final = frozenset(
 )
 
 
+log = logging.getLogger("perdure.serve")
+
+
 class Records(deliveries.Records, Protocol):
     """Where a session leaves what must outlive this process."""
 
-    def save_session(self, session: HttpSession) -> None: ...
+    def save_session(self, session: HttpSession) -> None:
+        """Raises StoreError where it cannot be written."""
 
 
 class HttpSession:
@@ -107,7 +135,7 @@ class HttpSession:
         self._is_busy = False
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._kept: deque[bytes] = deque(maxlen=MOST_KEPT)
+        self._kept = FrameQueue(MOST_KEPT)
         self.left = LeftStreams()
         self.standing_stream = Stream(None)
         self._remembered = b""
@@ -124,11 +152,11 @@ class HttpSession:
             return  # an effect made this event; whoever applies it comes back here
         self._is_busy = True
         try:
-            while self._events:
+            while self._events and not self._is_left:
                 self._handle(self._events.popleft())
         finally:
             self._is_busy = False
-        self._set_timer()
+            self._set_timer()
 
     def waits_since(self, mount: str) -> float | None:
         times = [
@@ -141,10 +169,39 @@ class HttpSession:
     def _handle(self, event: Event) -> None:
         if self.tracing is not None:
             self.tracing.saw(event)
-        effects = self.kernel.handle(event, time.monotonic())
-        self._save_calls()
+        try:
+            effects = self.kernel.handle(event, time.monotonic())
+        except Exception as error:
+            effects = self._contain(event, error)
+        effects = self._save_calls(effects)
         self._apply(effects if self.tracing is None else self.tracing.does(effects))
         self._save_session()
+
+    def _contain(self, event: Event, error: Exception) -> list[Effect]:
+        """What was decided before the error still holds."""
+        log.error("an event of a session could not be handled: %s", type(event).__name__, exc_info=error)
+        effects = list(self.kernel.out)
+        self.kernel.quarantine("invariant")
+        match event:
+            case ClientFrame(frame):
+                message = decode(frame)
+                if isinstance(message, Request) and message.id not in self.kernel.state.ids:
+                    effects.append(ToClient(_internal_error(message.id)))
+            case ChildFrame(mount, generation) | ChildNoise(mount, generation):
+                fault = Fault("invariant", "unhandled_frame", generation, type(error).__name__)
+                effects.append(Stop(mount, generation))  # other sessions may do well with it
+                self._events.append(ChildLost(mount, generation, fault))
+            case _:
+                self._give_up_session()
+        return effects
+
+    def _give_up_session(self) -> None:
+        """Its state cannot be trusted. All that wait are answered; its records stay for whoever takes it up."""
+        for identity in list(self.exchanges):
+            self._answer(identity, _internal_error(identity))
+        self._switchboard.leave(self)
+        self.unload()
+        self._is_left = True
 
     def apply(self, effects: list[Effect]) -> None:
         """What the kernel did outside of an event: at its start."""
@@ -157,25 +214,31 @@ class HttpSession:
 
     def _apply(self, effects: list[Effect]) -> None:
         for effect in effects:
-            match effect:
-                case ToClient(frame):
-                    self._to_client(frame)
-                case ToChild(mount, generation):
-                    self._switchboard.send(self, mount, generation, effect.frame)
-                case Spawn(mount, generation, gently):
-                    self._switchboard.attach(self, self.kernel.specs[mount], generation, gently=gently)
-                case Stop(mount, generation, force):
-                    self._switchboard.detach(self, mount, generation, force=force)
-                case SaveCatalog(mount, catalog):
-                    self._save_catalog(mount, catalog)
-                case SaveTools():
-                    self._save_tools(effect)
-                case Note():
-                    self._said(self, effect)
-                case Throttle():
-                    pass  # others use the process as well; each kernel counts for itself
-                case Exit():
-                    self.is_over = True
+            try:
+                self._perform(effect)
+            except Exception:
+                log.exception("an effect could not be carried out: %s", type(effect).__name__)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case ToClient(frame):
+                self._to_client(frame)
+            case ToChild(mount, generation):
+                self._switchboard.send(self, mount, generation, effect.frame)
+            case Spawn(mount, generation, gently):
+                self._switchboard.attach(self, self.kernel.specs[mount], generation, gently=gently)
+            case Stop(mount, generation, force):
+                self._switchboard.detach(self, mount, generation, force=force)
+            case SaveCatalog(mount, catalog):
+                self._save_catalog(mount, catalog)
+            case SaveTools():
+                self._save_tools(effect)
+            case Note():
+                self._said(self, effect)
+            case Throttle(mount, generation, until):
+                self._switchboard.throttle(self, mount, generation, until)
+            case Exit():
+                self.is_over = True
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -188,9 +251,19 @@ class HttpSession:
 
     # --- what must outlive this process --------------------------------------------------------------------------
 
-    def _save_calls(self) -> None:
+    def _save_calls(self, effects: list[Effect]) -> list[Effect]:
+        """The effects without those that send a call of which no record can be kept."""
         for call in self.kernel.state.calls.values():
-            self.deliveries.sending(call)
+            try:
+                self.deliveries.sending(call)
+            except StoreError as error:
+                assert isinstance(call.state, InFlight)  # its first byte is among the effects
+                head = b'{"jsonrpc":"2.0","id":%d,"method":' % call.state.child_id
+                effects = [
+                    one for one in effects if not (type(one) is ToChild and one.frame.startswith(head))
+                ]
+                self._events.append(NotRecorded(call.seq, str(error)))
+        return effects
 
     def delivered(self, identity: RequestId) -> None:
         """The client has its answer."""
@@ -203,12 +276,17 @@ class HttpSession:
 
     def _save_session(self) -> None:
         session = self.kernel.state.session
-        if not session.initialized:
+        if not session.initialized or self.identity:
             return
-        now = msgspec.msgpack.encode(session)
-        if now != self._remembered:
-            self._remembered = now
+        now = msgspec.json.encode(session)
+        if now == self._remembered:
+            return
+        try:
             self._records.save_session(self)
+        except StoreError as error:
+            log.warning("a session would not outlive this process: %s", error)
+        else:
+            self._remembered = now
 
     # --- the client's side ---------------------------------------------------------------------------------------
 
@@ -236,13 +314,22 @@ class HttpSession:
 
     def _renumber(self) -> None:
         """Its range of ids is used up: it goes on in another, and answers to the old ones still find it."""
-        old, self.number = self.number, self._new_number()
+        try:
+            number = self._new_number()
+        except StoreError:
+            return  # the next request tries again; there are thousands of ids left
+        old, self.number = self.number, number
         self._switchboard.renumber(self, old)
         self.kernel.state.seq = self.number << SHIFT
 
     def knows(self, identity: RequestId, question: int) -> bool:
         """Whether just this was asked before, and its answer has not been delivered."""
-        return identity not in self.exchanges and self.deliveries.waits(identity, question)
+        if identity in self.exchanges:
+            return False
+        running = self.kernel.state.calls.get(self.kernel.state.ids.get(identity, 0))
+        if running is not None and asked(running.method, running.params) == question:
+            return True
+        return self.deliveries.waits(identity, question)
 
     def give_up(self, exchange: Exchange) -> None:
         """Its client went away before the answer. It may take up its stream again, or ask again."""
@@ -279,7 +366,8 @@ class HttpSession:
     def stop_listening(self, exchange: Exchange) -> None:
         if self.standing is exchange:
             self.standing = None
-            self._kept.extend(exchange.frames)
+            for frame in exchange.frames:
+                self._put(None, frame)
 
     def end(self) -> None:
         """The client is done, or nobody wants this session any more."""
@@ -312,6 +400,8 @@ class HttpSession:
 
     @property
     def is_idle(self) -> bool:
+        if self._is_left:
+            return True
         if self.exchanges or self.standing or self.kernel.state.calls:
             return False
         # What nobody asked for again is found by its record, should somebody still come.
@@ -323,7 +413,7 @@ class HttpSession:
         if head[2] != b"method":
             self._answer(decode_id(Raw(head[1])), frame)
         elif head[1] is not None:
-            self._ask(frame)
+            self._put(self._running(), frame)
         else:
             self._notify(frame)
 
@@ -338,9 +428,6 @@ class HttpSession:
         if identity is not None:
             self.deliveries.keep(identity, frame)
 
-    def _ask(self, frame: bytes) -> None:
-        self._put(self._running(), frame)
-
     def _running(self) -> Exchange | None:
         """Where to say what concerns a call that is not named: with the client, or where it may come back to."""
         here = (one for one in self.exchanges.values() if one.can_stream)
@@ -354,7 +441,7 @@ class HttpSession:
             found = next((one for one in waiting if one.token == token), None)
             self._put(found or self.standing, frame)
             return
-        listener = _scalar(_meta(params).get(eras.META_SUBSCRIPTION))
+        listener = _scalar(members_if_clear(params.get("_meta")).get(eras.META_SUBSCRIPTION))
         if listener is not None:
             self._put(self.exchanges.get(listener), frame, keep=False)
         elif method in _CHANGES:
@@ -363,20 +450,30 @@ class HttpSession:
             self._put(self._running(), frame)
 
     def _put(self, exchange: Exchange | None, frame: bytes, *, keep: bool = True) -> None:
-        if exchange is not None and not exchange.is_closed and len(exchange.frames) < MOST_WAITING:
+        if exchange is not None and exchange.has_room(frame):
             exchange.put(frame)
-        elif keep:
+        elif keep and self._kept.has_room(frame):
             self._kept.append(frame)
+        elif keep:
+            self._refuse(frame)
+
+    def _refuse(self, frame: bytes) -> None:
+        """There is no room for it. A server that asks is told so; nobody waits for anything else."""
+        self.kernel.quarantine("client_does_not_read")
+        head = _HEAD.match(frame)
+        question = decode_id(Raw(head[1])) if head is not None and head[1] is not None else None
+        if question is not None:
+            self.feed(ClientFrame(encode_error(question, INTERNAL_ERROR, "The client does not read.")))
+
+
+def _internal_error(identity: RequestId) -> bytes:
+    message = "An error inside perdure serve. What became of this call is not known; look for its effect."
+    return encode_error(identity, INTERNAL_ERROR, message, _UNKNOWN)
 
 
 def _notice(frame: bytes) -> tuple[str, dict[str, Raw]]:
     found = members(frame)
-    params = found.get("params")
-    return msgspec.json.decode(found["method"], type=str), members(params) if params is not None else {}
-
-
-def _meta(params: dict[str, Raw]) -> dict[str, Raw]:
-    return members(params["_meta"]) if "_meta" in params else {}
+    return msgspec.json.decode(found["method"], type=str), members_if_clear(found.get("params"))
 
 
 def _scalar(raw: Raw | None) -> Any:

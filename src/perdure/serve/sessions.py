@@ -43,11 +43,19 @@ UNLOAD_AFTER_S: Final = 300.0
 
 HTTP: Final = {"network.transport": "tcp", "network.protocol.name": "http"}
 
+OWN: Final = "dashboard"
+"""Who our own requests come from; the identity of a client has a line break in it."""
+
 Specs = Callable[[str], dict[str, MountSpec]]
 
 
 class TooManySessions(Exception):
     """No more are opened until some have ended."""
+
+
+def is_own(session: HttpSession) -> bool:
+    """Whether it is the dashboard's, which is no client and does not count."""
+    return session.identity == OWN
 
 
 class Sessions:
@@ -94,6 +102,18 @@ class Sessions:
     @property
     def all(self) -> list[HttpSession]:
         return [*self.named.values(), *(one for many in self.unnamed.values() for one in many)]
+
+    @property
+    def clients(self) -> list[HttpSession]:
+        """All but our own."""
+        return [session for session in self.all if not is_own(session)]
+
+    def workspace_of(self, asked: str) -> str | None:
+        """The one that a client asks for, by its path or its name. Empty means all of them, None that there is none."""
+        if not asked:
+            return ""
+        known = (path for path in self.settings.workspaces if asked in (path, os.path.basename(path)))
+        return next(known, None)
 
     def order(self, order: Order) -> None:
         """For every session that is there, and where it stops a server for those that come."""
@@ -158,7 +178,7 @@ class Sessions:
         identity = session.kernel.state.session.session_id
         self.named.pop(identity, None)
         self._store.remove_session(identity)
-        self.past.add(session)
+        self._count(session)
         session.end()
 
     # --- 2026 ------------------------------------------------------------------------------------------------
@@ -172,12 +192,13 @@ class Sessions:
             self._recover(identity, workspace)
         if identity in self.unnamed:
             self.unnamed[identity] = self.unnamed.pop(identity)
-        for one in self.unnamed.get(identity, ()):
+        kernels = [one for one in self.unnamed.get(identity, ()) if not one.is_over]
+        for one in kernels:
             if ticket is not None and _has_parked(one, ticket):
                 return one
             if one.knows(request, question):
                 return one
-        for one in self.unnamed.get(identity, ()):
+        for one in kernels:
             if request not in one.exchanges and request not in one.kernel.state.ids:
                 return one
         made = self._made(os.urandom(16).hex(), identity, workspace)
@@ -319,8 +340,12 @@ class Sessions:
             raise TooManySessions
         self._unload(idle)
 
+    def _count(self, session: HttpSession) -> None:
+        if not is_own(session):
+            self.past.add(session)
+
     def _unload(self, session: HttpSession) -> None:
-        self.past.add(session)
+        self._count(session)
         name = session.kernel.state.session.session_id
         if not session.identity:
             del self.named[name]

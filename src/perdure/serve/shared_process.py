@@ -7,14 +7,22 @@
 | its log level | the most talkative that any session asked for |
 | its subscriptions | begun with the first session that wants one, ended with the last |
 | its 2026 streams | one for each session, ended with it |
-| its questions | put to the session whose call has been with it longest |
+| its questions | put to the session whose call has been with it longest; answered in its place when it leaves |
+
+The handshake, of which there is one for each process:
+
+| state | `initialize` of a session | the answer | a session leaves |
+|---|---|---|---|
+| NotSent | is sent on → Sent | – | – |
+| Sent | waits | goes to all that wait; a result → Answered, else → NotSent | waits no longer; the rest goes on waiting |
+| Answered | is answered with the kept result | – | – |
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -22,6 +30,7 @@ from msgspec import Raw
 from perdure.host.child import Child
 from perdure.kernel.events import ChildFrame, ChildNoise, Event
 from perdure.model.eras import LOG_LEVELS, META_SUBSCRIPTION
+from perdure.model.faults import Fault
 from perdure.model.frames import (
     INVALID_REQUEST,
     Malformed,
@@ -30,12 +39,14 @@ from perdure.model.frames import (
     RequestId,
     Response,
     decode,
+    decode_id,
     encode_error,
     encode_notification,
     encode_raw_error,
     encode_request,
     encode_result,
-    members,
+    members_if_clear,
+    text_if_clear,
 )
 from perdure.model.mounts import MountSpec
 
@@ -53,6 +64,7 @@ _SENT: Final = re.compile(rb'\{"jsonrpc":"2\.0"(?:,"id":(\d+))?,"method":"([^"\\
 _ANSWER: Final = re.compile(
     rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d+)\s*,\s*"(?:result|error)"\s*:'
 )
+_REPLY: Final = re.compile(rb'\{"jsonrpc":"2\.0","id":(-?\d+|"(?:[^"\\]|\\.)*"),"(?:result|error)":')
 _encode = msgspec.json.encode
 
 
@@ -68,6 +80,37 @@ class Party(Protocol):
         """Since when its oldest call has been with this server; None where none is."""
 
 
+class Waiting(NamedTuple):
+    """A session whose `initialize` has no answer yet."""
+
+    party: Party
+    generation: int
+    id: RequestId
+
+
+class NotSent(NamedTuple):
+    pass
+
+
+class Sent(NamedTuple):
+    """`id` is that of the session which asked first; it may have left."""
+
+    id: int
+    waiting: list[Waiting]
+
+
+class Answered(NamedTuple):
+    result: Raw
+
+
+class End(NamedTuple):
+    """How the process ended: its exit code, and the last it wrote to standard error."""
+
+    fault: Fault
+    code: int
+    said: str
+
+
 class SharedProcess:
     """`write` sends a frame to the process."""
 
@@ -78,10 +121,15 @@ class SharedProcess:
         self.idle_since: float | None = None
         self.is_root_sensitive = False
         self.unclaimed = 0
+        self.end: End | None = None
+        self.is_condemned = False
+        """Whether a session found that it does not work, so that it is being killed."""
+        self.is_waiting = False
+        """Whether the rest of its lines is due to be taken in a later round."""
         self._write = write
-        self._hello: Response | None = None
-        self._hello_sent = False
-        self._greeters: list[tuple[Party, int, RequestId]] = []
+        self._handshake: NotSent | Sent | Answered = NotSent()
+        self._former: dict[int, int] = {}  # numbers that sessions had before, and their numbers now
+        self._own_requests = 0
         self._has_begun = False
         self._lists: dict[str, bytes] = {}
         self._asked_lists: dict[int, str] = {}
@@ -96,21 +144,56 @@ class SharedProcess:
 
     def part(self, party: Party) -> bool:
         """Whether it was a user at all."""
-        numbers = [number for number, (one, _) in self.users.items() if one is party]
-        for number in numbers:
-            del self.users[number]
-        self._greeters = [one for one in self._greeters if one[0] is not party]
+        was_user = self.users.pop(party.number, None) is not None
+        numbers = {party.number, *(old for old, new in self._former.items() if new == party.number)}
+        if isinstance(self._handshake, Sent):
+            self._handshake.waiting[:] = [one for one in self._handshake.waiting if one.party is not party]
         if self._levels.pop(party.number, None) is not None:
             self._tell_level()
         for uri, subscribed in list(self._subscribers.items()):
-            subscribed.difference_update(numbers)
+            subscribed.discard(party.number)
             if not subscribed:
                 del self._subscribers[uri]
-                self._write(encode_request(0, "resources/unsubscribe", _encode({"uri": uri})))
+                self._write(encode_request(self._own_id(), "resources/unsubscribe", _encode({"uri": uri})))
         for identity in [one for one in self._listens if one >> SHIFT in numbers]:
             self._listens.discard(identity)
             self._write(encode_notification("notifications/cancelled", _encode({"requestId": identity})))
-        return bool(numbers)
+        for question in [one for one, asked in self._asked.items() if asked == party.number]:
+            del self._asked[question]
+            self._write(encode_error(question, INVALID_REQUEST, "the client that was asked has left"))
+        self._asked_lists = {
+            one: what for one, what in self._asked_lists.items() if one >> SHIFT not in numbers
+        }
+        self._former = {old: new for old, new in self._former.items() if new != party.number}
+        return was_user
+
+    def renumber(self, old: int, new: int) -> None:
+        """A session has used up its range of ids. Answers to ids of the old range still find it."""
+        if (user := self.users.pop(old, None)) is None:
+            return
+        self.users[new] = user
+        self._former = {before: new if now == old else now for before, now in self._former.items()}
+        self._former[old] = new
+        if (level := self._levels.pop(old, None)) is not None:
+            self._levels[new] = level
+        for subscribed in self._subscribers.values():
+            if old in subscribed:
+                subscribed.remove(old)
+                subscribed.add(new)
+        self._asked = {one: new if asked == old else asked for one, asked in self._asked.items()}
+
+    @property
+    def open_questions(self) -> int:
+        """Of this server, to which no session has answered yet."""
+        return len(self._asked)
+
+    def _user(self, number: int) -> tuple[Party, int] | None:
+        return self.users.get(self._former.get(number, number))
+
+    def _own_id(self) -> int:
+        """For a request of this process's own: sessions are numbered from 1, so range 0 is free."""
+        self._own_requests = self._own_requests % ((1 << SHIFT) - 1) + 1
+        return self._own_requests
 
     # --- from a session to the process ------------------------------------------------------------------------
 
@@ -135,18 +218,25 @@ class SharedProcess:
             if method == "subscriptions/listen":
                 self._listens.add(identity)
             elif method == "notifications/cancelled" and self._listens:
-                self._listens.discard(_decoded(_params(frame).get("requestId")))
+                cancelled = _scalar(_params(frame).get("requestId"))
+                if isinstance(cancelled, int):
+                    self._listens.discard(cancelled)
+            elif self._asked and (reply := _REPLY.match(frame)) is not None:
+                question = decode_id(reply[1])
+                if question is not None:
+                    self._asked.pop(question, None)
             self._write(frame)
 
     def _greet(self, party: Party, generation: int, identity: int, frame: bytes) -> None:
-        if self._hello is not None:
-            self._answer(party, generation, identity, self._hello)
-            return
-        self._greeters.append((party, generation, identity))
-        if not self._hello_sent:
-            self._hello_sent = True
-            params = {**_params(frame), "capabilities": Raw(_encode(CAPABILITIES))}
-            self._write(encode_request(identity, "initialize", params))
+        match self._handshake:
+            case Answered(result):
+                party.feed(ChildFrame(self.spec.name, generation, encode_result(identity, result)))
+            case Sent(_, waiting):
+                waiting.append(Waiting(party, generation, identity))
+            case NotSent():
+                self._handshake = Sent(identity, [Waiting(party, generation, identity)])
+                params = {**_params(frame), "capabilities": Raw(_encode(CAPABILITIES))}
+                self._write(encode_request(identity, "initialize", params))
 
     def _list(self, party: Party, generation: int, identity: int, method: str, frame: bytes) -> None:
         if (known := self._lists.get(method)) is not None:
@@ -156,21 +246,22 @@ class SharedProcess:
         self._write(frame)
 
     def _set_level(self, party: Party, generation: int, identity: int, frame: bytes) -> None:
-        level = _decoded(_params(frame).get("level"))
-        if level not in LOG_LEVELS:
+        level = text_if_clear(_params(frame).get("level"))
+        if level is None or level not in LOG_LEVELS:
             self._write(frame)
             return
         self._levels[party.number] = level
         self._tell_level(identity)
 
-    def _tell_level(self, identity: int = 0) -> None:
+    def _tell_level(self, identity: int | None = None) -> None:
         if self._levels:
             wanted = min(self._levels.values(), key=LOG_LEVELS.index)
-            self._write(encode_request(identity, "logging/setLevel", _encode({"level": wanted})))
+            number = identity if identity is not None else self._own_id()
+            self._write(encode_request(number, "logging/setLevel", _encode({"level": wanted})))
 
     def _subscribe(self, party: Party, generation: int, identity: int, method: str, frame: bytes) -> None:
-        uri = _decoded(_params(frame).get("uri"))
-        if not isinstance(uri, str):
+        uri = text_if_clear(_params(frame).get("uri"))
+        if uri is None:
             self._write(frame)
             return
         numbers = self._subscribers.setdefault(uri, set())
@@ -185,56 +276,51 @@ class SharedProcess:
         del self._subscribers[uri]
         self._write(frame)
 
-    def _answer(self, party: Party, generation: int, identity: RequestId, response: Response) -> None:
-        made = (
-            encode_result(identity, response.result)
-            if response.result is not None
-            else encode_raw_error(identity, response.error or Raw(b"{}"))
-        )
-        party.feed(ChildFrame(self.spec.name, generation, made))
-
     # --- from the process to sessions ----------------------------------------------------------------------------
 
-    def take(self, frame: bytes) -> None:
+    def take(self, frame: bytes) -> bool:
+        """Whether it is an answer: all else comes unasked."""
         if (found := _ANSWER.match(frame[:256])) is not None:
             self._answered(int(found[1]), frame)
-            return
+            return True
         match decode(frame):
             case Response(id=int(identity)) | Malformed(id=int(identity), is_response=True):
                 self._answered(identity, frame)
+                return True
             case Request() as request:
                 self._question(request, frame)
             case Notification() as note:
                 self._notice(note, frame)
             case _:
                 self.unclaimed += 1
+        return False
 
     def take_noise(self, lines: int, *, oversize: bool = False, head: bytes = b"", tail: bytes = b"") -> None:
         for party, generation in list(self.users.values()):
             party.feed(ChildNoise(self.spec.name, generation, lines, oversize, head, tail))
 
     def _answered(self, identity: int, frame: bytes) -> None:
-        if self._greeters and any(one[2] == identity for one in self._greeters) and self._hello is None:
-            self._greeted(frame)
+        if isinstance(self._handshake, Sent) and identity == self._handshake.id:
+            self._greeted(self._handshake.waiting, frame)
             return
         if (method := self._asked_lists.pop(identity, None)) is not None:
             self._keep_list(method, frame)
         self._listens.discard(identity)
-        self._to(self.users.get(identity >> SHIFT), frame)
+        if identity >> SHIFT:
+            self._to(self._user(identity >> SHIFT), frame)
 
-    def _greeted(self, frame: bytes) -> None:
-        waiting, self._greeters = self._greeters, []
+    def _greeted(self, waiting: list[Waiting], frame: bytes) -> None:
         message = decode(frame)
-        if isinstance(message, Response):
-            if message.result is not None:
-                self._hello = message
-            else:
-                self._hello_sent = False
-            for party, generation, identity in waiting:
-                self._answer(party, generation, identity, message)
-        else:
-            for party, generation, _ in waiting:
-                party.feed(ChildFrame(self.spec.name, generation, frame))
+        result = message.result if isinstance(message, Response) else None
+        self._handshake = Answered(result) if result is not None else NotSent()
+        for party, generation, identity in waiting:
+            if result is not None:
+                answer = encode_result(identity, result)
+            elif isinstance(message, Response) and message.error is not None:
+                answer = encode_raw_error(identity, message.error)
+            else:  # each kernel finds for itself that its answer cannot be read
+                answer = b'{"jsonrpc":"2.0","id":' + _encode(identity) + b"}"
+            party.feed(ChildFrame(self.spec.name, generation, answer))
 
     def _keep_list(self, method: str, frame: bytes) -> None:
         message = decode(frame)
@@ -265,14 +351,14 @@ class SharedProcess:
         self._to(self.users.get(number), frame)
 
     def _notice(self, note: Notification, frame: bytes) -> None:
-        params = _members(note.params)
+        params = members_if_clear(note.params)
         if note.method == "notifications/progress":
-            token = _decoded(params.get("progressToken"))
-            self._to(self.users.get(token >> SHIFT) if type(token) is int else None, frame)
+            token = _scalar(params.get("progressToken"))
+            self._to(self._user(token >> SHIFT) if isinstance(token, int) else None, frame)
         elif note.method == "notifications/cancelled":
-            identity = _decoded(params.get("requestId"))
-            number = self._asked.pop(identity, None) if isinstance(identity, int | str) else None
-            self._to(self.users.get(number) if number is not None else None, frame)
+            question = _scalar(params.get("requestId"))
+            number = self._asked.pop(question, None) if question is not None else None
+            self._to(self._user(number) if number is not None else None, frame)
         elif note.method == "notifications/message":
             # Whose call it is about is not said, and one session's affairs are not another's.
             waiting = [one for one in self.users.values() if one[0].waits_since(self.spec.name) is not None]
@@ -284,9 +370,9 @@ class SharedProcess:
                 self._asked_lists = {
                     one: asked for one, asked in self._asked_lists.items() if asked != method
                 }
-            listen = _decoded(_members(params.get("_meta")).get(META_SUBSCRIPTION))
-            if type(listen) is int:
-                self._to(self.users.get(listen >> SHIFT), frame)
+            listen = _scalar(members_if_clear(params.get("_meta")).get(META_SUBSCRIPTION))
+            if isinstance(listen, int):
+                self._to(self._user(listen >> SHIFT), frame)
                 return
             for user in list(self.users.values()):
                 self._to(user, frame)
@@ -304,15 +390,9 @@ def _has_cursor(frame: bytes) -> bool:
 
 def _params(frame: bytes) -> dict[str, Raw]:
     message = decode(frame)
-    return _members(message.params) if isinstance(message, Request | Notification) else {}
+    return members_if_clear(message.params) if isinstance(message, Request | Notification) else {}
 
 
-def _members(raw: Raw | None) -> dict[str, Raw]:
-    try:
-        return members(raw) if raw is not None else {}
-    except ValueError:
-        return {}
-
-
-def _decoded(raw: Raw | None) -> Any:
-    return msgspec.json.decode(raw) if raw is not None else None
+def _scalar(raw: Raw | None) -> RequestId | None:
+    """An id or a token; None for anything else, whatever a server made up."""
+    return decode_id(raw) if raw is not None else None

@@ -43,6 +43,7 @@ from perdure.serve.exchange import Exchange
 from perdure.serve.pace import Pace
 from perdure.serve.session import HttpSession
 from perdure.serve.sessions import Sessions, TooManySessions
+from perdure.serve.store import StoreError
 
 OWNER: Final = "perdure.owner"
 
@@ -90,6 +91,9 @@ class Streamable:
                     await self._delete(scope, send)
                 case _:
                     raise Refused(405, b"", [(b"allow", b"GET, POST, DELETE")])
+        except StoreError as error:
+            no = overdone(503, f"perdure serve cannot write its store ({error})", "store_unavailable", 30)
+            await respond(send, no.status, no.body, no.headers)
         except Refused as no:
             await respond(send, no.status, no.body, no.headers)
 

@@ -5,20 +5,26 @@
                      ──Stop────▶ only this session lets go of it, unless it found it broken
 
 A session never notices that it shares: it has its own generations, restarts and catalog, as over stdio.
+
+All sessions share one event loop, so each process gets a share of it: one read and one slice of time for its lines in
+each round, and a pause after a slice in which most of them came unasked. A process that a kernel throttles is not read
+for a while, then in small reads. What a line leads to may raise; that costs the line, never those behind it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import structs
 
 from perdure.host import child as processes
+from perdure.host.child import Child
 from perdure.host.endings import exit_fault, exit_status, pipe_size, spawn_fault
 from perdure.host.guardian import Guardian
 from perdure.host.lines import Oversize
@@ -26,19 +32,26 @@ from perdure.kernel.events import ChildBacklog, ChildLost, ChildStarted
 from perdure.model.faults import Fault
 from perdure.model.mounts import MountSpec
 from perdure.serve.registries import Registries
-from perdure.serve.shared_process import Party, SharedProcess
+from perdure.serve.shared_process import End, Party, SharedProcess
 
 IDLE_S: Final = 60.0
 TEND_S: Final = 5.0
-READ_BYTES: Final = 1 << 18
+READ_BYTES: Final = 1 << 16
+SMALL_READ_BYTES: Final = 1 << 12
+NOISY_S: Final = 1.0  # for so long after a throttle reads stay small
+SLICE_S: Final = 0.001
+PAUSE_S: Final = 0.005
+NOISE_PER_LOOK: Final = 64  # lines of noise between two looks at the clock
 START_EVERY_S: Final = 0.1
 BROKEN_GRACE_S: Final = 0.5
 
 Key = tuple[str, ...]
 
+log = logging.getLogger("perdure.serve")
+
 
 class Switchboard:
-    """`guardian` ends what is left if this process is killed."""
+    """`guardian` ends what is left if this process is killed; `start` runs a command (see `child.start`)."""
 
     def __init__(
         self,
@@ -47,18 +60,24 @@ class Switchboard:
         frame_bytes: int,
         outbox_bytes: int,
         registries: Registries | None = None,
+        *,
+        start: Callable[..., Child] = processes.start,
     ) -> None:
-        self._guardian = guardian
+        self.guardian = guardian
         self._environ = environ
         self._frame_bytes = frame_bytes
         self._outbox_bytes = outbox_bytes
         self._registries = registries or Registries()
+        self._start = start
         self._loop = asyncio.get_running_loop()
         self._running: list[SharedProcess] = []
         self._current: dict[Key, SharedProcess] = {}
         self._private: set[Key] = set()
         self._started_at: dict[Key, float] = {}
         self._words: dict[str, str] = {}
+        self._delayed: set[tuple[Party, str, int]] = set()
+        self.faults = 0
+        """Processes that ended while a session used them: one, however many sessions did."""
         self._is_closing = False
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
         self._tending = self._loop.call_later(TEND_S, self._tend)
@@ -78,25 +97,36 @@ class Switchboard:
             wait = self._started_at.get(key, 0.0) + START_EVERY_S - time.monotonic()
             if wait > 0 and key not in self._private:
                 # Many sessions lose a process at the same moment: one of them starts its successor.
-                self._loop.call_later(wait, lambda: self.attach(party, spec, generation, gently=gently))
+                self._delayed.add((party, spec.name, generation))
+                self._loop.call_later(wait, self._attach_delayed, party, spec, generation, gently)
                 return
             found = self._started(party, spec, generation, gently)
         if found is not None:
             found.join(party, generation)
             party.feed(ChildStarted(spec.name, generation, found.child.pid))
 
+    def _attach_delayed(self, party: Party, spec: MountSpec, generation: int, gently: bool) -> None:
+        """Unless the session has ended, or given this generation up, in the meantime."""
+        if (party, spec.name, generation) in self._delayed:
+            self._delayed.discard((party, spec.name, generation))
+            self.attach(party, spec, generation, gently=gently)
+
     def detach(self, party: Party, mount: str, generation: int, *, force: bool) -> None:
         """The session has no use for this generation any more; with `force` it found that it does not work."""
+        self._delayed.discard((party, mount, generation))
         process = self._of(party, mount, generation)
         if process is None:
             return
         process.part(party)
         if force:
+            process.is_condemned = True
+            self._retire(process)
             process.child.signal(signal.SIGKILL)
         else:
             self._left(process)
 
     def leave(self, party: Party) -> None:
+        self._delayed = {one for one in self._delayed if one[0] is not party}
         for process in self._running:
             if process.part(party):
                 self._left(process)
@@ -120,8 +150,12 @@ class Switchboard:
 
     def renumber(self, party: Party, old: int) -> None:
         for process in self._running:
-            if (user := process.users.get(old)) is not None:
-                process.users[party.number] = user
+            process.renumber(old, party.number)
+
+    def throttle(self, party: Party, mount: str, generation: int, until: float) -> None:
+        """It talks more than one of its sessions can bear: nobody reads it until then."""
+        if (process := self._of(party, mount, generation)) is not None:
+            process.child.quiet_until = max(process.child.quiet_until, until)
 
     # --- processes -------------------------------------------------------------------------------------------
 
@@ -138,13 +172,13 @@ class Switchboard:
             self._loop.call_soon(party.feed, ChildLost(spec.name, generation, fault))
             return None
         try:
-            child = processes.start(
+            child = self._start(
                 spec.name,
                 generation,
                 launch.argv,
                 launch.env,
                 launch.cwd,
-                self._guardian,
+                self.guardian,
                 self._frame_bytes,
                 gently=gently,
                 keep_stderr=True,
@@ -152,6 +186,7 @@ class Switchboard:
             child.is_heard = not spec.managed
         except OSError as error:
             fault = spawn_fault(generation, launch.argv[0], launch.cwd, error)
+            self.faults += 1
             self._loop.call_soon(party.feed, ChildLost(spec.name, generation, fault))
             return None
         process = SharedProcess(spec, child, lambda frame: self._write(process, frame))
@@ -173,10 +208,14 @@ class Switchboard:
     def _end(self, process: SharedProcess) -> None:
         """Its input ends; one that stays is asked to go, then made to."""
         self._forget_input(process)
-        if self._current.get(_key(process.spec)) is process:
-            del self._current[_key(process.spec)]
+        self._retire(process)
         self._loop.call_later(processes.TERMINATE_S, self._signal, process, signal.SIGTERM)
         self._loop.call_later(processes.KILL_S, self._signal, process, signal.SIGKILL)
+
+    def _retire(self, process: SharedProcess) -> None:
+        """Sessions that come from now on get another."""
+        if self._current.get(_key(process.spec)) is process:
+            del self._current[_key(process.spec)]
 
     def _signal(self, process: SharedProcess, number: int) -> None:
         if process in self._running:
@@ -227,8 +266,10 @@ class Switchboard:
                 party.feed(ChildBacklog(process.spec.name, generation, size))
 
     def _readable(self, process: SharedProcess) -> None:
+        child = process.child
+        is_noisy = time.monotonic() - child.quiet_until < NOISY_S
         try:
-            data = os.read(process.child.stdout, READ_BYTES)
+            data = os.read(child.stdout, SMALL_READ_BYTES if is_noisy else READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -237,19 +278,55 @@ class Switchboard:
             self._forget_output(process)
             self._broken(process)
             return
-        process.child.reader.feed(data)
-        self._take_lines(process)
+        child.reader.feed(data)
+        self._take_slice(process)
 
-    def _take_lines(self, process: SharedProcess) -> None:
-        ready = process.child.reader.ready
-        while ready:
-            line = ready.popleft()
-            if isinstance(line, Oversize):
-                process.take_noise(1, oversize=True, head=line.head, tail=line.tail)
-            elif line.lstrip()[:1] == b"{":
-                process.take(line)
+    def _take_slice(self, process: SharedProcess) -> None:
+        """As many lines as fit into its share of this round. It is read again when all of them are taken."""
+        child = process.child
+        was_waiting, process.is_waiting = process.is_waiting, False
+        is_asked_for = self._take_lines(process, time.monotonic() + SLICE_S)
+        if process.end is not None:
+            if child.reader.ready:
+                process.is_waiting = True
+                self._loop.call_soon(self._take_slice, process)
             else:
-                process.take_noise(1)
+                self._tell_end(process, process.end)
+            return
+        wait = child.quiet_until - time.monotonic()
+        if not is_asked_for:
+            wait = max(wait, PAUSE_S)
+        if child.reader.ready or wait > 0:
+            if child.output_open and not was_waiting:
+                self._loop.remove_reader(child.stdout)
+            process.is_waiting = True
+            self._loop.call_later(max(0.0, wait), self._take_slice, process)
+        elif child.output_open and was_waiting:
+            self._loop.add_reader(child.stdout, self._readable, process)
+
+    def _take_lines(self, process: SharedProcess, until: float) -> bool:
+        """False where the time was not enough, and most of it went to what nobody had asked for."""
+        child, ready = process.child, process.child.reader.ready
+        noise = answers = others = 0
+        now = time.monotonic()
+        while ready and now < until and (child.quiet_until <= now or process.end is not None):
+            line = ready.popleft()
+            try:
+                if isinstance(line, Oversize):
+                    process.take_noise(1, oversize=True, head=line.head, tail=line.tail)
+                elif line.lstrip()[:1] == b"{":
+                    is_answer = process.take(line)
+                    answers, others = answers + is_answer, others + (not is_answer)
+                else:
+                    noise += 1
+                    if noise % NOISE_PER_LOOK:
+                        continue  # so cheap that a look at the clock would cost as much
+            except Exception:
+                log.exception("a line of %s could not be handled", process.spec.name)
+            now = time.monotonic()
+        if noise:
+            process.take_noise(noise)
+        return not ready or answers >= others + noise
 
     def _broken(self, process: SharedProcess) -> None:
         """A pipe ended. Most often the process did too; one that lives on can no longer be spoken with."""
@@ -279,29 +356,45 @@ class Switchboard:
         for process in list(self._running):
             if process in self._running and (status := exit_status(process.child.pid)) is not None:
                 self._ended(process, status)
+        if not self._is_closing and exit_status(self.guardian.pid) is not None:
+            self._renew_guardian()
+
+    def _renew_guardian(self) -> None:
+        try:
+            fresh = Guardian.start(self.guardian.mark)
+        except OSError:
+            return  # too many processes just now; the next one that ends brings us back here
+        os.close(self.guardian.fd)
+        self.guardian = fresh
+        for process in self._running:
+            fresh.remember(process.child.pid)
 
     def _ended(self, process: SharedProcess, status: int) -> None:
-        """Take what it still said, then tell everyone who used it."""
+        """Take what it still said, in slices, then tell everyone who used it."""
+        child = process.child
         self._running.remove(process)
-        if self._current.get(_key(process.spec)) is process:
-            del self._current[_key(process.spec)]
-        process.child.signal(signal.SIGKILL)
-        self._guardian.forget(process.child.pid)
-        if process.child.output_open:
+        self._retire(process)
+        child.signal(signal.SIGKILL)
+        self.guardian.forget(child.pid)
+        if child.output_open:
             self._drain(process)
-        fault = exit_fault(process.child, status)
-        code, said = (
-            os.waitstatus_to_exitcode(status),
-            self._registries.last_words(process.spec, process.child),
-        )
+        fault = exit_fault(child, status)
+        code = os.waitstatus_to_exitcode(status)
+        said = self._registries.last_words(process.spec, child)
         fault = self._registries.explained(process.spec, fault, code)
-        self._words[process.spec.name] = self._registries.shown_words(process.spec, process.child)
+        self._words[process.spec.name] = self._registries.shown_words(process.spec, child)
         self._forget_output(process)
         self._forget_input(process)
         self._forget_stderr(process)
+        process.end = End(fault, code, said)
+        if not process.is_waiting:
+            self._take_slice(process)
+
+    def _tell_end(self, process: SharedProcess, end: End) -> None:
+        self.faults += bool(process.users) or process.is_condemned
         for party, generation in list(process.users.values()):
-            own = Fault(fault.fault_class, fault.code, generation, fault.detail, fault.hint)
-            party.feed(ChildLost(process.spec.name, generation, own, code, said))
+            own = structs.replace(end.fault, generation=generation)
+            party.feed(ChildLost(process.spec.name, generation, own, end.code, end.said))
 
     def _drain(self, process: SharedProcess) -> None:
         left = pipe_size(process.child.stdout)
@@ -314,7 +407,6 @@ class Switchboard:
                 break
             left -= len(data)
             process.child.reader.feed(data)
-        self._take_lines(process)
 
     # --- the end ---------------------------------------------------------------------------------------------
 
@@ -328,7 +420,7 @@ class Switchboard:
             await asyncio.sleep(0.02)
             self._reap()
         self._loop.remove_signal_handler(signal.SIGCHLD)
-        self._guardian.close()
+        self.guardian.close()
 
 
 def _key(spec: MountSpec) -> Key:

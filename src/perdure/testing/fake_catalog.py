@@ -14,6 +14,15 @@ _NUMBER: Final = {"type": "number"}
 _BOOLEAN: Final = {"type": "boolean"}
 _OBJECT: Final = {"type": "object"}
 _CRASH: Final = {"type": "string", "enum": ["none", "before", "during", "after", "after_answer"]}
+_FLOODS: Final = [
+    "noise",
+    "notifications",
+    "unknown_notifications",
+    "list_changed",
+    "pings",
+    "late_answers",
+    "junk_json",
+]
 _READ_ONLY: Final = {"readOnlyHint": True}
 
 _EFFECT: Final[Object] = {
@@ -63,7 +72,7 @@ BUILT_IN: Final[tuple[Object, ...]] = (
         "Flood standard output",
         None,
         seconds=_NUMBER,
-        kind={"type": "string", "enum": ["noise", "notifications", "junk_json"]},
+        kind={"type": "string", "enum": _FLOODS},
         line_bytes=_INTEGER,
         answer={"type": "string", "enum": ["first", "last"]},
     ),

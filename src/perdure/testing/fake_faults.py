@@ -55,6 +55,16 @@ def _flood_lines(call: Call) -> bytes:
         case "notifications":
             params = {"level": "debug", "logger": "flood", "data": padding}
             return encode({"jsonrpc": "2.0", "method": "notifications/message", "params": params}) + b"\n"
+        case "pings":
+            return encode({"jsonrpc": "2.0", "id": "flood", "method": "ping"}) + b"\n"
+        case "list_changed":
+            return encode({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}) + b"\n"
+        case "unknown_notifications":
+            return (
+                encode({"jsonrpc": "2.0", "method": "notifications/x", "params": {"data": padding}}) + b"\n"
+            )
+        case "late_answers":
+            return encode({"jsonrpc": "2.0", "id": call.id, "result": {"content": []}}) + b"\n"
         case "junk_json":
             junk: list[object] = [
                 {"junk": padding},

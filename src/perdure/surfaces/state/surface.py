@@ -89,6 +89,7 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
             "Wait until a key, or one with a prefix, changes after a revision.",
             waiting.Wait,
             deadline_s=LONGEST_WAIT_S + 30,
+            waits=True,
         ),
         shapes.WAITED,
         waiting.state_wait,
