@@ -134,13 +134,16 @@ class WriteService:
         fingerprint = _fingerprint(call.tool, arguments) if arguments is not None else _plain(call.tool)
 
         def planned() -> Landing:
-            tree = Tree(self.workspace, self.store, self.journal, client=call.client, session=call.session)
+            claims = self.committer.claims
+            tree = Tree(
+                self.workspace, self.store, self.journal, claims, client=call.client, session=call.session
+            )
             try:
-                if idempotency_key is not None and (
-                    known := self._deduplicated(idempotency_key, fingerprint)
-                ):
-                    tree.close()
-                    return NoFiles(known)
+                if idempotency_key is not None:
+                    claims.claim(("key", idempotency_key))  # a result counts once its files have landed
+                    if (known := self._deduplicated(idempotency_key, fingerprint)) is not None:
+                        tree.close()
+                        return NoFiles(known)
                 payload = plan(tree)
             except BaseException:
                 tree.close()

@@ -7,6 +7,8 @@ call on one file see each other's results; each gets its row, and only the last 
 from __future__ import annotations
 
 import os
+import unicodedata
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.model.envelope import ToolError, refuse
@@ -15,6 +17,7 @@ from perdure.storage.files.fidelity import Facts
 from perdure.storage.files.identity import Expected, seen
 from perdure.storage.journal import Journal, NewRow, Row, Sha
 from perdure.surfaces.write.confine import Place, Workspace
+from perdure.surfaces.write.jobs import Claims
 from perdure.surfaces.write.landing import FileChange
 from perdure.surfaces.write.store import Content, Store
 
@@ -55,11 +58,19 @@ class Tree:
     """What one call plans. `journal_path` is how rows name files: as given for the first root, `@N/…` for others."""
 
     def __init__(
-        self, workspace: Workspace, store: Store, journal: Journal, *, client: str, session: str
+        self,
+        workspace: Workspace,
+        store: Store,
+        journal: Journal,
+        claims: Claims,
+        *,
+        client: str,
+        session: str,
     ) -> None:
         self._workspace = workspace
         self._store = store
         self._journal = journal
+        self.claims = claims
         self._client = client
         self._session = session
         self._known: dict[str, Known] = {}
@@ -72,6 +83,7 @@ class Tree:
             place.close()
             return self._known[name]
         try:
+            self.claims.claim(*_claimed(name, place))
             known = self._seen(name, place)
         except BaseException:
             place.close()
@@ -200,6 +212,13 @@ def canonical(service: WriteService, path: str) -> str:
             if purpose == "write" or error.envelope.error != "not_found":
                 raise
     return path
+
+
+def _claimed(name: str, place: Place) -> Iterator[Hashable]:
+    """One file has one claim under all its spellings, also where the file system does not tell cases apart."""
+    yield unicodedata.normalize("NFC", name).casefold()
+    if place.found is not None:
+        yield place.found.st_dev, place.found.st_ino
 
 
 def _mode(facts: Facts | None) -> int | None:

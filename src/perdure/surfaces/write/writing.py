@@ -98,27 +98,26 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
 
     def plan(tree: Tree) -> dict[str, Any]:
         known = tree.look(given.path, force=given.force)
-        guards.check_precondition(known, given.expected_prev_sha256)
-        after, mode = sent, given.mode
-        match given.mode:
-            case "create":
-                if known.now is not None and given.expected_prev_sha256 is None:
-                    raise refuse(
-                        "stale_precondition",
-                        "file_already_exists",
-                        "the file is there already; overwrite it, or give the hash it must have",
-                        suggested_action="reread",
-                        path=known.path,
-                        existing_sha256=known.sha256,
-                    )
-            case "overwrite":
-                if given.expected_prev_sha256 is None and known.now is not None:
-                    guards.check_seen(service, tree, known, call.session)
-            case "append":
-                after = _appended(service, tree, known, given, sent)
+        if given.mode == "append":
+            guards.check_precondition(known, given.expected_prev_sha256)
+            after, warnings = _appended(service, tree, known, given, sent), []
+        else:
+            after, warnings = (
+                sent,
+                guards.check_target(
+                    service,
+                    tree,
+                    known,
+                    call,
+                    mode=given.mode,
+                    expected=given.expected_prev_sha256,
+                    force=given.force,
+                ),
+            )
         if given.mode != "append" and not given.force and sent.data is not None:
             guards.check_elision(sent, sent.data, tree.data(known) if _is_small(known) else b"", known.path)
-        return put(tree, known, after, call, op="write", mode=mode)
+        payload = put(tree, known, after, call, op="write", mode=given.mode)
+        return {**payload, "warnings": warnings}
 
     return await checks.changed(
         plan,
