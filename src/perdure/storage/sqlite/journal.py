@@ -202,10 +202,15 @@ class SqliteJournal:
         self._head = (seq, digest)
         return made
 
-    def keep(self, sha: Sha, data: bytes, *, by_row: bool = True) -> None:
+    def keep(self, sha: Sha, data: bytes, *, by_row: bool = True, mends: bool = False) -> None:
         packed = _compressed(data) if len(data) > _BRIEF else data
         codec, stored = (ZLIB, packed) if len(packed) < len(data) else (RAW, data)
         self._keep(sha, len(data), codec, stored, by_row)
+        if mends:
+            self._write.execute(
+                "UPDATE contents SET codec = ?, data = ?, size = ? WHERE sha = ?",
+                (codec, stored, len(data), sha),
+            )
 
     def keep_file(self, sha: Sha, size: int, *, by_row: bool = True) -> None:
         self._keep(sha, size, FILE, None, by_row)

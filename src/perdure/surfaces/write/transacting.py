@@ -17,7 +17,7 @@ from perdure.surfaces.write.service import WriteService, new_transaction_id
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Known, Tree
 from perdure.surfaces.write.validating import Validate
-from perdure.surfaces.write.writing import CLASSIFY, VALIDATE, put, sent_content
+from perdure.surfaces.write.writing import CLASSIFY, VALIDATE, is_small, put, sent_content
 
 MOST_OPS = 1000
 DRAFTS_TOLD: Final = 100
@@ -206,7 +206,8 @@ class _Step:
         if not known.changed and known.path not in self.expected:
             self.warnings += guards.check_unseen(self._service, known, self._call.session, force=self._force)
         if not self._force and content.data is not None:
-            guards.check_elision(content, content.data, self._tree.data(known), known.path)
+            old = self._tree.data(known) if is_small(known) else b""
+            guards.check_elision(content, content.data, old, known.path)
         return self._put(known, content, "write", one.mode)
 
     def _edit(self, one: Operation, wanted: list[edits.Edit]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from perdure.surfaces.port import Call
 from perdure.surfaces.write import merge, text
 from perdure.surfaces.write.service import WriteService, new_transaction_id
 from perdure.surfaces.write.store import Content
-from perdure.surfaces.write.tree import Known, Tree, canonical
+from perdure.surfaces.write.tree import Known, Tree, canonical, check_in_memory
 from perdure.surfaces.write.writing import put, sequence
 
 PAGE = 200
@@ -196,6 +196,12 @@ def _reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Cont
         return service.store.find(old) if old is not None else None
     if known.now is None or new is None or old is None:
         raise refuse("conflict", "changed_since", "the file came or went since")
+    return tree.derive(known, f"undo {row.seq}", lambda: _merged(service, tree, known, new, old))
+
+
+def _merged(service: WriteService, tree: Tree, known: Known, new: str, old: str) -> Content:
+    for sha256 in (new, old):
+        check_in_memory(service.store.find(sha256).size, known.path)
     try:
         now = text.decode(tree.data(known))
         base = text.decode(service.store.load(new)).body
