@@ -127,15 +127,19 @@ def undos(draw: st.DrawFn) -> Request:
     model = machine.model
     arguments: dict[str, Any] = {"n": draw(st.integers(1, 3))}
     seqs = [one.seq for one in model.entries]
-    match draw(st.sampled_from(("all", "all", "path", "session", "client", "since", "journal_id"))):
+    match draw(st.sampled_from(("own", "any", "path", "session", "client", "since", "journal_id"))):
+        case "any":
+            arguments["session"] = "any"
         case "path":
             arguments["path"] = draw(st.sampled_from(drawn.PATHS))
+            arguments |= draw(st.sampled_from(({}, {"session": "any"})))
         case "session":
             arguments["session"] = drawn.somebody(draw)[0]
         case "client":
             arguments["client"] = drawn.somebody(draw)[1]
         case "since":
             arguments["since"] = model.times[draw(st.sampled_from(seqs[-6:]))] if seqs else LONG_AGO
+            arguments |= draw(st.sampled_from(({}, {"session": "any"})))
         case "journal_id":
             arguments["journal_id"] = str(draw(st.sampled_from([*seqs[-8:], 10**6])))
     if draw(st.integers(0, 2 if any(one.op == "undo" for one in model.entries) else 9)) == 0:

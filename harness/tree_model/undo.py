@@ -9,7 +9,7 @@ from harness.tree_model.state import Entry, Model, View
 
 def undo(model: Model, request: Request, evidence: Evidence) -> Payload | None:
     given, view = request.arguments, View(model, request.session, request.client)
-    selected = _chosen(model, given)
+    selected = _chosen(model, request)
     if not selected:
         raise Refusal("not_found", "nothing_to_undo")
     op = "redo" if given.get("redo") else "undo"
@@ -28,7 +28,15 @@ def undo(model: Model, request: Request, evidence: Evidence) -> Payload | None:
             view.give_mode(entry.path, entry.file_mode)
         mode = "delete" if after is None else "overwrite" if now is not None else "create"
         made = view.put(entry.path, after, op, mode, undoes=entry.seq)
-        reverted.append({"path": made.path, "journal_id": str(made.seq), "sha256": sha_of(after)})
+        reverted.append(
+            {
+                "path": made.path,
+                "journal_id": str(made.seq),
+                "sha256": sha_of(after),
+                "undone": str(entry.seq),
+                **{name: getattr(entry, name) for name in ("op", "client", "session")},
+            }
+        )
     if conflicts:
         return {"reverted": [], "conflicts": conflicts, "journal_ids": []}
     if given.get("dry_run"):
@@ -45,8 +53,9 @@ class _Later(Exception):
         self.reason = reason
 
 
-def _chosen(model: Model, given: Payload) -> list[Entry]:
+def _chosen(model: Model, request: Request) -> list[Entry]:
     """The changes an undo is about, newest first and whole transactions at a time."""
+    given = request.arguments
     if "journal_id" in given:
         entry = model.entry(given["journal_id"])
         if entry is None:
@@ -56,11 +65,14 @@ def _chosen(model: Model, given: Payload) -> list[Entry]:
         return _whole(model, entry)
     wanted = ("undo",) if given.get("redo") else ("write", "edit", "patch", "move", "delete", "restore")
     since = given.get("since", "")
+    asked_for = {name: given[name] for name in ("path", "session", "client") if name in given}
+    if "session" not in given and "client" not in given:
+        asked_for["session"] = request.session
+    elif given.get("session") == "any":
+        del asked_for["session"]
     found: list[list[Entry]] = []
     for entry in reversed(model.entries):
-        asked = all(
-            getattr(entry, name) == given[name] for name in ("path", "session", "client") if name in given
-        )
+        asked = all(getattr(entry, name) == value for name, value in asked_for.items())
         if not asked or entry.op not in wanted or model.times[entry.seq] < since:
             continue
         if any(entry in group for group in found) or not model.is_effective(entry):

@@ -54,11 +54,25 @@ def _wrote(view: View, entry: Entry) -> Payload:
 def safe_write(model: Model, request: Request, sent: bytes) -> Payload:
     given, view = request.arguments, View(model, request.session, request.client)
     path, mode = given["path"], given["mode"]
+    warnings = _unseen(model, view, request)
     try:
-        return _wrote(view, view.put(path, _written(model, view, request, sent), "write", mode))
+        wrote = _wrote(view, view.put(path, _written(model, view, request, sent), "write", mode))
+        return {**wrote, "warnings": warnings}
     except Refusal as refusal:
         refusal.kept = (path, sent)
         raise
+
+
+def _unseen(model: Model, view: View, request: Request) -> list[str]:
+    """What is said of a file that the session has not read, and replaces."""
+    given = request.arguments
+    now = view.content(given["path"])
+    if now is None or given["mode"] != "overwrite" or given.get("expected_prev_sha256") is not None:
+        return []
+    if model.last_seen(request.session, given["path"]) is not None:
+        return []
+    bytes_ = f"{len(now)} byte{'' if len(now) == 1 else 's'}"
+    return [f"replaced {bytes_} of {given['path']} that this session had not read; undo gives them back"]
 
 
 def _written(model: Model, view: View, request: Request, sent: bytes) -> bytes:

@@ -14,7 +14,6 @@ import pytest
 from write_tools import Tools
 
 from perdure.model import fault_points
-from perdure.model.tools import View
 from perdure.surfaces.port import Call
 from perdure.surfaces.write.confine import Workspace
 
@@ -287,15 +286,15 @@ def test_a_lost_call_that_the_host_makes_again_is_one_try(
     tools: Tools, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "a").write_text("theirs\n")
-    made = tools._context
+    made = tools._call
     keys = iter(("k1", "k1", "k1", "k2", "k2"))
 
-    def keyed(view: View) -> Call:
-        call: Any = made(view)
+    def keyed(client: str) -> Call:
+        call: Any = made(client)
         call.invocation_key = next(keys)
         return call
 
-    monkeypatch.setattr(tools, "_context", keyed)
+    monkeypatch.setattr(tools, "_call", keyed)
     answers = [refused(tools, "safe_write", path="a", content="mine\n") for _ in range(5)]
     assert [answer["retry_budget"] for answer in answers] == [3, 3, 3, 2, 2]
 

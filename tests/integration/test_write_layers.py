@@ -117,7 +117,7 @@ def test_compose_takes_a_precondition_and_the_stale_guard(agent: Agent) -> None:
     agent.use("chunk_append", session="s", content="composed")
     agent.use("safe_write", path="o", content="mine")
     (agent.workspace / "o").write_text("of another program")
-    assert agent.refused("chunk_compose", session="s", output_path="o") == (
+    assert agent.refused("chunk_compose", session="s", output_path="o", mode="overwrite") == (
         "stale_precondition",
         "changed_since_seen",
     )

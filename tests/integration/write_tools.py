@@ -24,11 +24,10 @@ class _Call:
     tool = "test"
     invocation_key = None
     age_s = 0.0
-    client = "test"
-    session = "test"
     view = VIEW
 
-    def __init__(self) -> None:
+    def __init__(self, client: str) -> None:
+        self.client = self.session = client
         self.cancelled = threading.Event()
 
     def progress(self, value: float, total: float | None = None, message: str | None = None) -> None:
@@ -68,7 +67,8 @@ class Tools:
         assert isinstance(self._surface, WriteSurface)
         self._surface.close()
 
-    def use(self, name: str, arguments: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
+    def use(self, name: str, arguments: dict[str, Any], client: str = "test") -> tuple[bool, dict[str, Any]]:
+        """As a client that has one session, of its own name."""
         tool = self._registry.tool(name)
         assert tool is not None
         result = call.run(
@@ -77,11 +77,11 @@ class Tools:
             msgspec.Raw(msgspec.json.encode(arguments)),
             default=VIEW,
             roots=self._roots,
-            context=self._context,
+            context=lambda _: self._call(client),
             diagnostics=Diagnostics("emergency"),
         )
         found = msgspec.to_builtins(result)
         return not found.get("isError"), msgspec.json.decode(found["content"][0]["text"])
 
-    def _context(self, _: View) -> Call:
-        return _Call()
+    def _call(self, client: str) -> Call:
+        return _Call(client)

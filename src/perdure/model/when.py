@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from perdure.model.envelope import refuse
 
+_AGO: Final = re.compile(r"([0-9]{1,6})([smhd])", re.ASCII)
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _EPOCH = datetime(1970, 1, 1)  # of UTC; without a zone, which would have to be worked out each time
 
 
@@ -15,13 +19,23 @@ def iso(ts: int) -> str:
 
 
 def microseconds(text: str | None) -> int | None:
-    """A time as a caller gives it: ISO 8601, UTC where it names no zone."""
+    """A time as a caller gives it: ISO 8601, UTC where it names no zone; `10m` ago; or `today`, from midnight here."""
     if text is None:
         return None
+    if (ago := _AGO.fullmatch(text)) is not None:
+        when = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    elif text == "today":
+        when = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+    else:
+        when = _iso_time(text)
+    return int((when - datetime.fromtimestamp(0, UTC)) / timedelta(microseconds=1))
+
+
+def _iso_time(text: str) -> datetime:
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise refuse("invalid_input", "bad_time", "since is a time in ISO 8601") from None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return int((when - datetime.fromtimestamp(0, UTC)) / timedelta(microseconds=1))
+        raise refuse(
+            "invalid_input", "bad_time", "since is a time: 2026-11-17T13:00Z, 10m, 2h or today"
+        ) from None
+    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)

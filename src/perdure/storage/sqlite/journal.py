@@ -1,6 +1,7 @@
 """The journal on SQLite: chained rows, contents by hash, and cached sums over both.
 
-One thread writes (the committer); any thread reads, over a connection of its own.
+One thread at a time writes. Any thread reads, over a connection of its own; inside a transaction its thread reads over
+the writing connection, so that a plan sees what the plans before it wrote.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from perdure.storage.sqlite import chain, journal_analytics, journal_retention, 
 from perdure.storage.sqlite.chain import COLUMNS, GENESIS
 from perdure.storage.sqlite.database import open_database, open_reader
 from perdure.storage.sqlite.failures import refusal, typed
+from perdure.storage.sqlite.readers import ThreadReaders
 from perdure.storage.sqlite.unpacking import FILE, RAW, ZLIB, unpacked
 
 T = TypeVar("T")
@@ -64,8 +66,8 @@ class SqliteJournal:
             self._write = read_only.connect_or_empty(self._path, "journal")
         else:
             self._write = open_database(self._path, "journal")
-        self._local = threading.local()
-        self._readers: list[apsw.Connection] = []
+        self._readers = ThreadReaders(lambda: open_reader(self._path))
+        self._writing_thread = 0
         self._boot = _boot_id()
         self._anchor_fd = -1
         self._landed_fd = _opened(os.path.join(folder, "landed")) if not is_read_only else -1
@@ -79,6 +81,7 @@ class SqliteJournal:
         if self._is_suspect:
             self._replace_connection()
         self._write.execute("BEGIN IMMEDIATE")
+        self._writing_thread = threading.get_ident()
         try:
             # Another process may have written since: the chain continues from what is there now.
             self._head = self._load_head()
@@ -95,6 +98,8 @@ class SqliteJournal:
             except apsw.Error:
                 self._is_suspect = True  # the next transaction begins with another try
             raise failure from None
+        finally:
+            self._writing_thread = 0
         self._drop_anchor()
         return result
 
@@ -158,8 +163,8 @@ class SqliteJournal:
             os.pwrite(self._landed_fd, f"{self._boot} {seq:020}\n".encode(), 0)
 
     def close(self) -> None:
-        for connection in (*self._readers, self._write):
-            connection.close()
+        self._readers.close()
+        self._write.close()
         for fd in (self._anchor_fd, self._landed_fd):
             if fd >= 0:
                 os.close(fd)
@@ -197,10 +202,15 @@ class SqliteJournal:
         self._head = (seq, digest)
         return made
 
-    def keep(self, sha: Sha, data: bytes, *, by_row: bool = True) -> None:
+    def keep(self, sha: Sha, data: bytes, *, by_row: bool = True, mends: bool = False) -> None:
         packed = _compressed(data) if len(data) > _BRIEF else data
         codec, stored = (ZLIB, packed) if len(packed) < len(data) else (RAW, data)
         self._keep(sha, len(data), codec, stored, by_row)
+        if mends:
+            self._write.execute(
+                "UPDATE contents SET codec = ?, data = ?, size = ? WHERE sha = ?",
+                (codec, stored, len(data), sha),
+            )
 
     def keep_file(self, sha: Sha, size: int, *, by_row: bool = True) -> None:
         self._keep(sha, size, FILE, None, by_row)
@@ -404,13 +414,9 @@ class SqliteJournal:
 
     @property
     def _read(self) -> apsw.Connection:
-        if self._is_read_only:
+        if self._is_read_only or self._writing_thread == threading.get_ident():
             return self._write
-        found: apsw.Connection | None = getattr(self._local, "connection", None)
-        if found is None:
-            found = self._local.connection = open_reader(self._path)
-            self._readers.append(found)
-        return found
+        return self._readers.get()
 
     def _now(self) -> int:
         return int(self._clock() * 1_000_000)

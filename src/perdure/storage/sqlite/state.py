@@ -18,6 +18,7 @@ from perdure.model.fault_points import passed, point
 from perdure.storage.durable import sync_directory
 from perdure.storage.sqlite import state_queries as sql
 from perdure.storage.sqlite.database import StoreError
+from perdure.storage.sqlite.readers import ThreadReaders
 from perdure.storage.sqlite.state_failures import not_opened, typed, typed_error
 from perdure.storage.sqlite.state_opening import open_read_only, open_reader, open_state
 from perdure.storage.sqlite.turns import Turns
@@ -61,8 +62,7 @@ class SqliteState:
         self._path = path
         self._clock = clock
         self._writing = threading.Lock()
-        self._local = threading.local()
-        self._readers: list[apsw.Connection] = []
+        self._readers = ThreadReaders(lambda: open_reader(path))
         self._looking: apsw.Connection | None = None
         self._watch = Watch(self._look)
         self._is_suspect = False
@@ -239,8 +239,10 @@ class SqliteState:
     def close(self) -> None:
         self._watch.close()
         with suppress(apsw.Error):
-            for connection in (*self._readers, self._write):
-                connection.close()
+            self._readers.close()
+            if self._looking is not None:
+                self._looking.close()
+            self._write.close()
         self._turns.close()
 
     # --- inside ---------------------------------------------------------------------------------------------------
@@ -251,7 +253,6 @@ class SqliteState:
         with typed():
             if self._looking is None:
                 self._looking = open_reader(self._path)
-                self._readers.append(self._looking)
             return self._revision_on(self._looking)
 
     def _found(self, name: Name) -> tuple[Any, ...]:
@@ -286,11 +287,7 @@ class SqliteState:
     def _read(self) -> apsw.Connection:
         if self._is_read_only:
             return self._write
-        found: apsw.Connection | None = getattr(self._local, "connection", None)
-        if found is None:
-            found = self._local.connection = open_reader(self._path)
-            self._readers.append(found)
-        return found
+        return self._readers.get()
 
     def _revision_on(self, connection: apsw.Connection) -> int:
         found: int = connection.execute(sql.REVISION).fetchall()[0][0]  # type: ignore[assignment]

@@ -22,6 +22,7 @@ from perdure.risk import Report
 from perdure.surfaces.port import Call
 from perdure.surfaces.waiting import finished
 from perdure.surfaces.write import screening
+from perdure.surfaces.write.deferred import DeferredWork
 from perdure.surfaces.write.rejecting import Rejected, rejected
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import Content
@@ -149,9 +150,10 @@ class Checks:
             raise self.rejected(error) from None
 
     async def _rounds(self, plan: Callable[[Tree], dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
+        deferred = DeferredWork()
         for _ in range(ROUNDS):
             try:
-                return await self._service.changed(self._call, self._paths, plan, **more)
+                return await self._service.changed(self._call, self._paths, plan, deferred=deferred, **more)
             except _Unchecked as waiting:
                 for change in waiting.changes:
                     self._make(change)

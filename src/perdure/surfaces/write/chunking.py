@@ -10,7 +10,7 @@ import hashlib
 import re
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -64,6 +64,7 @@ class ChunkAppend(msgspec.Struct, frozen=True):
 class ChunkCompose(msgspec.Struct, frozen=True):
     session: Annotated[str, SESSION]
     output_path: Annotated[str, PATH]
+    mode: Annotated[Literal["create", "overwrite"], arg("create refuses an existing file.")] = "create"
     separator: Annotated[str, SEPARATOR] = ""
     cleanup: Annotated[bool, arg("Drop the chunks then.")] = False
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
@@ -178,9 +179,9 @@ def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dic
                 suggested_action="retry_later",
             )
         known = tree.look(given.output_path)
-        guards.check_precondition(known, given.expected_prev_sha256)
-        if given.expected_prev_sha256 is None and known.now is not None:
-            guards.check_seen(service, tree, known, call.session)
+        warnings = guards.check_target(
+            service, tree, known, call, mode=given.mode, expected=given.expected_prev_sha256
+        )
         mode = "overwrite" if known.now is not None else "create"
         payload = put(tree, known, composed, call, op="compose", mode=mode, detail={"chunks": given.session})
         session = service.journal.item(KIND, given.session)
@@ -191,6 +192,7 @@ def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dic
             service.journal.shelve(msgspec.structs.replace(session, meta=meta))
         return {
             **payload,
+            "warnings": warnings,
             "session": given.session,
             "output_path": payload["path"],
             "chunk_count": len(chunks),

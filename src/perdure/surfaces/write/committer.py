@@ -6,8 +6,10 @@
 A caller that finds nobody at it leads: it does the work of all who wait. Who waits in its own thread hands over to
 the next as soon as its own job is done; who has nothing else to do, because its call goes on from here, leads on.
 
-A job is planned under the lock, so that what it checked is still true when it lands. Two jobs on one path
-never share a round. What has landed is settled later, once it is known to be on disk for good.
+A job is planned under the lock, so that what it checked is still true when it lands. Two jobs on one file
+never share a round: jobs that name one path are kept apart in the queue, and a job that finds while it is planned that
+an earlier one has claimed the same file, through a link for instance, is planned again in the next round. What has
+landed is settled later, once it is known to be on disk for good.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from perdure.storage.durable import close_quietly
 from perdure.storage.journal import Journal, JournalError
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Flag
-from perdure.surfaces.write.jobs import Job, Landing
+from perdure.surfaces.write.jobs import Claims, Job, Landing, NextRound
 from perdure.surfaces.write.settling import Settler
 
 MOST_PER_ROUND: Final = 64
@@ -60,6 +62,7 @@ class Committer:
         self._closing = False
         self._settler = Settler(self._idle_s)
         self._helper = Helper()
+        self.claims = Claims()
 
     def submit(
         self,
@@ -161,8 +164,13 @@ class Committer:
                 shown = os_refusal(error) if isinstance(error, OSError) else error
                 for job in batch:
                     job.error = job.error or shown
+            postponed = [job for job in batch if job.is_postponed and job.error is None]
+            if postponed:
+                with self._guard:
+                    self._waiting.extendleft(reversed(postponed))
             for job in batch:
-                job.finish()
+                if job not in postponed:
+                    job.finish()
 
     def _idle_s(self) -> float:
         return 0.0 if self._is_led else time.monotonic() - self._led_until
@@ -254,14 +262,20 @@ class Committer:
         if self._journal.head > self._known and self._has_left():
             raise _LeftUndone
         settled = self._settle_accounts()
+        self.claims.begin_round()
         for job in batch:
+            job.is_postponed = False
             if job.cancelled is not None and job.cancelled.is_set():
                 job.error = refuse("blocked", "cancelled", "cancelled before it was written")
                 continue
+            self.claims.begin_job()
             try:
                 job.landing = self._journal.nested(job.plan)
+                self.claims.end_job()
             except JournalError:
                 raise
+            except NextRound:
+                job.is_postponed = True
             except ToolError as error:
                 job.error = error
             except OSError as error:

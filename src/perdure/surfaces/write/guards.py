@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.surfaces.port import Call
 from perdure.surfaces.write import elision, lines
 from perdure.surfaces.write.rejecting import Rejected
 from perdure.surfaces.write.service import WriteService
@@ -32,6 +33,55 @@ def check_precondition(known: Known, expected: str | None) -> None:
             expected_prev_sha256=expected,
             actual_prev_sha256=known.sha256,
         )
+
+
+def check_target(
+    service: WriteService,
+    tree: Tree,
+    known: Known,
+    call: Call,
+    *,
+    mode: str,
+    expected: str | None,
+    force: bool = False,
+) -> list[str]:
+    """What stands where a whole file is to be written: `create` takes no existing file, `overwrite` none that changed
+    unseen; a precondition settles both. Returns what is to be said about what is replaced."""
+    check_precondition(known, expected)
+    if expected is not None or known.now is None:
+        return []
+    if mode == "create":
+        raise refuse(
+            "stale_precondition",
+            "file_already_exists",
+            "the file is there already; overwrite it, or give the hash it must have",
+            suggested_action="reread",
+            path=known.path,
+            existing_sha256=known.sha256,
+        )
+    check_seen(service, tree, known, call.session)
+    return check_unseen(service, known, call.session, force=force)
+
+
+def check_unseen(service: WriteService, known: Known, session: str, *, force: bool) -> list[str]:
+    """For a file that is replaced and that the session has neither read nor written: as the policy says."""
+    policy = service.policy.unseen
+    if known.now is None or policy == "allow" or service.last_seen(session, known.path) is not None:
+        return []
+    if policy == "refuse" and not force:
+        raise refuse(
+            "stale_precondition",
+            "unseen",
+            "this session has not read the file it would replace; read it first, or give its hash",
+            suggested_action="reread",
+            path=known.path,
+            existing_sha256=known.sha256,
+        )
+    size = known.now.size
+    return [
+        f"replaced {size} byte{'' if size == 1 else 's'} of {known.path} that this session had not read; "
+        "undo gives them back"
+    ]
 
 
 def check_seen(service: WriteService, tree: Tree, known: Known, session: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from perdure.storage.beside import Helper
@@ -10,6 +10,46 @@ from perdure.storage.in_line import InLine, Line
 from perdure.storage.journal import Journal
 from perdure.surfaces.port import Flag
 from perdure.surfaces.write.syncing import SyncPass
+
+
+class NextRound(Exception):
+    """Not a refusal: an earlier job of the round has claimed the same, so this one is planned in the next round."""
+
+
+class Claims:
+    """What the jobs of one round plan to change, by name. A job sees files as they were before the round, and the
+    journal as the jobs before it leave it: it must touch nothing that one of those has claimed.
+
+    Only the thread that plans uses it.
+    """
+
+    def __init__(self) -> None:
+        self._earlier: set[Hashable] = set()
+        self._own: set[Hashable] = set()
+        self._is_first = True
+
+    def begin_round(self) -> None:
+        self._earlier.clear()
+        self._own.clear()
+        self._is_first = True
+
+    def begin_job(self) -> None:
+        self._own.clear()
+
+    def end_job(self) -> None:
+        """It is planned: what it claimed is its own until the round is over."""
+        self._earlier |= self._own
+        self._is_first = False
+
+    def claim(self, *names: Hashable) -> None:
+        if not self._earlier.isdisjoint(names):
+            raise NextRound
+        self._own.update(names)
+
+    def claim_journal(self) -> None:
+        """For a job that decides by the journal as a whole: every row in it must have landed."""
+        if not self._is_first:
+            raise NextRound
 
 
 class Landing(Protocol):
@@ -88,6 +128,7 @@ class Job(InLine[Any]):
         self.plan = plan
         self.cancelled = cancelled
         self.landing: Landing | None = None
+        self.is_postponed = False
 
     def value(self) -> Any:
         return self.landing.payload if self.landing is not None else None

@@ -7,6 +7,7 @@
 | `max_bytes` | a larger file is refused |
 | `protect` | `never`, `guarded` and `allow`: rules as in `protected.py`, besides the built-in ones |
 | `retry_budget` | how often the same content may be refused at the same path |
+| `unseen` | a file replaced that the session has not read: `warn` says so, `refuse` does not do it, `allow` is silent |
 | `scratch` | `get: false`: nothing is read back; `encrypt: true`: contents are sealed on disk |
 | `version` | 1 |
 """
@@ -65,6 +66,7 @@ class Policy(RiskSettings, frozen=True, forbid_unknown_fields=True):
     protect: Protect = Protect()
     retry_budget: RetryBudget = RetryBudget()
     scratch: Scratch = Scratch()
+    unseen: Literal["warn", "refuse", "allow"] = "warn"
 
     def protection(self, files: tuple[str, ...] = ()) -> Protection:
         """`files` are the policy's own, as rules: no policy frees them."""

@@ -16,10 +16,9 @@ from perdure.storage.journal import Filter, Row, Sha
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import checkpoints, chunking, diffs, text
 from perdure.surfaces.write.service import WriteService
-from perdure.surfaces.write.tree import canonical, journal_path
+from perdure.surfaces.write.tree import canonical, check_in_memory, journal_path
 from perdure.surfaces.write.writing import PATH, row_of, sequence
 
-MOST_TEXT = 64 * 1024 * 1024
 MOST_ROWS = 1000
 MODES = ("create", "overwrite", "append", "replace", "delete", "move")
 
@@ -81,7 +80,7 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
                 payload |= {"encoding": "base64", "eol": "none", "start_line": None, "end_line": None}
                 payload |= {"total_lines": None, "truncated": len(data) < size}
             else:
-                _check_size(size)
+                check_in_memory(size, journal_path(place))
                 whole = text.decode(os.pread(fd, size, 0), given.encoding)
                 part = text.excerpt(whole, given.start_line, given.end_line, given.max_bytes)
                 payload |= {"content": part.content, "sha256": expected.sha256, "bytes": size}
@@ -141,7 +140,7 @@ def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]
     to_data, to_row = _side(service, path, given.to)
     if given.from_ is not None:
         row = row_of(service, path, given.from_)
-        from_data = _loaded(service, row.new_sha)
+        from_data = _loaded(service, row, row.new_sha)
         from_label = given.from_
     else:
         from_data, from_label = _before(service, path, to_data, to_row)
@@ -161,13 +160,13 @@ def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]
 def _side(service: WriteService, path: str, which: str) -> tuple[bytes | None, Row | None]:
     if which != "disk":
         row = row_of(service, path, which)
-        return _loaded(service, row.new_sha), row
+        return _loaded(service, row, row.new_sha), row
     workspace = service.workspace
     try:
         with workspace.locate(workspace.anchored(path), purpose="read") as place:
             fd = place.open()
             try:
-                _check_size(size := os.fstat(fd).st_size)
+                check_in_memory(size := os.fstat(fd).st_size, path)
                 return os.pread(fd, size, 0), None
             finally:
                 os.close(fd)
@@ -185,31 +184,19 @@ def _before(
         row = service.journal.last_of(path)
         if row is None:
             return None, "nothing"
-        known = _loaded(service, row.new_sha)
+        known = _loaded(service, row, row.new_sha)
         if known != data:
             return known, str(row.seq)
     older = service.journal.rows(Filter(path=path, before=row.seq), 1)
     label = str(older[0].seq) if older else "nothing"
-    return _loaded(service, row.old_sha), label
+    return _loaded(service, row, row.old_sha), label
 
 
-def _loaded(service: WriteService, sha: Sha | None) -> bytes | None:
+def _loaded(service: WriteService, row: Row, sha: Sha | None) -> bytes | None:
     if sha is None:
         return None
-    _check_size(service.store.find(sha.hex()).size)
+    check_in_memory(service.store.find(sha.hex()).size, row.path)
     return service.store.load(sha.hex())
-
-
-def _check_size(size: int) -> None:
-    """What is shown as text, or compared, is held in memory."""
-    if size > MOST_TEXT:
-        raise refuse(
-            "quota_exceeded",
-            "too_large",
-            "too large to be read as text",
-            reason_hint="size_limit",
-            bytes=size,
-        )
 
 
 def analytics(service: WriteService, given: Analytics, call: Call) -> dict[str, Any]:

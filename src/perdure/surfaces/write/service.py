@@ -27,6 +27,7 @@ from perdure.surfaces.waiting import finished
 from perdure.surfaces.write import recover
 from perdure.surfaces.write.committer import Committer
 from perdure.surfaces.write.confine import Workspace
+from perdure.surfaces.write.deferred import Deferred, DeferredWork
 from perdure.surfaces.write.jobs import Landing, NoFiles
 from perdure.surfaces.write.landing import CallLanding
 from perdure.surfaces.write.policy import DEFAULT, Policy
@@ -128,19 +129,32 @@ class WriteService:
         idempotency_key: str | None = None,
         arguments: object = None,
         payload_of: tuple[str, Content] | None = None,
+        deferred: DeferredWork | None = None,
     ) -> dict[str, Any]:
         """Run a plan and land it. A refused payload is kept as a draft, and its tries are counted."""
         _check_key(idempotency_key)
         fingerprint = _fingerprint(call.tool, arguments) if arguments is not None else _plain(call.tool)
 
+        slow = deferred if deferred is not None else DeferredWork()
+
         def planned() -> Landing:
-            tree = Tree(self.workspace, self.store, self.journal, client=call.client, session=call.session)
+            claims = self.committer.claims
+            tree = Tree(
+                self.workspace,
+                self.store,
+                self.journal,
+                claims,
+                slow,
+                paths=paths,
+                client=call.client,
+                session=call.session,
+            )
             try:
-                if idempotency_key is not None and (
-                    known := self._deduplicated(idempotency_key, fingerprint)
-                ):
-                    tree.close()
-                    return NoFiles(known)
+                if idempotency_key is not None:
+                    claims.claim(("key", idempotency_key))  # a result counts once its files have landed
+                    if (known := self._deduplicated(idempotency_key, fingerprint)) is not None:
+                        tree.close()
+                        return NoFiles(known)
                 payload = plan(tree)
             except BaseException:
                 tree.close()
@@ -164,12 +178,16 @@ class WriteService:
         try:
             if idempotency_key is not None and (known := self._deduplicated(idempotency_key, fingerprint)):
                 return known
-            result: dict[str, Any] = await self.committer.job(paths, planned, call.cancelled)
+            while True:
+                try:
+                    result: dict[str, Any] = await self.committer.job(paths, planned, call.cancelled)
+                    return result
+                except Deferred as waiting:
+                    slow.do(waiting)
         except ToolError as error:
             if payload_of is None:
                 raise
             raise rejected(self, call, error, *payload_of) from None
-        return result
 
     def _remember(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -13,7 +14,9 @@ from perdure.model.envelope import ToolError, refuse
 from perdure.storage.blobs import Blobs
 from perdure.storage.files.identity import CHUNK
 from perdure.storage.files.pending import PendingFile
-from perdure.storage.journal import Journal
+from perdure.storage.journal import Journal, JournalError
+
+log = logging.getLogger(__name__)
 
 INLINE: Final = 128 * 1024
 
@@ -25,6 +28,7 @@ class Content(msgspec.Struct, frozen=True):
     size: int
     data: bytes | None = None
     is_fresh: bool = False  # a file that this process has just written and hashed
+    mends: bool = False  # the copy that was kept is damaged: this one takes its place
 
     @property
     def digest(self) -> bytes:
@@ -58,17 +62,31 @@ class Store:
         blob = self._blobs.put(fd)
         return Content(blob.sha256, blob.size)
 
+    def find_or_mend(self, fd: int, sha256: str) -> Content:
+        """The kept content of an open file, whose hash is known. A copy that is lost or damaged is taken again from the
+        file, which is intact."""
+        try:
+            return self.find(sha256, verify=True)
+        except JournalError:
+            raise
+        except ToolError as error:
+            if error.envelope.error != "write_corruption":
+                raise
+            log.warning("kept content %s: %s; taken again from the file", sha256[:12], _reason(error))
+        return msgspec.structs.replace(self.take_file(fd), mends=True)
+
     def record(self, content: Content, *, by_row: bool = True) -> None:
         """Inside the transaction: this content is needed from now on, by a row or only as a draft."""
         if content.data is not None:
-            self._journal.keep(content.digest, content.data, by_row=by_row)
+            self._journal.keep(content.digest, content.data, by_row=by_row, mends=content.mends)
         else:
             self._journal.keep_file(content.digest, content.size, by_row=by_row)
 
     def has(self, sha256: str) -> bool:
         return self._journal.has_content(bytes.fromhex(sha256))
 
-    def find(self, sha256: str) -> Content:
+    def find(self, sha256: str, *, verify: bool = False) -> Content:
+        """With `verify` a large one is read and its hash compared; a small one always is."""
         digest = bytes.fromhex(sha256)
         data = self._journal.content(digest)
         if data is not None:
@@ -83,7 +101,7 @@ class Store:
                 suggested_action="ask_user",
                 sha256=sha256,
             )
-        with self._blobs.open(sha256) as file:
+        with self._blobs.open(sha256, verify=verify) as file:
             return Content(sha256, os.fstat(file.fileno()).st_size)
 
     def load(self, sha256: str) -> bytes:
@@ -109,6 +127,10 @@ class Store:
             pending.write(piece)
         if pending.sha256 != content.sha256:
             raise _damaged()
+
+
+def _reason(error: ToolError) -> str:
+    return str(error.envelope.context.get("reason", error.envelope.error))
 
 
 def _damaged() -> ToolError:

@@ -116,7 +116,19 @@ def _undo_summary(payload: Payload) -> str:
 UNDONE = Shape(
     _undo_summary,
     (
-        Field("reverted", "table", columns=(Field("path"), Field("journal_id"), Field("sha256", "digest"))),
+        Field(
+            "reverted",
+            "table",
+            columns=(
+                Field("path"),
+                Field("undone"),
+                Field("op"),
+                Field("client"),
+                Field("journal_id"),
+                Field("sha256", "digest"),
+                Field("session", full_only=True),
+            ),
+        ),
         Field("conflicts", "table", columns=(Field("path"), Field("reason"))),
         Field("journal_ids", "items", full_only=True),
         Field("dry_run"),
@@ -228,7 +240,8 @@ class WriteSurface:
             self._tool(
                 writes(
                     "undo",
-                    "Take back the latest changes, or those of a file, a session, a client, a time. "
+                    "Take back the latest changes of this session, or those of a file, a client, a time, another "
+                    "session. "
                     "Later edits are kept; a collision changes nothing.",
                     undoing.Undo,
                     conflict=("/path",),

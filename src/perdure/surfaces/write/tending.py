@@ -75,7 +75,9 @@ class Tending:
         return gone
 
     def _forget(self, step: Callable[[], Retired]) -> Retired:
-        done: Retired = self._committer.submit(frozenset(), lambda: _Forgetting(self._blobs, step()))
+        done: Retired = self._committer.submit(
+            frozenset(), lambda: _Forgetting(self._journal, self._blobs, step())
+        )
         return done
 
     def _retire(self, now: float) -> Retired:
@@ -110,12 +112,14 @@ class _Forgetting(NoFiles):
     One that could not be removed is found by the next sweep.
     """
 
-    def __init__(self, blobs: Blobs, retired: Retired) -> None:
+    def __init__(self, journal: Journal, blobs: Blobs, retired: Retired) -> None:
         super().__init__(retired)
+        self._journal = journal
         self._blobs = blobs
         self._files = retired.files
 
     def land(self) -> None:
         before = time.time() - FRESH_S
         for sha in self._files:
-            self._blobs.delete(sha.hex(), written_before=before)
+            if not self._journal.has_content(sha):  # a later job of the round may have referred to it again
+                self._blobs.delete(sha.hex(), written_before=before)

@@ -17,7 +17,7 @@ from perdure.surfaces.write.service import WriteService, new_transaction_id
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Known, Tree
 from perdure.surfaces.write.validating import Validate
-from perdure.surfaces.write.writing import CLASSIFY, VALIDATE, put, sent_content
+from perdure.surfaces.write.writing import CLASSIFY, VALIDATE, is_small, put, sent_content
 
 MOST_OPS = 1000
 DRAFTS_TOLD: Final = 100
@@ -130,16 +130,18 @@ def _transacted(
                 raise _numbered(error, number, one.path) from None
 
     def plan(tree: Tree) -> dict[str, Any]:
-        for path, sha256 in given.expected.items():
-            guards.check_precondition(tree.look(path, force=given.force), sha256)
         step = _Step(service, tree, call, identity, given)
+        for path, sha256 in given.expected.items():
+            known = tree.look(path, force=given.force)
+            guards.check_precondition(known, sha256)
+            step.expected.add(known.path)
         files: list[dict[str, Any]] = []
         for number, (one, content) in enumerate(zip(given.ops, sent, strict=True)):
             try:
                 files += step.run(one, content)
             except ToolError as error:
                 raise _numbered(error, number, one.path) from None
-        return {"transaction_id": identity, "files": files}
+        return {"transaction_id": identity, "files": files, "warnings": step.warnings}
 
     return checks.change(
         plan,
@@ -175,6 +177,8 @@ class _Step:
         self._identity = identity
         self._force = given.force
         self._detail = {"message": given.message} if given.message else {}
+        self.expected: set[str] = set()
+        self.warnings: list[str] = []
 
     def run(self, one: Operation, content: Content | None) -> list[dict[str, Any]]:
         match one.op:
@@ -199,8 +203,11 @@ class _Step:
     def _write(self, one: Operation, content: Content) -> dict[str, Any]:
         look = self._new if one.mode == "create" else self._look
         known = look(one.path)
+        if not known.changed and known.path not in self.expected:
+            self.warnings += guards.check_unseen(self._service, known, self._call.session, force=self._force)
         if not self._force and content.data is not None:
-            guards.check_elision(content, content.data, self._tree.data(known), known.path)
+            old = self._tree.data(known) if is_small(known) else b""
+            guards.check_elision(content, content.data, old, known.path)
         return self._put(known, content, "write", one.mode)
 
     def _edit(self, one: Operation, wanted: list[edits.Edit]) -> dict[str, Any]:

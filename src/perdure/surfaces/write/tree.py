@@ -7,21 +7,29 @@ call on one file see each other's results; each gets its row, and only the last 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.storage.files import fidelity
 from perdure.storage.files.fidelity import Facts
-from perdure.storage.files.identity import Expected, seen
+from perdure.storage.files.identity import Expected, Identity, seen
 from perdure.storage.journal import Journal, NewRow, Row, Sha
 from perdure.surfaces.write.confine import Place, Workspace
+from perdure.surfaces.write.deferred import LARGE, Deferred, DeferredWork
+from perdure.surfaces.write.jobs import Claims
 from perdure.surfaces.write.landing import FileChange
-from perdure.surfaces.write.store import Content, Store
+from perdure.surfaces.write.store import INLINE, Content, Store
 
 if TYPE_CHECKING:
     from perdure.surfaces.write.service import WriteService
 
 
+T = TypeVar("T")
+
+MOST_IN_MEMORY: Final = 64 * 1024 * 1024
 _LOOKS: Final = ("read", "write")
 """What is there may have become unfit for writing; only to write is a path looked up that leads to nothing."""
 
@@ -32,6 +40,14 @@ class Sighting(NamedTuple):
     path: str
     sha: Sha | None
     before: Sha | None
+
+
+class Captured(NamedTuple):
+    """A file that was read. `was_kept`: its content was in the store already, and can have been dropped since."""
+
+    expected: Expected
+    content: Content
+    was_kept: bool
 
 
 class Known:
@@ -55,11 +71,23 @@ class Tree:
     """What one call plans. `journal_path` is how rows name files: as given for the first root, `@N/…` for others."""
 
     def __init__(
-        self, workspace: Workspace, store: Store, journal: Journal, *, client: str, session: str
+        self,
+        workspace: Workspace,
+        store: Store,
+        journal: Journal,
+        claims: Claims,
+        deferred: DeferredWork,
+        *,
+        paths: frozenset[str],
+        client: str,
+        session: str,
     ) -> None:
         self._workspace = workspace
         self._store = store
         self._journal = journal
+        self.claims = claims
+        self.deferred = deferred
+        self._paths = paths
         self._client = client
         self._session = session
         self._known: dict[str, Known] = {}
@@ -72,6 +100,7 @@ class Tree:
             place.close()
             return self._known[name]
         try:
+            self.claims.claim(*_claimed(name, place))
             known = self._seen(name, place)
         except BaseException:
             place.close()
@@ -84,25 +113,60 @@ class Tree:
             return Known(name, place, None, None)
         fd = place.open()
         try:
-            expected = seen(fd)
-            known = Known(name, place, expected, fidelity.capture(fd))
             # Whatever is replaced can be had back, also what another program wrote.
-            if self._store.has(expected.sha256):
-                known.old = self._store.find(expected.sha256)
+            if os.fstat(fd).st_size >= LARGE:
+                captured = self._captured(name, fd)
             else:
-                known.old = self._store.take_file(fd)
-                if known.old.sha256 != expected.sha256:
-                    raise refuse("conflict", "file_changing", "another program keeps writing to the file")
+                captured = capture(self._store, fd)
+            known = Known(name, place, captured.expected, fidelity.capture(fd))
         finally:
             os.close(fd)
-        known.now = known.old
+        known.now = known.old = captured.content
         return known
+
+    def _captured(self, name: str, fd: int) -> Captured:
+        """A large file, which was read outside the lock; nothing but its identity is looked at here, unless it was
+        changed so recently that a second change would not show."""
+        captured: Captured | None = self.deferred.find(_key(Identity.of(os.fstat(fd))))
+        if captured is not None and (not captured.was_kept or self._store.has(captured.content.sha256)):
+            identity = captured.expected.identity
+            if (identity is not None and identity.is_settled) or captured.expected.holds(fd):
+                return captured
+        raise Deferred(("files", name), lambda: self._capture_all({name, *self._paths}))
+
+    def _capture_all(self, paths: Iterable[str]) -> None:
+        """Outside the lock: every large file that the call names."""
+        for path in paths:
+            with suppress(ToolError):  # what is wrong with a path is said where it is planned
+                with self._workspace.locate(self._workspace.anchored(path), force=True) as place:
+                    if place.found is not None and place.found.st_size >= LARGE:
+                        self._capture(place)
+
+    def _capture(self, place: Place) -> None:
+        fd = place.open()
+        try:
+            captured = capture(self._store, fd)
+            if captured.expected.identity is not None:
+                self.deferred.add(_key(captured.expected.identity), captured)
+        finally:
+            os.close(fd)
 
     def absolute(self, known: Known) -> str:
         return self._workspace.absolute(known.place)
 
     def data(self, known: Known) -> bytes:
-        return b"".join(self._store.pieces(known.now)) if known.now is not None else b""
+        """Its whole content, in memory. Refused above `MOST_IN_MEMORY`."""
+        if known.now is None:
+            return b""
+        check_in_memory(known.now.size, known.path)
+        return b"".join(self._store.pieces(known.now))
+
+    def derive(self, known: Known, name: str, work: Callable[[], T]) -> T:
+        """What becomes of a file's content. Where that is no small one, the work is done outside the lock: its result is
+        the same as long as the content is."""
+        if known.now is None or known.now.size < INLINE:
+            return work()
+        return self.deferred.result((name, known.path, known.sha256), work)
 
     def put(
         self,
@@ -187,6 +251,33 @@ class Tree:
         ]
 
 
+def check_in_memory(size: int, path: str) -> None:
+    """What is edited, merged or compared is held in memory."""
+    if size > MOST_IN_MEMORY:
+        raise refuse(
+            "quota_exceeded",
+            "too_large",
+            f"the file has {size} bytes; up to {MOST_IN_MEMORY} can be read, edited or merged as text",
+            reason_hint="size_limit",
+            path=path,
+            bytes=size,
+        )
+
+
+def capture(store: Store, fd: int) -> Captured:
+    """Read an open file and see to it that its content is kept."""
+    expected = seen(fd)
+    was_kept = store.has(expected.sha256)
+    content = store.find_or_mend(fd, expected.sha256) if was_kept else store.take_file(fd)
+    if content.sha256 != expected.sha256:
+        raise refuse("conflict", "file_changing", "another program keeps writing to the file")
+    return Captured(expected, content, was_kept)
+
+
+def _key(identity: Identity) -> Hashable:
+    return identity.dev, identity.ino, identity.size, identity.mtime_ns, identity.ctime_ns
+
+
 def canonical(service: WriteService, path: str) -> str:
     """The journal's name for a file that may be gone, or whose name something else has by now."""
     workspace = service.workspace
@@ -200,6 +291,13 @@ def canonical(service: WriteService, path: str) -> str:
             if purpose == "write" or error.envelope.error != "not_found":
                 raise
     return path
+
+
+def _claimed(name: str, place: Place) -> Iterator[Hashable]:
+    """One file has one claim under all its spellings, also where the file system does not tell cases apart."""
+    yield unicodedata.normalize("NFC", name).casefold()
+    if place.found is not None:
+        yield place.found.st_dev, place.found.st_ino
 
 
 def _mode(facts: Facts | None) -> int | None:

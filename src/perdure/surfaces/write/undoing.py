@@ -20,7 +20,7 @@ from perdure.surfaces.port import Call
 from perdure.surfaces.write import merge, text
 from perdure.surfaces.write.service import WriteService, new_transaction_id
 from perdure.surfaces.write.store import Content
-from perdure.surfaces.write.tree import Known, Tree, canonical
+from perdure.surfaces.write.tree import Known, Tree, canonical, check_in_memory
 from perdure.surfaces.write.writing import put, sequence
 
 PAGE = 200
@@ -31,21 +31,24 @@ _TAKES_BACK = ("undo", "redo")
 class Undo(msgspec.Struct, frozen=True):
     n: Annotated[int, arg("A transaction is one.", ge=1, le=MOST)] = 1
     path: Annotated[str, arg(path="relative")] | None = None
-    session: Annotated[str, arg()] | None = None
-    client: Annotated[str, arg("By its name.")] | None = None
-    since: Annotated[str, arg("All from this time on, ISO 8601.")] | None = None
-    journal_id: Annotated[str, arg("Only this one.")] | None = None
+    session: Annotated[str, arg("Default: this session; any: all of them.")] | None = None
+    client: Annotated[str, arg("By its name, all its sessions.")] | None = None
+    since: Annotated[str, arg("All from this time on: ISO 8601, 10m, 2h, today.")] | None = None
+    journal_id: Annotated[str, arg("Only this one, whoever made it.")] | None = None
     redo: Annotated[bool, arg("Take back undos.")] = False
     dry_run: Annotated[bool, arg("Only say what would happen.")] = False
 
 
 def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
-    rows = _selected(service, given)
-    if not rows:
-        raise refuse("not_found", "nothing_to_undo", "no change matches")
+    """Which changes are taken back is decided under the lock: another undo may have taken them back meanwhile."""
     identity = new_transaction_id()
+    since = microseconds(given.since)
 
     def plan(tree: Tree) -> dict[str, Any]:
+        tree.claims.claim_journal()
+        rows = _select(service, given, call, since)
+        if not rows:
+            raise _nothing(given, call)
         reverted, conflicts = [], []
         for row in rows:
             try:
@@ -72,7 +75,17 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
                 txn=identity,
                 undoes=row.seq,
             )
-            reverted.append({"path": row.path, "journal_id": done["journal_id"], "sha256": done["sha256"]})
+            reverted.append(
+                {
+                    "path": row.path,
+                    "journal_id": done["journal_id"],
+                    "sha256": done["sha256"],
+                    "undone": str(row.seq),
+                    "op": row.op,
+                    "client": row.client,
+                    "session": row.session,
+                }
+            )
         if conflicts:
             raise _Refused(conflicts)
         payload = {
@@ -85,7 +98,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
         return payload
 
     try:
-        return service.change(call, frozenset(row.path for row in rows), plan)
+        return service.change(call, frozenset({given.path} if given.path is not None else ()), plan)
     except _Refused as refused:
         if refused.preview is not None:
             return {**refused.preview, "journal_ids": [], "dry_run": True}
@@ -104,7 +117,24 @@ class _Refused(ToolError):
 # --- which changes --------------------------------------------------------------------------------------------
 
 
-def _selected(service: WriteService, given: Undo) -> list[Row]:
+ANY_SESSION = "any"
+
+
+def _session(given: Undo, call: Call) -> str | None:
+    """Whose changes: this session's, unless the call names others."""
+    if given.session is None:
+        return call.session if given.client is None else None
+    return None if given.session == ANY_SESSION else given.session
+
+
+def _nothing(given: Undo, call: Call) -> ToolError:
+    whose = "of this session " if _session(given, call) == call.session else ""
+    hint = '; session: "any" also takes back what others changed' if whose else ""
+    what = "undo" if given.redo else "change"
+    return refuse("not_found", "nothing_to_undo", f"no {what} {whose}matches{hint}")
+
+
+def _select(service: WriteService, given: Undo, call: Call, since: int | None) -> list[Row]:
     """The rows to take back, newest first, whole transactions at a time."""
     if given.journal_id is not None:
         seq = sequence(given.journal_id)
@@ -114,14 +144,17 @@ def _selected(service: WriteService, given: Undo) -> list[Row]:
         if not _is_effective(service, row):
             raise refuse("conflict", "already_undone", "this change was taken back already")
         return _whole(service, row)
-    since = microseconds(given.since)
     path = canonical(service, given.path) if given.path is not None else None
     found: list[list[Row]] = []
     taken: set[int] = set()
     before: int | None = None
     while len(found) < given.n or since is not None:
         wanted_rows = Filter(
-            path=path, session=given.session, client=given.client, since=since, before=before
+            path=path,
+            session=_session(given, call),
+            client=given.client,
+            since=since,
+            before=before,
         )
         page = service.journal.rows(wanted_rows, PAGE)
         for row in page:
@@ -163,6 +196,12 @@ def _reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Cont
         return service.store.find(old) if old is not None else None
     if known.now is None or new is None or old is None:
         raise refuse("conflict", "changed_since", "the file came or went since")
+    return tree.derive(known, f"undo {row.seq}", lambda: _merged(service, tree, known, new, old))
+
+
+def _merged(service: WriteService, tree: Tree, known: Known, new: str, old: str) -> Content:
+    for sha256 in (new, old):
+        check_in_memory(service.store.find(sha256).size, known.path)
     try:
         now = text.decode(tree.data(known))
         base = text.decode(service.store.load(new)).body

@@ -23,6 +23,8 @@ from perdure.surfaces.write.store import INLINE, Content
 from perdure.surfaces.write.tree import Known, Tree
 from perdure.surfaces.write.validating import Validate
 
+MOST_COMPARED = 8 * 1024 * 1024
+"""Up to how many bytes of a file are compared with the content that replaces it, for what is elided there."""
 _SEQUENCE = re.compile(r"[0-9]{1,18}", re.ASCII)
 ENCODINGS = Literal["utf-8", "utf-16", "latin-1", "base64"]
 
@@ -98,27 +100,25 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
 
     def plan(tree: Tree) -> dict[str, Any]:
         known = tree.look(given.path, force=given.force)
-        guards.check_precondition(known, given.expected_prev_sha256)
-        after, mode = sent, given.mode
-        match given.mode:
-            case "create":
-                if known.now is not None and given.expected_prev_sha256 is None:
-                    raise refuse(
-                        "stale_precondition",
-                        "file_already_exists",
-                        "the file is there already; overwrite it, or give the hash it must have",
-                        suggested_action="reread",
-                        path=known.path,
-                        existing_sha256=known.sha256,
-                    )
-            case "overwrite":
-                if given.expected_prev_sha256 is None and known.now is not None:
-                    guards.check_seen(service, tree, known, call.session)
-            case "append":
-                after = _appended(service, tree, known, given, sent)
+        if given.mode == "append":
+            guards.check_precondition(known, given.expected_prev_sha256)
+            after = tree.derive(known, "append", lambda: _appended(service, tree, known, given, sent))
+            warnings: list[str] = []
+        else:
+            after = sent
+            warnings = guards.check_target(
+                service,
+                tree,
+                known,
+                call,
+                mode=given.mode,
+                expected=given.expected_prev_sha256,
+                force=given.force,
+            )
         if given.mode != "append" and not given.force and sent.data is not None:
-            guards.check_elision(sent, sent.data, tree.data(known) if _is_small(known) else b"", known.path)
-        return put(tree, known, after, call, op="write", mode=mode)
+            guards.check_elision(sent, sent.data, tree.data(known) if is_small(known) else b"", known.path)
+        payload = put(tree, known, after, call, op="write", mode=given.mode)
+        return {**payload, "warnings": warnings}
 
     return await checks.changed(
         plan,
@@ -144,8 +144,8 @@ def sent_content(service: WriteService, content: str | None, draft: str | None, 
     return service.store.take(data)
 
 
-def _is_small(known: Known) -> bool:
-    return known.now is not None and known.now.size <= 8 * 1024 * 1024
+def is_small(known: Known) -> bool:
+    return known.now is None or known.now.size <= MOST_COMPARED
 
 
 def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite, sent: Content) -> Content:
@@ -200,15 +200,21 @@ async def edit(service: WriteService, given: EditFile | SafeReplace, call: Call)
         if known.now is None:
             raise refuse("not_found", "file_not_found", "there is no such file", path=known.path)
         guards.check_precondition(known, given.expected_prev_sha256)
-        before = text.decode(tree.data(known))
-        try:
-            edited = edits.apply(before.content, wanted)
-        except ToolError as error:
-            raise placed(error, known.path) from None
-        data = text.encode(before, edited.content)
-        after = service.store.take(data)
-        if not given.force:
-            guards.check_elision(after, data, tree.data(known), known.path)
+
+        def change() -> tuple[Content, edits.Edited]:
+            old = tree.data(known)
+            before = text.decode(old)
+            try:
+                edited = edits.apply(before.content, wanted)
+            except ToolError as error:
+                raise placed(error, known.path) from None
+            new = text.encode(before, edited.content)
+            after = service.store.take(new)
+            if not given.force:
+                guards.check_elision(after, new, old, known.path)
+            return after, edited
+
+        after, edited = tree.derive(known, "edit", change)
         payload = put(tree, known, after, call, op="edit", mode="replace")
         return {**payload, "replacements": edited.replacements, "match": edited.match}
 
