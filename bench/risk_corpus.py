@@ -9,6 +9,8 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+import repository  # noqa: F401
+
 from harness.corpora.secret_corpus import filled
 from harness.corpora.secret_formats import MARKED
 

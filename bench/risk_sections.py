@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import peers
+import repository  # noqa: F401
 import risk_corpus
 from report import Report, p50
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import psycopg
+import repository  # noqa: F401
 from report import Report, ms, p50
 from states import VALUE, host, in_flight, server, wake_ups
 
