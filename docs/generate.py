@@ -248,14 +248,12 @@ def found_refusals() -> set[tuple[str, str, str]]:
     """Each call of `refuse` whose reason stands there: reason, error, message."""
     found = set()
     for call in _calls("refuse"):
-        given = [_said(one) for one in call.args[:3]]
-        if (
-            len(given) == 3
-            and given[0] in get_args(ErrorKind)
-            and given[1]
-            and given[1].replace("_", "").isalnum()
-        ):
-            found.add((given[1], given[0], given[2]))
+        if len(call.args) < 3 or (kind := _said(call.args[0])) not in get_args(ErrorKind):
+            continue
+        one = call.args[1]
+        for reason in map(_said, [one.body, one.orelse] if isinstance(one, ast.IfExp) else [one]):
+            if reason.replace("_", "").isalnum():
+                found.add((reason, kind, _said(call.args[2])))
     return found
 
 

@@ -27,7 +27,7 @@ PLACEHOLDERS: Final = (
     "changeme",
     "change-me-please",
     "REDACTED",
-    "[REDACTED:github_pat_classic]",
+    "[REDACTED:ghp]",
     "not-a-real-key",
     "fake_token_for_tests",
     "dummy-secret-value",

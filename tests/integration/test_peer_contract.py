@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.corpora.secret_corpus import filled
 from perdure.testing.raw_client import RawClient
 
 Result = dict[str, Any]
@@ -147,3 +150,165 @@ def test_the_same_rejected_content_counts_down_to_a_refusal(client: Client) -> N
     assert [(one["error"], one["retry_budget"]) for one in answers] == [
         ("blocked", 3), ("blocked", 2), ("blocked", 1), ("blocked", 0), ("quota_exceeded", 0),
     ]  # fmt: skip
+
+
+def secret(form: str) -> str:
+    return filled(random.Random(form), form)
+
+
+# A text, its family, and the rule that finds it.
+FOUND = [
+    (secret("sk-ant-oat01-%w44"), "api_key", "anthropic_oat"),
+    (secret("sk-ant-api03-%w44"), "api_key", "anthropic_api"),
+    (secret("sk-proj-%w44"), "api_key", "openai_project_key"),
+    (secret("sk-%n40"), "api_key", "openai_key"),
+    (secret("pub%x32"), "api_key", "datadog_client_key"),
+    (secret("client-%n36"), "api_key", "statsig_client_key"),
+    (secret("AKIA%u16"), "api_key", "aws_access_key_id"),
+    (secret("authorization: Bearer %n40"), "api_key", "bearer_token"),
+    *((secret(f"{mark}_%n36"), "github_pat", mark) for mark in ("gho", "ghp", "ghu", "ghs", "ghr")),
+    ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqYXkifQ." + secret("%w40"), "jwt", "jwt_triplet"),
+    ("-----BEGIN RSA PRIVATE KEY-----\n" + secret("%n64\n%n64"), "pem_block", "pem_private_key"),
+    (secret("aws_secret_access_key = %b40"), "aws_secret", "aws_secret_access_key"),
+    ("contact: alice@example.com", "pii", "email"),
+    ("ssn: 123-45-6789", "pii", "ssn"),
+    (secret("%n90") * 30, "binary_hint", "long_base64_blob"),
+]
+
+
+def test_a_pattern_has_its_family_as_kind_and_its_rule_as_pattern(client: Client) -> None:
+    for text, kind, pattern in FOUND:
+        found = client.use("risk_score", content=f"first\n{text}\n")["detected_patterns"]
+        assert (kind, pattern, 2) in [(one["kind"], one["pattern"], one["line"]) for one in found], pattern
+        assert {one["kind"] for one in found} <= {kind, "size"}, pattern
+
+
+def test_a_lone_address_or_number_is_low_and_blocks_where_that_is_asked_for(client: Client) -> None:
+    for number, text in enumerate(("write to grace@navy.mil\n", "ssn: 524-71-8832\n")):
+        scored = client.use("risk_score", content=text)
+        assert ([one["kind"] for one in scored["detected_patterns"]], scored["verdict"]) == (["pii"], "low")
+        refused = client.use("safe_write", path=f"{number}.md", content=text, classify_reject_at="low")
+        assert (refused["error"], refused["detected_patterns"]) == ("blocked", ["pii"])
+        assert client.use("safe_write", path=f"{number}.md", content=text)["ok"]
+
+
+def test_a_handoff_names_what_it_lacks(client: Client) -> None:
+    refused = client.use("handoff_write", envelope={"task_id": "t", "agent": "a", "next_steps": []})
+    assert (refused["error"], refused["reason_hint"]) == ("policy_violation", "encoding")
+    assert refused["context"]["missing_fields"] == ["status", "summary", "last_good_state"]
+    assert not (client.workspace / "HANDOFF.md").exists()
+
+
+def test_a_handoff_tells_drift_and_checkpoints_as_they_are(client: Client) -> None:
+    envelope = {**ENVELOPE, "last_good_state": [{"path": "ghost.txt", "sha256": "0" * 64}]}
+    written = client.use("handoff_write", envelope=envelope)
+    for found in (written, client.use("handoff_read")):
+        assert found["drift_warnings"] == [{"path": "ghost.txt", "reason": "missing"}]
+        assert "checkpoint_refs" not in found
+    client.use("checkpoint", name="here", data=1)
+    assert [one["name"] for one in client.use("handoff_read")["checkpoint_refs"]] == ["here"]
+
+
+@pytest.mark.parametrize("front", ["a: &x [*x]", "a: &x {b: {c: *x}}", "<<: &x {<<: *x}"])
+def test_a_handoff_that_refers_to_itself_is_refused(client: Client, front: str) -> None:
+    (client.workspace / "HANDOFF.md").write_text(f"---\n{front}\ntask_id: t\n---\n")
+    refused = client.use("handoff_read")
+    assert (refused["error"], refused["reason_hint"]) in (
+        ("invalid_input", "syntax"), ("policy_violation", "encoding"),
+    )  # fmt: skip
+    assert refused["context"]["reason"] != "unexpected"
+    # What stands there is no handoff: another one may take its place.
+    (client.workspace / "HANDOFF.md").unlink()
+    assert client.use("handoff_write", envelope=ENVELOPE)["ok"]
+
+
+def test_chunks_beyond_or_short_of_their_total_are_refused(client: Client) -> None:
+    beyond = client.use("chunk_write", session="s", index=5, content="x", total_expected=3)
+    assert beyond["context"]["reason"] == "index_exceeds_total_expected"
+    client.use("chunk_write", session="s", index=1, content="a", total_expected=3)
+    beyond = client.use("chunk_write", session="s", index=4, content="x")
+    context = beyond["context"]
+    assert (context["reason"], context["index"], context["total_expected"]) == (
+        "index_exceeds_total_expected", 4, 3,
+    )  # fmt: skip
+    client.use("chunk_write", session="s", index=2, content="b")
+    for tool, more in (("chunk_compose", {"output_path": "o"}), ("chunk_preview", {})):
+        refused = client.use(tool, session="s", **more)
+        assert refused["error"] == "stale_precondition"
+        context = refused["context"]
+        assert (context["reason"], context["have"], context["total_expected"]) == (
+            "chunk_count_mismatch", 2, 3,
+        )  # fmt: skip
+        assert context["missing"] == [3]
+    client.use("chunk_append", session="s", content="c")
+    assert client.use("chunk_append", session="s", content="d")["context"]["reason"] == (
+        "index_exceeds_total_expected"
+    )
+    assert client.use("chunk_compose", session="s", output_path="o")["ok"]
+    assert (client.workspace / "o").read_text() == "abc"
+
+
+def test_a_replacement_that_finds_too_few_or_none_says_how_many(client: Client) -> None:
+    client.use("safe_write", path="a.txt", content="x x y\n")
+    few = client.use("safe_replace", path="a.txt", old_string="x", new_string="z", count=3)
+    assert few["error"] == "stale_precondition"
+    context = few["context"]
+    assert (context["reason"], context["expected_count"], context["actual_count"]) == (
+        "insufficient_matches", 3, 2,
+    )  # fmt: skip
+    many = client.use("safe_replace", path="a.txt", old_string="x", new_string="z", count=1)["context"]
+    assert (many["reason"], many["expected_count"], many["actual_count"]) == ("ambiguous_match", 1, 2)
+    zero = client.use("safe_replace", path="a.txt", old_string="x", new_string="z", count=0)
+    assert zero["context"]["reason"] == "count_cannot_be_zero"
+
+
+def test_a_label_finds_the_latest_and_counts_every_entry_of_that_label(client: Client) -> None:
+    for content in ("one", "two", "two"):
+        client.use("scratch_put", content=content, label="shared")
+    client.use("scratch_put", content="two", label="other")
+    found = client.use("scratch_ref", label="shared")
+    assert (found["entry"]["sha256"], found["entry"]["label"], found["alias_count"]) == (
+        hashlib.sha256(b"two").hexdigest(), "shared", 2,
+    )  # fmt: skip
+    assert client.use("scratch_ref", sha256=hashlib.sha256(b"two").hexdigest())["alias_count"] == 2
+    assert client.use("scratch_ref", sha256=hashlib.sha256(b"one").hexdigest())["alias_count"] == 1
+    assert client.use("scratch_ref", label="other")["alias_count"] == 1
+    client.use("scratch_drop", sha256=hashlib.sha256(b"two").hexdigest())
+    left = client.use("scratch_ref", label="shared")
+    assert (left["entry"]["sha256"], left["alias_count"]) == (hashlib.sha256(b"one").hexdigest(), 1)
+
+
+def test_a_large_checkpoint_says_that_it_is_chunked(client: Client) -> None:
+    rows = [{"id": number, "text": "€" * 400} for number in range(1000)]
+    assert client.use("checkpoint", name="large", data=rows)["chunked"] is True
+    assert client.use("checkpoint_read", name="large")["data"] == rows
+    assert client.use("checkpoint", name="small", data=rows[:1])["chunked"] is False
+
+
+def test_a_failure_names_the_tool_as_it_was_called(client: Client) -> None:
+    assert client.use("handoff_read")["context"]["tool"] == "rw.handoff_read"
+    plain = client.raw.call("handoff_read", {"detail": "full"}, timeout=60)["result"]["structuredContent"]
+    assert plain["context"]["tool"] == "handoff_read"
+
+
+def test_the_error_schema_names_its_version(client: Client) -> None:
+    read = client.raw.request("resources/read", {"uri": "perdure://schema/error"}, timeout=60)
+    schema = json.loads(read["result"]["contents"][0]["text"])
+    assert schema["properties"]["schema_version"]["const"] == client.use("handoff_read")["schema_version"]
+
+
+LATEX = [
+    ("{hello", ["brace"]),
+    ("hello}", ["brace"]),
+    ("\\begin{itemize}\n\\item a\n", ["itemize", "never closed"]),
+    ("\\begin{itemize}\n\\item a\n\\end{enumerate}\n", ["mismatch", "itemize", "enumerate"]),
+    ("\\begin{document}\nHello\n\\end{document}\n", ["documentclass"]),
+    ("\\being{document}\nHello\n", ["\\being", "\\begin"]),
+]
+
+
+def test_latex_messages_say_what_people_search_for(client: Client) -> None:
+    for content, words in LATEX:
+        found = client.use("validate", content=content, format_hint="latex")
+        messages = [one["message"] for one in found["errors"]]
+        assert any(all(word in message for word in words) for message in messages), (content, messages)

@@ -118,3 +118,35 @@ def test_a_client_is_told_when_to_use_what_before_the_worker_has_started(
     agents.append(agent)
     assert "safe_write" in agent.opened["instructions"]
     assert len(agent.opened["instructions"]) < 1_500
+
+
+ADDRESS = "write to ada.lovelace@analytical.org\n"
+
+
+def test_the_file_of_rw_policy_file_counts_and_the_workspaces_does_not(
+    tmp_path: Path, agents: list[Agent]
+) -> None:
+    folder = tmp_path / "workspace/.resilient_write"
+    folder.mkdir(parents=True)
+    (folder / "policy.yaml").write_text("disable_families: [pii]\n")
+    (tmp_path / "workspace/own.yaml").write_text("version: 1\n")
+    for named in ("own.yaml", str(tmp_path / "workspace/own.yaml"), "conf/absent.yaml"):
+        agents.append(Agent(tmp_path, RW_POLICY_FILE=named))
+        (found,) = agents[-1].use("risk_score", content=ADDRESS)["detected_patterns"]
+        assert (found["kind"], found["pattern"]) == ("pii", "email"), named
+    # What no file is yet is still the owner's: a tool that wrote it would set the next session's policy.
+    written = agents[-1].refused("safe_write", path="conf/absent.yaml", content="a: 1", force=True)
+    assert written == ("policy_violation", "protected_path")
+
+
+def test_a_policys_pattern_that_does_not_compile_is_a_bad_regex(tmp_path: Path, agents: list[Agent]) -> None:
+    folder = tmp_path / "workspace/.resilient_write"
+    folder.mkdir(parents=True)
+    (folder / "policy.yaml").write_text(
+        "version: 1\nextend_patterns:\n  api_key:\n    - {name: good, regex: 'a'}\n    - {name: bad, regex: '('}\n"
+    )
+    agents.append(Agent(tmp_path))
+    found = agents[-1].use("risk_score", content="x")
+    assert (found["error"], found["context"]["reason"], found["context"]["line"]) == (
+        "policy_violation", "bad_regex", 5,
+    )  # fmt: skip

@@ -89,16 +89,17 @@ def test_gaps_are_named_and_nothing_is_composed(agent: Agent) -> None:
 
 
 def test_more_chunks_than_expected_are_no_file(agent: Agent) -> None:
-    agent.use("chunk_append", session="s", content="a", total_expected=1)
+    agent.use("chunk_append", session="s", content="a", total_expected=2)
     agent.use("chunk_append", session="s", content="b")
+    agent.use("chunk_write", session="s", index=1, content="a", total_expected=1)
     assert agent.refused("chunk_compose", session="s", output_path="o")[1] == "chunk_count_mismatch"
-    agent.use("chunk_write", session="s", index=3, content="c", total_expected=4)
+    agent.use("chunk_write", session="s", index=4, content="d", total_expected=4)
     assert agent.refused("chunk_compose", session="s", output_path="o")[1] == "non_contiguous_chunks"
 
 
 def test_a_chunk_beyond_its_own_total_is_refused_and_leaves_no_session(agent: Agent) -> None:
     said = agent.refused("chunk_write", session="s", index=7, content="g", total_expected=3)
-    assert said == ("invalid_input", "index_beyond_total")
+    assert said == ("invalid_input", "index_exceeds_total_expected")
     assert agent.use("chunk_status", session="s")["exists"] is False
 
 

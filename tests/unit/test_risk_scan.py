@@ -32,7 +32,7 @@ def test_one_real_token_is_high() -> None:
     report = risk.scan(f'token = "{TOKEN}"\n')
     assert (report.verdict, report.score) == ("high", 1.0)
     (finding,) = report.findings
-    assert (finding.kind, finding.rule, finding.tier) == ("github_pat", "github_pat_classic", "precise")
+    assert (finding.kind, finding.rule, finding.tier) == ("github_pat", "ghp", "precise")
     assert report.suggested_actions == (risk.Action("redact", targets=("github_pat",)),)
 
 
@@ -46,8 +46,8 @@ def test_a_private_key_of_every_kind_is_high(label: str) -> None:
 
 
 def test_a_key_on_one_line_of_json_is_high_and_a_cut_one_too() -> None:
-    assert rules(msgspec.json.encode({"private_key": PRIVATE_KEY}).decode()) == ["private_key"]
-    assert rules(PRIVATE_KEY[:300]) == ["private_key"]
+    assert rules(msgspec.json.encode({"private_key": PRIVATE_KEY}).decode()) == ["pem_private_key"]
+    assert rules(PRIVATE_KEY[:300]) == ["pem_private_key"]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_a_person_made_up_is_no_token(text: str) -> None:
 def test_a_right_checksum_outweighs_a_made_up_look() -> None:
     body = b"abcdefghijklmnopqrstuvwxyzabcd"
     proved = b"ghp_" + body + checksum.base62(zlib.crc32(body))
-    assert rules(proved.decode()) == ["github_pat_classic"]
+    assert rules(proved.decode()) == ["ghp"]
     assert rules(f"ghp_{body.decode()}abcdef") == []
 
 
@@ -142,7 +142,7 @@ def test_a_wrapped_secret_is_found_at_every_alignment() -> None:
         wrapped = base64.b64encode(f"{before} {TOKEN} after".encode()).decode()
         report = risk.scan(f"data: {wrapped}\n")
         assert report.verdict == "high", before
-        assert risk.redact(f"data: {wrapped}\n", report) == "data: [REDACTED:github_pat_classic]\n"
+        assert risk.redact(f"data: {wrapped}\n", report) == "data: [REDACTED:ghp]\n"
     assert verdict("key: " + base64.b64encode(PRIVATE_KEY.encode()).decode()) == "high"
 
 
@@ -236,7 +236,7 @@ def test_findings_are_bounded_and_counted_and_all_redacted() -> None:
     text = "\n".join("ghp_" + filled(CHANCE, "%n36") for _ in range(1_000))
     report = risk.scan(text)
     assert (len(report.findings), report.total) == (200, 1_000)
-    assert risk.redact(text, report).count("[REDACTED:github_pat_classic]") == 1_000
+    assert risk.redact(text, report).count("[REDACTED:ghp]") == 1_000
 
 
 def test_decoys_do_not_hide_the_real_one() -> None:

@@ -17,9 +17,7 @@ def test_a_secret_in_a_large_content_is_found_once_with_its_line() -> None:
     data = (LINE * 60_000 + f"key: {TOKEN}\n" + LINE * 60_000).encode()
     assert len(data) > 4 * screening.WINDOW
     report = screening.whole([data[i : i + 70_000] for i in range(0, len(data), 70_000)], DEFAULT)
-    assert [(one.rule, one.line, one.column) for one in report.findings] == [
-        ("github_pat_classic", 60_001, 6)
-    ]
+    assert [(one.rule, one.line, one.column) for one in report.findings] == [("ghp", 60_001, 6)]
     assert (report.verdict, report.total) == ("high", 1)
     assert (report.bytes, report.line_count) == (len(data), 120_001)
 

@@ -264,3 +264,23 @@ def test_the_first_error_of_a_long_text_is_where_it_is_in_a_short_one(form: str)
     for before in (3, 220, 1_500):
         line, *_ = said(lead + lines * before + wrong + lines * 1_500, form)[0]
         assert line == before + 1 + len(lead.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "\\begin{document}\na\n\\end{document}\n",
+            ["'\\documentclass' is missing before '\\begin{document}'"],
+        ),
+        ("\\input{preamble}\n\\begin{document}\na\n\\end{document}\n", []),
+        ("%&latex\n\\begin{document}\na\n\\end{document}\n", []),
+        ("\\beign{center}\na\n", ["'\\beign' is probably a misspelt '\\begin'"]),
+        ("\\newcommand{\\ned}[1]{#1}\n\\ned{a}\n", []),
+        ("Human \\being\n% \\being{x}\n\\verb|\\being{x}|\n", []),
+    ],
+)
+def test_what_is_missing_or_misspelt_in_latex_is_a_warning(text: str, said: list[str]) -> None:
+    report = check(text, format_hint="latex")
+    assert report.valid is True
+    assert [(one.message, one.severity) for one in report.errors] == [(words, "warning") for words in said]

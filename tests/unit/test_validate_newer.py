@@ -49,7 +49,7 @@ RIGHT = [
     ("sql", ".mode csv\n.import it's t\nSELECT 1;\n"),
     ("sql", "insert into t values (1)\ninsert into t values (2)\n"),
     ("latex", "\\MakeShortVerb{\\|}\n|\\begin{x}| and |{|\n\\path|{|\n"),
-    ("latex", "\\begin{document}\n\\ifthenelse{\\x}{a}{\\end{document}}\nb\n\\end{document}\n"),
+    ("latex", "\\documentclass{a}\n\\begin{document}\n\\ifthenelse{\\x}{a}{\\end{document}}\nb\n\\end{document}\n"),
     ("latex", "\\iffalse { \\ifx\\a\\b c\\fi $ \\fi\nd\n"),
     ("markdown", "See [there](page.md#\nname).\n"),
     ("c", 'typedef interface A A;\nchar *s = x ? ":..." : "a";\nvoid printflike(1, 2)\nlog_it(const char *f, ...);\n'),

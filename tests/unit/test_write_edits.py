@@ -79,7 +79,7 @@ def test_very_many_places_are_not_all_listed() -> None:
         ([("", "x")], "empty_old_string"),
         ([("a", "a")], "nothing_to_change"),
         ([("a\r\n", "a\n")], "nothing_to_change"),
-        ([("a", "b", 0)], "bad_count"),
+        ([("a", "b", 0)], "count_cannot_be_zero"),
         ([("a", "b", -2)], "bad_count"),
     ],
 )

@@ -477,6 +477,34 @@ def diff_of(old: str, new: str, name: str = "f") -> str:
     return "".join(rows)
 
 
+def envelope_of(old: list[str], new: list[str]) -> str:
+    rows = ["*** Update File: x"]
+    for group in difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_grouped_opcodes(3):
+        rows.append("@@")
+        for tag, a0, a1, b0, b1 in group:
+            rows += [f" {line}" for line in old[a0:a1] if tag == "equal"]
+            rows += [f"-{line}" for line in old[a0:a1] if tag != "equal"]
+            rows += [f"+{line}" for line in new[b0:b1] if tag != "equal"]
+    return envelope(*rows)
+
+
+@given(versions(), st.sampled_from(["\n", "\r\n", "\r"]))
+def test_an_envelope_takes_its_old_text_to_its_new_one_or_is_refused_as_ambiguous(
+    pair: tuple[str, str], newline: str
+) -> None:
+    old, new = ([line.removesuffix("\n") for line in lines.split(text)] for text in pair)
+    if old == new:
+        return
+    before, after = ("".join(line + newline for line in text) for text in (old, new))
+    try:
+        found = applied(envelope_of(old, new), before)
+    except ToolError as error:
+        if error.envelope.context["reason"] == "ambiguous_hunk":
+            return
+        raise
+    assert found == (after if old else after.replace(newline, "\n"))
+
+
 @given(versions())
 def test_a_diff_takes_its_old_text_to_its_new_one(pair: tuple[str, str]) -> None:
     old, new = pair

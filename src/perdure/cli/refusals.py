@@ -18,6 +18,7 @@ EXIT_CODES: Final = {
     "quota_exceeded": 4,
     "policy_violation": 4,
 }
+USAGE: Final = 2
 UNAVAILABLE: Final = 4
 # What the sentence says already, or what only a program has use for.
 _TOLD: Final = frozenset({"tool", "reason", "message", "path", "fault"})
@@ -26,6 +27,8 @@ _TOLD: Final = frozenset({"tool", "reason", "message", "path", "fault"})
 def exit_code(envelope: dict[str, Any]) -> int:
     if "fault" in envelope["context"]:
         return UNAVAILABLE
+    if (envelope["error"], envelope["reason_hint"]) == ("policy_violation", "encoding"):
+        return USAGE  # what was sent is incomplete or malformed, not forbidden
     return EXIT_CODES.get(envelope["error"], 1)
 
 

@@ -283,14 +283,12 @@ def _policy(
 ) -> str | None:
     """The file of the policy, absolute; a table `[policy]` stands in its settings file.
 
-    RW_POLICY_FILE may name a file that is not there in every workspace, as it always could.
+    RW_POLICY_FILE may name a file that is not there: then the defaults count.
     """
     if named := given or environ.get("PERDURE_POLICY"):
         return os.path.abspath(named)
     if named := environ.get("RW_POLICY_FILE"):
-        path = os.path.join(workspace, named)
-        if os.path.lexists(path):
-            return path
+        return os.path.join(workspace, named)
     for path, file in files:
         if file.policy is not None:
             is_name = isinstance(file.policy, str)

@@ -103,7 +103,8 @@ def error_schema() -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for name, declared in body["properties"].items():
         properties[name] = {key: value for key, value in declared.items() if key != "default"}
-    properties["ok"] = {"description": properties["ok"]["description"], "const": False}
+    for name, constant in (("ok", False), ("schema_version", SCHEMA_VERSION)):
+        properties[name] = {"description": properties[name]["description"], "const": constant}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA_URI,

@@ -69,6 +69,7 @@ WEAK_END: Final = re.compile(
     rb"|header|prefix|suffix|pattern|regex|izer|ize|version|public[_\- ]?key|pubkey|keyword|at|label|index|method"
     rb"|fingerprint|thumbprint|checksum|digest|sha256|sha1|md5|algorithm|arn|ref|selector|class|style|hint)\Z"
 )
+BEARER: Final = re.compile(rb"(?i)\bbearer[ =:\"'`\\]{1,5}\Z")
 PASSWORD: Final = re.compile(rb"(?i)passw|pwd|passphrase")
 # A UUID names things more often than it hides them.
 UUID: Final = re.compile(template.UUID.encode() + rb"\Z")
@@ -226,6 +227,8 @@ class Assignments:
             return None
         self._found += 1
         self._read = high
+        if BEARER.search(self._data, max(0, low - 12), low):
+            return Candidate(low, high, "bearer_token", "api_key", "generic", 0, 1)
         kind = "password" if means == "password" else "generic_secret"
         return Candidate(low, high, f"assigned_{means}", kind, "generic", 0, 1)
 

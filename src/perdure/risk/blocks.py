@@ -61,7 +61,7 @@ def confirm(data: bytes, at: int) -> Candidate | None:
         return None
     end = end if footer else begin + stop
     tier: Tier = "precise" if whole else "generic"
-    return Candidate(at, end, "private_key", "pem_block", tier, begin - at, 100)
+    return Candidate(at, end, "pem_private_key", "pem_block", tier, begin - at, 100)
 
 
 def _body(inside: bytes, *, closed: bool) -> tuple[bytes, int, int]:

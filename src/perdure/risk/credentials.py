@@ -35,7 +35,7 @@ def jwt(data: bytes, at: int) -> Candidate | None:
         return None
     header = _json(found[1])
     signed = header is not None and ("alg" in header or "enc" in header or "typ" in header)
-    return Candidate(at, found.end(), "jwt", "jwt", "precise" if signed else "generic", 3, 20)
+    return Candidate(at, found.end(), "jwt_triplet", "jwt", "precise" if signed else "generic", 3, 20)
 
 
 def _example(payload: bytes) -> bool:

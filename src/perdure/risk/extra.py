@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections import Counter
 from typing import Any, NamedTuple, Protocol
 
 from perdure.model.spares import Spares
 from perdure.risk.settings import ExtraPattern
+
+
+class BadPattern(ValueError):
+    """A pattern that the engine does not take: its family, and its number there."""
+
+    def __init__(self, message: str, family: str, number: int) -> None:
+        super().__init__(message)
+        self.family = family
+        self.number = number
 
 
 class Place(NamedTuple):
@@ -24,17 +34,20 @@ class Finder(Protocol):
 
 @functools.lru_cache(maxsize=16)
 def finder(patterns: tuple[tuple[str, ExtraPattern], ...]) -> Finder:
-    """The patterns compiled together; a bad one is a ValueError that says which."""
+    """The patterns compiled together. Raises BadPattern, or ValueError where no engine is installed."""
     for module, kind in (("hyperscan", Vectorscan), ("re2", LinearTime)):
         try:
             engine = importlib.import_module(module)
         except ImportError:
             continue
+        numbers: Counter[str] = Counter()
         for family, pattern in patterns:
             try:
                 kind(engine, (pattern.regex,))
             except (engine.error, ValueError) as error:
-                raise ValueError(f"extend_patterns.{family}, pattern {pattern.name}: {error}") from None
+                message = f"extend_patterns.{family}, pattern {pattern.name}: {error}"
+                raise BadPattern(message, family, numbers[family]) from None
+            numbers[family] += 1
         return kind(engine, tuple(pattern.regex for _, pattern in patterns))
     raise ValueError(
         "extend_patterns needs an engine that takes linear time: install hyperscan or google-re2"

@@ -17,7 +17,7 @@ DIGITS: Final = 4
 BELOW: Final = 0.0001
 MORE: Final = 0.25
 MOST: Final = 1.5
-RULE_WEIGHTS: Final = {"email": 0.2, "phone": 0.2}
+RULE_WEIGHTS: Final = {"phone": 0.2}
 
 
 def weight(kind: str, rule: str, tier: str, settings: RiskSettings) -> float:

@@ -1,7 +1,8 @@
 r"""LaTeX, as far as it can be read without running it: groups and environments that open and close.
 
 Escapes, comments, verbatim material and URLs are skipped. The arguments of a definition may hold half of a pair:
-`\begin` in one and `\end` in another. The check ends at the first error.
+`\begin` in one and `\end` in another. The check ends at the first error. A document without a class and a misspelt
+`\begin` or `\end` are warnings.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from typing import Final, NamedTuple
 
 from perdure.validate.lines import Lines
-from perdure.validate.report import CannotCheck, Problem, quote_token
+from perdure.validate.report import CannotCheck, Problem, quote_token, warning
 
 _VERBATIM: Final = {
     "verbatim", "verbatim*", "Verbatim", "Verbatim*", "BVerbatim", "LVerbatim", "lstlisting", "minted", "comment",
@@ -58,6 +59,14 @@ _TEMPLATE: Final = re.compile(
 _CONDITION: Final = re.compile(r"%[^\n]*|\\(?P<start>if[A-Za-z@]*)|\\(?P<end>fi)(?![A-Za-z@])|\\.", re.S)
 _NO_CONDITIONS: Final = {"iff", "ifthenelse", "ifstrequal", "ifstrempty", "ifblank", "ifdefempty"}
 _GROUP_PART: Final = re.compile(r"\\.|[{}]|\n[ \t]*\n", re.S)
+# What sets the class of a document, or reads a file that may set it.
+_CLASS: Final = re.compile(
+    r"\\(?:documentclass|documentstyle|LoadClass|input|include|InputIfFileExists|subfile|import)(?![A-Za-z])|^%&",
+    re.M,
+)
+_MISSPELT: Final = re.compile(
+    r"\\(?:(?P<begin>being|bgein|beign|begni|begn|beginn|bigin|ebgin|bein)|ned|edn|ende|endd)"
+)
 # How many groups after a defining command may hold halves of pairs.
 _ARGUMENTS: Final = 4
 
@@ -77,15 +86,16 @@ class _Unbalanced(Exception):
 
 
 def check_latex(text: str) -> list[Problem]:
+    reader = _Reader(text)
     try:
-        _Reader(text).run()
+        reader.run()
     except _Unbalanced as error:
         if _TEMPLATE.search(text):
             raise CannotCheck("looks like a template: only its output can be checked") from None
         if _CATCODES.search(text):
             raise CannotCheck("not checked: the text gives other meanings to braces or backslashes") from None
-        return [Problem(*Lines(text).position(error.at), str(error))]
-    return []
+        return [*reader.warnings(), Problem(*Lines(text).position(error.at), str(error))]
+    return reader.warnings()
 
 
 class _Reader:
@@ -94,6 +104,20 @@ class _Reader:
         self.stack: list[_Open] = []
         self.verbatim = _VERBATIM | set(_NEW_VERBATIM.findall(text))
         self.definition = self.arguments = 0
+        self.document: int | None = None  # where `\begin{document}` is
+        self.misspelt: list[tuple[int, str, str]] = []  # where, as written, and the word that is meant
+
+    def warnings(self) -> list[Problem]:
+        lines = Lines(self.text)
+        found = [
+            warning(*lines.position(at), f"'\\{written}' is probably a misspelt '\\{meant}'")
+            for at, written, meant in self.misspelt
+            if re.search(rf"\\(?:\w*command\*?|\w*def|let)\s*\{{?\\{written}\b", self.text) is None
+        ]
+        if self.document is not None and _CLASS.search(self.text, 0, self.document) is None:
+            message = "'\\documentclass' is missing before '\\begin{document}'"
+            found.append(warning(*lines.position(self.document), message))
+        return found
 
     def run(self) -> None:
         position, token = 0, self._token()
@@ -131,6 +155,8 @@ class _Reader:
             self._open("{", match.start()) if match[0] == "{" else self._close_group(match.start())
         elif self._is_unpaired():
             return
+        elif kind == "skip" and (spelling := _MISSPELT.fullmatch(match[0])) and self._has_group(match.end()):
+            self.misspelt.append((match.start(), match[0][1:], "begin" if spelling["begin"] else "end"))
         elif kind == "define":
             self.definition = self.arguments = 1 if match[0].endswith("def") else _ARGUMENTS
         elif kind == "par" or (
@@ -145,7 +171,7 @@ class _Reader:
         while self.stack and self.stack[-1].mark != "{" and self.stack[-1].unpaired:
             self.stack.pop()
         if not any(left.mark == "{" for left in reversed(self.stack)):
-            raise _Unbalanced(at, "'}' has no '{' before it")
+            raise _Unbalanced(at, "closing brace '}' has no opening brace '{' before it")
         if self.stack[-1].mark != "{":
             raise self._unclosed(self.stack[-1])
         self.stack.pop()
@@ -168,6 +194,8 @@ class _Reader:
             row_start = self.text.rfind("\n", 0, at) + 1
             if name == "document" and self.stack and not self.text[row_start:at].strip():
                 raise self._unclosed(self.stack[0])
+            if name == "document" and not self.stack:
+                self.document = at
             self._open(name, at)
         return match.end()
 
@@ -179,16 +207,24 @@ class _Reader:
                 self.stack.pop()
         elif any(left.mark == name for left in self.stack):
             raise self._unclosed(self.stack[-1])
+        elif top is not None and top.mark != "{":
+            line = self.text.count("\n", 0, top.at) + 1
+            message = f"{_env('end', name)} mismatches {_env('begin', top.mark)} of line {line}"
+            raise _Unbalanced(match.start(), message)
         elif self.stack or name == "document":
             raise _Unbalanced(match.start(), f"{_env('end', name)} has no {_env('begin', name)} before it")
 
     def _unclosed(self, left: _Open) -> _Unbalanced:
         if left.mark == "{":
-            return _Unbalanced(left.at, "'{' is never closed")
-        return _Unbalanced(left.at, f"{_env('begin', left.mark)} has no {_env('end', left.mark)}")
+            return _Unbalanced(left.at, "brace '{' is never closed")
+        message = f"{_env('begin', left.mark)} is never closed: it has no {_env('end', left.mark)}"
+        return _Unbalanced(left.at, message)
 
     def _is_unpaired(self) -> bool:
         return bool(self.stack) and self.stack[-1].unpaired
+
+    def _has_group(self, at: int) -> bool:
+        return self.text[at : at + 1] == "{"
 
     def _is_argument(self, at: int) -> bool:
         """Whether a group was opened on the same line, as for an argument of a condition."""

@@ -36,6 +36,7 @@ async def steps(
 ) -> CallToolResult:
     """Normalize, run, present."""
     view = default
+    name = called_as if "." in called_as else tool.spec.name
     try:
         given = strict_object(raw_arguments) if raw_arguments is not None else {}
         view, rest = presentation(given, default)
@@ -49,9 +50,9 @@ async def steps(
             payload = tool.handler(params, context(view))
         return success(payload, tool.shape, view)
     except ToolError as error:
-        return failure(_placed(error.envelope, tool.spec.name), view)
+        return failure(_placed(error.envelope, name), view)
     except (Exception, SystemExit) as error:
-        return failure(_placed(_unexpected(tool.spec.name, error, diagnostics), tool.spec.name), view)
+        return failure(_placed(_unexpected(tool.spec.name, error, diagnostics), name), view)
 
 
 def _placed(envelope: Envelope, tool: str) -> Envelope:

@@ -11,11 +11,11 @@ openai_project_key            sk-proj-{w40+}
 openai_service_account_key    sk-svcacct-{w40+}
 openai_admin_key              sk-admin-{w40+}
 openai_user_key               sk-None-{w40+}
-openai_style_key              sk-{a32-64}
+openai_key                    sk-{a32-64}
 openai_session_key            sess-{a40}
-anthropic_api_key             sk-ant-api{d2}-{w60+}
+anthropic_api                 sk-ant-api{d2}-{w40+}
 anthropic_admin_key           sk-ant-admin{d2}-{w60+}
-anthropic_oauth_token         sk-ant-oat{d2}-{w60+}
+anthropic_oat                 sk-ant-oat{d2}-{w40+}
 anthropic_refresh_token       sk-ant-ort{d2}-{w60+}
 anthropic_session_key         sk-ant-sid{d2}-{w60+}
 anthropic_key                 sk-ant-{w32+}

@@ -6,11 +6,11 @@ from typing import Final
 
 TOKENS: Final = """
 @github_pat
-github_pat_classic            ghp_{a36-40}
-github_oauth_token            gho_{a36-40}
-github_user_token             ghu_{a36-40}
-github_server_token           ghs_{a36-40}
-github_refresh_token          ghr_{a36-76}
+ghp                           ghp_{a36-40}
+gho                           gho_{a36-40}
+ghu                           ghu_{a36-40}
+ghs                           ghs_{a36-40}
+ghr                           ghr_{a36-76}
 github_pat_fine_grained       github_pat_{a20-24}_{a50-62}
 github_app_jwt_token          ghs_{d1-12}_{s80+}
 @vcs_token

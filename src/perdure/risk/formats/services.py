@@ -39,7 +39,7 @@ posthog_key                   ph[x|r|a|s]_{a40+}
 launchdarkly_key              [api|sdk|mob]-{uuid}
 statsig_key                   secret-{a40+}
 ~statsig_client_key           client-{a30+}
-~datadog_client_token         pub{h32}
+~datadog_client_key           pub{h32}
 statsig_console_key           console-{a40+}
 segment_token                 sgp_{a64}
 datadog_app_key               ddapp_{a34+}

@@ -19,6 +19,7 @@ lines, also as the last one. A hunk that fits several places is refused: nothing
 
 from __future__ import annotations
 
+import functools
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -184,7 +185,7 @@ class _File:
                 found = [
                     _Place(start, comparison, rows)
                     for start in self._starts(rows, at, comparison, at_end=hunk.at_end)
-                    if self._reindent(start, rows) is not None
+                    if comparison < _INDENTATION or self._reindent(start, rows) is not None
                 ]
                 if found:
                     return found
@@ -202,6 +203,10 @@ class _File:
             if folded[start + key] == old[key] and folded[start : start + len(old)] == old:
                 yield start
 
+    @functools.cached_property
+    def _indentations(self) -> list[str]:
+        return [_indentation(line.text) for line in self._lines]
+
     def _fold(self, comparison: int) -> list[str]:
         if comparison not in self._folded:
             fold = _COMPARISONS[comparison]
@@ -211,11 +216,8 @@ class _File:
     def _reindent(self, start: int, rows: Sequence[Row]) -> Sequence[Row] | None:
         """The rows with what they add indented as the file is; None where that is not clear."""
         old = [row.text for row in rows if row.mark != "+"]
-        pairs = [
-            (_indentation(want), _indentation(have.text))
-            for want, have in zip(old, self._lines[start : start + len(old)], strict=True)
-            if want.strip()
-        ]
+        have = self._indentations[start : start + len(old)]
+        pairs = [(_indentation(text), indent) for text, indent in zip(old, have, strict=True) if text.strip()]
         added = [row.text for row in rows if row.mark == "+"]
         if not added or all(want == have for want, have in pairs):
             return rows

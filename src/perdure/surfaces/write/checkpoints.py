@@ -22,6 +22,8 @@ from perdure.surfaces.write.tree import Tree
 
 KIND: Final = "checkpoint"
 SESSION_S: Final = 86_400
+# Larger ones are stored as blob files in chunks, and say so to clients that look for it.
+CHUNKED_BYTES: Final = 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DURATION = re.compile(
     r"P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", re.ASCII
@@ -88,7 +90,12 @@ def checkpoint(service: WriteService, given: Checkpoint, call: Call) -> dict[str
             expires=now + lasts * 1_000_000 if lasts is not None else None,
         )
         service.journal.shelve(item)
-        return {**_told(item), "journal_id": None, "chunked": False, "overwritten": before is not None}
+        return {
+            **_told(item),
+            "journal_id": None,
+            "chunked": sent.size > CHUNKED_BYTES,
+            "overwritten": before is not None,
+        }
 
     return service.change(call, frozenset({_place(given.name)}), plan)
 

@@ -89,13 +89,8 @@ class ChunkPreview(msgspec.Struct, frozen=True):
 
 def chunk_write(service: WriteService, given: ChunkWrite | ChunkAppend, call: Call) -> dict[str, Any]:
     _check_name(given.session)
-    if isinstance(given, ChunkWrite) and given.index > (given.total_expected or given.index):
-        raise refuse(
-            "invalid_input",
-            "index_beyond_total",
-            f"chunk {given.index} of {given.total_expected}: index goes from 1 to total_expected",
-            session=given.session,
-        )
+    if isinstance(given, ChunkWrite):
+        _check_index(given.session, given.index, given.total_expected)
     sent = service.store.take(given.content.encode())
 
     def plan(tree: Tree) -> dict[str, Any]:
@@ -107,6 +102,7 @@ def chunk_write(service: WriteService, given: ChunkWrite | ChunkAppend, call: Ca
         index = given.index if isinstance(given, ChunkWrite) else last + 1
         before = journal.item(KIND, given.session, index) if known is not None else None
         total = given.total_expected or (known.meta["total_expected"] if known is not None else None)
+        _check_index(given.session, index, total)
         meta = {"total_expected": total, **_counts(known, writes=1)}
         _shelve(service, call, given.session, 0, service.store.take(b""), known, meta)
         _shelve(service, call, given.session, index, sent, before, {})
@@ -294,6 +290,19 @@ def _check_name(session: str) -> None:
         )
 
 
+def _check_index(session: str, index: int, total: int | None) -> None:
+    if total is not None and index > total:
+        raise refuse(
+            "invalid_input",
+            "index_exceeds_total_expected",
+            f"chunk {index} of {total}: index goes from 1 to total_expected",
+            reason_hint="encoding",
+            session=session,
+            index=index,
+            total_expected=total,
+        )
+
+
 def _place(session: str, index: int | None = None) -> str:
     return f"perdure://chunks/{session}" + (f"/{index}" if index is not None else "")
 
@@ -323,7 +332,8 @@ def _complete(service: WriteService, session: str) -> list[Item]:
             "not_found", "session_not_found", "there is no such session, or nothing in it", session=session
         )
     present, total = [item.at for item in chunks], _total(items)
-    if missing := _missing(present, total):
+    missing = _missing(present, total)
+    if len(present) != present[-1]:
         raise refuse(
             "stale_precondition",
             "non_contiguous_chunks",
@@ -333,15 +343,16 @@ def _complete(service: WriteService, session: str) -> list[Item]:
             have=len(present),
             missing=missing[:100],
         )
-    if total is not None and len(chunks) > total:
+    if total is not None and len(chunks) != total:
         raise refuse(
             "stale_precondition",
             "chunk_count_mismatch",
             f"{total} chunks were expected, and there are {len(chunks)}",
-            suggested_action="ask_user",
+            suggested_action="retry_later" if missing else "ask_user",
             session=session,
-            expected=total,
+            total_expected=total,
             have=len(chunks),
+            missing=missing[:100],
             unexpected=[at for at in present if at > total][:100],
         )
     return chunks

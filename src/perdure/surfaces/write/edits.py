@@ -88,7 +88,9 @@ def _check(edit: Edit, old: str, new: str, number: int) -> None:
         raise _invalid("empty_old_string", "old must not be empty", number)
     if old == new:
         raise _invalid("nothing_to_change", "old and new are the same but for line endings", number)
-    if edit.count == 0 or edit.count < -1:
+    if edit.count == 0:
+        raise _invalid("count_cannot_be_zero", "count must be at least 1, or -1 for all", number)
+    if edit.count < -1:
         raise _invalid("bad_count", "count must be at least 1, or -1 for all", number)
 
 
@@ -114,9 +116,9 @@ def _exact(content: str, old: str, new: str, count: int, number: int) -> list[_P
     for start in _starts(content, old, 1):
         found.append(start)
         if len(found) > count:
-            raise _ambiguous(content, _starts(content, old, 1), number)
+            raise _ambiguous(content, _starts(content, old, 1), count, content.count(old), number)
     if any(later - start < len(old) for start, later in pairwise(found)):
-        raise _ambiguous(content, found, number)
+        raise _ambiguous(content, found, count, len(found), number)
     if 0 < len(found) < count:
         raise _too_few(content, found, count, number)
     return [_Place(start, start + len(old), new) for start in found]
@@ -143,7 +145,7 @@ def _tolerated(content: str, old: str, new: str, count: int, number: int) -> lis
         raise _missing(content, wanted, number)
     overlap = any(later.start < place.end for place, later in pairwise(found))
     if count != -1 and (len(found) > count or overlap):
-        raise _ambiguous(content, [place.start for place in found], number)
+        raise _ambiguous(content, [place.start for place in found], count, len(found), number)
     if len(found) < count:
         raise _too_few(content, [place.start for place in found], count, number)
     return found
@@ -277,16 +279,20 @@ def _missing(content: str, wanted: list[str], number: int) -> ToolError:
     return _stale("old_string_not_found", message, number, nearest=shown)
 
 
-def _ambiguous(content: str, starts: Iterator[int] | Sequence[int], number: int) -> ToolError:
+def _ambiguous(
+    content: str, starts: Iterator[int] | Sequence[int], count: int, actual: int, number: int
+) -> ToolError:
     shown, more = _numbers(content, starts)
     message = "old stands in more places than count says; take in more of the lines around it"
-    return _stale("ambiguous_match", message, number, lines=shown, more=more)
+    counts = {"expected_count": count, "actual_count": actual}
+    return _stale("ambiguous_match", message, number, lines=shown, more=more, **counts)
 
 
 def _too_few(content: str, starts: Sequence[int], count: int, number: int) -> ToolError:
     shown, more = _numbers(content, starts)
     message = f"old stands in {len(starts)} of the {count} places that count says"
-    return _stale("insufficient_matches", message, number, lines=shown, more=more)
+    counts = {"expected_count": count, "actual_count": len(starts)}
+    return _stale("insufficient_matches", message, number, lines=shown, more=more, **counts)
 
 
 def _numbers(content: str, starts: Iterator[int] | Sequence[int]) -> tuple[list[int], bool]:

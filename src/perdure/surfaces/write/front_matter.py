@@ -86,6 +86,21 @@ def _check_bounds(front: str) -> None:
             raise _bad("too_deep", f"the front matter is nested deeper than {MOST_DEPTH} levels")
         if references > MOST_REFERENCES:
             raise _bad("too_many_references", "the front matter refers to itself too often")
+    if references and _contains_itself(_yaml().compose(front), set(), set()):
+        raise _bad("refers_to_itself", "a value in the front matter contains a reference to itself")
+
+
+def _contains_itself(node: Any, around: set[int], done: set[int]) -> bool:
+    """Whether a node is inside itself: an alias is the same object as its anchor's node. Each is walked once."""
+    if id(node) in around:
+        return True
+    if id(node) in done or not isinstance(node.value, list):
+        return False
+    parts = [part for child in node.value for part in (child if isinstance(child, tuple) else (child,))]
+    if any(_contains_itself(part, around | {id(node)}, done) for part in parts):
+        return True
+    done.add(id(node))
+    return False
 
 
 class _Plain:
@@ -106,7 +121,10 @@ class _Plain:
 
 
 def _plain(value: Any) -> Any:
-    return _Plain().of(value)
+    try:
+        return _Plain().of(value)
+    except RecursionError:
+        raise _bad("too_deep", "the front matter is nested too deeply through its references") from None
 
 
 def _scalar(value: Any) -> Any:

@@ -28,6 +28,7 @@ KIND: Final = "handoff"
 DEFAULT_PATH: Final = "HANDOFF.md"
 MOST_BYTES: Final = 1024 * 1024
 MOST_ARCHIVED: Final = 100
+REQUIRED: Final = tuple(field.name for field in msgspec.structs.fields(Handoff) if field.required)
 
 WHERE = arg(path="relative")
 
@@ -82,7 +83,7 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
             "handoff_path": payload["path"],
             "drift_warnings": drift,
             "ready_steps": ready,
-            "checkpoint_refs": _checkpoints(service),
+            **_checkpoints(service),
             "warnings": checks.warnings,
         }
 
@@ -109,11 +110,21 @@ def handoff_read(service: WriteService, given: HandoffRead, call: Call) -> dict[
             found for good in handoff.last_good_state if (found := _drift(service, good)) is not None
         ],
         "ready_steps": _ready(handoff.steps),
-        "checkpoint_refs": _checkpoints(service),
+        **_checkpoints(service),
     }
 
 
 def _checked(envelope: dict[str, Any]) -> Handoff:
+    missing = [name for name in REQUIRED if name not in envelope]
+    if missing:
+        raise refuse(
+            "policy_violation",
+            "missing_fields",
+            f"a handoff needs {', '.join(missing)}",
+            reason_hint="encoding",
+            suggested_action="fix_syntax",
+            missing_fields=missing,
+        )
     try:
         return msgspec.convert(envelope, type=learned(Handoff))
     except msgspec.ValidationError as error:
@@ -203,7 +214,7 @@ def _drift(service: WriteService, good: GoodFile) -> dict[str, Any] | None:
     try:
         with service.workspace.locate(good.path) as place:
             if place.found is None:
-                return {"path": good.path, "reason": "missing", "expected_sha256": good.sha256}
+                return {"path": good.path, "reason": "missing"}
             fd = place.open()
             try:
                 actual = seen(fd).sha256
@@ -221,8 +232,9 @@ def _drift(service: WriteService, good: GoodFile) -> dict[str, Any] | None:
     }
 
 
-def _checkpoints(service: WriteService) -> list[dict[str, Any]]:
-    return [
+def _checkpoints(service: WriteService) -> dict[str, Any]:
+    """The key `checkpoint_refs`, where there are any."""
+    found = [
         {
             "name": item.name,
             "sha256": item.sha.hex(),
@@ -231,6 +243,7 @@ def _checkpoints(service: WriteService) -> list[dict[str, Any]]:
         }
         for item in service.journal.shelf(CHECKPOINTS)[:50]
     ]
+    return {"checkpoint_refs": found} if found else {}
 
 
 def _content(service: WriteService, path: str) -> tuple[str, str]:

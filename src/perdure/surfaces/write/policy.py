@@ -23,6 +23,7 @@ from msgspec import Meta
 
 from perdure import risk
 from perdure.model.learned import learned
+from perdure.risk.extra import BadPattern
 from perdure.risk.settings import FAMILIES, ExtraPattern, RiskSettings, Share
 from perdure.surfaces.write.protected import GUARDED, NEVER, Protection
 
@@ -37,9 +38,10 @@ Rule = Annotated[str, Meta(min_length=1, max_length=400)]
 class BadPolicy(ValueError):
     """Something in a policy that cannot be meant, and the path of keys that leads to it."""
 
-    def __init__(self, message: str, path: KEY_PATH = ()) -> None:
+    def __init__(self, message: str, path: KEY_PATH = (), *, is_pattern: bool = False) -> None:
         super().__init__(message)
         self.path = path
+        self.is_pattern = is_pattern
 
 
 class Protect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,8 +95,11 @@ def parse(table: Mapping[str, Any]) -> Policy:
     _check_rules(policy.protect)
     try:
         risk.check(policy)
+    except BadPattern as error:
+        path = ("extend_patterns", error.family, str(error.number))
+        raise BadPolicy(str(error), path, is_pattern=True) from None
     except ValueError as error:
-        raise BadPolicy(str(error), _pattern_path(policy, str(error))) from None
+        raise BadPolicy(str(error), ("extend_patterns",)) from None
     return policy
 
 
@@ -138,11 +143,3 @@ def _bad(error: msgspec.ValidationError, base: KEY_PATH = ()) -> BadPolicy:
         path += (unknown[1],)
         message = f"unknown key {unknown[1]!r}"
     return BadPolicy(message, path)
-
-
-def _pattern_path(policy: Policy, message: str) -> KEY_PATH:
-    for family, patterns in policy.extend_patterns.items():
-        for number, pattern in enumerate(patterns):
-            if message.startswith(f"extend_patterns.{family}, pattern {pattern.name}:"):
-                return ("extend_patterns", family, str(number))
-    return ("extend_patterns",)

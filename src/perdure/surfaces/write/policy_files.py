@@ -37,6 +37,8 @@ class _Text(NamedTuple):
 
 def load(named: str | None, roots: Sequence[str]) -> Loaded:
     """The policy in force. Raises ToolError where it cannot be read or cannot be meant."""
+    if named is not None and _is_absent_override(named, roots[0]):
+        return Loaded(own=_rules(named, roots))
     path = named if named is not None else _found(roots[0])
     if path is None:
         return Loaded()
@@ -48,7 +50,14 @@ def load(named: str | None, roots: Sequence[str]) -> Loaded:
         raise _broken(shown, error.strerror or "it cannot be read", None) from None
     except BadPolicy as error:
         key = ".".join(error.path)
-        raise _broken(shown, f"{key}: {error}" if key else str(error), text.line(error.path)) from None
+        what = f"{key}: {error}" if key else str(error)
+        raise _broken(shown, what, text.line(error.path), is_pattern=error.is_pattern) from None
+
+
+def _is_absent_override(path: str, root: str) -> bool:
+    """Whether RW_POLICY_FILE names it and it is not there: then the defaults count, whatever the workspace has."""
+    named = os.environ.get("RW_POLICY_FILE")
+    return bool(named) and path == os.path.join(root, str(named)) and not os.path.lexists(path)
 
 
 def _found(root: str) -> str | None:
@@ -139,11 +148,11 @@ def _shown(path: str, roots: Sequence[str]) -> str:
     return rules[0][1:] if rules else os.path.basename(path)
 
 
-def _broken(shown: str, what: str, line: int | None) -> ToolError:
+def _broken(shown: str, what: str, line: int | None, *, is_pattern: bool = False) -> ToolError:
     where = f"{shown}, line {line}" if line is not None else shown
     return refuse(
         "policy_violation",
-        "bad_policy",
+        "bad_regex" if is_pattern else "bad_policy",
         f"the policy is not in force, so nothing is done: {where}: {what}",
         reason_hint="syntax",
         suggested_action="ask_user",

@@ -1,8 +1,8 @@
 """Material that must not be in the tree: kept out of band under its hash, for its owner alone.
 
-A label is another name for a hash. Contents are in the journal's store below `.perdure`, which git ignores and which
-no tool can read; a listing tells about them and never shows them. An entry's name is the hash of what was sent; what is
-stored under it is that, or where the policy says so the same sealed (`sealing.py`).
+A label is another name for a hash; given to several contents, it stands for the latest. Contents are in the journal's
+store, which no tool can read; a listing tells about them and never shows them. An entry's name is the hash of what was
+sent; what is stored under it is that, or where the policy says so the same sealed (`sealing.py`).
 """
 
 from __future__ import annotations
@@ -87,11 +87,16 @@ def scratch_put(service: WriteService, given: ScratchPut, call: Call) -> dict[st
             expires=ends,
         )
         journal.shelve(kept)
-        if given.label is not None:
-            journal.shelve(msgspec.structs.replace(kept, kind=LABEL, name=given.label))
         for label in journal.shelf(LABEL):
-            if _named(label) == name and label.sha != kept.sha:
+            if _named(label) != name:
+                continue
+            if label.name == given.label:
+                journal.unshelve(LABEL, label.name, label.at)  # it becomes the latest of that label
+            elif label.sha != kept.sha:
                 journal.shelve(msgspec.structs.replace(label, sha=kept.sha))
+        if given.label is not None:
+            last = journal.shelf_end(LABEL, given.label)
+            journal.shelve(msgspec.structs.replace(kept, kind=LABEL, name=given.label, at=last + 1))
         return {
             "sha256": name,
             "scratch_path": _place(name),
@@ -116,7 +121,7 @@ def scratch_ref(service: WriteService, given: ScratchRef, call: Call) -> dict[st
         "entry": {**_entry(item, labels), **({"label": given.label} if given.label else {})},
         "scratch_path": _place(item.name),
         "bin_exists": service.store.has(item.sha.hex()),
-        "alias_count": sum(_named(label) == item.name for label in labels),
+        "alias_count": _alias_count(item, labels, given),
     }
 
 
@@ -163,7 +168,7 @@ def scratch_drop(service: WriteService, given: ScratchRef, call: Call) -> dict[s
     def plan(tree: Tree) -> dict[str, Any]:
         for label in service.journal.shelf(LABEL):
             if _named(label) == item.name:
-                service.journal.unshelve(LABEL, label.name)
+                service.journal.unshelve(LABEL, label.name, label.at)
         dropped = service.journal.unshelve(KIND, item.name).rows
         return {"sha256": item.name, "dropped": bool(dropped)}
 
@@ -176,12 +181,19 @@ def _found(service: WriteService, sha256: str | None, label: str | None) -> Item
     if sha256 is not None and not _SHA256.fullmatch(sha256):
         raise refuse("invalid_input", "not_a_lowercase_sha256_hex", "a sha256 is 64 small hex digits")
     if sha256 is None and label is not None:
-        alias = service.journal.item(LABEL, label)
-        sha256 = _named(alias) if alias is not None else ""
+        aliases = service.journal.shelf(LABEL, label)
+        sha256 = _named(aliases[-1]) if aliases else ""
     item = service.journal.item(KIND, sha256 or "")
     if item is None:
         raise refuse("not_found", "not_found", "nothing is kept under this name")
     return item
+
+
+def _alias_count(item: Item, labels: list[Item], given: ScratchRef) -> int:
+    """How many entries a label stands for, or how many labels an entry has."""
+    if given.sha256 is None:
+        return sum(label.name == given.label for label in labels)
+    return sum(_named(label) == item.name for label in labels)
 
 
 def _entry(item: Item, labels: list[Item]) -> dict[str, Any]:

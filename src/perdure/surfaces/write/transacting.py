@@ -262,7 +262,7 @@ class _Step:
             raise refuse(
                 "stale_precondition",
                 "target_exists",
-                "a move never replaces a file",
+                "a move never replaces a file; delete the target first if it may go",
                 suggested_action="ask_user",
                 to=target.path,
             )
@@ -289,7 +289,7 @@ class _Step:
             raise refuse(
                 "stale_precondition",
                 "file_already_exists",
-                "the file is there already",
+                "the file is there already; change it, or overwrite it with op write and mode overwrite",
                 suggested_action="reread",
                 path=known.path,
                 existing_sha256=known.sha256,
