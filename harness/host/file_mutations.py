@@ -34,6 +34,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from harness.host.storm import Score
 from perdure.testing import fake_server
 from perdure.testing.raw_client import Ended, RawClient
@@ -149,11 +151,11 @@ SUBJECTS: Final = {
 }
 
 _ODD: Final = (
-    b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\r", b"\\ud800", b"\\u0000", b'"', b"'", b"{", b"}", b"[",
-    b"]", b"{,}",
-    b"[,]", b",", b":", b"=", b"#", b"## ", b"\n## \n", b"```\n", b"<!--", b"-->", b"$", b"${", b"*a", b"&a ", b"\t",
-    b"- ", b"-1", b"1e999", b"9" * 5000, b"nan", b"true", b"null", b"!!python/object:os.system ", b"[" * 3000, b"{" * 3000,
-    b"a." * 2000, b"x" * 200_000, b'"a",' * 50_000, b"\n" * 50_000, b'{"a":' * 3000,
+    b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\r", b"\\ud800", b'"\\ud800": 1,', b"\\u0000", b'"', b"'",
+    b"{", b"}", b"[", b"]", b"{,}", b"[,]", b",", b":", b"=", b"#", b"## ", b"\n## \n", b"```\n", b"<!--", b"-->", b"$",
+    b"${", b"*a", b"&a ", b"\t", b"- ", b"-1", b"1e999", b"9" * 5000, b"nan", b"true", b"null",
+    b"!!python/object:os.system ", b"[" * 3000, b"{" * 3000, b"a." * 2000, b"x" * 200_000, b'"a",' * 50_000,
+    b"\n" * 50_000, b'{"a":' * 3000,
 )  # fmt: skip
 
 
@@ -360,6 +362,7 @@ def _read_host(folder: Folder) -> None:
     from perdure.host.registry_mounts import RegistryMounts
     from perdure.host.settings import load
     from perdure.kernel import ops
+    from perdure.model.faults import Fault
 
     given: dict[str, Any] = {"workspace": [str(folder.root / "workspace")]}
     if folder.subject.name.startswith("mcp"):
@@ -376,11 +379,10 @@ def _read_host(folder: Folder) -> None:
         file_faults={"settings": settings.faults, "registry": registry.faults},
     )
     kernel.start(time.monotonic())
-    ops.health(kernel)
+    launched = [registry.launch(spec, folder.environ) for spec in specs.values() if spec.managed]
+    shown = [one for one in launched if isinstance(one, Fault)]
+    msgspec.json.encode([ops.health(kernel), shown])
     registry.restore(registry.dump())
-    for spec in specs.values():
-        if spec.managed:
-            registry.launch(spec, folder.environ)
 
 
 def _read_policy(folder: Folder) -> None:

@@ -54,6 +54,7 @@ TEXTS = {
     "only a comma": '{\n  "mcpServers": {,}\n}',
     "only comments and a comma": '{"mcpServers":\n{/*x*/,/*y*/}}',
     "half of a surrogate pair in a name": '{"mcpServers":\n{"a\\ud800": {"command": "x"}}}',
+    "half of a surrogate pair in a key": '{"mcpServers":\n{"a": {"command": "x", "env": {"\\ud800": 1}}}}',
     "half of a surrogate pair in a command": '{"mcpServers":\n{"a": {"command": "x\\ud800"}}}',
 }
 
