@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
-from hosts import SOON
+from hosts import SOON, notes
 
 from harness.processes import is_running, wait_for
 from testbed import Bed
@@ -54,3 +58,48 @@ def test_a_frame_of_a_server_that_the_kernel_trips_over_costs_that_server(bed: B
     assert client.use_data("other__whoami")["pid"] == other
     assert wait_for(lambda: not is_running(before), SOON)
     assert client.row("fake")["last_fault"]["code"] == "unhandled_frame"
+
+
+def test_a_bug_is_told_by_its_place_without_content_and_without_waiting_for_a_reader(
+    bed: Bed, installed: Path
+) -> None:
+    trip(
+        installed,
+        "kernel/session.py",
+        "def on_frame(k: Kernel, event: ClientFrame) -> None:\n",
+        "event.frame",
+    )
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writing, b"nobody reads this\n" * 100):
+            pass
+    os.set_blocking(writing, True)
+    host = subprocess.Popen(
+        bed.command(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=writing,
+        env=bed.environ,
+        cwd=bed.workspace,
+    )
+    assert host.stdin is not None
+    assert host.stdout is not None
+    try:
+        for number in range(20):
+            host.stdin.write(b'{"jsonrpc":"2.0","id":%d,"method":"boom secret"}\n' % number)
+            host.stdin.flush()
+            assert json.loads(host.stdout.readline())["id"] == number
+        host.stdin.close()
+        assert host.wait(SOON) == 0
+    finally:
+        host.kill()
+        host.wait()
+        host.stdout.close()
+        os.close(reading)
+        os.close(writing)
+    faults = notes(bed, "fault", code="unhandled_frame")
+    assert len(faults) == 20
+    assert faults[0]["where"].startswith("session.py:")
+    assert "secret" not in str(faults)
+    assert "a bug" not in str(faults)

@@ -59,6 +59,28 @@ def row(client: HttpClient, mount: str) -> dict[str, object]:
     return found
 
 
+def test_a_registry_that_cannot_be_read_keeps_no_session_from_opening_and_is_named(
+    served: ServeProcess,
+) -> None:
+    place = served.workspace / "mcp.json"
+    place.write_text('{"mcpServers":\n{,}}')
+    client = opened(served)
+
+    health = client.call("health", JSON)["structuredContent"]
+
+    assert str(place) in health["file_faults"][0]["detail"]
+    assert "line 2" in health["file_faults"][0]["detail"]
+    place.write_text(
+        '{"mcpServers": {"a\\ud800": {"command": "x"}}, "perdure": {"allowedCommands": ["\\ud800"]}}'
+    )
+    until = time.monotonic() + 30
+    while "file_faults" in client.call("health", JSON)["structuredContent"]:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    rows = opened(served).call("health", JSON)["structuredContent"]["mounts"]
+    assert "line 1" in next(row for row in rows if row["name"] == "a\\ud800")["last_fault"]["detail"]
+
+
 def test_every_session_gets_the_registrys_servers_and_shares_their_processes(served: ServeProcess) -> None:
     registry(served, "one")
     first, second = opened(served), opened(served)

@@ -179,6 +179,7 @@ def settle_around_faults(places: tuple[Path, Path]) -> Settings:
         ("\n\ncolour = 'red'\n", 3, "colour"),
         ("[mounts]\ngood = 'x'\nperdure = 'y'\n", 3, "perdure"),
         ("a = 1\nx = " + "[" * 3000 + "]" * 3000 + "\n", 2, "nested too deeply"),
+        ("a = 1\nx = " + "9" * 5000 + "\n", 2, "too many digits"),
         ("log-level = 'loud'\n", 1, "debug"),
         ("\nsurfaces = ['paint']\n", 2, "paint"),
         ("\notel = 'ftp://x'\n", 2, "otel"),

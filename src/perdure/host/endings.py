@@ -11,7 +11,7 @@ import time
 from perdure.host.child import Child
 from perdure.host.guardian import Guardian
 from perdure.host.signals import Signals
-from perdure.model.faults import Fault
+from perdure.model.faults import Fault, printable
 
 CLOSE_S = 1.0
 PIPE_BYTES = 1 << 16
@@ -68,9 +68,10 @@ def pipe_size(fd: int) -> int:
 def spawn_fault(generation: int, command: str, cwd: str, error: OSError) -> Fault:
     reason = error.strerror or "cannot be run"
     if cwd and error.filename == cwd:
-        return Fault("process", "spawn_failed", generation, f"the folder {cwd}: {reason}", "check its cwd")
-    detail = f"{os.path.basename(command)}: {reason}"
-    return Fault("process", "spawn_failed", generation, detail, "check the command")
+        detail, hint = f"the folder {cwd}: {reason}", "check its cwd"
+    else:
+        detail, hint = f"{os.path.basename(command)}: {reason}", "check the command"
+    return Fault("process", "spawn_failed", generation, printable(detail), hint)
 
 
 def exit_fault(child: Child, status: int) -> Fault:

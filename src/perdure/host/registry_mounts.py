@@ -16,7 +16,7 @@ from perdure.host.launching import Launch, minimal
 from perdure.host.settings import Settings
 from perdure.kernel.events import Approved, Event, FileFaults, Remount
 from perdure.kernel.state import KnownTools
-from perdure.model.faults import Fault
+from perdure.model.faults import Fault, printable
 from perdure.model.mount_names import RESERVED, SEPARATOR
 from perdure.model.mounts import MountSpec
 from perdure.registry.locating import FILE_NAMES, locate, user_folder
@@ -118,7 +118,9 @@ class RegistryMounts:
         self._entries = {
             slot.name: slot.entry for slot in used if slot.entry is not None and slot.entry.enabled
         }
-        self._problems = {slot.name: f"{path}, line {slot.line}: {slot.error}" for slot in used if slot.error}
+        self._problems = {
+            slot.name: printable(f"{path}, line {slot.line}: {slot.error}") for slot in used if slot.error
+        }
         prefixes = _prefixes([*self._entries, *self._problems])
         self._specs = {name: self._spec(entry, prefixes[name]) for name, entry in self._entries.items()}
         for name in self._problems:
@@ -242,7 +244,7 @@ class RegistryMounts:
             if entry.transport == "stdio":
                 check_allowed(found.command, self._allowed, entry=entry.name)
         except RegistryError as error:
-            return Fault("process", error.code, 0, error.message, error.hint)
+            return Fault("process", error.code, 0, printable(error.message), printable(error.hint))
         env = {**minimal(environ), **found.env}
         if entry.transport == "stdio":
             cwd = os.path.join(self._base, os.path.expanduser(found.cwd)) if found.cwd else spec.cwd
@@ -346,10 +348,10 @@ def _read_fault(place: str, error: Exception) -> Fault:
     from perdure.registry.errors import RegistryError
     from perdure.registry.redaction import shown_url
 
-    place = shown_url(place) if "://" in place else place
+    place = printable(shown_url(place) if "://" in place else place)
     kept = "its servers stay as they are until it can be read"
     if isinstance(error, RegistryError):
-        return Fault("resource", error.code, 0, f"{place}: {error.message}", error.hint or kept)
+        return Fault("resource", error.code, 0, f"{place}: {printable(error.message)}", error.hint or kept)
     reason = error.strerror if isinstance(error, OSError) else None
     return Fault(
         "resource", "unreadable", 0, f"{place}: {reason or f'cannot be read ({type(error).__name__})'}", kept

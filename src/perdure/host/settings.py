@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from perdure.model.eras import LOG_LEVELS
-from perdure.model.faults import Fault
+from perdure.model.faults import Fault, printable
 from perdure.model.keep import Keep
 from perdure.model.mount_names import RESERVED
 from perdure.model.mounts import Limits
@@ -18,7 +18,6 @@ from perdure.model.state_limits import StateLimits
 
 FILE_NAME = "perdure.toml"
 MOST_BYTES = 1024 * 1024
-MOST_NESTING = 64
 SURFACES = ("write", "state")
 
 Duration = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
@@ -201,7 +200,9 @@ def read_file(path: str, faults: list[Fault] | None = None) -> FileSettings:
 def _report(problem: str, faults: list[Fault] | None) -> None:
     if faults is None:
         raise SettingsError(problem)
-    faults.append(Fault("resource", "bad_settings", 0, problem, "it is left out until the next start"))
+    faults.append(
+        Fault("resource", "bad_settings", 0, printable(problem), "it is left out until the next start")
+    )
 
 
 def _parsed(path: str) -> tuple[str, dict[str, Any]]:
@@ -214,8 +215,6 @@ def _parsed(path: str) -> tuple[str, dict[str, Any]]:
     data = read_bounded(path, MOST_BYTES)
     try:
         text = data.decode()
-        if (line := _too_deep(text)) is not None:
-            raise SettingsError(f"{path}, line {line}: nested too deeply")
         return text, tomllib.loads(text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
@@ -226,26 +225,17 @@ def _parsed(path: str) -> tuple[str, dict[str, Any]]:
         what = str(error)[: place.start()] if place is not None else str(error)
         raise SettingsError(f"{path}, line {line}: {what}") from None
     except RecursionError:
-        raise SettingsError(f"{path}: nested too deeply") from None
+        raise SettingsError(f"{path}, line {_deep_line(text)}: nested too deeply") from None
+    except ValueError:  # what the parser lets through: a number with thousands of digits
+        number = re.search(r"[0-9_]{4000}", text)
+        line = text.count("\n", 0, number.start() if number is not None else 0) + 1
+        raise SettingsError(f"{path}, line {line}: a number has too many digits") from None
 
 
-def _too_deep(text: str) -> int | None:
-    """The line on which more brackets are open than anyone writes: the parser would recurse into each of them."""
-    depth = 0
-    for number, line in enumerate(text.split("\n"), 1):
-        opened = line.count("[") + line.count("{")
-        if depth + opened > MOST_NESTING and _deepest(line, depth) > MOST_NESTING:
-            return number
-        depth = max(0, depth + opened - line.count("]") - line.count("}"))
-    return None
-
-
-def _deepest(line: str, depth: int) -> int:
-    deepest = depth
-    for character in line:
-        depth += 1 if character in "[{" else -1 if character in "]}" else 0
-        deepest = max(deepest, depth)
-    return deepest
+def _deep_line(text: str) -> int:
+    """The line with the most opening brackets, of a text that is nested too deeply for the parser."""
+    lines = text.split("\n")
+    return 1 + max(range(len(lines)), key=lambda number: lines[number].count("[") + lines[number].count("{"))
 
 
 def _problem(part: dict[str, Any]) -> str | None:

@@ -215,7 +215,7 @@ class Kernel:
         self.state = capsule.state
         self.now = capsule.now
         for identity, ask in self.state.asks.items():
-            if not ask.asked_at:  # written by a version that did not keep the time
+            if ask.asked_at < 0:
                 self.state.asks[identity] = msgspec.structs.replace(ask, asked_at=self.now)
         self.public = catalog.Public(self)
 

@@ -318,7 +318,7 @@ class Ask(msgspec.Struct, frozen=True):
     input_key: str = ""
     token: RequestId | None = None
     params: bytes | None = None
-    asked_at: float = 0.0
+    asked_at: float = -1.0  # below 0: by a version that did not keep it
     running: tuple[int, ...] = ()
 
 

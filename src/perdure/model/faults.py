@@ -59,6 +59,11 @@ class Fault(msgspec.Struct, frozen=True, rename={"fault_class": "class"}):
     hint: str = ""
 
 
+def printable(text: str) -> str:
+    """A text of a file or a path as it can be sent: half of a surrogate pair as its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def host_error(
     identity: RequestId,
     number: int,

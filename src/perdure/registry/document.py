@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
@@ -40,9 +40,10 @@ class Document(ABC):
         """Every place, in order. Of those with one name the first is the entry, the rest are duplicates."""
         return duplicates_marked(self._every_slot())
 
-    def _check_count(self, places: Sized) -> None:
-        if len(places) > MAX_SLOTS:
-            raise Unreadable(f"the file lists more than {MAX_SLOTS:,} servers")
+    def _check_count(self, starts: Sequence[int]) -> None:
+        if len(starts) > MAX_SLOTS:
+            [line] = lines_at(self.text, [starts[MAX_SLOTS]])
+            raise Unreadable(f"line {line}: the file lists more than {MAX_SLOTS:,} servers")
 
     @abstractmethod
     def slot(self, name: str) -> Slot | None:

@@ -23,16 +23,19 @@ class JsonDocument(Document):
         self.text = text if text.strip("\ufeff \t\r\n") else text + EMPTY
         try:
             self.text.encode()
-        except UnicodeEncodeError:
-            raise Unreadable("the file is not UTF-8") from None
+        except UnicodeEncodeError as error:
+            [line] = lines_at(self.text, [error.start])
+            raise Unreadable(f"line {line}: the file is not UTF-8") from None
         try:
             root = jsonc.parse(self.text)
         except JsonProblem as error:
             raise Unreadable(f"the file is not JSON: {error}") from None
         servers = jsonc.find(root, [SERVERS])
         if root.kind != "object" or (servers is not None and servers.kind != "object"):
-            raise Unreadable(f"the file holds no object {SERVERS}")
+            [line] = lines_at(self.text, [(servers or root).start])
+            raise Unreadable(f"line {line}: the file holds no object {SERVERS}")
         members = [] if servers is None else servers.elements
+        self._check_count([one.start for one in members])
         lines = lines_at(self.text, [one.start for one in members])
         self._servers = [(one.key, one.node.value, line) for one, line in zip(members, lines, strict=True)]
         self.allowed = _allowed(root.value.get(OWN))
@@ -41,7 +44,6 @@ class JsonDocument(Document):
         return next((_slot(*member) for member in self._servers if member[0] == name), None)
 
     def _every_slot(self) -> list[Slot]:
-        self._check_count(self._servers)
         return [_slot(*member) for member in self._servers]
 
     def installed(self, *entries: Entry) -> str:

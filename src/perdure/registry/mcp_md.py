@@ -35,8 +35,9 @@ class MarkdownDocument(Document):
         return found
 
     def _every_slot(self) -> list[Slot]:
-        self._check_count(self._sections)
-        lines = lines_at(self.text, [one.start for one in self._sections])
+        starts = [one.start for one in self._sections]
+        self._check_count(starts)
+        lines = lines_at(self.text, starts)
         return [_slot(self.text, one, line) for one, line in zip(self._sections, lines, strict=True)]
 
     def installed(self, *entries: Entry) -> str:

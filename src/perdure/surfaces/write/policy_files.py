@@ -97,8 +97,8 @@ def _toml(text: str, shown: str) -> _Text:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _broken(shown, str(error), None) from None
-    except RecursionError:
-        raise _broken(shown, "it is nested too deeply", None) from None
+    except (ValueError, RecursionError):  # what the parser lets through: thousands of digits, or of brackets
+        raise _broken(shown, "it is nested too deeply, or a number has too many digits", None) from None
     inside: KEY_PATH = ("policy",) if os.path.basename(shown) == TOML_FILE else ()
     return _Text(values.get("policy", {}) if inside else values, lambda path: line_of(text, (*inside, *path)))
 
