@@ -199,7 +199,7 @@ def reasons() -> str:
     numbers = sorted(
         (value, name.lower().replace("_", " "))
         for name, value in vars(faults).items()
-        if isinstance(value, int) and value < -32000
+        if isinstance(value, int) and value < -31000
     )
     host = [f"| {number} | {name} |" for number, name in reversed(numbers)]
     known = sorted(found_faults())

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     import argparse
 
 READ_BYTES = 1 << 18
-UNAVAILABLE = -32098
+UNAVAILABLE = -31098
+GONE = (
+    "perdure serve does not answer. What was asked may or may not have taken effect. "
+    "Check that before you send it again; the next request looks for perdure serve again."
+)
 RETRY_S = 0.05
 
 
@@ -213,7 +217,7 @@ class Attached:
         for frame in self._unanswered.values():
             identity, _ = _head(frame)
             fault = {"class": "process", "code": "serve_gone", "outcome": "unknown", "retry": "later"}
-            error = {"code": UNAVAILABLE, "message": "perdure serve is not there", "data": fault}
+            error = {"code": UNAVAILABLE, "message": GONE, "data": fault}
             answer = {"jsonrpc": "2.0", "id": identity, "error": error}
             _write(dumps(answer, separators=(",", ":")).encode() + b"\n")
         self._unanswered.clear()

@@ -95,7 +95,8 @@ class Story:
             known = ", ".join(
                 f"{key} {data[key]}" for key in ("class", "code", "outcome", "retry", "attempts")
             )
-            self.show(f"error {error.error.code} {error.error.message}: {known}")
+            self.show(f"error {error.error.code}: {error.error.message}")
+            self.show(f"data: {known}")
             self.check(
                 data.get("outcome") == "unknown" and data.get("retry") == "never", "the answer is honest"
             )

@@ -117,24 +117,29 @@ def answer_error(
     k: Kernel,
     call: Invocation,
     number: int,
-    message: str,
     fault: Fault,
     outcome: Outcome,
     retry: Retry,
     ending: Ending = "recovery_error",
+    cause: Fault | None = None,
 ) -> None:
+    error = error_of(call, number, fault, outcome, retry, cause)
     finish(k, call, ending)
-    k.to_client(
-        host_error(
-            call.public_id,
-            number,
-            message,
-            fault,
-            mount=call.mount,
-            attempts=call.attempts,
-            outcome=outcome,
-            retry=retry,
-        )
+    k.to_client(encode_raw_error(call.public_id, error))
+
+
+def error_of(
+    call: Invocation, number: int, fault: Fault, outcome: Outcome, retry: Retry, cause: Fault | None = None
+) -> Raw:
+    return host_error(
+        number,
+        fault,
+        mount=call.mount,
+        call=call.name or call.method,
+        attempts=call.attempts,
+        outcome=outcome,
+        retry=retry,
+        cause=cause,
     )
 
 

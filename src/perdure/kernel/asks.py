@@ -216,18 +216,16 @@ def resume(k: Kernel, request: Incoming, ticket: str) -> None:
             return
     fault = Fault("process", "question_lost", 0, "the server that asked is gone")
     metrics.ended(k, request.method, k.now, "recovery_error")
-    k.to_client(
-        host_error(
-            request.id,
-            OUTCOME_UNKNOWN,
-            "outcome unknown",
-            fault,
-            mount="",
-            attempts=1,
-            outcome="unknown",
-            retry="never",
-        )
+    error = host_error(
+        OUTCOME_UNKNOWN,
+        fault,
+        mount="",
+        call=request.method,
+        attempts=1,
+        outcome="unknown",
+        retry="never",
     )
+    k.to_client(encode_raw_error(request.id, error))
 
 
 def _take_up(k: Kernel, request: Incoming, call: Invocation, parked: Parked) -> None:

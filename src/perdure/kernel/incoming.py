@@ -104,7 +104,7 @@ def refuse_if_closing(k: Kernel, request: Incoming) -> None:
     """No new work at the end of a session; what the host answers itself it answers to the last."""
     if k.state.session.closing is not None and not request.waited:
         data = {"class": "process", "code": "closing", "outcome": "not_started", "retry": "later"}
-        raise Refusal(INVALID_REQUEST, "the session is closing", data)
+        raise Refusal(INVALID_REQUEST, "the session is closing: this request did not run", data)
 
 
 def reply(k: Kernel, request: Incoming, result: bytes) -> None:

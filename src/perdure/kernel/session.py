@@ -75,7 +75,8 @@ def on_oversize(k: Kernel, event: ClientOversize) -> None:
         "retry": "never",
         "hint": "send it in chunks",
     }
-    k.to_client(encode_error(identity, INVALID_REQUEST, "frame too large", data))
+    message = f"the request did not run: its {event.size:,} bytes are more than {k.limits.frame_bytes:,}; send it in chunks"
+    k.to_client(encode_error(identity, INVALID_REQUEST, message, data))
 
 
 def _outstanding(k: Kernel, identity: RequestId | None) -> bool:
