@@ -85,7 +85,6 @@ def worker_tools() -> list[dict[str, Any]]:
         for tool in surface.tools():
             public = definition(tool.spec)
             del public["_meta"][META_CONTRACT]
-            del public["_meta"]
             found.append(public)
     return found
 

@@ -59,17 +59,18 @@ SIGN_IN = Fault("downstream", "sign_in_required", 1, "shop wants a sign-in", "pe
         ),
         (
             message(NO_COMMAND, "not_started", "later", 0),
-            "shop is not available: nosuchcmd: No such file or directory. place_order did not run. Check the command, then call "
-            "mounts with action=restart and name=shop.",
+            "shop is not available: nosuchcmd: No such file or directory. place_order did not run. Check the command, "
+            "then call mounts with action=restart and name=shop.",
         ),
         (
             message(Fault("process", "disabled", 3), "not_started", "later", 0),
-            "shop is not available: it is disabled. place_order did not run. To enable it, call mounts with action=enable and "
-            "name=shop.",
+            "shop is not available: it is disabled. place_order did not run. To enable it, call mounts with "
+            "action=enable and name=shop.",
         ),
         (
             message(Fault("process", "stopped", 3, "x", SIGN_IN.hint), "not_started", "later", 0, SIGN_IN),
-            "shop is not available: shop wants a sign-in. place_order did not run. Ask the user to type: perdure registry login shop",
+            "shop is not available: shop wants a sign-in. place_order did not run. Ask the user to type: "
+            "perdure registry login shop",
         ),
         (
             message(Fault("timeout", "deadline", 1, "no answer within 60 s")),

@@ -10,6 +10,7 @@ import pytest
 from harness.kernel.stage import Sent, Stage, tool
 from perdure.kernel.events import ChildBacklog, ClientFrame
 from perdure.kernel.state import Held, InFlight, Probing, Queued
+from perdure.model.eras import META_CONTRACT
 from perdure.model.mounts import Limits, MountSpec
 from perdure.model.replay import NEVER, ProbeRequired
 
@@ -210,7 +211,7 @@ def test_an_unclassified_tool_is_never_replayed() -> None:
 def test_the_workers_contract_does_not_reach_the_client() -> None:
     stage = serving()
     stage.request("l", "tools/list")
-    assert all("_meta" not in t for t in stage.answer("l")["result"]["tools"])
+    assert all(META_CONTRACT not in t.get("_meta", {}) for t in stage.answer("l")["result"]["tools"])
 
 
 # --- H8: the replay budget --------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def on_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> No
         ):
             return
         try:
-            result = _shaped(call, link.era, response.result)
+            result = _shaped(k, call, link.era, response.result)
         except ValueError:
             fault = Fault("protocol", "unreadable_answer", link.generation, "the result is ambiguous")
             recovery.unreadable(k, call, fault)
@@ -71,13 +71,13 @@ def on_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> No
 
 def answer_result(k: Kernel, call: Invocation, era: eras.Era, result: Raw | bytes) -> None:
     """The one terminal answer, from a server of this era. Raises ValueError for a result that is ambiguous."""
-    _answer(k, call, _shaped(call, era, result), None)
+    _answer(k, call, _shaped(k, call, era, result), None)
 
 
-def _shaped(call: Invocation, era: eras.Era, result: Raw | bytes) -> Raw | bytes:
+def _shaped(k: Kernel, call: Invocation, era: eras.Era, result: Raw | bytes) -> Raw | bytes:
     """The result as a client of the call's era must see it; untouched where nothing has to differ."""
     if call.era == "modern" and era == "handshake":
-        result = eras.modern_result(call.method, result)
+        result = eras.modern_result(call.method, result, k.public.identity(call.mount))
     if call.replays > 0 or call.probes > 0:
         result = _say_outcome(call, result)
     return result

@@ -176,6 +176,7 @@ def park(k: Kernel, call: Invocation, state: InFlight) -> None:
         "resultType": Raw(b'"input_required"'),
         "inputRequests": encode_members(questions),
         "requestState": Raw(_encode(ticket)),
+        "_meta": encode_members({eras.META_SERVER: Raw(k.public.identity(call.mount))}),
     }
     public_id = call.public_id
     del k.state.ids[public_id]

@@ -115,5 +115,5 @@ def reply(k: Kernel, request: Incoming, result: bytes) -> None:
 
 def send(k: Kernel, identity: RequestId, method: str, era: Era, result: bytes, accepted_at: float) -> None:
     metrics.ended(k, method, accepted_at, "success")
-    body = eras.modern_result(method, result) if era == "modern" else result
+    body = eras.modern_result(method, result, k.public.identity()) if era == "modern" else result
     k.to_client(encode_result(identity, body))

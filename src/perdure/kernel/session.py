@@ -179,9 +179,10 @@ def _cancel(k: Kernel, identity: RequestId) -> None:
 
 def _broadcast(k: Kernel, note: Notification) -> None:
     frame = encode_notification(note.method, note.params, note.extra)
-    # Roots are the one thing that a candidate may have been told already.
-    heard_by = Cataloguing | Live | Draining if note.method == _ROOTS_CHANGED else Live | Draining
+    # Roots are the one thing that a candidate may have been told already, and a 2026 server is never told.
+    is_roots = note.method == _ROOTS_CHANGED
+    heard_by = Cataloguing | Live | Draining if is_roots else Live | Draining
     for mount in k.state.mounts.values():
         for link in mount.links.values():
-            if isinstance(link.stage, heard_by) and link.era == "handshake":
+            if isinstance(link.stage, heard_by) and not (is_roots and link.era == "modern"):
                 k.to_child(link, frame)
