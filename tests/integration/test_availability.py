@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.testing.raw_client import Object
-from testbed import FULL, Bed, Client
+from testbed import FULL, Bed, Client, Server
 
 CIRCUIT = """
 [limits]
@@ -39,12 +39,26 @@ def test_a_server_that_crashes_at_every_start_opens_the_circuit(bed: Bed) -> Non
     data = error["data"]
     assert (data["class"], data["code"], data["mount"]) == ("process", "circuit_open", "fake")
     assert (data["outcome"], data["retry"], data["attempts"]) == ("not_started", "later", 0)
+    assert error["message"] == (
+        "fake is not available: exit code 3. echo did not run. It is started again by itself; to do it now, "
+        "call mounts with action=restart and name=fake."
+    )
     health = client.health()
     assert health["state"] == "degraded"
     row = client.row("fake")
     assert row["state"] == "degraded"
     assert row["last_fault"]["code"] == "exited"
     assert "exit code 3" in row["last_fault"]["detail"]
+
+
+def test_a_server_that_cannot_be_started_is_named_with_its_cause_and_what_to_do(bed: Bed) -> None:
+    bed.settings(CIRCUIT.format(circuit_s=60))
+    client = bed.run(Server("foo", ("nosuchcmd",), bed.root))
+    client.wait_row("foo", circuit="open")
+    assert client.use("foo__bar")["error"]["message"] == (
+        "foo is not available: nosuchcmd: No such file or directory. bar did not run. Check the command, "
+        "then call mounts with action=restart and name=foo."
+    )
 
 
 def test_a_call_that_waits_for_the_start_is_answered_when_the_circuit_opens(bed: Bed) -> None:

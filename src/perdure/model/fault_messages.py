@@ -81,11 +81,11 @@ def _advice(fault: Fault, cause: Fault, server: str, outcome: Outcome, retry: Re
     match fault.code:
         case "disabled":
             return f"To enable it, call mounts with action=enable and name={server}."
-        case "stopped" | "spawn_failed" if not hint.startswith("perdure "):
-            first = f"{hint[:1].upper()}{hint[1:]}, then call" if hint else "Call"
-            return f"{first} mounts with action=restart and name={server}."
         case "circuit_open" if not hint:
             return f"It is started again by itself; to do it now, call mounts with action=restart and name={server}."
+        case "stopped" | "spawn_failed" | "circuit_open" if not hint.startswith("perdure "):
+            first = f"{hint[:1].upper()}{hint[1:]}, then call" if hint else "Call"
+            return f"{first} mounts with action=restart and name={server}."
     if hint.startswith("perdure "):
         return f"Ask the user to type: {hint}"
     if hint:
