@@ -39,7 +39,7 @@ lint: $(VENV)/.ready          ## ruff and mypy --strict
 	$(BIN)/ruff format --check src harness tests bench
 	$(BIN)/mypy
 
-conformance: $(VENV)/.ready   ## the official conformance suite: a server alone, and the same through Perdure
+conformance: $(VENV)/.ready   ## the official conformance suite: servers alone and through Perdure, and Perdure as a client
 	$(BIN)/python tests/conformance/suite.py
 
 explore: $(VENV)/.ready       ## 1,000,000 histories of the kernel, the seeded bugs, 2,000 runs of the tree model

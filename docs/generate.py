@@ -85,7 +85,6 @@ def worker_tools() -> list[dict[str, Any]]:
         for tool in surface.tools():
             public = definition(tool.spec)
             del public["_meta"][META_CONTRACT]
-            del public["_meta"]
             found.append(public)
     return found
 
@@ -199,7 +198,7 @@ def reasons() -> str:
     numbers = sorted(
         (value, name.lower().replace("_", " "))
         for name, value in vars(faults).items()
-        if isinstance(value, int) and value < -32000
+        if isinstance(value, int) and value < -31000
     )
     host = [f"| {number} | {name} |" for number, name in reversed(numbers)]
     known = sorted(found_faults())

@@ -312,9 +312,7 @@ def cancelled_call_is_answered() -> None:
 @BUGS.add("the outcome is not_started after dispatch")
 def outcome_is_not_started() -> None:
     def answer_unknown(k: Kernel, call: Invocation, fault: Fault) -> None:
-        answering.answer_error(
-            k, call, OUTCOME_UNKNOWN, "outcome unknown", fault, "not_started", recovery.advice(call)
-        )
+        answering.answer_error(k, call, OUTCOME_UNKNOWN, fault, "not_started", recovery.advice(call))
 
     replace(recovery, "answer_unknown", answer_unknown)
 

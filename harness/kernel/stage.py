@@ -181,7 +181,8 @@ class Stage:
         if era == "handshake":
             self.reply(self.got(mount, "initialize", found)[-1], {"protocolVersion": "2025-11-25", **opened})
         else:
-            self.refuse(self.got(mount, "initialize", found)[-1], eras.UNSUPPORTED_VERSION)
+            for opening in self.got(mount, "initialize", found):
+                self.refuse(opening, eras.UNSUPPORTED_VERSION)
             discovered = {"supportedVersions": [eras.LATEST_MODERN], "capabilities": capabilities}
             self.reply(self.got(mount, "server/discover", found)[-1], discovered)
         self.list_tools(mount, tools, found)

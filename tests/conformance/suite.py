@@ -1,8 +1,10 @@
-"""The official conformance suite against the fixture server: alone over the SDK's own HTTP, then through Perdure.
+"""The official conformance suite on both sides of Perdure.
 
     python tests/conformance/suite.py [REVISION ...]
 
-One line per scenario with the checks it passed; exit code 1 where a check that the server passes alone is lost.
+As a server: the fixture server alone over the SDK's own HTTP, then through `perdure serve`. As a client: `perdure run` with
+the suite's own servers in its registry (`client.py`). One line per scenario with the checks it passed; exit code 1 where a
+check that the server passes alone is lost, or a scenario that a revision requires of clients does not pass.
 """
 
 from __future__ import annotations
@@ -24,13 +26,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import node
+from ruamel.yaml import YAML
 
 from perdure.testing.http_client import ServeProcess, free_port
 
 REVISIONS = ("2025-11-25", "2026-07-28")
+CLIENT_REVISION = "2026-07-28"
+CLIENTS = 3  # scenarios at once: each is a host, a worker, a bridge and a command
 SUITE = "@modelcontextprotocol/conformance"
 VERSION = "0.2.0-alpha.12"
 SERVER = Path(__file__).with_name("server.py")
+CLIENT = Path(__file__).with_name("client.py")
 UNAVAILABLE = 4
 EXTENSION = "tasks-"  # an extension that the fixture does not offer: reported by the suite, never counted
 _FOLDER = re.compile(r"server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
@@ -173,6 +179,41 @@ def compare(revisions: tuple[str, ...] = REVISIONS) -> list[Comparison]:
         ]
 
 
+def client_scenarios() -> list[str]:
+    """What the revision requires of a client, as the suite itself lists it."""
+    listed = node.CACHE / "conformance" / "node_modules" / SUITE / "requirements" / f"{CLIENT_REVISION}.yaml"
+    return list(YAML(typ="safe").load(listed)["client"])
+
+
+def judge_client(started: list[str], scenario: str, folder: Path) -> Verdict:
+    """One scenario with a client of its own. A client that timed out or failed has failed, whatever was checked."""
+    asked = [*started, "client", "--scenario", scenario, "--spec-version", CLIENT_REVISION]
+    command = shlex.join((sys.executable, str(CLIENT)))
+    done = subprocess.run(
+        [*asked, "--command", command, "--timeout", "150000", "-o", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    checks = [json.loads(path.read_text()) for path in folder.rglob("checks.json")]
+    verdict = _verdict([check for one in checks for check in one])
+    if done.returncode == 0 and verdict.passed:
+        return verdict
+    said = "".join(path.read_text()[-1000:] for path in folder.rglob("std*.txt"))
+    return Verdict(verdict.passed, verdict.failed | {f"the run as a whole: {said or done.stderr[-1000:]}"})
+
+
+def judge_clients() -> Verdicts:
+    started = command()
+    with tempfile.TemporaryDirectory() as root, ThreadPoolExecutor(CLIENTS) as pool:
+        judged = {
+            scenario: pool.submit(judge_client, started, scenario, Path(root) / str(number))
+            for number, scenario in enumerate(client_scenarios())
+        }
+        return {scenario: run.result() for scenario, run in judged.items()}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -181,6 +222,7 @@ def main() -> int:
     revisions = tuple(parser.parse_args().revisions) or REVISIONS
     try:
         found = compare(revisions)
+        clients = judge_clients() if CLIENT_REVISION in revisions else {}
     except node.Unavailable as missing:
         print(f"the conformance suite cannot be run: {missing}", file=sys.stderr)
         return UNAVAILABLE
@@ -188,7 +230,15 @@ def main() -> int:
         print("\n".join(comparison.lines()))
     lost = [f"{comparison.revision}  {check}" for comparison in found for check in comparison.lost]
     print("\n".join(f"LOST {one}" for one in lost) or "nothing is lost through Perdure")
-    return 1 if lost else 0
+    for scenario, verdict in clients.items():
+        print(f"{CLIENT_REVISION}  client {scenario:<39} {_said(verdict)}")
+    failed = [f"{scenario}: {check}" for scenario, one in clients.items() for check in sorted(one.failed)]
+    if clients:
+        print(
+            f"{CLIENT_REVISION}  client: {sum(one.is_good for one in clients.values())} of {len(clients)} scenarios"
+        )
+        print("\n".join(f"FAILED {one}" for one in failed))
+    return 1 if lost or failed else 0
 
 
 if __name__ == "__main__":

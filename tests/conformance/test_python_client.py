@@ -184,7 +184,7 @@ async def test_a_call_lost_with_its_server_is_an_error_and_the_next_call_works(b
         await client.list_tools()
         with pytest.raises(MCPError) as lost:
             await client.call_tool("s__effect", {"key": "k", "crash": "after", "times": 1})
-        assert lost.value.code == -32094
+        assert lost.value.code == -31094
         assert lost.value.error.data["outcome"] == "unknown"
         replayed = await client.call_tool("s__read_effect", {"key": "r", "crash": "after", "times": 1})
         assert (replayed.structured_content or {})["key"] == "r"

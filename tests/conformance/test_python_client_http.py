@@ -117,7 +117,7 @@ async def test_a_call_lost_with_its_server_is_an_error_and_the_next_call_works(
         await client.list_tools()
         with pytest.raises(MCPError) as lost:
             await client.call_tool("s__effect", {"key": "k", "crash": "after", "times": 1})
-        assert (lost.value.code, lost.value.error.data["outcome"]) == (-32094, "unknown")
+        assert (lost.value.code, lost.value.error.data["outcome"]) == (-31094, "unknown")
         replayed = await client.call_tool("s__read_effect", {"key": "r", "crash": "after", "times": 1})
         assert (replayed.structured_content or {})["key"] == "r"
         assert fake.dispatches == ["effect k", "read_effect r", "read_effect r"]

@@ -1,4 +1,4 @@
-"""The official conformance suite passes through Perdure wherever it passes without it."""
+"""The official conformance suite passes through Perdure wherever it passes without it, and in front of its own servers."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def test_nothing_that_the_server_does_alone_is_lost_through_perdure() -> None:
         "2026-07-28": 40,
     }
     assert [name for one in found for name, verdict in one.alone.items() if not verdict.is_good] == []
+
+
+def test_every_scenario_that_is_required_of_a_client_passes() -> None:
+    try:
+        verdicts = suite.judge_clients()
+    except node.Unavailable as missing:
+        pytest.skip(str(missing))
+    assert {scenario: verdict.failed for scenario, verdict in verdicts.items() if not verdict.is_good} == {}
+    assert len(verdicts) == 32
 
 
 @pytest.mark.parametrize(

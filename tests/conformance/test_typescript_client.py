@@ -59,7 +59,7 @@ def expect(seen: dict[str, Any], line: str, mode: str) -> None:
     assert "Ada" in seen["asked"]
     assert seen["progress"]
     assert seen["progress"] == [1, 2, 3][: len(seen["progress"])]
-    assert seen["lost"]["code"] == -32094
+    assert seen["lost"]["code"] == -31094
     assert seen["lost"]["data"]["outcome"] == "unknown"
     assert seen["lost"]["data"]["retry"] == "never"
     assert seen["after"] == {"text": "and on"}

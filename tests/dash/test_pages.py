@@ -161,8 +161,8 @@ def test_a_server_is_restarted_stopped_and_started_for_everyone(served: ServePro
     assert not client.call("list_state", {}).get("isError")
     assert pids() != before
     assert order("disable") == 303
-    assert client.call("list_state", {})["code"] == -32098
-    assert agent(served).call("list_state", {})["code"] == -32098
+    assert client.call("list_state", {})["code"] == -31098
+    assert agent(served).call("list_state", {})["code"] == -31098
     assert order("enable") == 303
     assert not client.call("list_state", {}).get("isError")
     assert not agent(served).call("list_state", {}).get("isError")

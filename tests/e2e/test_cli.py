@@ -222,7 +222,7 @@ def test_limits_of_the_workspace_beat_those_of_the_user_one_by_one(bed: Bed) -> 
     client = bed.run(bed.fake())
     client.names()
     held = [client.begin_use("fake__slow", {"ms": 400}) for _ in range(2)]
-    assert client.use("fake__echo")["error"]["code"] == -32096
+    assert client.use("fake__echo")["error"]["code"] == -31096
     assert client.use("fake__echo", {"text": "x" * 21_000})["error"]["data"]["limit"] == 20_000
     for call in held:
         assert "result" in client.wait(call)

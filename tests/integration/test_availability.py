@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.testing.raw_client import Object
-from testbed import FULL, Bed, Client
+from testbed import FULL, Bed, Client, Server
 
 CIRCUIT = """
 [limits]
@@ -35,10 +35,14 @@ def test_a_server_that_crashes_at_every_start_opens_the_circuit(bed: Bed) -> Non
     client = bed.run(bed.fake("--crash-at-start=100"))
     client.wait_row("fake", circuit="open")
     error = client.use("fake__echo")["error"]
-    assert error["code"] == -32098
+    assert error["code"] == -31098
     data = error["data"]
     assert (data["class"], data["code"], data["mount"]) == ("process", "circuit_open", "fake")
     assert (data["outcome"], data["retry"], data["attempts"]) == ("not_started", "later", 0)
+    assert error["message"] == (
+        "fake is not available: exit code 3. echo did not run. It is started again by itself; to do it now, "
+        "call mounts with action=restart and name=fake."
+    )
     health = client.health()
     assert health["state"] == "degraded"
     row = client.row("fake")
@@ -47,11 +51,21 @@ def test_a_server_that_crashes_at_every_start_opens_the_circuit(bed: Bed) -> Non
     assert "exit code 3" in row["last_fault"]["detail"]
 
 
+def test_a_server_that_cannot_be_started_is_named_with_its_cause_and_what_to_do(bed: Bed) -> None:
+    bed.settings(CIRCUIT.format(circuit_s=60))
+    client = bed.run(Server("foo", ("nosuchcmd",), bed.root))
+    client.wait_row("foo", circuit="open")
+    assert client.use("foo__bar")["error"]["message"] == (
+        "foo is not available: nosuchcmd: No such file or directory. bar did not run. Check the command, "
+        "then call mounts with action=restart and name=foo."
+    )
+
+
 def test_a_call_that_waits_for_the_start_is_answered_when_the_circuit_opens(bed: Bed) -> None:
     bed.settings(CIRCUIT.format(circuit_s=60))
     client = bed.run(bed.fake("--crash-at-start=100"))
     error = client.use("fake__echo")["error"]
-    assert error["code"] == -32098
+    assert error["code"] == -31098
     assert error["data"]["outcome"] == "not_started"
 
 
@@ -73,7 +87,7 @@ def test_one_open_circuit_leaves_the_other_servers_alone(bed: Bed) -> None:
     client = bed.run(bed.fake("--crash-at-start=100"), bed.fake(name="good"))
     client.wait_row("fake", circuit="open")
     assert client.use_text("good__echo", {"text": "fine"}) == "fine"
-    assert client.use("fake__echo")["error"]["code"] == -32098
+    assert client.use("fake__echo")["error"]["code"] == -31098
 
 
 def test_a_command_that_cannot_be_run_opens_the_circuit_and_says_why(bed: Bed) -> None:
@@ -83,7 +97,7 @@ def test_a_command_that_cannot_be_run_opens_the_circuit_and_says_why(bed: Bed) -
     fault = client.row("fake")["last_fault"]
     assert fault["code"] == "spawn_failed"
     assert "No such file" in fault["detail"]
-    assert client.use("fake__echo")["error"]["code"] == -32098
+    assert client.use("fake__echo")["error"]["code"] == -31098
 
 
 def test_a_restart_by_hand_closes_an_open_circuit(bed: Bed) -> None:
@@ -125,7 +139,7 @@ def test_restart_replaces_the_process_and_settles_what_it_held(bed: Bed) -> None
     client.use("fake__echo")
     mounts(client, "restart")
     error = client.wait(held)["error"]
-    assert error["code"] == -32094
+    assert error["code"] == -31094
     assert error["data"]["code"] == "restarted"
     assert client.use_data("fake__whoami")["pid"] != pid
 
@@ -138,7 +152,7 @@ def test_a_disabled_server_is_hidden_refused_and_comes_back(bed: Bed) -> None:
     assert not [name for name in client.names() if name.startswith("fake__")]
     assert client.row("fake")["state"] == "disabled"
     error = client.use("fake__echo")["error"]
-    assert error["code"] == -32098
+    assert error["code"] == -31098
     assert (error["data"]["code"], error["data"]["outcome"]) == ("disabled", "not_started")
     mounts(client, "enable")
     assert client.use_text("fake__echo", {"text": "again"}) == "again"
@@ -164,7 +178,7 @@ def test_a_call_that_takes_too_long_is_answered_and_cancelled_and_its_server_kep
     client.names()
     pid = client.use_data("fake__whoami")["pid"]
     error = client.use("fake__hang", {"key": "k"})["error"]
-    assert error["code"] == -32099
+    assert error["code"] == -31099
     data = error["data"]
     assert (data["class"], data["code"], data["mount"]) == ("timeout", "deadline", "fake")
     assert (data["outcome"], data["retry"], data["attempts"]) == ("unknown", "never", 1)
@@ -194,7 +208,7 @@ def test_a_wedged_server_is_replaced_and_what_may_be_replayed_is(bed: Bed) -> No
     wedged = client.begin_use("fake__wedge", {"key": "w"})
     reading = client.begin_use("fake__echo", {"text": "patience", "key": "r"})
     error = client.wait(wedged)["error"]
-    assert error["code"] == -32099
+    assert error["code"] == -31099
     assert (error["data"]["outcome"], error["data"]["retry"]) == ("unknown", "never")
     assert client.wait(reading)["result"]["structuredContent"] == {"text": "patience"}
     assert client.use_data("fake__whoami")["pid"] != pid
@@ -218,7 +232,7 @@ def test_a_call_to_a_server_that_never_starts_was_not_started(bed: Bed) -> None:
     bed.settings("[timeouts]\ncall = 0.3\nstartup = 60\n")
     client = bed.run(bed.fake("--hang-at=start"))
     error = client.use("fake__effect", {"key": "k"})["error"]
-    assert error["code"] == -32099
+    assert error["code"] == -31099
     assert (error["data"]["outcome"], error["data"]["retry"]) == ("not_started", "safe")
 
 

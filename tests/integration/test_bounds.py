@@ -21,7 +21,7 @@ def test_one_request_too_many_is_refused_and_the_pending_ones_are_kept(bed: Bed)
     client = bed.run(fake)
     client.names()
     held = [client.begin_use("fake__slow", {"ms": 400, "key": f"k{n}"}) for n in range(3)]
-    expect_refused(client.use("fake__slow", {"key": "newcomer"}), -32096, "too_many_pending")
+    expect_refused(client.use("fake__slow", {"key": "newcomer"}), -31096, "too_many_pending")
     assert [client.wait(call)["result"]["structuredContent"]["key"] for call in held] == ["k0", "k1", "k2"]
     assert "slow newcomer" not in fake.dispatches
     assert client.use_text("fake__echo", {"text": "room again"}) == "room again"
@@ -34,7 +34,7 @@ def test_one_waiting_call_too_many_is_refused_and_the_queue_is_served_in_order(b
     client = bed.run(fake)
     client.names()
     held = [client.begin_use("fake__slow", {"ms": 250, "key": f"k{n}"}) for n in range(3)]
-    expect_refused(client.use("fake__slow", {"key": "newcomer"}), -32097, "queue_full")
+    expect_refused(client.use("fake__slow", {"key": "newcomer"}), -31097, "queue_full")
     for call in held:
         assert "result" in client.wait(call)
     assert fake.dispatches == ["slow k0", "slow k1", "slow k2"]
@@ -75,7 +75,7 @@ def test_an_answer_that_is_too_long_ends_its_call_and_not_its_server(bed: Bed) -
     client = bed.run(bed.fake())
     pid = client.use_data("fake__whoami")["pid"]
     error = client.use("fake__big", {"bytes": 200_000})["error"]
-    assert error["code"] == -32094
+    assert error["code"] == -31094
     assert (error["data"]["class"], error["data"]["code"]) == ("resource", "answer_too_large")
     assert client.use_text("fake__big", {"bytes": 50_000}) == "x" * 50_000
     assert client.use_data("fake__whoami")["pid"] == pid
@@ -86,7 +86,7 @@ def test_a_list_that_is_too_long_is_a_failed_start_and_not_a_silence(bed: Bed) -
     client = bed.run(bed.fake())
     row = client.wait_row("fake", circuit="open")
     assert row["last_fault"]["code"] == "handshake_refused"
-    assert client.use("fake__echo")["error"]["code"] == -32098
+    assert client.use("fake__echo")["error"]["code"] == -31098
 
 
 def test_long_frames_pass_both_ways_below_the_bound(bed: Bed) -> None:
@@ -107,7 +107,7 @@ def test_what_a_server_does_not_read_waits_outside_its_pipe_within_bounds(bed: B
     refused = [call for call in calls if "error" in client.wait(call)]
     assert 0 < len(refused) < 12
     for call in refused:
-        expect_refused(client.wait(call), -32097, "queue_full")
+        expect_refused(client.wait(call), -31097, "queue_full")
 
 
 @pytest.mark.thorough

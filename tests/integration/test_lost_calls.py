@@ -16,11 +16,15 @@ pytestmark = pytest.mark.parametrize("server", ERAS, ids=lambda era: f"{era}-ser
 
 def expect_unknown(response: Object, attempts: int = 1) -> None:
     error = response["error"]
-    assert error["code"] == -32094
+    assert error["code"] == -31094
     data = error["data"]
     assert (data["class"], data["code"], data["mount"]) == ("process", "killed", "fake")
     assert (data["outcome"], data["retry"], data["attempts"]) == ("unknown", "never", attempts)
     assert data["generation"] >= 1
+    assert error["message"] == (
+        "fake was ended by SIGKILL while effect ran (sent once). It may or may not have taken effect. "
+        "Check that before you send it again."
+    )
 
 
 def expect_working(client: Client) -> None:
@@ -58,7 +62,7 @@ def test_a_call_that_crashes_its_server_every_time_is_given_up_after_one_replay(
     fake = bed.fake(f"--era={server}")
     client = bed.run(fake)
     error = client.use("fake__read_effect", {"key": "k", "crash": "before"})["error"]
-    assert error["code"] == -32095
+    assert error["code"] == -31095
     data = error["data"]
     assert (data["class"], data["code"]) == ("replay", "replays_exhausted")
     assert (data["outcome"], data["retry"], data["attempts"]) == ("unknown", "safe", 2)

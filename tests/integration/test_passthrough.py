@@ -259,7 +259,7 @@ def test_an_answer_that_cannot_be_read_ends_its_call_in_words(bed: Bed) -> None:
     pid = client.use_data("fake__whoami")["pid"]
     for kind in ("nan", "not_object", "both_result_and_error", "neither", "bad_utf8", "lone_surrogate"):
         error = client.use("fake__answer_badly", {"kind": kind})["error"]
-        assert error["code"] == -32094, kind
+        assert error["code"] == -31094, kind
         assert (error["data"]["class"], error["data"]["outcome"]) == ("protocol", "unknown")
     assert client.use_data("fake__whoami")["pid"] == pid
 

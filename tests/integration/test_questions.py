@@ -167,7 +167,7 @@ def test_a_question_of_a_server_that_died_is_withdrawn_and_not_repeated(bed: Bed
     client = bed.run(fake)
     client.on_request = lambda method, params: None
     error = client.use("fake__ask_then_die", {"method": "sampling/createMessage", "times": 1, "key": "k"})
-    assert error["error"]["code"] == -32094
+    assert error["error"]["code"] == -31094
     question = client.wait_request("sampling/createMessage")
     withdrawn = client.wait_notification("notifications/cancelled")
     assert withdrawn["params"]["requestId"] == question["id"]
@@ -191,7 +191,7 @@ def test_the_retry_after_the_asking_server_died_is_told_that_the_outcome_is_unkn
         inputResponses={key: REPLIES["sampling/createMessage"]},
         requestState=asked["requestState"],
     )["error"]
-    assert error["code"] == -32094
+    assert error["code"] == -31094
     assert error["data"]["outcome"] == "unknown"
     assert error["data"]["retry"] == "never"
     assert fake.dispatches.count("ask_then_die k") == 1

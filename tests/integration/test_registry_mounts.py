@@ -85,7 +85,7 @@ def test_a_command_that_is_not_allowed_is_never_started(bed: Bed) -> None:
     assert row["last_fault"]["code"] == "command_not_allowed"
     assert row["restarts"] == 0
     answer = client.use("evil__anything")
-    assert answer["error"]["code"] == -32098
+    assert answer["error"]["code"] == -31098
     assert not marker.exists()
 
 
@@ -142,7 +142,7 @@ def test_a_lost_call_is_decided_by_what_the_registry_declares(bed: Bed) -> None:
     done = client.use("fake__effect", {"key": "k1", "crash": "after", "times": 1})
     assert "effect k1 done" in done["result"]["content"][0]["text"]
     lost = client.use("fake__read_effect", {"key": "k2", "crash": "after", "times": 1})
-    assert lost["error"]["code"] == -32094
+    assert lost["error"]["code"] == -31094
     assert fake.effects == ["effect k1", "read_effect k2"]
 
 

@@ -174,7 +174,7 @@ def test_a_call_that_was_running_when_we_were_killed_is_not_done_twice(tmp_path:
         served.restart()
         running.join()
         answer = ask().last
-        assert answer["error"]["code"] == -32094
+        assert answer["error"]["code"] == -31094
         assert answer["error"]["data"]["outcome"] == "unknown"
         assert len(_dispatches(tmp_path)) == 1
         again = client.request("ping") if era == "handshake" else client.modern("server/discover")

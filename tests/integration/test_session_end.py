@@ -101,7 +101,7 @@ def test_a_call_that_outlasts_the_drain_is_answered_as_unknown(bed: Bed) -> None
     client.use("fake__echo")
     client.close_stdin()
     error = client.wait(hang)["error"]
-    assert error["code"] == -32094
+    assert error["code"] == -31094
     assert (error["data"]["code"], error["data"]["outcome"]) == ("closing", "unknown")
     assert client.wait_end() == 0
     assert fake.dispatches.count("hang k") == 1

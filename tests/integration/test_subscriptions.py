@@ -108,7 +108,7 @@ def test_a_stream_is_acknowledged_with_what_was_asked_for_and_ends_with_the_sess
     client.close_stdin()
     assert client.wait_end() == 0
     assert client.wait(one)["result"]["resultType"] == "complete"
-    assert client.wait(two)["result"]["_meta"] == {SUBSCRIPTION: 2}
+    assert client.wait(two)["result"]["_meta"][SUBSCRIPTION] == 2
 
 
 def test_each_stream_hears_only_what_it_asked_for(bed: Bed) -> None:

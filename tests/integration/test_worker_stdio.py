@@ -410,7 +410,7 @@ def test_more_calls_than_the_bound_are_refused_and_the_others_live(worker: Pipe)
         worker.send("tools/call", {"name": "wait", "arguments": {"seconds": 60}}, f"w{number}")
     for number in range(MAX_PENDING, MAX_PENDING + 3):
         refused = worker.receive()
-        assert (refused["id"], refused["error"]["code"]) == (f"w{number}", -32097)
+        assert (refused["id"], refused["error"]["code"]) == (f"w{number}", -31097)
         assert refused["error"]["data"]["outcome"] == "not_started"
         assert refused["error"]["data"]["retry"] == "later"
     assert worker.ask("ping")["result"] == {}

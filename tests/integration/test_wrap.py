@@ -84,7 +84,7 @@ def test_a_killed_server_is_replaced_and_the_session_goes_on(bed: Bed, server: E
     fake = bed.fake(f"--era={server}")
     client = opened(bed, fake, wrapped=True)
     client.initialize()
-    assert client.use("effect", {"key": "k", "crash": "after", "times": 1})["error"]["code"] == -32094
+    assert client.use("effect", {"key": "k", "crash": "after", "times": 1})["error"]["code"] == -31094
     result = client.use("read_effect", {"key": "r", "crash": "after", "times": 1})["result"]
     assert result["_meta"]["perdure/outcome"]["outcome"] == "replayed"
     assert client.use_text("echo", {"text": "on"}) == "on"

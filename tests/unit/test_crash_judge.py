@@ -53,7 +53,7 @@ def call(effects: list[Effect], fate: str = "done", number: int = 0, **payload: 
         made.take({"result": {"structuredContent": payload, "isError": fate == "refused"}})
     elif fate == "unknown":
         data = {"class": "process", "code": "killed", "outcome": "unknown"}
-        made.take({"error": {"code": -32094, "data": data}})
+        made.take({"error": {"code": -31094, "data": data}})
     else:
         made.fate = "unanswered"
     return made

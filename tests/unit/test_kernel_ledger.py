@@ -10,6 +10,7 @@ import pytest
 from harness.kernel.stage import Sent, Stage, tool
 from perdure.kernel.events import ChildBacklog, ClientFrame
 from perdure.kernel.state import Held, InFlight, Probing, Queued
+from perdure.model.eras import META_CONTRACT
 from perdure.model.mounts import Limits, MountSpec
 from perdure.model.replay import NEVER, ProbeRequired
 
@@ -53,7 +54,7 @@ def test_a_loss_replays_holds_and_rejects_by_class_and_in_order() -> None:
         stage.call(number, name, {"n": number, "path": str(number)})
     stage.lose("w")
     # then: the third is answered at once, the first waits with no attempt used, the second is held
-    assert stage.answer(3)["error"]["code"] == -32094
+    assert stage.answer(3)["error"]["code"] == -31094
     assert stage.answer(3)["error"]["data"]["outcome"] == "unknown"
     assert isinstance(state_of(stage, 1), Queued)
     assert isinstance(state_of(stage, 2), Held)
@@ -139,7 +140,7 @@ def test_a_queue_of_one_keeps_the_older_replay_and_refuses_the_younger() -> None
     stage.call(17, "get", {"n": 17})
     stage.call(18, "get", {"n": 18})
     stage.lose("w")
-    assert stage.answer(18)["error"]["code"] == -32097
+    assert stage.answer(18)["error"]["code"] == -31097
     stage.serve("w", TOOLS)
     assert names(stage) == ["17", "18", "17"]
 
@@ -148,7 +149,7 @@ def test_a_newcomer_over_the_pending_bound_is_refused_and_nothing_else_changes()
     stage = serving(Limits(pending=1))
     stage.call(1, "get")
     stage.call(2, "get")
-    assert stage.answer(2)["error"]["code"] == -32096
+    assert stage.answer(2)["error"]["code"] == -31096
     assert stage.answer(2)["error"]["data"]["outcome"] == "not_started"
     stage.reply(calls(stage)[0], DONE)
     stage.call(2, "get")
@@ -160,7 +161,7 @@ def test_a_newcomer_over_the_queue_bound_is_refused_while_the_server_starts() ->
     stage.initialize()
     for number in (1, 2, 3):
         stage.call(number, "get", {"n": number})
-    assert stage.answer(3)["error"]["code"] == -32097
+    assert stage.answer(3)["error"]["code"] == -31097
     stage.serve("w", TOOLS)
     assert names(stage) == ["1", "2"]
 
@@ -204,13 +205,13 @@ def test_an_unclassified_tool_is_never_replayed() -> None:
     stage = serving(spec=spec, tools=[tool("send")])
     stage.call(1, "m__send")
     stage.lose("m")
-    assert stage.answer(1)["error"]["code"] == -32094
+    assert stage.answer(1)["error"]["code"] == -31094
 
 
 def test_the_workers_contract_does_not_reach_the_client() -> None:
     stage = serving()
     stage.request("l", "tools/list")
-    assert all("_meta" not in t for t in stage.answer("l")["result"]["tools"])
+    assert all(META_CONTRACT not in t.get("_meta", {}) for t in stage.answer("l")["result"]["tools"])
 
 
 # --- H8: the replay budget --------------------------------------------------------------------------
@@ -223,7 +224,7 @@ def test_the_second_loss_exhausts_a_budget_of_one_replay() -> None:
     stage.serve("w", TOOLS)
     stage.lose("w")
     error = stage.answer(1)["error"]
-    assert error["code"] == -32095
+    assert error["code"] == -31095
     assert (error["data"]["attempts"], error["data"]["outcome"]) == (2, "unknown")
     assert stage.kernel.state.mounts["w"].queue == []
 
@@ -274,7 +275,7 @@ def test_work_that_waited_for_a_conflict_goes_on_when_the_probe_times_out() -> N
     stage.call(2, "put", {"n": 2, "path": "a"})
     stage.serve("w", TOOLS)
     stage.wait(3.0)
-    assert stage.answer(1)["error"]["code"] == -32094
+    assert stage.answer(1)["error"]["code"] == -31094
     assert names(stage) == ["1", "2"]
 
 
@@ -415,7 +416,7 @@ def test_a_slow_call_of_a_live_server_ends_alone() -> None:
     (ping,) = stage.got("w", "ping")
     stage.reply(ping, {})
     error = stage.answer(1)["error"]
-    assert (error["code"], error["data"]["outcome"]) == (-32099, "unknown")
+    assert (error["code"], error["data"]["outcome"]) == (-31099, "unknown")
     assert stage.got("w", "notifications/cancelled")
     assert stage.stopped == []
 
@@ -426,7 +427,7 @@ def test_a_server_that_does_not_answer_a_ping_is_replaced_and_its_work_goes_by_c
     stage.call(2, "get", {"n": 2})
     stage.wait(65.0)
     assert stage.stopped == [("w", 1)]
-    assert stage.answer(1)["error"]["code"] == -32099
+    assert stage.answer(1)["error"]["code"] == -31099
     stage.serve("w", TOOLS)
     assert names(stage) == ["1", "2", "2"]
 
@@ -437,7 +438,7 @@ def test_an_absent_effect_of_a_call_that_may_still_run_is_not_redone() -> None:
     stage.wait(60.0)
     stage.reply(stage.got("w", "ping")[0], {})
     stage.reply(stage.got("w", "perdure/probe")[0], {"status": "absent"})
-    assert stage.answer(1)["error"]["code"] == -32099
+    assert stage.answer(1)["error"]["code"] == -31099
     assert len(calls(stage)) == 1
 
 
@@ -449,7 +450,7 @@ def test_waiting_for_a_server_has_a_deadline_that_other_events_do_not_move() -> 
     stage.request("p", "ping")
     stage.wait(5.0)
     error = stage.answer(1)["error"]
-    assert (error["code"], error["data"]["outcome"], error["data"]["attempts"]) == (-32099, "not_started", 0)
+    assert (error["code"], error["data"]["outcome"], error["data"]["attempts"]) == (-31099, "not_started", 0)
 
 
 def test_a_blocked_call_keeps_its_deadline_however_often_the_queue_is_looked_at() -> None:

@@ -268,7 +268,7 @@ def test_an_unreadable_answer_to_a_parked_call_is_kept_for_the_retry() -> None:
     )
     assert len(stage.answers(1)) == 1
     stage.request(2, "tools/call", {"name": "m__send", "requestState": state}, modern=True)
-    assert stage.answer(2)["error"]["code"] == -32094
+    assert stage.answer(2)["error"]["code"] == -31094
 
 
 def test_a_question_is_tied_to_a_call_of_the_generation_that_asks() -> None:

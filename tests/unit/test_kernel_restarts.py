@@ -52,7 +52,7 @@ def test_a_server_that_keeps_failing_is_started_ever_later_until_the_circuit_ope
     stage.call(1, "get")
     error = stage.answer(1)["error"]
     assert (error["code"], error["data"]["outcome"], error["data"]["retry"]) == (
-        -32098,
+        -31098,
         "not_started",
         "later",
     )
@@ -129,7 +129,7 @@ def test_a_restart_by_hand_replaces_the_process_and_treats_work_by_class() -> No
     stage.call(2, "once", {"n": 2})
     assert stage.ask_host("mounts", action="restart", name="w")["ok"] is True
     assert stage.stopped == [("w", 1)]
-    assert stage.answer(2)["error"]["code"] == -32094
+    assert stage.answer(2)["error"]["code"] == -31094
     stage.serve("w", TOOLS)
     assert [s.params["arguments"]["n"] for s in stage.got("w", "tools/call")] == [1, 2, 1]
 

@@ -93,7 +93,7 @@ def test_a_failure_after_the_announcement_is_announced_too() -> None:
 def test_a_dead_incumbent_is_replaced_by_the_candidate_under_way() -> None:
     stage = rolling()
     stage.lose("w", 1)
-    assert stage.answer(1)["error"]["code"] == -32094
+    assert stage.answer(1)["error"]["code"] == -31094
     assert stage.spawned[-1] == ("w", 2)
     stage.serve("w", OLD, generation=2)
     assert stage.kernel.state.mounts["w"].phase == Serving(2)

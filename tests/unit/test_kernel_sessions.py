@@ -200,7 +200,7 @@ def test_one_failing_mount_degrades_only_itself() -> None:
     stage.serve("w", [tool("get", "convergent")])
     stage.lose("m")
     stage.call(1, "m__look")
-    assert stage.answer(1)["error"]["code"] == -32098
+    assert stage.answer(1)["error"]["code"] == -31098
     stage.call(2, "get")
     stage.reply(stage.got("w", "tools/call")[0], DONE)
     assert stage.answer(2)["result"] == DONE

@@ -36,8 +36,8 @@ def test_a_restored_session_goes_on_where_it_was() -> None:
     assert stage.kernel.state.metrics.totals.replays == 1
     stage.restored()
     stage.lose("w")
-    assert stage.answer(21)["error"]["code"] == -32095
-    assert stage.answer("q")["error"]["code"] == -32094
+    assert stage.answer(21)["error"]["code"] == -31095
+    assert stage.answer("q")["error"]["code"] == -31094
 
 
 def test_a_restored_session_keeps_its_phase_its_counters_and_its_sequence() -> None:

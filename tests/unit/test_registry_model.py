@@ -154,6 +154,8 @@ FAR = {"transport": "streamable-http", "command": None, "url": Template("https:/
         {**FAR, "oauth": {"grant": Template("password")}},
         {**FAR, "oauth": {"grant": Template("client_credentials"), "client_id": Template("x")}},
         {**FAR, "oauth": {"redirect_port": Template("70000")}},
+        {**FAR, "oauth": {"client_metadata_url": Template("http://example.com/client.json")}},
+        {**FAR, "oauth": {"client_metadata_url": Template("https://example.com/")}},
         {"timeouts": Timeouts(call=0)},
         {"timeouts": Timeouts(call=float("nan"))},
         {"replay": Replay(tools={"t": ProbeRequired("", {})})},

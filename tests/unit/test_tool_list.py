@@ -53,13 +53,24 @@ def listed() -> list[dict[str, Any]]:
     for surface in surfaces(Settings(workspaces=("/",))):
         for tool in surface.tools():
             public = definition(tool.spec)
-            assert list(public.pop("_meta")) == [META_CONTRACT]
+            del public["_meta"][META_CONTRACT]
             found.append(public)
     return found
 
 
 def test_the_whole_list_is_short() -> None:
-    assert len(msgspec.json.encode(listed())) < MOST_BYTES
+    """What a model reads of it: `_meta` is for its client."""
+    read = [{key: value for key, value in tool.items() if key != "_meta"} for tool in listed()]
+    assert len(msgspec.json.encode(read)) < MOST_BYTES
+
+
+def test_a_client_that_hides_tools_behind_a_search_finds_every_one() -> None:
+    meta = {tool["name"]: tool["_meta"] for tool in listed()}
+    always = {name for name, known in meta.items() if known == {"anthropic/alwaysLoad": True}}
+    assert always == {"safe_write", "read", "edit", "transaction", "undo", "get_state", "set_state"}
+    for name in meta.keys() - always:
+        assert list(meta[name]) == ["anthropic/searchHint"], name
+        assert 10 < len(meta[name]["anthropic/searchHint"]) < 80, name
 
 
 def test_every_write_tool_is_there_and_says_what_it_is_for() -> None:

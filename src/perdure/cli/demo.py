@@ -91,7 +91,8 @@ class Story:
         known = ", ".join(
             f"{key} {data.get(key)}" for key in ("class", "code", "outcome", "retry", "attempts")
         )
-        self.show(f"error {error.get('code')} {error.get('message')}: {known}")
+        self.show(f"error {error.get('code')}: {error.get('message')}")
+        self.show(f"data: {known}")
         self.check(data.get("outcome") == "unknown" and data.get("retry") == "never", "the answer is honest")
         effects = Path(self.effects).read_text(encoding="utf-8").splitlines()
         count = sum("order-66" in line for line in effects)

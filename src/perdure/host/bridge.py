@@ -1,10 +1,10 @@
 """A remote server behind a pipe: standard input and output on this side, HTTP (the official SDK) on the other.
 
-A disposable child of the host. What to connect to comes by the environment (`PERDURE_BRIDGE`), since a command line is
-for everyone to read: `{"transport", "url", "headers", "oauth", "grant"}`, references already resolved. It keeps nothing
-but renewed tokens: when the connection breaks, or the server has forgotten the session, it ends and says why, and the
-host starts another one, which opens a session of its own. Credentials go as headers by reference, or as the token of a
-sign-in (`perdure registry login`), which is renewed here; where a person is needed it ends with `SIGN_IN`.
+A disposable child of the host. What to connect to comes by the environment (`PERDURE_BRIDGE`, a `Target`, references
+already resolved), since a command line is for everyone to read. It keeps nothing but renewed tokens: when the connection
+breaks, or the server has forgotten the session, it ends and says why, and the host starts another one, which opens a
+session of its own. Credentials go as headers by reference, or as the token of a sign-in (`perdure registry login`), which
+is renewed here; where a person is needed it ends with `SIGN_IN`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from typing import Any, Final, Literal, NoReturn
 import msgspec
 
 from perdure.host.registry_mounts import BRIDGE, SIGN_IN
+from perdure.model.faults import UNAVAILABLE as UNAVAILABLE_MOUNT
+from perdure.model.faults import Fault, host_error
+from perdure.model.frames import RequestId, encode_raw_error
 from perdure.registry.redaction import scrubbed
+
+# The calls that the server refused for want of a right, by their id, with what it wants.
+Refusals = dict[RequestId | None, str]
 
 UNAVAILABLE: Final = 4
 FRAME_BYTES: Final = 64 * 1024 * 1024
@@ -29,6 +35,7 @@ _SESSION_GONE: Final = "Session terminated"
 
 class Target(msgspec.Struct, frozen=True):
     url: str
+    name: str = "this server"
     transport: Literal["streamable-http", "sse"] = "streamable-http"
     headers: dict[str, str] = {}
     oauth: dict[str, str] = {}
@@ -61,9 +68,34 @@ def main() -> NoReturn:
 
 
 def _end(target: Target, reason: str, code: int, tokens: Sequence[str] = ()) -> NoReturn:
-    secrets = [target.url, *target.headers.values(), target.oauth.get("client_secret", ""), *tokens]
-    print(f"bridge: {scrubbed(reason, secrets)}", file=sys.stderr, flush=True)
+    _say(target, reason, tokens)
     _leave(code)
+
+
+def _say(target: Target, text: str, tokens: Sequence[str] = ()) -> None:
+    secrets = [target.url, *target.headers.values(), target.oauth.get("client_secret", ""), *tokens]
+    print(f"bridge: {scrubbed(text, secrets)}", file=sys.stderr, flush=True)
+
+
+def _write(frame: bytes) -> None:
+    sys.stdout.buffer.write(frame + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _refusal(target: Target, identity: RequestId, text: str) -> bytes:
+    """The answer to a request that the server refused to run before somebody signs in."""
+    hint = f"perdure registry login {target.name}"
+    fault = Fault("downstream", "sign_in_required", detail=text, hint=hint)
+    error = host_error(
+        UNAVAILABLE_MOUNT,
+        fault,
+        mount=target.name,
+        call="",
+        attempts=1,
+        outcome="not_started",
+        retry="later",
+    )
+    return encode_raw_error(identity, error)
 
 
 def _leave(code: int) -> NoReturn:
@@ -82,17 +114,19 @@ def _reason(error: BaseException) -> str:
 async def _relay(target: Target) -> None:
     import anyio
 
-    async with _connected(target) as (incoming, outgoing), anyio.create_task_group() as tasks:
-        relay = _Relay(incoming, outgoing)
+    refusals: Refusals = {}
+    connected = _connected(target, refusals)
+    async with connected as (incoming, outgoing), anyio.create_task_group() as tasks:
+        relay = _Relay(target, incoming, outgoing, refusals)
         tasks.start_soon(relay.from_server)
         await relay.from_host()
         tasks.cancel_scope.cancel()
 
 
-def _connected(target: Target) -> AbstractAsyncContextManager[Any]:
+def _connected(target: Target, refusals: Refusals) -> AbstractAsyncContextManager[Any]:
     from mcp.shared._httpx_utils import create_mcp_http_client
 
-    signed = None if target.has_credentials or not target.grant else _signed_in(target)
+    signed = None if target.has_credentials or not target.grant else _signed_in(target, refusals)
 
     def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
         made = create_mcp_http_client(headers, timeout, auth)
@@ -117,15 +151,17 @@ def _connected(target: Target) -> AbstractAsyncContextManager[Any]:
     )
 
 
-def _signed_in(target: Target) -> Any:
+def _signed_in(target: Target, refusals: Refusals) -> Any:
     """The requests of somebody who has signed in, or who is told to."""
     from perdure.host.bridge_oauth import SignedIn, SignInRequired
 
-    def ended(error: Exception) -> NoReturn:
+    def ended(error: Exception, identity: RequestId | None) -> NoReturn:
+        if isinstance(error, SignInRequired) and identity is not None:
+            _write(_refusal(target, identity, str(error)))
         code = SIGN_IN if isinstance(error, SignInRequired) else UNAVAILABLE
         _end(target, str(error), code, auth.secrets)
 
-    auth = SignedIn(target.url, target.grant, target.oauth, ended)
+    auth = SignedIn(target.url, target.grant, target.oauth, refusals, ended)
     return auth
 
 
@@ -155,11 +191,14 @@ async def _opened_input() -> asyncio.StreamReader:
 class _Relay:
     """Frames from one side to the other, with the headers that HTTP wants on the way out."""
 
-    def __init__(self, incoming: Any, outgoing: Any) -> None:
+    def __init__(self, target: Target, incoming: Any, outgoing: Any, refusals: Refusals) -> None:
+        from perdure.host.bridge_headers import RequestHeaders
+
+        self._target = target
         self._incoming = incoming
         self._outgoing = outgoing
-        self._opening: object = None
-        self._version = ""
+        self._refusals = refusals
+        self._headers = RequestHeaders(lambda text: _say(target, text))
 
     async def from_host(self) -> None:
         """Until the host closes our input."""
@@ -171,9 +210,7 @@ class _Relay:
             if not line.strip():
                 continue
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-            if getattr(message, "method", "") == "initialize":
-                self._opening = getattr(message, "id", None)
-            headers = self._headers(message)
+            headers = self._headers.of(message)
             await self._outgoing.send(SessionMessage(message, ClientMessageMetadata(headers=headers or None)))
 
     async def from_server(self) -> None:
@@ -181,32 +218,13 @@ class _Relay:
             if isinstance(found, Exception):
                 raise found
             message = found.message
-            frame = message.model_dump_json(by_alias=True, exclude_unset=True)
-            if self._opening is not None and getattr(message, "id", None) == self._opening:
-                self._opened(message)
-            sys.stdout.write(frame + "\n")
-            sys.stdout.flush()
+            self._headers.read_answer(message)
             error = getattr(message, "error", None)
+            refusal = self._refusals.pop(message.id, "") if error is not None else ""
+            if refusal:
+                _write(_refusal(self._target, message.id, refusal))
+                continue
+            _write(message.model_dump_json(by_alias=True, exclude_unset=True).encode())
             if error is not None and error.message == _SESSION_GONE:
                 raise BridgeEnded("the server has forgotten the session")
         raise BridgeEnded("the server closed the connection")
-
-    def _opened(self, message: Any) -> None:
-        self._opening = None
-        result = getattr(message, "result", None) or {}
-        self._version = str(result.get("protocolVersion", ""))
-
-    def _headers(self, message: Any) -> dict[str, str]:
-        """The version that was negotiated; in the 2026 era also the method and what it names."""
-        from mcp.shared import inbound
-
-        method = getattr(message, "method", "")
-        params = getattr(message, "params", None) or {}
-        version = (params.get("_meta") or {}).get("io.modelcontextprotocol/protocolVersion")
-        if version is None:
-            return {inbound.MCP_PROTOCOL_VERSION_HEADER: self._version} if self._version else {}
-        found = {inbound.MCP_PROTOCOL_VERSION_HEADER: version, inbound.MCP_METHOD_HEADER: method}
-        name = params.get(inbound.NAME_BEARING_METHODS.get(method, ""))
-        if isinstance(name, str):
-            found[inbound.MCP_NAME_HEADER] = inbound.encode_header_value(name)
-        return found

@@ -16,7 +16,7 @@ import httpx2
 import msgspec
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
-from mcp.client.auth.utils import extract_field_from_www_auth
+from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, union_scopes
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -24,8 +24,9 @@ from mcp.shared.auth import (
     OAuthMetadata,
     OAuthToken,
 )
-from pydantic import AnyUrl
+from pydantic import AnyUrl, Field
 
+from perdure.model.frames import RequestId
 from perdure.registry.addresses import check_address, read_address
 from perdure.registry.entry import GRANTS
 from perdure.registry.grants import Grant, read_grant, renewing, write_grant
@@ -34,6 +35,7 @@ EARLY_S: Final = 30.0
 CLIENT_NAME: Final = "Perdure"
 # What an authorization server answers when another try would be refused as well.
 _FINAL: Final = (400, 401, 403)
+_CALLS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 
 
 class SignInRequired(Exception):
@@ -45,19 +47,33 @@ class AuthorizationFailed(Exception):
 
 
 class Metadata(OAuthClientMetadata):
-    """What a client says of itself. The scopes of an entry are asked for, whatever the server suggests."""
+    """What a client says of itself. Scopes that an entry names are asked for, whatever the server suggests; those that it
+    has, and those that a call was refused for (`kept`), beside what the server suggests."""
 
-    fixed: bool = False
+    fixed: bool = Field(default=False, exclude=True)
+    kept: str | None = Field(default=None, exclude=True)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name != "scope" or not self.fixed:
-            super().__setattr__(name, value)
+        if name == "scope":
+            if self.fixed:
+                return
+            value = union_scopes(self.kept, value)
+        super().__setattr__(name, value)
 
 
-def metadata(oauth: dict[str, str], redirect: str) -> Metadata:
+def metadata(oauth: dict[str, str], redirect: str, before: Grant | None = None) -> Metadata:
     scopes = oauth.get("scopes")
+    kept = (
+        union_scopes(before.tokens.get("scope"), before.wanted)
+        if before is not None and before.wanted
+        else None
+    )
     return Metadata(
-        redirect_uris=[AnyUrl(redirect)], client_name=CLIENT_NAME, scope=scopes, fixed=scopes is not None
+        redirect_uris=[AnyUrl(redirect)],
+        client_name=CLIENT_NAME,
+        scope=scopes,
+        fixed=scopes is not None,
+        kept=kept,
     )
 
 
@@ -117,13 +133,25 @@ async def checked_request(request: httpx2.Request) -> None:
     check_address(read_address(str(request.url)), os.environ.get("PERDURE_ALLOW_HTTP") == "1")
 
 
+class _Frame(msgspec.Struct):
+    method: str = ""
+    id: int | str | None = None
+
+
 class SignedIn(httpx2.Auth):
     """The authorization of every request of one bridge."""
 
     def __init__(
-        self, url: str, path: str, oauth: dict[str, str], ended: Callable[[Exception], None]
+        self,
+        url: str,
+        path: str,
+        oauth: dict[str, str],
+        refusals: dict[RequestId | None, str],
+        ended: Callable[[Exception, RequestId | None], None],
     ) -> None:
-        """`ended` is told why there is no way on: what is raised here, a transport may keep for itself."""
+        """`refusals` gets each call that wants more rights than there are, by its id. `ended` is told why there is no
+        way on, and which call found out: what is raised here, a transport may keep for itself."""
+        self._refusals = refusals
         self._ended = ended
         self._url = url
         self._path = path
@@ -148,7 +176,7 @@ class SignedIn(httpx2.Auth):
         except StopAsyncIteration:
             return
         except (SignInRequired, AuthorizationFailed, OAuthFlowError) as error:
-            self._ended(error)
+            self._ended(error, _call_id(request))
             raise
 
     async def _flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
@@ -158,7 +186,7 @@ class SignedIn(httpx2.Auth):
         if token or self._is_machine or not self._can_renew:
             _sign(request, token)
             refused = yield request
-            if not _is_refused(refused):
+            if not _is_refused(refused) or self._wants_rights(request, refused):
                 return
         async with self._lock, _Turn("" if self._grant is None or self._is_machine else self._path):
             self._look()
@@ -177,8 +205,24 @@ class SignedIn(httpx2.Auth):
                 self._keep(provider, storage)
         _sign(request, self._token())
         refused = yield request
-        if _is_refused(refused):
+        if _is_refused(refused) and not self._wants_rights(request, refused):
             raise SignInRequired("the server does not take the sign-in any more")
+
+    def _wants_rights(self, request: httpx2.Request, refused: httpx2.Response) -> bool:
+        """Whether a call is refused for want of a right. It is answered so, and every other call goes on."""
+        identity, held = _call_id(request), self._grant
+        if refused.status_code != 403 or identity is None or held is None:
+            return False
+        scopes = extract_scope_from_www_auth(refused) or ""
+        text = f"it wants the scope {scopes}" if scopes else "it wants a scope that it does not name"
+        if "scopes" in self._oauth:
+            text += ", which the scopes of its registry entry must name first"
+        self._refusals[identity] = text
+        wanted = union_scopes(held.wanted or None, scopes or None) or ""
+        if wanted != held.wanted:
+            self._grant = msgspec.structs.replace(held, wanted=wanted)
+            write_grant(self._path, self._grant)  # the next sign-in asks for it
+        return True
 
     # --- what is held -------------------------------------------------------------------------------------
 
@@ -248,7 +292,10 @@ class SignedIn(httpx2.Auth):
         self._grant = fresh
         if before is not None and not self._is_machine:
             self._grant = msgspec.structs.replace(
-                fresh, client=fresh.client or before.client, server=fresh.server or before.server
+                fresh,
+                client=fresh.client or before.client,
+                server=fresh.server or before.server,
+                wanted=before.wanted,
             )
             write_grant(self._path, self._grant)
 
@@ -266,6 +313,15 @@ class _Turn:
     async def __aexit__(self, *_: object) -> None:
         if self._held is not None:
             self._held.__exit__(None, None, None)
+
+
+def _call_id(request: httpx2.Request) -> RequestId | None:
+    """The id of a request that the client made; what the host asks for itself is nothing to answer."""
+    try:
+        frame = msgspec.json.decode(request.content, type=_Frame)
+    except (msgspec.MsgspecError, httpx2.RequestNotRead):
+        return None
+    return frame.id if frame.method in _CALLS else None
 
 
 def _sign(request: httpx2.Request, token: str) -> None:

@@ -20,6 +20,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.auth import AuthorizationCodeResult
 
 from perdure.host.bridge_oauth import Storage, checked_request, grant_of, metadata
+from perdure.model.eras import LATEST_HANDSHAKE, LATEST_MODERN, META_CAPABILITIES, META_CLIENT, META_VERSION
 from perdure.registry.addresses import check_address, read_address
 from perdure.registry.errors import AuthRequired, InvalidEntry, RegistryUnavailable
 from perdure.registry.grants import Grant, read_grant, write_grant
@@ -29,16 +30,8 @@ CALLBACK: Final = "/callback"
 LINE_BYTES: Final = 16 * 1024
 _REFUSED: Final = (401, 403)
 _PAGE: Final = "<!doctype html><meta charset=utf-8><title>Perdure</title><p>{}</p>"
-_OPENING: Final = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "perdure", "version": "0"},
-    },
-}
+_CLIENT: Final = {"name": "perdure", "version": "0"}
+_ACCEPT: Final = {"Accept": "application/json, text/event-stream"}
 
 
 def sign_in(
@@ -87,7 +80,12 @@ async def _signed_in(
             show(url)
 
         provider = OAuthClientProvider(
-            found.url, metadata(found.oauth, door.redirect), storage, opened, door.answered
+            found.url,
+            metadata(found.oauth, door.redirect, before),
+            storage,
+            opened,
+            door.answered,
+            found.oauth.get("client_metadata_url"),
         )
         async with asyncio.timeout(wait_s):
             status = await _asked(found, transport, provider)
@@ -107,15 +105,53 @@ async def _asked(found: ResolvedEntry, transport: str, provider: OAuthClientProv
     """The status of something a stranger may not ask; with the sign-in on the way there."""
     async with create_mcp_http_client(headers=found.headers, auth=provider) as client:
         client.event_hooks["request"].append(checked_request)
-        accept = {"Accept": "application/json, text/event-stream"}
         if transport == "sse":
-            async with client.stream("GET", found.url, headers=accept) as response:
+            async with client.stream("GET", found.url, headers=_ACCEPT) as response:
                 return response.status_code
-        async with client.stream("POST", found.url, json=_OPENING, headers=accept) as response:
-            status, session = response.status_code, response.headers.get("mcp-session-id")
-        if session:
-            await client.delete(found.url, headers={"mcp-session-id": session})
+        status = await _discover(client, found.url)
+        if status < 300 or status in _REFUSED:
+            return status
+        return await _initialize(client, found.url)
+
+
+async def _discover(client: httpx2.AsyncClient, url: str) -> int:
+    """In the era of 2026. What may be discovered by everybody need not be what may be listed."""
+    status = 0
+    for number, method in enumerate(("server/discover", "tools/list"), 1):
+        meta = {META_VERSION: LATEST_MODERN, META_CLIENT: _CLIENT, META_CAPABILITIES: {}}
+        frame = {"jsonrpc": "2.0", "id": number, "method": method, "params": {"_meta": meta}}
+        headers = {**_ACCEPT, "MCP-Protocol-Version": LATEST_MODERN, "Mcp-Method": method}
+        async with client.stream("POST", url, json=frame, headers=headers) as response:
+            status = response.status_code
+        if status >= 300:
+            break
+    return status
+
+
+async def _initialize(client: httpx2.AsyncClient, url: str) -> int:
+    """By the handshake, and with a session as far as the list."""
+    opening = {"protocolVersion": LATEST_HANDSHAKE, "capabilities": {}, "clientInfo": _CLIENT}
+    frame = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening}
+    async with client.stream("POST", url, json=frame, headers=_ACCEPT) as response:
+        status, session = response.status_code, response.headers.get("mcp-session-id")
+    if status >= 300:
         return status
+    headers = {**_ACCEPT, "MCP-Protocol-Version": LATEST_HANDSHAKE}
+    if session:
+        headers["mcp-session-id"] = session
+    following: list[dict[str, object]] = [
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+    ]
+    for request in following:
+        async with client.stream(
+            "POST", url, json={"jsonrpc": "2.0", **request}, headers=headers
+        ) as response:
+            if response.status_code in _REFUSED:
+                status = response.status_code
+    if session:
+        await client.delete(url, headers={"mcp-session-id": session})
+    return status
 
 
 def _port(oauth: dict[str, str], before: Grant | None) -> int:
@@ -146,7 +182,6 @@ class _Doorway:
         self.redirect = ""
 
     async def __aenter__(self) -> _Doorway:
-        self._result = asyncio.get_running_loop().create_future()
         listening = _listening(self._wanted, self._is_fixed)
         self._server = await asyncio.start_server(self._visited, sock=listening, limit=LINE_BYTES)
         self.redirect = f"http://127.0.0.1:{listening.getsockname()[1]}{CALLBACK}"
@@ -156,6 +191,8 @@ class _Doorway:
         self._server.close()
 
     def expect(self, url: str) -> None:
+        """Every question has its own answer: a server may want a second sign-in on the way."""
+        self._result = asyncio.get_running_loop().create_future()
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
 
     async def answered(self) -> AuthorizationCodeResult:

@@ -252,6 +252,7 @@ class RegistryMounts:
         # By the environment: a command line is for everyone to read.
         env[BRIDGE] = msgspec.json.encode(
             {
+                "name": entry.name,
                 "transport": entry.transport,
                 "url": found.url,
                 "headers": found.headers,

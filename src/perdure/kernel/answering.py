@@ -52,7 +52,7 @@ def on_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> No
         ):
             return
         try:
-            result = _shaped(call, link.era, response.result)
+            result = _shaped(k, call, link.era, response.result)
         except ValueError:
             fault = Fault("protocol", "unreadable_answer", link.generation, "the result is ambiguous")
             recovery.unreadable(k, call, fault)
@@ -71,13 +71,13 @@ def on_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> No
 
 def answer_result(k: Kernel, call: Invocation, era: eras.Era, result: Raw | bytes) -> None:
     """The one terminal answer, from a server of this era. Raises ValueError for a result that is ambiguous."""
-    _answer(k, call, _shaped(call, era, result), None)
+    _answer(k, call, _shaped(k, call, era, result), None)
 
 
-def _shaped(call: Invocation, era: eras.Era, result: Raw | bytes) -> Raw | bytes:
+def _shaped(k: Kernel, call: Invocation, era: eras.Era, result: Raw | bytes) -> Raw | bytes:
     """The result as a client of the call's era must see it; untouched where nothing has to differ."""
     if call.era == "modern" and era == "handshake":
-        result = eras.modern_result(call.method, result)
+        result = eras.modern_result(call.method, result, k.public.identity(call.mount))
     if call.replays > 0 or call.probes > 0:
         result = _say_outcome(call, result)
     return result
@@ -117,24 +117,29 @@ def answer_error(
     k: Kernel,
     call: Invocation,
     number: int,
-    message: str,
     fault: Fault,
     outcome: Outcome,
     retry: Retry,
     ending: Ending = "recovery_error",
+    cause: Fault | None = None,
 ) -> None:
+    error = error_of(call, number, fault, outcome, retry, cause)
     finish(k, call, ending)
-    k.to_client(
-        host_error(
-            call.public_id,
-            number,
-            message,
-            fault,
-            mount=call.mount,
-            attempts=call.attempts,
-            outcome=outcome,
-            retry=retry,
-        )
+    k.to_client(encode_raw_error(call.public_id, error))
+
+
+def error_of(
+    call: Invocation, number: int, fault: Fault, outcome: Outcome, retry: Retry, cause: Fault | None = None
+) -> Raw:
+    return host_error(
+        number,
+        fault,
+        mount=call.mount,
+        call=call.name or call.method,
+        attempts=call.attempts,
+        outcome=outcome,
+        retry=retry,
+        cause=cause,
     )
 
 

@@ -192,6 +192,7 @@ def park(k: Kernel, call: Invocation, state: InFlight) -> None:
         "resultType": Raw(b'"input_required"'),
         "inputRequests": encode_members(questions),
         "requestState": Raw(_encode(ticket)),
+        "_meta": encode_members({eras.META_SERVER: Raw(k.public.identity(call.mount))}),
     }
     public_id = call.public_id
     del k.state.ids[public_id]
@@ -232,18 +233,16 @@ def resume(k: Kernel, request: Incoming, ticket: str) -> None:
             return
     fault = Fault("process", "question_lost", 0, "the server that asked is gone")
     metrics.ended(k, request.method, k.now, "recovery_error")
-    k.to_client(
-        host_error(
-            request.id,
-            OUTCOME_UNKNOWN,
-            "outcome unknown",
-            fault,
-            mount="",
-            attempts=1,
-            outcome="unknown",
-            retry="never",
-        )
+    error = host_error(
+        OUTCOME_UNKNOWN,
+        fault,
+        mount="",
+        call=request.method,
+        attempts=1,
+        outcome="unknown",
+        retry="never",
     )
+    k.to_client(encode_raw_error(request.id, error))
 
 
 def _take_up(k: Kernel, request: Incoming, call: Invocation, parked: Parked) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from perdure.kernel.cache_hints import list_hint
 from perdure.kernel.state import ChildCatalog, Disabled
 from perdure.model import eras
 from perdure.model.eras import Era
@@ -39,6 +40,7 @@ MOST_TEMPLATE: Final = 2048
 MOST_URI: Final = 8192
 _CONTRACTS: dict[str, ReplayClass] = {"convergent": CONVERGENT, "probe": JOURNAL, "never": NEVER}
 _encode = msgspec.json.encode
+_HOST = b'{"name":"perdure","version":"0"}'
 
 
 class ToolEntry(msgspec.Struct, frozen=True):
@@ -83,6 +85,7 @@ class Public:
         self._resources: dict[str, str] = {}
         self._templates: list[tuple[UriTemplate, str]] = []
         self._lists: dict[str, bytes] = {}
+        self._identities: dict[str, bytes] = {}
 
     def invalidate(self) -> None:
         self._stale = True
@@ -152,7 +155,11 @@ class Public:
     def listing(self, method: str, era: Era) -> bytes:
         self._refresh()
         body = self._lists[method]
-        return bytes(eras.modern_result(method, body)) if era == "modern" else body
+        return (
+            bytes(encode_members({**list_hint(self._k, method), **members(body)}))
+            if era == "modern"
+            else body
+        )
 
     def count_tools(self, mount: str) -> int:
         self._refresh()
@@ -163,6 +170,11 @@ class Public:
         if only is not None:
             return only.server_info
         return _encode({"name": "perdure", "title": "Perdure", "version": self._k.version})
+
+    def identity(self, mount: str = "") -> bytes:
+        """Who answers: this server by its name and version, else the host."""
+        self._refresh()
+        return self._identities.get(mount) or _identity(self.server_info()) or _HOST
 
     def capabilities(self) -> bytes:
         """What the session can do. It is said once, so it promises what any mount may come to offer."""
@@ -249,6 +261,8 @@ class Public:
                     if (parsed := parse_template(template)) is not None:
                         self._templates.append((parsed, name))
                     templates.append(raw)
+        catalogs = {name: mount.catalog for name, mount in self._k.state.mounts.items()}
+        self._identities = {name: _identity(c.server_info) for name, c in catalogs.items() if c is not None}
         self._lists = {
             "tools/list": _array(
                 "tools", [t.definition for t in self._tools.values() if t.mount not in hidden]
@@ -296,6 +310,14 @@ class Public:
             return
         definition = joined({**members(raw), "name": Raw(_encode(spec.prefix + name))})
         self._prompts[spec.prefix + name] = PromptEntry(spec.name, name, definition)
+
+
+def _identity(server_info: bytes) -> bytes:
+    """What goes with every result: a server's icons and links do not. Empty where it has no name or version."""
+    found = _object(Raw(server_info))
+    if not {"name", "version"} <= found.keys():
+        return b""
+    return joined({key: found[key] for key in ("name", "title", "version") if key in found})
 
 
 def _object(raw: Raw) -> Members:

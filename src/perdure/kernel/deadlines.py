@@ -53,11 +53,9 @@ def _overdue(k: Kernel, call: Invocation) -> None:
         case Queued():
             late = Fault("timeout", "deadline", k.state.mounts[call.mount].generation, "waited too long")
             if call.attempts == 0:
-                answering.answer_error(k, call, DEADLINE, "deadline exceeded", late, "not_started", "safe")
+                answering.answer_error(k, call, DEADLINE, late, "not_started", "safe")
             else:
-                answering.answer_error(
-                    k, call, DEADLINE, "deadline exceeded", late, "unknown", recovery.advice(call)
-                )
+                answering.answer_error(k, call, DEADLINE, late, "unknown", recovery.advice(call))
         case Held() | Probing():
             recovery.answer_unknown(k, call, Fault("timeout", "probe_timeout", 0, "the probe did not answer"))
         case Parked():
@@ -102,4 +100,4 @@ def _answer_deadline(k: Kernel, link: Link, call: Invocation) -> None:
         recovery.hold(k, call, fault)
         recovery.resume(k, k.state.mounts[call.mount])
         return
-    answering.answer_error(k, call, DEADLINE, "deadline exceeded", fault, "unknown", recovery.advice(call))
+    answering.answer_error(k, call, DEADLINE, fault, "unknown", recovery.advice(call))

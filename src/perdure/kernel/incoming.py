@@ -104,7 +104,7 @@ def refuse_if_closing(k: Kernel, request: Incoming) -> None:
     """No new work at the end of a session; what the host answers itself it answers to the last."""
     if k.state.session.closing is not None and not request.waited:
         data = {"class": "process", "code": "closing", "outcome": "not_started", "retry": "later"}
-        raise Refusal(INVALID_REQUEST, "the session is closing", data)
+        raise Refusal(INVALID_REQUEST, "the session is closing: this request did not run", data)
 
 
 def reply(k: Kernel, request: Incoming, result: bytes) -> None:
@@ -115,5 +115,5 @@ def reply(k: Kernel, request: Incoming, result: bytes) -> None:
 
 def send(k: Kernel, identity: RequestId, method: str, era: Era, result: bytes, accepted_at: float) -> None:
     metrics.ended(k, method, accepted_at, metrics.result_ending(method, result))
-    body = eras.modern_result(method, result) if era == "modern" else result
+    body = eras.modern_result(method, result, k.public.identity()) if era == "modern" else result
     k.to_client(encode_result(identity, body))

@@ -44,13 +44,11 @@ from perdure.model.faults import (
     TOO_MANY_PENDING,
     UNAVAILABLE,
     Fault,
-    Outcome,
-    Retry,
-    host_error,
 )
 from perdure.model.frames import (
     Members,
     encode_members,
+    encode_raw_error,
     encode_request,
     members,
 )
@@ -70,7 +68,7 @@ def accept(k: Kernel, call: Invocation) -> None:
     metrics.accepted(k, call.method)
     if len(k.state.calls) >= k.limits.pending:
         fault = Fault("resource", "too_many_pending", 0, f"{k.limits.pending} requests are pending")
-        refuse(k, call, TOO_MANY_PENDING, "too many pending requests", fault, "not_started", "later")
+        refuse(k, call, TOO_MANY_PENDING, fault)
         return
     if isinstance(mount.phase, Open | Stopped | Disabled):
         refuse_unavailable(k, mount, call)
@@ -88,19 +86,14 @@ def accept(k: Kernel, call: Invocation) -> None:
     if len(mount.queue) > k.limits.queue:
         mount.queue.remove(call.seq)
         fault = Fault("resource", "queue_full", mount.generation, f"{k.limits.queue} requests wait already")
-        answering.answer_error(k, call, QUEUE_FULL, "queue full", fault, "not_started", "later", "host_error")
+        answering.answer_error(k, call, QUEUE_FULL, fault, "not_started", "later", "host_error")
 
 
-def refuse(
-    k: Kernel, call: Invocation, number: int, message: str, fault: Fault, outcome: Outcome, retry: Retry
-) -> None:
+def refuse(k: Kernel, call: Invocation, number: int, fault: Fault, cause: Fault | None = None) -> None:
     """Answer a request that was never taken in."""
     metrics.ended(k, call.method, k.now, "host_error")
-    k.to_client(
-        host_error(
-            call.public_id, number, message, fault, mount=call.mount, attempts=0, outcome=outcome, retry=retry
-        )
-    )
+    error = answering.error_of(call, number, fault, "not_started", "later", cause)
+    k.to_client(encode_raw_error(call.public_id, error))
 
 
 def refuse_unavailable(k: Kernel, mount: Mount, call: Invocation) -> None:
@@ -117,7 +110,7 @@ def refuse_unavailable(k: Kernel, mount: Mount, call: Invocation) -> None:
         case _:
             code = "circuit_open"
     fault = Fault(known.fault_class if known else "process", code, mount.generation, detail, hint)
-    refuse(k, call, UNAVAILABLE, f"{mount.name} is not available", fault, "not_started", "later")
+    refuse(k, call, UNAVAILABLE, fault, known)
 
 
 def take_back(k: Kernel, event: NotRecorded) -> None:

@@ -207,8 +207,8 @@ def on_response(k: Kernel, link: Link, response: Response) -> None:
             deadlines.on_alive(k, link)
         case ForSession():
             pass
-        case ForListen():
-            streams.on_listen_ended(k, link, response)
+        case ForListen(is_open):
+            streams.on_listen_ended(k, link, response, is_open=is_open)
 
 
 def on_noise(k: Kernel, event: ChildNoise) -> None:

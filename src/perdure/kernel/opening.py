@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from perdure.kernel import mounts, recovery, rollout
+from perdure.kernel.cache_hints import join_hints, read_hint
 from perdure.kernel.state import (
     Cataloguing,
     ChildCatalog,
@@ -292,6 +293,9 @@ def on_page(k: Kernel, link: Link, method: str, pages: int, response: Response) 
             return
         _collect(link.draft, method).extend(bytes(item) for item in items)
         cursor = found.get("nextCursor")
+        if link.era == "modern":
+            hint = read_hint(found)
+            link.draft.hints[method] = join_hints(link.draft.hints.get(method, hint), hint)
     except (msgspec.MsgspecError, ValueError):
         k.quarantine("bad_list")
         if _code(response.error) != METHOD_NOT_FOUND:

@@ -83,7 +83,6 @@ def entries() -> tuple[ToolEntry, ...]:
     for spec in _SPECS.values():
         public = definition(spec)
         del public["_meta"][META_CONTRACT]
-        del public["_meta"]
         found.append(ToolEntry(spec.name, MOUNT, spec.name, definition=msgspec.json.encode(public)))
     return tuple(found)
 

@@ -169,13 +169,11 @@ def requeue(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
     budget = k.limits.probes if isinstance(call.replay, ProbeRequired) else k.limits.replays
     if call.replays >= budget:
         spent = Fault("replay", "replays_exhausted", fault.generation, f"{fault.fault_class}/{fault.code}")
-        answering.answer_error(
-            k, call, REPLAYS_EXHAUSTED, "replays exhausted", spent, "unknown", advice(call)
-        )
+        answering.answer_error(k, call, REPLAYS_EXHAUSTED, spent, "unknown", advice(call), cause=fault)
         return
     if len(mount.queue) >= k.limits.queue:
         full = Fault("resource", "queue_full", fault.generation, f"{fault.fault_class}/{fault.code}")
-        answering.answer_error(k, call, QUEUE_FULL, "queue full", full, "unknown", advice(call))
+        answering.answer_error(k, call, QUEUE_FULL, full, "unknown", advice(call), cause=fault)
         return
     call.state = Queued()
     call.overdue = False
@@ -204,10 +202,8 @@ def advice(call: Invocation) -> Retry:
 
 def answer_unknown(k: Kernel, call: Invocation, fault: Fault) -> None:
     """The honest answer where nothing may be redone: it was sent, and nobody knows."""
-    number, message = (
-        (DEADLINE, "deadline exceeded") if call.overdue else (OUTCOME_UNKNOWN, "outcome unknown")
-    )
-    answering.answer_error(k, call, number, message, fault, "unknown", advice(call))
+    number = DEADLINE if call.overdue else OUTCOME_UNKNOWN
+    answering.answer_error(k, call, number, fault, "unknown", advice(call))
 
 
 def unreadable(k: Kernel, call: Invocation, fault: Fault) -> None:
@@ -220,7 +216,7 @@ def unreadable(k: Kernel, call: Invocation, fault: Fault) -> None:
         **{"class": fault.fault_class},
     )
     if isinstance(call.state, Parked):
-        error = Raw(_encode({"code": OUTCOME_UNKNOWN, "message": "outcome unknown", "data": fault}))
+        error = answering.error_of(call, OUTCOME_UNKNOWN, fault, "unknown", advice(call))
         asks.keep_answer(k, call, Response(None, error=error))
     else:
         answer_unknown(k, call, fault)
@@ -229,15 +225,14 @@ def unreadable(k: Kernel, call: Invocation, fault: Fault) -> None:
 def give_up_waiting(k: Kernel, mount: Mount) -> None:
     """The circuit opened or the mount was disabled: whoever waits for it is told now."""
     fault = mount.last_fault or Fault("process", "unavailable", mount.generation)
-    message = f"{mount.name} is not available"
     for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
         if call.mount != mount.name:
             continue
         match call.state:
             case Queued() if call.attempts == 0:
-                answering.answer_error(k, call, UNAVAILABLE, message, fault, "not_started", "later")
+                answering.answer_error(k, call, UNAVAILABLE, fault, "not_started", "later")
             case Queued():
-                answering.answer_error(k, call, UNAVAILABLE, message, fault, "unknown", advice(call))
+                answering.answer_error(k, call, UNAVAILABLE, fault, "unknown", advice(call))
             case Held():
                 answer_unknown(k, call, fault)
             case _:
@@ -251,9 +246,7 @@ def end_all(k: Kernel) -> None:
         if isinstance(call.state, Parked):
             answering.finish(k, call, None)
         elif call.attempts == 0:
-            answering.answer_error(
-                k, call, UNAVAILABLE, "the session is closing", fault, "not_started", "later"
-            )
+            answering.answer_error(k, call, UNAVAILABLE, fault, "not_started", "later")
         else:
             answer_unknown(k, call, fault)
 

@@ -75,7 +75,8 @@ def on_oversize(k: Kernel, event: ClientOversize) -> None:
         "retry": "never",
         "hint": "send it in chunks",
     }
-    k.to_client(encode_error(identity, INVALID_REQUEST, "frame too large", data))
+    message = f"the request did not run: its {event.size:,} bytes are more than {k.limits.frame_bytes:,}; send it in chunks"
+    k.to_client(encode_error(identity, INVALID_REQUEST, message, data))
 
 
 def _outstanding(k: Kernel, identity: RequestId | None) -> bool:
@@ -178,9 +179,10 @@ def _cancel(k: Kernel, identity: RequestId) -> None:
 
 def _broadcast(k: Kernel, note: Notification) -> None:
     frame = encode_notification(note.method, note.params, note.extra)
-    # Roots are the one thing that a candidate may have been told already.
-    heard_by = Cataloguing | Live | Draining if note.method == _ROOTS_CHANGED else Live | Draining
+    # Roots are the one thing that a candidate may have been told already, and a 2026 server is never told.
+    is_roots = note.method == _ROOTS_CHANGED
+    heard_by = Cataloguing | Live | Draining if is_roots else Live | Draining
     for mount in k.state.mounts.values():
         for link in mount.links.values():
-            if isinstance(link.stage, heard_by) and link.era == "handshake":
+            if isinstance(link.stage, heard_by) and not (is_roots and link.era == "modern"):
                 k.to_child(link, frame)

@@ -23,6 +23,13 @@ from perdure.model.replay import NEVER, ReplayClass
 # --- a server's catalog -------------------------------------------------------------------------
 
 
+class CacheHint(msgspec.Struct, frozen=True):
+    """How long a list stays fresh, and whether it is the same for everybody."""
+
+    ttl_ms: int = 0
+    is_public: bool = False
+
+
 class ChildCatalog(msgspec.Struct):
     """What a server said of itself, as raw JSON; it outlives the process that said it."""
 
@@ -34,6 +41,7 @@ class ChildCatalog(msgspec.Struct):
     resources: list[bytes] = []
     templates: list[bytes] = []
     era: Era = "handshake"
+    hints: dict[str, CacheHint] = {}
 
 
 # --- a mount and its generations ----------------------------------------------------------------
@@ -286,7 +294,9 @@ class ForSession(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForListen(msgspec.Struct, frozen=True, tag=True):
-    """The open stream on which a 2026 server announces changes."""
+    """The stream on which a 2026 server announces changes; open once the server has acknowledged it."""
+
+    is_open: bool = False
 
 
 Purpose = ForCall | ForProbe | ForInitialize | ForDiscover | ForList | ForPing | ForSession | ForListen

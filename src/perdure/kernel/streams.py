@@ -93,8 +93,10 @@ def on_child_notification(k: Kernel, link: Link, note: Notification) -> None:
             asks.on_child_cancel(k, link, identity)
     elif note.method == "notifications/progress":
         _progress(k, link, params)
-    elif not public or note.method == "notifications/subscriptions/acknowledged":
-        pass  # a candidate is not heard of before it serves; an acknowledgement is the host's own
+    elif note.method == "notifications/subscriptions/acknowledged":
+        _acknowledged(k, link)
+    elif not public:
+        pass  # a candidate is not heard of before it serves
     elif note.method == "notifications/resources/updated":
         _updated(k, params)
     elif note.method == "notifications/message":
@@ -211,7 +213,12 @@ def close_listen(k: Kernel, public_id: RequestId, *, answer: bool) -> bool:
         if listen.public_id == public_id:
             session.listens.remove(listen)
             if answer:
-                meta = encode_members({eras.META_SUBSCRIPTION: Raw(_encode(public_id))})
+                meta = encode_members(
+                    {
+                        eras.META_SUBSCRIPTION: Raw(_encode(public_id)),
+                        eras.META_SERVER: Raw(k.public.identity()),
+                    }
+                )
                 result = encode_members({"resultType": Raw(b'"complete"'), "_meta": meta})
                 k.to_client(encode_result(public_id, result))
             sync_all(k)
@@ -316,11 +323,18 @@ def _listen(k: Kernel, link: Link, uris: list[str]) -> None:
         k.to_child(link, encode_notification("notifications/cancelled", _encode({"requestId": old})))
 
 
-def on_listen_ended(k: Kernel, link: Link, response: Response) -> None:
-    """A server without streams is seen anew at its next generation. One that closed its stream is asked
+def _acknowledged(k: Kernel, link: Link) -> None:
+    route = k.state.routes.get(link.listen)
+    if route is not None and isinstance(route.purpose, ForListen):
+        k.state.routes[link.listen] = msgspec.structs.replace(route, purpose=ForListen(is_open=True))
+
+
+def on_listen_ended(k: Kernel, link: Link, response: Response, *, is_open: bool) -> None:
+    """A server that never opened its stream has none, and is asked at its next generation. One that closed it is asked
     again, a bounded number of times, and for its lists too: what changed in between was not announced."""
     k.quarantine("listen_ended")
-    if response.result is not None and isinstance(link.stage, Live) and link.relistened < k.limits.listens:
+    is_asked_again = is_open and isinstance(link.stage, Live) and link.relistened < k.limits.listens
+    if response.result is not None and is_asked_again:
         link.relistened += 1
         link.listen = 0
         _listen(k, link, link.subscribed)

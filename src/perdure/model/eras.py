@@ -64,10 +64,15 @@ def negotiate(offered: object) -> str:
     return offered if isinstance(offered, str) and offered in HANDSHAKE_VERSIONS else LATEST_HANDSHAKE
 
 
-def modern_result(method: str, result: Raw | bytes) -> Raw:
-    """A handshake-era result with the members that 2026-07-28 requires; those present are kept."""
+def modern_result(method: str, result: Raw | bytes, server: bytes) -> Raw:
+    """A handshake-era result with the members that 2026-07-28 wants; those present are kept. `server` says who answers."""
     found: Members = members(result)
     added: Members = {}
+    try:
+        meta = members(found.pop("_meta", Raw(b"{}")))
+        found["_meta"] = encode_members({META_SERVER: Raw(server), **meta})
+    except ValueError:
+        found = members(result)  # a `_meta` that is no object is the server's to explain
     if "resultType" not in found:
         added["resultType"] = Raw(b'"complete"')
     if method in CACHEABLE:
@@ -75,4 +80,4 @@ def modern_result(method: str, result: Raw | bytes) -> Raw:
             added["ttlMs"] = Raw(b"0")
         if "cacheScope" not in found:
             added["cacheScope"] = Raw(b'"private"')
-    return encode_members({**added, **found}) if added else Raw(result)
+    return encode_members({**added, **found})

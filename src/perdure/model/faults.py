@@ -19,8 +19,9 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import msgspec
+from msgspec import Raw
 
-from perdure.model.frames import RequestId, encode_error
+from perdure.model.fault_messages import describe_fault
 
 FaultClass = Literal[
     "transport",
@@ -37,12 +38,13 @@ FaultClass = Literal[
 Outcome = Literal["not_started", "replayed", "probed_done", "unknown"]
 Retry = Literal["safe", "after_probe", "never", "later"]
 
-OUTCOME_UNKNOWN: Final = -32094
-REPLAYS_EXHAUSTED: Final = -32095
-TOO_MANY_PENDING: Final = -32096
-QUEUE_FULL: Final = -32097
-UNAVAILABLE: Final = -32098
-DEADLINE: Final = -32099
+# Outside of -32768…-32000, which JSON-RPC and 2026-07-28 reserve.
+OUTCOME_UNKNOWN: Final = -31094
+REPLAYS_EXHAUSTED: Final = -31095
+TOO_MANY_PENDING: Final = -31096
+QUEUE_FULL: Final = -31097
+UNAVAILABLE: Final = -31098
+DEADLINE: Final = -31099
 
 
 # Another attempt ends the same way, until somebody changes what is started.
@@ -65,17 +67,23 @@ def printable(text: str) -> str:
 
 
 def host_error(
-    identity: RequestId,
     number: int,
-    message: str,
     fault: Fault,
     *,
     mount: str,
+    call: str,
     attempts: int,
     outcome: Outcome,
     retry: Retry,
-) -> bytes:
-    """The JSON-RPC error a client sees for a fault of the host or of something behind it."""
+    cause: Fault | None = None,
+) -> Raw:
+    """The JSON-RPC error a client sees for a fault of the host or of something behind it.
+
+    Its message says all of it: many clients drop `data`. `cause` is the fault that led to this one.
+    """
+    message = describe_fault(
+        fault, cause or fault, mount=mount, call=call, attempts=attempts, outcome=outcome, retry=retry
+    )
     data: dict[str, object] = {
         "class": fault.fault_class,
         "code": fault.code,
@@ -89,4 +97,4 @@ def host_error(
         data["detail"] = fault.detail
     if fault.hint:
         data["hint"] = fault.hint
-    return encode_error(identity, number, message, data)
+    return Raw(msgspec.json.encode({"code": number, "message": message, "data": data}))

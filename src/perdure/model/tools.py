@@ -18,6 +18,7 @@ from msgspec import Meta
 from perdure.model.eras import META_CONTRACT
 from perdure.model.learned import learned
 from perdure.model.replay import Convergent, NeverReplay, ProbeRequired, ReplayClass
+from perdure.model.tool_search import search_meta
 
 Render = Literal["porcelain", "json"]
 Detail = Literal["concise", "full"]
@@ -126,7 +127,7 @@ def definition(spec: ToolSpec) -> dict[str, Any]:
         "description": spec.description,
         "inputSchema": input_schema(spec.params),
         "annotations": _annotations(spec),
-        "_meta": {META_CONTRACT: msgspec.to_builtins(contract(spec))},
+        "_meta": {META_CONTRACT: msgspec.to_builtins(contract(spec)), **search_meta(spec.name)},
     }
 
 

@@ -33,9 +33,18 @@ _NOT_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 _VARIABLE: Final = re.compile(r"[^\s=,\"'\x00-\x1f]+")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TOOL: Final = re.compile(r"[^\s,=]+")
+_DOCUMENT: Final = re.compile(r"https://[^/?#]+/[^#]+")
 _WEB: Final = re.compile(r"https?://[^/?#]", re.IGNORECASE)
 # How to sign in to a remote server, where the server does not say all of it itself.
-OAUTH_KEYS: Final = ("client_id", "client_secret", "scopes", "issuer", "grant", "redirect_port")
+OAUTH_KEYS: Final = (
+    "client_id",
+    "client_secret",
+    "client_metadata_url",
+    "scopes",
+    "issuer",
+    "grant",
+    "redirect_port",
+)
 GRANTS: Final = ("authorization_code", "client_credentials")
 
 
@@ -238,6 +247,8 @@ def _check_oauth(entry: Entry) -> None:
             "oauth by client_credentials needs client_id, client_secret and issuer",
             "issuer is the authorization server that may see the secret: issuer=https://…",
         )
+    if (url := given.get("client_metadata_url")) is not None and not _DOCUMENT.fullmatch(url.text):
+        _refuse(entry, "oauth client_metadata_url is not the address of a document", "https://host/path.json")
     if (port := given.get("redirect_port")) is not None and not _is_port(port.text):
         _refuse(entry, "oauth redirect_port is not a port")
 

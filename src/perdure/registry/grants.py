@@ -26,13 +26,14 @@ _UNFINISHED: Final = r"(?:\.\d+)?"
 
 
 class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`expires_at` is in seconds since the epoch; 0 where nobody said."""
+    """`expires_at` is in seconds since the epoch; 0 where nobody said. `wanted` are scopes that a call was refused for."""
 
     login: str
     tokens: dict[str, Any] = {}
     client: dict[str, Any] = {}
     server: dict[str, Any] = {}
     expires_at: float = 0.0
+    wanted: str = ""
 
     def __repr__(self) -> str:
         return "Grant([redacted])"

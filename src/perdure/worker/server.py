@@ -193,18 +193,10 @@ class Server:
 
     def _turn_away(self, identity: RequestId) -> None:
         fault = Fault("resource", "worker_queue_full", hint="retry when a call has finished")
-        self._out.write(
-            host_error(
-                identity,
-                QUEUE_FULL,
-                "too many calls are waiting",
-                fault,
-                mount="perdure",
-                attempts=0,
-                outcome="not_started",
-                retry="later",
-            )
+        error = host_error(
+            QUEUE_FULL, fault, mount="perdure", call="", attempts=0, outcome="not_started", retry="later"
         )
+        self._out.write(frames.encode_raw_error(identity, error))
 
     async def _guarded(self, asked: Asked, work: Work, running: Running) -> Answer:
         try:

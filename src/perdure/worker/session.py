@@ -21,8 +21,6 @@ from perdure.model.frames import (
     Members,
     RequestId,
     decode_id,
-    encode_members,
-    joined,
     members,
 )
 from perdure.model.instructions import INSTRUCTIONS
@@ -33,7 +31,7 @@ CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "logging": 
 _HANDSHAKE_ONLY: Final = frozenset({"ping", "logging/setLevel"})
 _MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen"})
 _REQUIRED: Final = (eras.META_VERSION, eras.META_CAPABILITIES)
-_SERVER_META: Final = Raw(msgspec.json.encode(SERVER_INFO))
+_SERVER_META: Final = msgspec.json.encode(SERVER_INFO)
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -142,9 +140,7 @@ def shaped(asked: Asked, result: bytes) -> bytes:
     """A result as the era of its request wants it."""
     if asked.era == "handshake":
         return result
-    found = members(eras.modern_result(asked.method, result))
-    stamped = {**_object(found.get("_meta")), eras.META_SERVER: _SERVER_META}
-    return joined({**found, "_meta": encode_members(stamped)})
+    return bytes(eras.modern_result(asked.method, result, _SERVER_META))
 
 
 def _envelope_fault(meta: Members) -> Refusal | None:

@@ -1,0 +1,57 @@
+"""How long a 2026 client may keep a list, and who may share it: what its servers said, joined.
+
+The smallest time and the narrowest scope count. A handshake server says nothing, and what a server that does not serve now
+will say is not known: with one of them a list is stale at once. The worker's tools stay as they are while it runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from perdure.kernel.state import CacheHint, Disabled, Mount, Serving
+from perdure.model.frames import Members
+
+if TYPE_CHECKING:
+    from perdure.kernel.core import Kernel
+
+STALE = CacheHint()
+_MOST_MS = 2**53
+_number = msgspec.json.Decoder(int)
+
+
+def read_hint(result: Members) -> CacheHint:
+    """What one page of a list says."""
+    try:
+        ttl_ms = _number.decode(result["ttlMs"]) if "ttlMs" in result else 0
+    except msgspec.MsgspecError:
+        ttl_ms = 0
+    is_public = bytes(result.get("cacheScope", Raw(b""))) == b'"public"'
+    return CacheHint(min(max(ttl_ms, 0), _MOST_MS), is_public)
+
+
+def join_hints(one: CacheHint, other: CacheHint) -> CacheHint:
+    return CacheHint(min(one.ttl_ms, other.ttl_ms), one.is_public and other.is_public)
+
+
+def list_hint(k: Kernel, method: str) -> Members:
+    """The members of a list's result that say it."""
+    hints = [
+        _of_mount(mount, method)
+        for mount in k.state.mounts.values()
+        if not isinstance(mount.phase, Disabled)
+        and not (k.specs[mount.name].builtin and mount.catalog is not None)
+    ]
+    hint = hints[0] if hints else STALE
+    for other in hints[1:]:
+        hint = join_hints(hint, other)
+    scope = b'"public"' if hint.is_public else b'"private"'
+    return {"ttlMs": Raw(str(hint.ttl_ms).encode()), "cacheScope": Raw(scope)}
+
+
+def _of_mount(mount: Mount, method: str) -> CacheHint:
+    if not isinstance(mount.phase, Serving) or mount.catalog is None:
+        return STALE
+    return mount.catalog.hints.get(method, STALE)
