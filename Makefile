@@ -69,6 +69,7 @@ fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
 bench: $(VENV)/.ready         ## side by side with peers, each in its own environment
 	$(BIN)/python bench/host.py
 	$(BIN)/python bench/isolation.py
+	$(BIN)/python -m harness.host.serve_isolation
 	$(BIN)/python bench/mounts.py
 	$(BIN)/python bench/write.py
 	$(BIN)/python bench/risk.py
