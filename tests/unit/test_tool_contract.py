@@ -49,7 +49,6 @@ def spec(**changes: Any) -> ToolSpec:
         "params": Params,
         "replay": JOURNAL,
         "aliases": ("rw.edit_file",),
-                "waits": False,
         "conflict": ("/path",),
         "deadline_s": 45,
         "destructive": True,
@@ -108,7 +107,7 @@ def test_the_contract_is_in_the_meta_of_the_definition() -> None:
             "conflict": ("/path",),
             "deadline_s": 45,
             "aliases": ("rw.edit_file",),
-                "waits": False,
+            "waits": False,
         }
     }
     encoded = msgspec.json.encode(definition(spec())["_meta"][eras.META_CONTRACT])
