@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,45 @@ def _http(client: HttpClient, body: bytes) -> bytes:
         f"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{client.port}\r\naccept: application/json, text/event-stream\r\n"
         f"content-type: application/json\r\nmcp-session-id: {client.session}\r\ncontent-length: {len(body)}\r\n\r\n"
     ).encode() + body
+
+
+# --- a full disk --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cramped(tmp_path: Path) -> Iterator[ServeProcess]:
+    """A serving process whose own files are on a small file system of their own."""
+    home = tmp_path / "home"
+    home.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(home)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting is not permitted here")
+    process = None
+    try:
+        process = ServeProcess(tmp_path, "--mount", f"s={FAKE}")
+        yield process
+    finally:
+        if process is not None:
+            process.stop()
+        subprocess.run(["umount", "-l", str(home)], check=True)
+
+
+@pytest.mark.thorough
+def test_on_a_full_disk_every_request_is_answered_in_words(cramped: ServeProcess) -> None:
+    client = opened(cramped)
+    params = {"name": "s__effect", "arguments": {"name": "x"}}
+    assert "result" in client.request("tools/call", params).last
+    ballast = cramped.root / "home" / "ballast"
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    large = {**params, "arguments": {"name": "x", "more": "y" * 200_000}}
+    refused = client.request("tools/call", large)
+    assert refused.status == 200
+    assert refused.last["error"]["data"]["outcome"] == "not_started"
+    assert client.request("ping").last["result"] == {}
+    assert "result" in client.request("tools/call", {"name": "s__echo", "arguments": {"text": "x"}}).last
+    newcomer = cramped.client()
+    assert newcomer.initialize().status == 200
+    ballast.unlink()
+    assert "result" in client.request("tools/call", large).last
