@@ -24,6 +24,7 @@ from perdure.testing import fake_server
 from perdure.testing.http_client import HttpClient, ServeProcess
 
 FAKE = shlex.join([sys.executable, "-P", "-S", fake_server.__file__])
+WORK = Path(__file__).parent / "servers" / "counted_work.py"
 JSON = {"render": "json", "detail": "full"}
 
 
@@ -201,30 +202,32 @@ def test_an_id_beyond_64_bits_is_an_id(served: ServeProcess) -> None:
         assert "result" in answer
 
 
-def test_a_pipelined_answer_that_was_not_read_is_kept(served: ServeProcess, tmp_path: Path) -> None:
+def test_a_pipelined_answer_that_was_not_read_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = tmp_path / "ledger"
+    monkeypatch.setenv("LEDGER", str(ledger))
+    served = ServeProcess(tmp_path, "--mount", "w=" + shlex.join([sys.executable, str(WORK)]))
     client = opened(served)
     line = socket.socket()
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
     line.connect(("127.0.0.1", served.port))
-    params = {
-        "name": "safe_write",
-        "arguments": {"path": "log", "content": "once\n", "mode": "append", **JSON},
-    }
-    first = msgspec.json.encode({"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": params})
-    many = {"name": "s__echo", "arguments": {"text": "x" * 3_000_000}}
-    second = msgspec.json.encode({"jsonrpc": "2.0", "id": 78, "method": "tools/call", "params": many})
-    ping = msgspec.json.encode({"jsonrpc": "2.0", "id": 79, "method": "ping"})
-    # The answer to 78 fills what the line holds; the one to 77 stands behind it when 79 is begun.
-    line.sendall(_http(client, second) + _http(client, first) + _http(client, ping))
+    params = {"name": "w__work", "arguments": {"name": "first", "size": 50_000}}
+    first = {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": params}
+    others = [
+        {**first, "id": number, "params": {"name": "w__work", "arguments": {"name": name}}}
+        for number, name in ((78, "second"), (79, "third"))
+    ]
+    line.sendall(b"".join(_http(client, msgspec.json.encode(one)) for one in (first, *others)))
     end = time.monotonic() + 20
-    while not (served.workspace / "log").exists():
+    while not ledger.exists() or "third" not in ledger.read_text():
         assert time.monotonic() < end
         time.sleep(0.01)
-    time.sleep(0.2)  # for 79 to be begun, which nothing shows
     line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     line.close()
-    client.post(msgspec.json.decode(first))
-    assert (served.workspace / "log").read_text() == "once\n"
+    assert "result" in client.post(first).last
+    assert ledger.read_text().splitlines() == ["first", "second", "third"]
+    assert served.stop() == 0
 
 
 def _http(client: HttpClient, body: bytes) -> bytes:
