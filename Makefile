@@ -69,6 +69,7 @@ fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
 bench: $(VENV)/.ready         ## side by side with peers, each in its own environment
 	$(BIN)/python -m bench.host
 	$(BIN)/python -m bench.isolation
+	$(BIN)/python -m harness.host.serve_isolation
 	$(BIN)/python -m bench.mounts
 	$(BIN)/python -m bench.write
 	$(BIN)/python -m bench.risk

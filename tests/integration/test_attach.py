@@ -87,33 +87,7 @@ def test_the_socket_is_its_owners_alone(served: ServeProcess) -> None:
 
 # --- calls are made once ----------------------------------------------------------------------------------------
 
-WORKER = """
-import json, os, sys
-ledger = os.environ["LEDGER"]
-for line in sys.stdin:
-    head = json.loads(line, parse_int=lambda digits: int(digits) if len(digits) < 4000 else 0)
-    if "id" not in head:
-        continue
-    params = head.get("params") or {}
-    if head["method"] == "initialize":
-        result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
-                  "serverInfo": {"name": "w", "version": "1"}}
-    elif head["method"] == "tools/list":
-        result = {"tools": [{"name": "work", "inputSchema": {"type": "object"}}]}
-    elif head["method"] == "tools/call":
-        arguments = params["arguments"]
-        with open(ledger, "a") as file:
-            file.write(arguments["name"] + "\\n")
-        if arguments.get("hang"):
-            continue
-        result = {"content": [{"type": "text", "text": "x" * arguments.get("size", 1)}]}
-    else:
-        result = {}
-    text = json.dumps({"jsonrpc": "2.0", "id": head["id"], "result": result})
-    if head["method"] == "tools/call" and arguments.get("digits"):
-        text = text[:-2] + ', "structuredContent": {"n": ' + "7" * arguments["digits"] + "}}}"
-    print(text, flush=True)
-"""
+WORKER = Path(__file__).parent / "servers" / "counted_work.py"
 
 
 class Client:
@@ -178,10 +152,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def working(tmp_path: Path, ledger: Path) -> Iterator[ServeProcess]:
     """A serving process with a tool of which nothing is known, so that no call of it may be made twice."""
-    (tmp_path / "worker.py").write_text(WORKER)
-    process = ServeProcess(
-        tmp_path, "--mount", "w=" + shlex.join([sys.executable, str(tmp_path / "worker.py")])
-    )
+    process = ServeProcess(tmp_path, "--mount", "w=" + shlex.join([sys.executable, str(WORKER)]))
     yield process
     process.process.kill()
     process.process.wait()

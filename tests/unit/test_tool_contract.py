@@ -107,6 +107,7 @@ def test_the_contract_is_in_the_meta_of_the_definition() -> None:
             "conflict": ("/path",),
             "deadline_s": 45,
             "aliases": ("rw.edit_file",),
+            "waits": False,
         }
     }
     encoded = msgspec.json.encode(definition(spec())["_meta"][eras.META_CONTRACT])

@@ -6,7 +6,7 @@ import time
 from os.path import basename
 from typing import Any
 
-from perdure.cli.screen import clean, duration, milliseconds
+from perdure.cli.screen import clean, count, duration, milliseconds
 
 SILENCES = {
     "no_answer": "does not answer",
@@ -72,9 +72,9 @@ def _trouble(report: dict[str, Any]) -> str:
     parts = [
         f"circuit open: {', '.join(opened)}" if opened else "",
         f"disabled: {', '.join(disabled)}" if disabled else "",
-        f"{totals['recovery_faults']:,} faults" if totals["recovery_faults"] else "",
-        f"{health['restart_count']:,} restarts" if health["restart_count"] else "",
-        f"{totals['errors']:,} errors" if totals["errors"] else "",
+        count(totals["recovery_faults"], "fault") if totals["recovery_faults"] else "",
+        count(health["restart_count"], "restart") if health["restart_count"] else "",
+        count(totals["errors"], "error") if totals["errors"] else "",
     ]
     return "  ".join(part for part in parts if part)
 

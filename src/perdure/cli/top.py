@@ -85,6 +85,8 @@ def show(sample: dict[str, Any], screen: Screen) -> None:
             f"p50 {row.p50} p99 {row.p99}"
         )
         screen.line(f"         {cut_left(home(row.workspace), screen.width - 9)}", "dim")
+        if row.trouble and "report" in host:
+            screen.line(f"         {row.trouble}", "yellow")
         for mount in host.get("report", {}).get("health", {}).get("mounts", ()):
             screen.line(f"         {mount_line(mount)}", mount_style(mount))
         for text in session_lines(host):

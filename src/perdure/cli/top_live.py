@@ -38,6 +38,8 @@ def drawn(sample: dict[str, Any], room: int = MOST_SESSIONS) -> Group:
     parts: list[Any] = [Text(f"perdure top  {summary(sample)}", "bold"), _sessions(sample["hosts"])]
     for host in sample["hosts"]:
         if "report" in host:
+            if trouble := HostRow(host).trouble:
+                parts.append(Text(f"  {trouble}", "yellow"))
             parts.append(_mounts(host))
             if "sessions" in host["report"]:
                 parts.append(_served(host, room))

@@ -12,6 +12,7 @@ Frames go on as they came: nothing here makes objects of them beyond what routin
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from math import ceil
@@ -22,6 +23,7 @@ import msgspec
 from perdure.model import eras
 from perdure.model.faults import TOO_MANY_PENDING
 from perdure.model.frames import (
+    INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
     Malformed,
@@ -46,6 +48,8 @@ from perdure.serve.sessions import Sessions, TooManySessions
 from perdure.serve.store import StoreError
 
 OWNER: Final = "perdure.owner"
+
+log = logging.getLogger("perdure.serve")
 
 
 class Refused(Exception):
@@ -96,6 +100,13 @@ class Streamable:
             await respond(send, no.status, no.body, no.headers)
         except Refused as no:
             await respond(send, no.status, no.body, no.headers)
+        except Exception:
+            log.exception("a request could not be answered")
+            message = (
+                "An error inside perdure serve. If this was a call, look for its effect before you repeat it."
+            )
+            data = {"class": "invariant", "code": "unhandled_request", "outcome": "unknown", "retry": "never"}
+            await respond(send, 500, encode_error(None, INTERNAL_ERROR, message, data))
 
     # --- POST ------------------------------------------------------------------------------------------------
 
