@@ -319,6 +319,10 @@ class SqliteJournal:
         text = f"SELECT {COLUMNS} FROM journal WHERE txn = ? AND {_COMMITTED} ORDER BY seq"
         return [_row(found) for found in self._read.execute(text, (txn,))]
 
+    def has_lost(self, txn: str) -> bool:
+        text = "SELECT 1 FROM journal JOIN outcomes USING (seq) WHERE txn = ? AND state = 'conflict' LIMIT 1"
+        return self._read.execute(text, (txn,)).fetchone() is not None
+
     def undone_by(self, seq: int) -> Row | None:
         return self._one(self._read, f"undoes = ? AND {_COMMITTED} ORDER BY seq DESC LIMIT 1", (seq,))
 

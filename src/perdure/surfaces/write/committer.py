@@ -44,13 +44,15 @@ class _LeftUndone(Exception):
 
 
 class Committer:
-    """`settle_left` settles what other processes left undecided, under the lock."""
+    """`settle_left` settles what other processes left undecided, under the lock. It returns whether something stays
+    open that should be tried again at the next round."""
 
-    def __init__(self, journal: Journal, lock_path: str, settle_left: Callable[[], None]) -> None:
+    def __init__(self, journal: Journal, lock_path: str, settle_left: Callable[[], bool | None]) -> None:
         self._journal = journal
         self._settle_left = settle_left
         self._known = 0  # the newest row of which it is known here what became of it
         self._has_stuck = False
+        self._needs_recovery = False
         self._lock_path = lock_path
         self._lock = -1
         self._waiting: deque[Job] = deque()
@@ -127,9 +129,16 @@ class Committer:
         """Before any job."""
         self.locked(self._recover)
 
+    def request_recovery(self) -> None:
+        """Before the next round: somebody asks for a file that waits for it."""
+        self._needs_recovery = True
+
     def _recover(self) -> None:
-        self._settle_left()
-        self._known = self._journal.newest_intent()  # what had to stay open now is for the next start
+        self._needs_recovery = False
+        self._needs_recovery = bool(self._settle_left())
+        # What had to stay open has not landed: the watermark must not pass it.
+        self._known = self._journal.newest_intent()
+        self._has_stuck = self._known > 0
 
     def _unlock(self) -> None:
         """What was done stays done, whatever becomes of the lock: it goes with its descriptor at the latest."""
@@ -251,6 +260,8 @@ class Committer:
                 self._journal.mark_landed(self._known)
 
     def _planned(self, batch: list[Job]) -> int:
+        if self._needs_recovery:
+            self._recover()
         try:
             return self._journal.transact(lambda: self._plan_all(batch))
         except _LeftUndone:

@@ -21,7 +21,7 @@ from perdure.surfaces.write import front_matter, guards, text
 from perdure.surfaces.write.checkpoints import KIND as CHECKPOINTS
 from perdure.surfaces.write.checks import Checks
 from perdure.surfaces.write.service import WriteService
-from perdure.surfaces.write.tree import Known, Tree
+from perdure.surfaces.write.tree import Known, Tree, journal_path
 from perdure.surfaces.write.writing import EXPECTED, put
 
 KIND: Final = "handoff"
@@ -235,6 +235,7 @@ def _checkpoints(service: WriteService) -> list[dict[str, Any]]:
 
 def _content(service: WriteService, path: str) -> tuple[str, str]:
     with service.workspace.locate(path) as place:
+        service.check_recovered(journal_path(place))
         if place.found is None:
             raise refuse("not_found", "not_found", "there is no handoff", path=path)
         fd = place.open()

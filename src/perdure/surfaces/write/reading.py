@@ -61,6 +61,7 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
     since = service.looking()
     workspace = service.workspace
     with workspace.locate(workspace.anchored(given.path), purpose="read") as place:
+        service.check_recovered(journal_path(place))
         fd = place.open()
         try:
             expected = seen(fd)

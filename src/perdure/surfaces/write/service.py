@@ -72,6 +72,7 @@ class WriteService:
         self._unsaved: dict[tuple[str, str], str | None] = {}
         self._wrote: dict[tuple[str, str], int] = {}
         self._changes = 0
+        self._unrecovered: dict[str, ToolError] = {}
         self._guard = threading.Lock()
         self._checker: Checker | None = None
         with ExitStack() as opened:
@@ -95,10 +96,37 @@ class WriteService:
                 self.tending.start()
             self._opened = opened.pop_all()
 
-    def _recover(self) -> None:
+    def _recover(self) -> bool:
         began = time.time()
-        recover.recover(self.workspace, self.journal, self.store)
+        recovery = recover.recover(self.workspace, self.journal, self.store)
+        self._unrecovered = recovery.waiting if recovery is not None else {}
         self.blobs.sweep(before=began)
+        return recovery is not None and recovery.can_retry_soon
+
+    def check_recovered(self, path: str, *, deferred: DeferredWork | None = None) -> None:
+        """Refuse a file that is not yet what was last written to it, after another try to restore it. In a plan,
+        `deferred` has the try made before the call is planned again."""
+        if path not in self._unrecovered:
+            return
+        if deferred is not None:
+            deferred.result(("recovery", path), self.committer.request_recovery)
+        else:
+            self.committer.request_recovery()
+            self.committer.submit(frozenset(), lambda: None)
+        cause = self._unrecovered.get(path)
+        if cause is None:
+            return
+        envelope = cause.envelope
+        raise refuse(
+            envelope.error,
+            "recovery_waits",
+            f"{path} could not be restored after a crash, and waits for that: "
+            f"{envelope.context.get('message', envelope.error)}",
+            reason_hint=envelope.reason_hint,
+            suggested_action=envelope.suggested_action,
+            path=path,
+            cause=envelope.context.get("reason"),
+        )
 
     def close(self) -> None:
         self._opened.close()
@@ -145,6 +173,7 @@ class WriteService:
                 self.journal,
                 claims,
                 slow,
+                check=self.check_recovered,
                 paths=paths,
                 client=call.client,
                 session=call.session,

@@ -10,7 +10,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.storage.files import fidelity
@@ -40,6 +40,12 @@ class Sighting(NamedTuple):
     path: str
     sha: Sha | None
     before: Sha | None
+
+
+class Check(Protocol):
+    """Refuses a file that must not be used now."""
+
+    def __call__(self, path: str, *, deferred: DeferredWork) -> None: ...
 
 
 class Captured(NamedTuple):
@@ -78,6 +84,7 @@ class Tree:
         claims: Claims,
         deferred: DeferredWork,
         *,
+        check: Check,
         paths: frozenset[str],
         client: str,
         session: str,
@@ -87,6 +94,7 @@ class Tree:
         self._journal = journal
         self.claims = claims
         self.deferred = deferred
+        self._check = check
         self._paths = paths
         self._client = client
         self._session = session
@@ -100,6 +108,7 @@ class Tree:
             place.close()
             return self._known[name]
         try:
+            self._check(name, deferred=self.deferred)
             self.claims.claim(*_claimed(name, place))
             known = self._seen(name, place)
         except BaseException:
@@ -137,10 +146,13 @@ class Tree:
     def _capture_all(self, paths: Iterable[str]) -> None:
         """Outside the lock: every large file that the call names."""
         for path in paths:
-            with suppress(ToolError):  # what is wrong with a path is said where it is planned
-                with self._workspace.locate(self._workspace.anchored(path), force=True) as place:
-                    if place.found is not None and place.found.st_size >= LARGE:
-                        self._capture(place)
+            # What is wrong with a path is said where it is planned.
+            with (
+                suppress(ToolError),
+                self._workspace.locate(self._workspace.anchored(path), force=True) as place,
+            ):
+                if place.found is not None and place.found.st_size >= LARGE:
+                    self._capture(place)
 
     def _capture(self, place: Place) -> None:
         fd = place.open()
