@@ -5,6 +5,7 @@ A cut is made by hand: the files are put as it can leave them, and the machine h
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
@@ -19,8 +20,10 @@ import pytest
 
 from harness.power.driver import Refused, named, run, write_surface
 from perdure.model import fault_points
+from perdure.storage.files import pending
 from perdure.storage.journal import Filter
 from perdure.storage.sqlite import journal as sqlite_journal
+from perdure.surfaces.write import syncing
 from perdure.surfaces.write.surface import WriteSurface
 
 # Nothing is settled before it ends, and it ends as a killed process does.
@@ -481,3 +484,32 @@ run(tools, "journal_tail", {}, "a session", None)
 fault_points.arm("")
 for name, arguments""",
 )
+
+
+def test_changes_whose_newest_sync_failed_are_all_made_again_after_a_power_cut(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel may have dropped the pages: the disk can hold what was there before the first of them."""
+    (workspace / "a").write_text("before\n")
+    surface = write_surface(str(workspace), "journal")
+    assert isinstance(surface, WriteSurface)
+    tools = named(surface)
+    run(tools, "read", {"path": "a"}, "here", None)
+    for name, arguments in overwrites(FIRST, SECOND, THIRD):
+        run(tools, name, arguments, "here", None)
+
+    def failing(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(syncing, "sync_file", failing)
+        patched.setattr(pending, "sync_file", failing)
+        surface.service.committer._settler.settle()
+    surface.service.committer._settler.settle()
+    surface.close()
+
+    (workspace / "a").write_text("before\n")
+    other_boot(monkeypatch)
+
+    assert reopened(workspace) == []
+    assert (workspace / "a").read_text() == THIRD

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -19,7 +20,9 @@ from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.write import removal
 from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.store import Content, Store
-from perdure.surfaces.write.syncing import SyncPass
+from perdure.surfaces.write.syncing import SyncPass, folder_name
+
+log = logging.getLogger(__name__)
 
 LONG: Final = 1 << 20
 """From how many bytes on a content is copied in a thread of its own: nobody else's has to wait for it."""
@@ -243,12 +246,27 @@ class CallLanding:
 
     def sync(self, syncing: SyncPass) -> None:
         """The files, unless they were synced as they landed, and every directory in which a name changed."""
-        for change in self._changes:
-            if change.left is not None:
-                syncing.unlink(self._workspace, change.place, change.left)
-            if not self._strict:
-                syncing.sync(self._workspace, change, self._store)
-        syncing.sync_names(self._workspace, self._changes)
+        names = [(change.place.root, change.place.path) for change in self._changes]
+        folders = [(root, folder_name(path)) for root, path in names]
+        newest = max(self.seqs)
+        for name in (*names, *folders):
+            syncing.failed.check(name, newest)
+        try:
+            for change in self._changes:
+                if change.left is not None:
+                    syncing.unlink(self._workspace, change.place, change.left)
+                if not self._strict:
+                    syncing.sync(self._workspace, change, self._store)
+            syncing.sync_names(self._workspace, self._changes)
+        except (OSError, ToolError) as error:
+            for name in names:
+                syncing.failed.add(name)
+            log.error(
+                "row %d is not durable: %s: %s", newest, ", ".join(path for _, path in names[:5]), error
+            )
+            raise
+        for name in (*names, *folders):
+            syncing.failed.forget(name, newest)
 
 
 def ancestors(path: str) -> list[str]:
