@@ -28,6 +28,7 @@ from perdure.worker.context import Running
 from perdure.worker.course import Course, Errands
 from perdure.worker.crew import KEPT_S, Crew, Job
 from perdure.worker.diagnostics import DEFAULT_LEVEL, Diagnostics
+from perdure.worker.limits import raise_descriptor_limit
 from perdure.worker.methods import Answer, Methods, Work
 from perdure.worker.pipe import FrameReader, FrameWriter, Oversize, claim_stdio
 from perdure.worker.registry import Registry
@@ -261,6 +262,7 @@ def serve_stdio(
     log_format: str = "text",
 ) -> int:
     """Serve the given surfaces, or only some of their tools, on stdin and stdout until the client closes the pipe."""
+    raise_descriptor_limit()
     source, sink = claim_stdio()
     diagnostics = Diagnostics(log_level, log_format)
     registry = Registry(surfaces, tools)

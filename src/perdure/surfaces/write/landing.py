@@ -66,6 +66,7 @@ class FileChange:
         """Everything but the name; with `unseen` not even a temporary one, or else nothing."""
         if self.after is None or self._pending is not None:
             return
+        self.place.reopen()
         if self.place.missing:
             self.made = self.place.make_parents(sync=sync)
         with suppress(NeedsName):
@@ -73,11 +74,13 @@ class FileChange:
 
     def apply(self, store: Store, *, sync: bool) -> None:
         self.prepare(store, sync=sync)
+        self.place.reopen()
         if (landed := self._put(self._pending, self.before, sync=sync)) is not None:
             self.warnings, self.left = landed.warnings, landed.left
 
     def revert(self, store: Store, *, sync: bool) -> None:
         now = Expected(self.after.sha256) if self.after is not None else None
+        self.place.reopen()
         back = self._filled(self.old, self.old_facts, store, sync=sync) if self.old is not None else None
         self._put(back, now, sync=sync)
 
@@ -165,6 +168,8 @@ class CallLanding:
             for change in self._changes:
                 change.apply(self._store, sync=self._strict)
                 done.append(change)
+                if len(self._changes) > PREPARED_MAX:
+                    change.place.close()  # to take it back, it is opened again
                 point("commit.file_landed")
         except Exception as error:
             self._take_back(done)

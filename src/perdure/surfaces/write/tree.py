@@ -17,7 +17,7 @@ from perdure.storage.files import fidelity
 from perdure.storage.files.fidelity import Facts
 from perdure.storage.files.identity import Expected, Identity, seen
 from perdure.storage.journal import Journal, NewRow, Row, Sha
-from perdure.surfaces.write.confine import Place, Workspace
+from perdure.surfaces.write.confine import Directories, Place, Workspace
 from perdure.surfaces.write.deferred import LARGE, Deferred, DeferredWork
 from perdure.surfaces.write.jobs import Claims
 from perdure.surfaces.write.landing import FileChange
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_IN_MEMORY: Final = 64 * 1024 * 1024
+DIRECTORIES_MAX: Final = 256
+"""Held open by one call."""
 _LOOKS: Final = ("read", "write")
 """What is there may have become unfit for writing; only to write is a path looked up that leads to nothing."""
 
@@ -99,10 +101,13 @@ class Tree:
         self._client = client
         self._session = session
         self._known: dict[str, Known] = {}
+        self._directories = Directories()
         self.rows: list[Row] = []
 
     def look(self, path: str, *, force: bool = False, follow: bool = True) -> Known:
-        place = self._workspace.locate(self._workspace.anchored(path), force=force, follow=follow)
+        place = self._workspace.locate(
+            self._workspace.anchored(path), force=force, follow=follow, directories=self._directories
+        )
         name = journal_path(place)
         if name in self._known:
             place.close()
@@ -115,6 +120,8 @@ class Tree:
             place.close()
             raise
         self._known[name] = known
+        if len(self._directories) > DIRECTORIES_MAX:
+            place.close()  # it is opened again when the change is made
         return known
 
     def _seen(self, name: str, place: Place) -> Known:
