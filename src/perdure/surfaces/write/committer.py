@@ -15,6 +15,7 @@ landed is settled later, once it is known to be on disk for good.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import threading
 import time
@@ -33,6 +34,8 @@ from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Flag
 from perdure.surfaces.write.jobs import Claims, Job, Landing, NextRound
 from perdure.surfaces.write.settling import Settler
+
+log = logging.getLogger(__name__)
 
 MOST_PER_ROUND: Final = 64
 MOST_AHEAD: Final = 128
@@ -157,8 +160,10 @@ class Committer:
         self._settler.close()
         self._helper.close()
         if self._settler.durable() or self._owed:
-            with suppress(JournalError):  # what is not settled is for the next start
+            try:
                 self.locked(self._conclude_owed)
+            except JournalError as error:
+                log.warning("changes that landed are settled at the next start: %s", error)
         if self._lock >= 0:
             close_quietly(self._lock)
 
@@ -244,8 +249,10 @@ class Committer:
                 self._mark(job.landing)
         passed("commit.landed")
         if self._owed:
-            with suppress(JournalError):  # then the next round owes it
+            try:
                 self._conclude_owed()
+            except JournalError as error:
+                log.warning("what did not land is recorded at the next round: %s", error)
             self._mark(*(job.landing for job in batch if job.landing is not None))
         self._settler.add(
             [j.landing for j in batch if j.landing is not None and j.error is None and j.landing.seqs]

@@ -198,7 +198,8 @@ class CallLanding:
                 change.revert(self._store, sync=self._strict)
             except Conflict as conflict:
                 self._keep(conflict)  # somebody wrote to it already: theirs stays
-            except (ToolError, OSError):
+            except (ToolError, OSError) as error:
+                log.error("%s cannot be taken back now: %s", change.place.path, error)
                 self.is_stuck = True
         self.close()
         for root in {change.place.root for change in self._changes}:
@@ -210,7 +211,8 @@ class CallLanding:
         self.is_stuck = self.is_stuck or conflict.reason == "not_put_back"
         try:
             self._aftermath.displaced(conflict)
-        except (ToolError, OSError):
+        except (ToolError, OSError) as error:
+            log.error("content of another program could not be kept: %s", error)
             self._is_lost = conflict.reason != "not_put_back"
 
     def _refusal(self, error: Exception) -> Exception:

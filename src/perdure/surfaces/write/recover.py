@@ -131,7 +131,7 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> Recovery:
 
     journal.transact(conclude)
     for path, error in waiting.errors.items():
-        log.error("recovery: %s waits: %s", path, error.envelope.context.get("reason"))
+        log.error("recovery: %s waits: %s", path, error)
     for row in lost:
         log.warning(
             "recovery: row %d of %s was not applied: another program changed the file", row.seq, row.path
