@@ -81,10 +81,10 @@ def test_the_schema_refuses_what_is_not_an_envelope(broken: dict[str, object]) -
         jsonschema.validate({**sent, **broken}, error_schema())
 
 
-def test_a_refusal_carries_its_envelope_and_says_only_its_kind_as_text() -> None:
+def test_a_refusal_carries_its_envelope_and_says_only_its_kind_and_reason_as_text() -> None:
     error = refuse("not_found", "no_file", "there is no such file", suggested_action="reread", path="a.txt")
     assert isinstance(error, ToolError)
-    assert str(error) == "not_found"
+    assert str(error) == "not_found/no_file"
     assert error.envelope.context == {
         "reason": "no_file",
         "message": "there is no such file",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from harness.power.driver import Refused, named, run, write_surface
 from perdure.model.fault_points import arm
+from perdure.surfaces.write.sightings import Sightings
 from perdure.surfaces.write.surface import WriteSurface
 
 OLD, NEW = (hashlib.sha256(text).hexdigest() for text in (b"old\n", b"new\n"))
@@ -70,3 +72,46 @@ def test_who_failed_to_write_overwrites_nothing_that_came_meanwhile(
     (tmp_path / "work" / "f").write_text("old\n")
     write(surface, "mine")
     assert (tmp_path / "work" / "f").read_text() == "new\n"
+
+
+def test_what_was_seen_takes_bounded_memory_and_the_newest_is_kept() -> None:
+    sightings = Sightings(most=100)
+    for number in range(1000):
+        sightings.read("mine", f"f{number}", OLD, sightings.begin_read())
+        sightings.wrote("theirs", {f"g{number}": NEW}, {})
+    assert len(sightings) <= 200
+    assert sightings.last("mine", "f999") == (OLD,)
+    assert sightings.last("theirs", "g999") == (NEW,)
+    assert sightings.last("mine", "f0") is None
+
+
+def test_a_read_is_written_down_by_the_next_change_that_is_decided(
+    surface: WriteSurface, tmp_path: Path
+) -> None:
+    """A change that was planned and came to nothing has written nothing down."""
+    tools = named(surface)
+    run(tools, "read", {"path": "f"}, "mine", None)
+    with pytest.raises(Refused):
+        run(tools, "edit", {"path": "f", "edits": [{"old": "nowhere", "new": "x"}]}, "theirs", None)
+    run(tools, "safe_write", {"path": "g", "content": "g"}, "theirs", None)
+    assert surface.service.journal.last_seen("mine", "f") == (bytes.fromhex(OLD),)
+
+
+def test_the_hash_that_read_gives_is_of_the_bytes_that_it_gives(
+    surface: WriteSurface, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program writes into the file while it is read."""
+    file = tmp_path / "work" / "f"
+    pread = os.pread
+    edits = iter([b"now\n"])
+
+    def edited_after(fd: int, size: int, offset: int) -> bytes:
+        data = pread(fd, size, offset)
+        if data == b"old\n":
+            for edit in edits:
+                file.write_bytes(edit)
+        return data
+
+    monkeypatch.setattr(os, "pread", edited_after)
+    answer = run(named(surface), "read", {"path": "f"}, "mine", None)
+    assert answer["sha256"] == hashlib.sha256(answer["content"].encode()).hexdigest()

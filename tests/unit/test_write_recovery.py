@@ -5,11 +5,13 @@ A cut is made by hand: the files are put as it can leave them, and the machine h
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ import pytest
 
 from harness.power.driver import Refused, named, run, write_surface
 from perdure.model import fault_points
+from perdure.storage.files import pending
 from perdure.storage.journal import Filter
 from perdure.storage.sqlite import journal as sqlite_journal
+from perdure.surfaces.write import syncing
 from perdure.surfaces.write.surface import WriteSurface
 
 # Nothing is settled before it ends, and it ends as a killed process does.
@@ -146,15 +150,27 @@ def test_what_another_program_wrote_stays_even_after_a_power_cut(
     assert (workspace / "a").read_text() == "theirs\n"
 
 
-@pytest.mark.parametrize("theirs", [FIRST, SECOND, "theirs\n"], ids=["first", "second", "new"])
 def test_what_another_program_made_of_a_change_that_had_landed_stays_and_so_does_the_change(
-    workspace: Path, theirs: str
+    workspace: Path,
 ) -> None:
     left_after(workspace, overwrites(FIRST, SECOND, THIRD))
-    (workspace / "a").write_text(theirs)
+    (workspace / "a").write_text("theirs\n")
 
     assert reopened(workspace) == []
-    assert (workspace / "a").read_text() == theirs
+    assert (workspace / "a").read_text() == "theirs\n"
+    assert changes_of("a", workspace) == 3
+
+
+@pytest.mark.parametrize("found", [FIRST, SECOND, THIRD[:3], ""], ids=["first", "second", "cut", "empty"])
+def test_where_a_change_that_had_landed_is_gone_without_a_restart_it_is_kept_as_a_draft(
+    workspace: Path, found: str
+) -> None:
+    """Another program may have put the old content back, or a disk that went away lost what was not synced."""
+    left_after(workspace, overwrites(FIRST, SECOND, THIRD))
+    (workspace / "a").write_text(found)
+
+    assert reopened(workspace) == [f"d_{hashlib.sha256(THIRD.encode()).hexdigest()[:24]}"]
+    assert (workspace / "a").read_text() == found
     assert changes_of("a", workspace) == 3
 
 
@@ -368,3 +384,132 @@ def test_a_mode_that_a_power_cut_took_back_is_set_again_under_a_later_change(
 
     reopened(workspace)
     assert ((workspace / "a").read_text(), (workspace / "a").stat().st_mode & 0o777) == (FIRST, 0o750)
+
+
+# --- files at which a recovery fails -----------------------------------------------------------------------------
+
+
+_BEFORE: Calls = [("safe_write", {"path": path, "content": "before\n"}) for path in ("a", "b")]
+_A_AND_B: Calls = [
+    (
+        "transaction",
+        {
+            "ops": [
+                {"op": "write", "path": path, "content": "after\n", "mode": "overwrite"}
+                for path in ("b", "a")
+            ]
+        },
+    )
+]
+_MOMENTS = ["commit.decided=kill", "commit.file_landed=kill"]
+
+
+@pytest.fixture
+def broken() -> Iterator[None]:
+    """Nothing can be written while a workspace is opened; `fault_points.arm("")` ends it."""
+    yield
+    fault_points.arm("")
+
+
+@pytest.mark.parametrize("error", ["erofs", "eio", "enospc"])
+@pytest.mark.parametrize("moment", _MOMENTS)
+def test_a_file_at_which_recovery_fails_waits_alone_and_its_transaction_is_taken_back_later(
+    workspace: Path, broken: None, moment: str, error: str
+) -> None:
+    left_after(workspace, _BEFORE)
+    left_after(workspace, _A_AND_B, moment)
+    (workspace / "a").write_text("theirs\n")
+    landed = (workspace / "b").read_text()
+
+    fault_points.arm(f"write.open_temp={error}")
+    surface = write_surface(str(workspace), "journal")
+    tools = named(surface)
+    try:
+        assert run(tools, "read", {"path": "a"}, "here", None)["content"] == "theirs\n"
+        if landed == "after\n":
+            with pytest.raises(Refused, match=r"b could not be restored after a crash"):
+                run(tools, "read", {"path": "b"}, "here", None)
+        fault_points.arm("")
+        run(tools, "safe_write", {"path": "c", "content": "another\n"}, "here", None)
+        assert run(tools, "read", {"path": "b"}, "here", None)["content"] == "before\n"
+    finally:
+        surface.close()
+    assert (workspace / "a").read_text() == "theirs\n"
+    assert changes_of("b", workspace) == 1
+    reopened(workspace)
+
+
+@pytest.mark.parametrize("error", ["erofs", "eio"])
+def test_calls_that_name_a_file_that_waits_for_recovery_say_so_and_try_again(
+    workspace: Path, broken: None, error: str
+) -> None:
+    left_after(workspace, overwrites(FIRST))
+    left_after(workspace, overwrites(SECOND), "commit.decided=kill")
+
+    fault_points.arm(f"write.open_temp={error}")
+    surface = write_surface(str(workspace), "journal")
+    tools = named(surface)
+    try:
+        for name, arguments in (("read", {"path": "a"}), *overwrites(THIRD)):
+            with pytest.raises(Refused, match=r"a could not be restored after a crash"):
+                run(tools, name, arguments, "here", None)
+        fault_points.arm("")
+        assert run(tools, "read", {"path": "a"}, "here", None)["content"] == SECOND
+    finally:
+        surface.close()
+
+
+def test_what_waits_for_recovery_is_still_made_after_other_changes_and_another_kill(
+    workspace: Path, broken: None
+) -> None:
+    """The watermark of what has landed must not pass a change that has not."""
+    left_after(workspace, overwrites(FIRST))
+    left_after(workspace, overwrites(SECOND), "commit.decided=kill")
+    beside: Calls = [("safe_write", {"path": "b", "content": "beside\n"})]
+    command = [sys.executable, "-c", _CALLS_ONCE_OPEN, str(workspace), msgspec.json.encode(beside).decode()]
+    subprocess.run(command, check=True, env=_environment(""), timeout=60)
+    assert (workspace / "a").read_text() == FIRST
+
+    reopened(workspace)
+
+    assert (workspace / "a").read_text() == SECOND
+    assert (workspace / "b").read_text() == "beside\n"
+
+
+_CALLS_ONCE_OPEN = _CALLS.replace(
+    "for name, arguments",
+    """from perdure.model import fault_points
+fault_points.arm("write.open_temp=erofs")
+run(tools, "journal_tail", {}, "a session", None)
+fault_points.arm("")
+for name, arguments""",
+)
+
+
+def test_changes_whose_newest_sync_failed_are_all_made_again_after_a_power_cut(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel may have dropped the pages: the disk can hold what was there before the first of them."""
+    (workspace / "a").write_text("before\n")
+    surface = write_surface(str(workspace), "journal")
+    assert isinstance(surface, WriteSurface)
+    tools = named(surface)
+    run(tools, "read", {"path": "a"}, "here", None)
+    for name, arguments in overwrites(FIRST, SECOND, THIRD):
+        run(tools, name, arguments, "here", None)
+
+    def failing(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(syncing, "sync_file", failing)
+        patched.setattr(pending, "sync_file", failing)
+        surface.service.committer._settler.settle()
+    surface.service.committer._settler.settle()
+    surface.close()
+
+    (workspace / "a").write_text("before\n")
+    other_boot(monkeypatch)
+
+    assert reopened(workspace) == []
+    assert (workspace / "a").read_text() == THIRD

@@ -13,7 +13,6 @@ from perdure import __version__
 from perdure.host import catalogs, presence
 from perdure.host.console import Console
 from perdure.host.control import Control
-from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian
 from perdure.host.loop import Shell
 from perdure.host.registry_mounts import RegistryMounts
@@ -22,6 +21,7 @@ from perdure.kernel.core import Kernel
 from perdure.model.faults import Fault
 from perdure.model.mount_names import SEPARATOR
 from perdure.model.mounts import MountSpec
+from perdure.storage.eventlog import EventLog
 from perdure.storage.places import state_dir
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ from perdure.host.child import Child
 from perdure.host.console import Console
 from perdure.host.control import Control
 from perdure.host.endings import CLOSE_S, end_all, exit_fault, exit_status, pipe_size, spawn_fault
-from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian
 from perdure.host.launching import Launch
 from perdure.host.lines import LineReader, Oversize
@@ -62,6 +61,7 @@ from perdure.kernel.events import (
 from perdure.model.faults import Fault, FaultClass
 from perdure.model.frames import INTERNAL_ERROR, encode_error, salvage_id
 from perdure.model.mounts import MountSpec
+from perdure.storage.eventlog import EventLog
 
 if TYPE_CHECKING:
     from perdure.host.exporting import Exporter

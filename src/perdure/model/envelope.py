@@ -69,6 +69,12 @@ class ToolError(Exception):
         super().__init__(envelope.error)
         self.envelope = envelope
 
+    def __str__(self) -> str:
+        """For a log: no message, which may name more than a log should."""
+        context = self.envelope.context
+        named = (self.envelope.error, context.get("reason"), context.get("errno"))
+        return "/".join(str(part) for part in named if part is not None)
+
 
 def refuse(
     error: ErrorKind,

@@ -16,7 +16,6 @@ import uvicorn
 from perdure import __version__
 from perdure.host.compose import new_exporter, specs_of, wrapped_spec
 from perdure.host.console import Console
-from perdure.host.eventlog import EventLog
 from perdure.host.guardian import Guardian, end_marked
 from perdure.host.settings import Settings
 from perdure.model.mounts import MountSpec
@@ -34,6 +33,7 @@ from perdure.serve.sessions import Sessions
 from perdure.serve.store import InUse, Store
 from perdure.serve.streamable import OWNER, Streamable, address_of, overdone, refused
 from perdure.serve.switchboard import Switchboard
+from perdure.storage.eventlog import EventLog
 from perdure.storage.places import private_dir
 
 PREDECESSOR_S: Final = 5.0

@@ -18,7 +18,6 @@ import msgspec
 from perdure import __version__
 from perdure.host import catalogs
 from perdure.host.console import Console
-from perdure.host.eventlog import EventLog
 from perdure.host.settings import Settings
 from perdure.kernel.catalog import load_catalog
 from perdure.kernel.core import Kernel
@@ -32,6 +31,7 @@ from perdure.serve.session import HttpSession
 from perdure.serve.store import Store, Stored
 from perdure.serve.switchboard import Switchboard
 from perdure.serve.tallies import Tallies
+from perdure.storage.eventlog import EventLog
 
 if TYPE_CHECKING:
     from perdure.host.exporting import Exporter

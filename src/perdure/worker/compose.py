@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -51,7 +52,11 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteServic
     from perdure.storage.sqlite.journal import SqliteJournal
     from perdure.surfaces.write import policy_files
     from perdure.surfaces.write.service import WriteService
+    from perdure.worker.logs import log_to_events
 
+    if not is_read_only:
+        with suppress(OSError):  # a log that cannot be written never stops a call
+            log_to_events(private_dir("log"))
     gate.shelf = Shelved("gate")
     found = policy_files.load(settings.policy, settings.workspaces)
     anchor = anchor_name(settings.workspaces[0])

@@ -28,6 +28,8 @@ from perdure.worker.context import Running
 from perdure.worker.course import Course, Errands
 from perdure.worker.crew import KEPT_S, Crew, Job
 from perdure.worker.diagnostics import DEFAULT_LEVEL, Diagnostics
+from perdure.worker.limits import raise_descriptor_limit
+from perdure.worker.logs import log_to_diagnostics
 from perdure.worker.methods import Answer, Methods, Work
 from perdure.worker.pipe import FrameReader, FrameWriter, Oversize, claim_stdio
 from perdure.worker.registry import Registry
@@ -253,8 +255,10 @@ def serve_stdio(
     log_format: str = "text",
 ) -> int:
     """Serve the given surfaces, or only some of their tools, on stdin and stdout until the client closes the pipe."""
+    raise_descriptor_limit()
     source, sink = claim_stdio()
     diagnostics = Diagnostics(log_level, log_format)
+    log_to_diagnostics(diagnostics)
     registry = Registry(surfaces, tools)
     out = FrameWriter(sink)
     gc.freeze()  # what was loaded stays: nobody has to look through it again for what can go

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from typing import Final
@@ -70,12 +71,17 @@ def seen(fd: int) -> Expected:
 
     Its times may change without its content, when it is renamed: then the same hash twice is as good.
     """
+    return read_seen(fd, 0)[1]
+
+
+def read_seen(fd: int, most: int) -> tuple[bytes, Expected]:
+    """As `seen`, with the file's first `most` bytes: those that were hashed."""
     before = ""
     for _ in range(_READS):
         identity = Identity.of(os.fstat(fd))
-        sha256 = sha256_of(fd)
+        data, sha256 = _hashed(fd, most)
         if sha256 == before or identity.is_still(os.fstat(fd)):
-            return Expected(sha256, identity)
+            return data, Expected(sha256, identity)
         before = sha256
     raise refuse(
         "conflict",
@@ -83,3 +89,16 @@ def seen(fd: int) -> Expected:
         "another program keeps writing to the file",
         suggested_action="retry_later",
     )
+
+
+def _hashed(fd: int, most: int) -> tuple[bytes, str]:
+    if not most:
+        return b"", sha256_of(fd)
+    digest = hashlib.sha256()
+    kept = bytearray()
+    offset = 0
+    while piece := os.pread(fd, CHUNK, offset):
+        digest.update(piece)
+        kept += piece[: most - len(kept)]
+        offset += len(piece)
+    return bytes(kept), digest.hexdigest()

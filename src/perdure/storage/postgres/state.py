@@ -29,6 +29,7 @@ from perdure.storage.state import (
     Name,
     Page,
     Span,
+    StateError,
     Usage,
     Wanted,
     Written,
@@ -140,6 +141,8 @@ class PostgresState:
         """What became of a commit that was not answered. Under the lock: one that is still running is waited for."""
         until = time.monotonic() + SETTLE_S
         keys = [answer.key for answer in written.answers][:1]
+        if not keys:
+            raise _unknown()  # a round without answers leaves nothing to ask for
         while time.monotonic() < until:
             try:
                 with self._connections.borrowed() as connection, connection.transaction():
@@ -151,13 +154,7 @@ class PostgresState:
             if known is not None:
                 return written.revision
             raise state_error("transport", "state_unreachable", "the database went away; nothing was changed")
-        raise state_error(
-            "transport",
-            "state_outcome_unknown",
-            "the database went away while it committed; read before trying again",
-            "after_probe",
-            outcome="unknown",
-        )
+        raise _unknown()
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -289,3 +286,13 @@ def _within(span: Span) -> tuple[str, list[Any]]:
 
 def _change(row: tuple[Any, ...]) -> Change:
     return Change(Entry(*row[:8]), Author(*row[8:]))
+
+
+def _unknown() -> StateError:
+    return state_error(
+        "transport",
+        "state_outcome_unknown",
+        "the database went away while it committed; read before trying again",
+        "after_probe",
+        outcome="unknown",
+    )

@@ -6,12 +6,12 @@ the writing connection, so that a plan sees what the plans before it wrote.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import apsw
@@ -37,6 +37,8 @@ from perdure.storage.sqlite.database import open_database, open_reader
 from perdure.storage.sqlite.failures import refusal, typed
 from perdure.storage.sqlite.readers import ThreadReaders
 from perdure.storage.sqlite.unpacking import FILE, RAW, ZLIB, unpacked
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -159,8 +161,10 @@ class SqliteJournal:
             raise
 
     def mark_landed(self, seq: int) -> None:
-        with suppress(OSError):  # then the next to come looks for itself
+        try:
             os.pwrite(self._landed_fd, f"{self._boot} {seq:020}\n".encode(), 0)
+        except OSError as error:  # then the next to come looks for itself
+            log.warning("the watermark of what has landed could not be written: %s", error)
 
     def close(self) -> None:
         self._readers.close()
@@ -318,6 +322,10 @@ class SqliteJournal:
     def transaction(self, txn: str) -> list[Row]:
         text = f"SELECT {COLUMNS} FROM journal WHERE txn = ? AND {_COMMITTED} ORDER BY seq"
         return [_row(found) for found in self._read.execute(text, (txn,))]
+
+    def has_lost(self, txn: str) -> bool:
+        text = "SELECT 1 FROM journal JOIN outcomes USING (seq) WHERE txn = ? AND state = 'conflict' LIMIT 1"
+        return self._read.execute(text, (txn,)).fetchone() is not None
 
     def undone_by(self, seq: int) -> Row | None:
         return self._one(self._read, f"undoes = ? AND {_COMMITTED} ORDER BY seq DESC LIMIT 1", (seq,))

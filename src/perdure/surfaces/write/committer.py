@@ -15,6 +15,7 @@ landed is settled later, once it is known to be on disk for good.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import threading
 import time
@@ -34,6 +35,8 @@ from perdure.surfaces.port import Flag
 from perdure.surfaces.write.jobs import Claims, Job, Landing, NextRound
 from perdure.surfaces.write.settling import Settler
 
+log = logging.getLogger(__name__)
+
 MOST_PER_ROUND: Final = 64
 MOST_AHEAD: Final = 128
 """Files of one round that are made ready before they are decided: each holds two descriptors."""
@@ -44,13 +47,15 @@ class _LeftUndone(Exception):
 
 
 class Committer:
-    """`settle_left` settles what other processes left undecided, under the lock."""
+    """`settle_left` settles what other processes left undecided, under the lock. It returns whether something stays
+    open that should be tried again at the next round."""
 
-    def __init__(self, journal: Journal, lock_path: str, settle_left: Callable[[], None]) -> None:
+    def __init__(self, journal: Journal, lock_path: str, settle_left: Callable[[], bool | None]) -> None:
         self._journal = journal
         self._settle_left = settle_left
         self._known = 0  # the newest row of which it is known here what became of it
         self._has_stuck = False
+        self._needs_recovery = False
         self._lock_path = lock_path
         self._lock = -1
         self._waiting: deque[Job] = deque()
@@ -127,9 +132,16 @@ class Committer:
         """Before any job."""
         self.locked(self._recover)
 
+    def request_recovery(self) -> None:
+        """Before the next round: somebody asks for a file that waits for it."""
+        self._needs_recovery = True
+
     def _recover(self) -> None:
-        self._settle_left()
-        self._known = self._journal.newest_intent()  # what had to stay open now is for the next start
+        self._needs_recovery = False
+        self._needs_recovery = bool(self._settle_left())
+        # What had to stay open has not landed: the watermark must not pass it.
+        self._known = self._journal.newest_intent()
+        self._has_stuck = self._known > 0
 
     def _unlock(self) -> None:
         """What was done stays done, whatever becomes of the lock: it goes with its descriptor at the latest."""
@@ -148,8 +160,10 @@ class Committer:
         self._settler.close()
         self._helper.close()
         if self._settler.durable() or self._owed:
-            with suppress(JournalError):  # what is not settled is for the next start
+            try:
                 self.locked(self._conclude_owed)
+            except JournalError as error:
+                log.warning("changes that landed are settled at the next start: %s", error)
         if self._lock >= 0:
             close_quietly(self._lock)
 
@@ -235,8 +249,10 @@ class Committer:
                 self._mark(job.landing)
         passed("commit.landed")
         if self._owed:
-            with suppress(JournalError):  # then the next round owes it
+            try:
                 self._conclude_owed()
+            except JournalError as error:
+                log.warning("what did not land is recorded at the next round: %s", error)
             self._mark(*(job.landing for job in batch if job.landing is not None))
         self._settler.add(
             [j.landing for j in batch if j.landing is not None and j.error is None and j.landing.seqs]
@@ -251,6 +267,8 @@ class Committer:
                 self._journal.mark_landed(self._known)
 
     def _planned(self, batch: list[Job]) -> int:
+        if self._needs_recovery:
+            self._recover()
         try:
             return self._journal.transact(lambda: self._plan_all(batch))
         except _LeftUndone:

@@ -32,6 +32,37 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _KINDS = ((stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket"), (stat.S_ISLNK, "symlink"))
 
 
+DirectoryId = tuple[int, int]
+"""Device and inode."""
+
+
+class Directories:
+    """Descriptors of directories, one for each, counted: many places of one call can lie in one directory."""
+
+    def __init__(self) -> None:
+        self._open: dict[DirectoryId, int] = {}
+        self._holders: dict[DirectoryId, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def hold(self, fd: int) -> tuple[DirectoryId, int]:
+        """Take over a descriptor; returns the one that stands for its directory."""
+        info = os.fstat(fd)
+        identity = info.st_dev, info.st_ino
+        shared = self._open.setdefault(identity, fd)
+        self._holders[identity] = self._holders.get(identity, 0) + 1
+        if shared != fd:
+            os.close(fd)
+        return identity, shared
+
+    def release(self, identity: DirectoryId) -> None:
+        self._holders[identity] -= 1
+        if not self._holders[identity]:
+            del self._holders[identity]
+            close_quietly(self._open.pop(identity))
+
+
 class Place:
     """Where a path leads: a directory held open and a last name. Close it, or use it in `with`.
 
@@ -47,9 +78,11 @@ class Place:
         found: os.stat_result | None,
         missing: tuple[str, ...],
         walked: Root,
+        directories: Directories | None = None,
     ) -> None:
         self.root = root
-        self.dir_fd = dir_fd
+        self._directories = directories if directories is not None else Directories()
+        self._identity, self.dir_fd = self._directories.hold(dir_fd)
         self.path = path
         self.name = path.rpartition("/")[2]
         self.found = found
@@ -66,8 +99,33 @@ class Place:
 
     def close(self) -> None:
         if self.dir_fd >= 0:
-            close_quietly(self.dir_fd)
+            self._directories.release(self._identity)
             self.dir_fd = -1
+
+    def reopen(self) -> None:
+        """Hold the directory again after `close`, the same one: a name that leads to another by now is refused."""
+        if self.dir_fd >= 0:
+            return
+        names = self.path.split("/")[:-1]
+        fd = os.dup(self._walked.fd)
+        try:
+            for name in names[: len(names) - len(self.missing)]:
+                inner = enter(self._walked, fd, name)
+                os.close(fd)
+                fd = inner
+        except OSError as error:
+            os.close(fd)
+            raise os_refusal(error, path=shown(self.path)) from None
+        before = self._identity
+        self._identity, self.dir_fd = self._directories.hold(fd)
+        if self._identity != before:
+            raise refuse(
+                "conflict",
+                "path_changing",
+                "another program replaced a directory of the path",
+                suggested_action="retry_later",
+                path=shown(self.path),
+            )
 
     def open(self) -> int:
         """A descriptor to read the file; the caller closes it. Never blocks, never follows."""
@@ -102,9 +160,9 @@ class Place:
                     point("write.parent_made")
                 except FileExistsError:
                     pass  # somebody else was faster; entering it finds out what it is
-                fd = enter(self._walked, self.dir_fd, name)
-                os.close(self.dir_fd)
-                self.dir_fd = fd
+                inner = self._directories.hold(enter(self._walked, self.dir_fd, name))
+                self._directories.release(self._identity)
+                self._identity, self.dir_fd = inner
         except OSError as error:
             _remove_directories(self._walked, made)
             raise os_refusal(error, path=shown(self.path)) from None
@@ -144,9 +202,16 @@ class Workspace:
         self.roots.clear()
 
     def locate(
-        self, path: str, *, purpose: Purpose = "write", force: bool = False, follow: bool = True
+        self,
+        path: str,
+        *,
+        purpose: Purpose = "write",
+        force: bool = False,
+        follow: bool = True,
+        directories: Directories | None = None,
     ) -> Place:
-        """The place a path leads to, or a refusal with a stable reason.
+        """The place a path leads to, or a refusal with a stable reason. Places that are held together share
+        `directories`.
 
         A link as the last name stands for its target. With `follow=False` it is refused: whoever deletes or
         moves must say which of the two is meant. Reading may go to hard-linked files and to guarded paths.
@@ -179,7 +244,7 @@ class Workspace:
         except BaseException:
             os.close(dir_fd)
             raise
-        return Place(index, dir_fd, "/".join(rest), found, missing, self.roots[index])
+        return Place(index, dir_fd, "/".join(rest), found, missing, self.roots[index], directories)
 
     def anchored(self, path: str) -> str:
         """`@2/a` is `a` in the third root, as rows and results name it."""

@@ -14,14 +14,14 @@ from perdure.model.learned import learned
 from perdure.model.step_graph import GraphError, ready_steps
 from perdure.model.tools import arg
 from perdure.model.when import iso
-from perdure.storage.files.identity import seen
+from perdure.storage.files.identity import read_seen, seen
 from perdure.storage.journal import Filter, Item
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import front_matter, guards, text
 from perdure.surfaces.write.checkpoints import KIND as CHECKPOINTS
 from perdure.surfaces.write.checks import Checks
 from perdure.surfaces.write.service import WriteService
-from perdure.surfaces.write.tree import Known, Tree
+from perdure.surfaces.write.tree import Known, Tree, journal_path
 from perdure.surfaces.write.writing import EXPECTED, put
 
 KIND: Final = "handoff"
@@ -96,11 +96,11 @@ def _text(envelope: dict[str, Any], body: str) -> bytes:
 
 def handoff_read(service: WriteService, given: HandoffRead, call: Call) -> dict[str, Any]:
     since = service.looking()
-    content, sha256 = _content(service, given.path)
+    content, sha256, path = _content(service, given.path)
     front, body = front_matter.split(content)
     envelope = front_matter.read(front)
     handoff = _checked(envelope)
-    service.saw(call.session, given.path, sha256, since)
+    service.saw(call.session, path, sha256, since)
     return {
         "handoff_path": given.path,
         "sha256": sha256,
@@ -246,16 +246,18 @@ def _checkpoints(service: WriteService) -> dict[str, Any]:
     return {"checkpoint_refs": found} if found else {}
 
 
-def _content(service: WriteService, path: str) -> tuple[str, str]:
+def _content(service: WriteService, path: str) -> tuple[str, str, str]:
+    """What stands there, its hash, and the journal's name for the file."""
     with service.workspace.locate(path) as place:
+        service.check_recovered(journal_path(place))
         if place.found is None:
             raise refuse("not_found", "not_found", "there is no handoff", path=path)
         fd = place.open()
         try:
             if os.fstat(fd).st_size > MOST_BYTES:
                 raise refuse("invalid_input", "too_large", "this is larger than a handoff can be", path=path)
-            sha256 = seen(fd).sha256
-            data = os.pread(fd, MOST_BYTES, 0)
+            data, expected = read_seen(fd, MOST_BYTES)
         finally:
             os.close(fd)
-    return text.decode(data).content, sha256
+        name = journal_path(place)
+    return text.decode(data).content, expected.sha256, name

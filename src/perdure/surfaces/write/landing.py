@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -19,7 +20,9 @@ from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.write import removal
 from perdure.surfaces.write.confine import Place, Workspace
 from perdure.surfaces.write.store import Content, Store
-from perdure.surfaces.write.syncing import SyncPass
+from perdure.surfaces.write.syncing import SyncPass, folder_name
+
+log = logging.getLogger(__name__)
 
 LONG: Final = 1 << 20
 """From how many bytes on a content is copied in a thread of its own: nobody else's has to wait for it."""
@@ -63,6 +66,7 @@ class FileChange:
         """Everything but the name; with `unseen` not even a temporary one, or else nothing."""
         if self.after is None or self._pending is not None:
             return
+        self.place.reopen()
         if self.place.missing:
             self.made = self.place.make_parents(sync=sync)
         with suppress(NeedsName):
@@ -70,11 +74,13 @@ class FileChange:
 
     def apply(self, store: Store, *, sync: bool) -> None:
         self.prepare(store, sync=sync)
+        self.place.reopen()
         if (landed := self._put(self._pending, self.before, sync=sync)) is not None:
             self.warnings, self.left = landed.warnings, landed.left
 
     def revert(self, store: Store, *, sync: bool) -> None:
         now = Expected(self.after.sha256) if self.after is not None else None
+        self.place.reopen()
         back = self._filled(self.old, self.old_facts, store, sync=sync) if self.old is not None else None
         self._put(back, now, sync=sync)
 
@@ -162,6 +168,8 @@ class CallLanding:
             for change in self._changes:
                 change.apply(self._store, sync=self._strict)
                 done.append(change)
+                if len(self._changes) > PREPARED_MAX:
+                    change.place.close()  # to take it back, it is opened again
                 point("commit.file_landed")
         except Exception as error:
             self._take_back(done)
@@ -190,7 +198,8 @@ class CallLanding:
                 change.revert(self._store, sync=self._strict)
             except Conflict as conflict:
                 self._keep(conflict)  # somebody wrote to it already: theirs stays
-            except (ToolError, OSError):
+            except (ToolError, OSError) as error:
+                log.error("%s cannot be taken back now: %s", change.place.path, error)
                 self.is_stuck = True
         self.close()
         for root in {change.place.root for change in self._changes}:
@@ -202,7 +211,8 @@ class CallLanding:
         self.is_stuck = self.is_stuck or conflict.reason == "not_put_back"
         try:
             self._aftermath.displaced(conflict)
-        except (ToolError, OSError):
+        except (ToolError, OSError) as error:
+            log.error("content of another program could not be kept: %s", error)
             self._is_lost = conflict.reason != "not_put_back"
 
     def _refusal(self, error: Exception) -> Exception:
@@ -243,12 +253,27 @@ class CallLanding:
 
     def sync(self, syncing: SyncPass) -> None:
         """The files, unless they were synced as they landed, and every directory in which a name changed."""
-        for change in self._changes:
-            if change.left is not None:
-                syncing.unlink(self._workspace, change.place, change.left)
-            if not self._strict:
-                syncing.sync(self._workspace, change, self._store)
-        syncing.sync_names(self._workspace, self._changes)
+        names = [(change.place.root, change.place.path) for change in self._changes]
+        folders = [(root, folder_name(path)) for root, path in names]
+        newest = max(self.seqs)
+        for name in (*names, *folders):
+            syncing.failed.check(name, newest)
+        try:
+            for change in self._changes:
+                if change.left is not None:
+                    syncing.unlink(self._workspace, change.place, change.left)
+                if not self._strict:
+                    syncing.sync(self._workspace, change, self._store)
+            syncing.sync_names(self._workspace, self._changes)
+        except (OSError, ToolError) as error:
+            for name in names:
+                syncing.failed.add(name)
+            log.error(
+                "row %d is not durable: %s: %s", newest, ", ".join(path for _, path in names[:5]), error
+            )
+            raise
+        for name in (*names, *folders):
+            syncing.failed.forget(name, newest)
 
 
 def ancestors(path: str) -> list[str]:

@@ -11,12 +11,12 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
 from perdure.model.when import iso, microseconds
-from perdure.storage.files.identity import seen
+from perdure.storage.files.identity import Expected, read_seen
 from perdure.storage.journal import Filter, Row, Sha
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import checkpoints, chunking, diffs, text
 from perdure.surfaces.write.service import WriteService
-from perdure.surfaces.write.tree import canonical, check_in_memory, journal_path
+from perdure.surfaces.write.tree import MOST_IN_MEMORY, canonical, check_in_memory, journal_path
 from perdure.surfaces.write.writing import PATH, row_of, sequence
 
 MOST_ROWS = 1000
@@ -61,17 +61,17 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
     since = service.looking()
     workspace = service.workspace
     with workspace.locate(workspace.anchored(given.path), purpose="read") as place:
+        service.check_recovered(journal_path(place))
         fd = place.open()
         try:
-            expected = seen(fd)
-            size = os.fstat(fd).st_size
             payload: dict[str, Any] = {"path": journal_path(place), "content": ""}
             if given.encoding == "base64":
                 if given.start_line is not None or given.end_line is not None:
                     raise refuse(
                         "invalid_input", "no_lines", "base64 has no lines; leave start_line and end_line"
                     )
-                data = os.pread(fd, given.max_bytes, 0)
+                data, expected = read_seen(fd, given.max_bytes)
+                size = _size(expected)
                 payload |= {
                     "content": base64.b64encode(data).decode(),
                     "sha256": expected.sha256,
@@ -80,8 +80,11 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
                 payload |= {"encoding": "base64", "eol": "none", "start_line": None, "end_line": None}
                 payload |= {"total_lines": None, "truncated": len(data) < size}
             else:
+                check_in_memory(os.fstat(fd).st_size, journal_path(place))
+                data, expected = read_seen(fd, MOST_IN_MEMORY)
+                size = _size(expected)
                 check_in_memory(size, journal_path(place))
-                whole = text.decode(os.pread(fd, size, 0), given.encoding)
+                whole = text.decode(data, given.encoding)
                 part = text.excerpt(whole, given.start_line, given.end_line, given.max_bytes)
                 payload |= {"content": part.content, "sha256": expected.sha256, "bytes": size}
                 payload |= {"encoding": whole.style.name, "eol": whole.style.eol}
@@ -91,6 +94,11 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
             os.close(fd)
         service.saw(call.session, journal_path(place), expected.sha256, since)
     return payload
+
+
+def _size(expected: Expected) -> int:
+    assert expected.identity is not None
+    return expected.identity.size
 
 
 def journal_tail(service: WriteService, given: JournalTail, call: Call) -> dict[str, Any]:

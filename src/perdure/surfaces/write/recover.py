@@ -6,27 +6,30 @@
 | the old content | it did not: it is put there now |
 | after a power cut: anything that an open intent of the file made or replaced, whole or torn | likewise |
 | something else, but it had landed before the process was killed | another program was there since: settled |
+| what was there before, although it had landed | likewise, and ours is kept as a draft: unsynced data may be gone |
 | something else | another program was there first: theirs stays, ours is kept as a draft |
 | a file that was put aside and not looked at | what nobody expected goes back to its name (`set_aside`) |
-| what may not be looked at or written now | it stays open for the next start |
+| what cannot be looked at or written now | it stays open for the next recovery, and calls that name it are refused |
 
 Of several open intents for one file the last is what it shall be, unless a later change of the file was settled before
 them: a file whose sync failed leaves its intent open, and the next change of it does not. A killed process leaves what
 the last call found or what it made. A power cut can take back any number of changes that no sync had reached, and leave
-of a content a part, or zeros. Where the device or the journal fails, recovery fails: no call is served, and the next
-one tries again.
+of a content a part, or zeros. A file at which the device fails waits alone: other files are served, and the next
+change tries again. Where the journal fails, recovery fails: no call is served, and the next one tries again.
 
-A transaction is whole: where one of its files is another program's, the others go back to what they were. Not so after
-a power cut. Then nobody knows which came first, and what was acknowledged stays.
+A transaction is whole: where one of its files is another program's, the others go back to what they were, at a later
+recovery where it cannot be done now. Not so after a power cut. Then nobody knows which came first, and what was
+acknowledged stays.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Iterable
-from contextlib import suppress
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, Literal, NamedTuple
 
 from perdure.model.envelope import ToolError
 from perdure.model.fault_points import point
@@ -35,7 +38,7 @@ from perdure.storage.files import fidelity
 from perdure.storage.files.fidelity import Facts
 from perdure.storage.files.identity import Expected, seen
 from perdure.storage.journal import Draft, Intent, Journal, JournalError, Row, Sha
-from perdure.storage.os_errors import is_of_system
+from perdure.storage.os_errors import is_of_system, os_refusal
 from perdure.surfaces.write import set_aside
 from perdure.surfaces.write.confine import Place, Workspace, rooted
 from perdure.surfaces.write.landing import FileChange, ancestors
@@ -43,52 +46,137 @@ from perdure.surfaces.write.store import Store
 from perdure.surfaces.write.sweep import Rescue, sweep
 from perdure.surfaces.write.syncing import sync_directories
 
+log = logging.getLogger(__name__)
+
 BLOCK: Final = 4096
-Settled = Literal["settled", "lost", "open"]
+Settled = Literal["settled", "replaced", "lost"]
 
 
-def recover(workspace: Workspace, journal: Journal, store: Store) -> None:
-    """Under the workspace's lock. What it does is done again if it is interrupted."""
+class Recovery(NamedTuple):
+    """What a recovery could not finish: for each file why. Its changes stay open, and the next recovery tries again."""
+
+    waiting: dict[str, ToolError]
+
+    @property
+    def can_retry_soon(self) -> bool:
+        """Whether a system failed, and not only a permission is missing, which a person has to give."""
+        return any(error.envelope.error != "policy_violation" for error in self.waiting.values())
+
+
+def recover(workspace: Workspace, journal: Journal, store: Store) -> Recovery:
+    """Under the workspace's lock. What it does is done again if it is interrupted.
+
+    A file that cannot be settled now waits alone. Only where the journal fails does all of it fail."""
     began = time.time()
     landed = journal.landed()
     intents = journal.intents()
     if not intents:
-        return
+        return Recovery({})
+    waiting = _Waiting()
     rescue = _rescue(journal, store)
-    set_aside.put_back(workspace, [one.row for one in intents if not _has_landed(one, landed)], rescue)
+    undecided = [one.row for one in intents if not _has_landed(one, landed)]
+    for folder, error in (set_aside.put_back(workspace, undecided, rescue) or {}).items():
+        waiting.add_folder(intents, folder, error)
     of_path: dict[str, list[Intent]] = {}
     for intent in intents:
         of_path.setdefault(intent.row.path, []).append(intent)
-    settled: list[int] = []
+    settled: dict[int, Row] = {}
+    replaced: list[Row] = []
     lost: list[Row] = []
+    parted: list[Row] = []
     for intent in intents:
-        group = of_path[intent.row.path]
-        is_last = group[-1] is intent and journal.last_of(intent.row.path) == intent.row
-        has_landed = _has_landed(intent, landed)
-        found = _settle(workspace, store, group, has_landed=has_landed) if is_last else "settled"
-        if found == "settled":
-            settled.append(intent.row.seq)
-        elif found == "lost":
-            lost.append(intent.row)
+        row, group = intent.row, of_path[intent.row.path]
+        if group[-1] is not intent or row.path in waiting:
+            continue
+        older = {one.row.seq: one.row for one in group[:-1]}
+        if journal.last_of(row.path) != row:
+            settled |= {**older, row.seq: row}
+        elif intent.same_boot and row.txn is not None and journal.has_lost(row.txn):
+            settled |= older
+            parted.append(row)
+        else:
+            with waiting.catch(row.path):
+                result = _settle(workspace, store, group, has_landed=_has_landed(intent, landed))
+                if result == "lost":
+                    lost.append(row)
+                else:
+                    settled[row.seq] = row
+                if result == "replaced":
+                    replaced.append(row)
+                settled |= older
         point("recover.one")
-    for row in _parted(intents, lost):
-        _take_back(workspace, store, row)
-        settled.remove(row.seq)
-        lost.append(row)
-    _sweep(workspace, intents, rescue, began)
-    _sync_names(workspace, intents)
+    for row in (*_parted(intents, lost), *parted):
+        if row.path not in waiting:
+            with waiting.catch(row.path):
+                _take_back(workspace, store, row)
+                lost.append(row)
+        settled.pop(row.seq, None)
+    for folder, error in (_sweep(workspace, intents, rescue, began) or {}).items():
+        waiting.add_folder(intents, folder, error)
+    for path, error in _sync_names(workspace, intents).items():
+        waiting.add(path, error)
 
     def conclude() -> None:
-        journal.settle(settled)
+        journal.settle(seq for seq, row in settled.items() if row.path not in waiting)
+        for row in replaced:
+            if row.path not in waiting:
+                _save(journal, row, "replaced_before_recovery")
         for row in lost:
-            draft = f"d_{row.new_sha.hex()[:24]}" if row.new_sha is not None else None
-            journal.conclude(row.seq, "conflict", draft)
-            journal.saw(row.session, row.path, row.new_sha, row.seq)  # it takes the file for what it wrote
-            if draft is not None and row.new_sha is not None:
-                kept = Draft(draft, row.new_sha, row.bytes, row.path, "conflict_at_recovery")
-                journal.save_draft(kept, row.client, row.session)
+            if row.path not in waiting:
+                journal.conclude(row.seq, "conflict", _draft_id(row))
+                journal.saw(
+                    row.session, row.path, row.new_sha, row.seq
+                )  # it takes the file for what it wrote
+                _save(journal, row, "conflict_at_recovery")
 
     journal.transact(conclude)
+    for path, error in waiting.errors.items():
+        log.error("recovery: %s waits: %s", path, error)
+    for row in lost:
+        log.warning(
+            "recovery: row %d of %s was not applied: another program changed the file", row.seq, row.path
+        )
+    return Recovery(waiting.errors)
+
+
+class _Waiting:
+    """The files whose changes cannot be settled now, and why."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, ToolError] = {}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.errors
+
+    def add(self, path: str, error: Exception) -> None:
+        shaped = os_refusal(error) if isinstance(error, OSError) else error
+        assert isinstance(shaped, ToolError)
+        self.errors.setdefault(path, shaped)
+
+    def add_folder(self, intents: Iterable[Intent], folder: str, error: Exception) -> None:
+        for intent in intents:
+            if intent.row.path.rpartition("/")[0] == folder:
+                self.add(intent.row.path, error)
+
+    @contextmanager
+    def catch(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except JournalError:
+            raise
+        except (ToolError, OSError) as error:
+            self.add(path, error)
+
+
+def _draft_id(row: Row) -> str | None:
+    return f"d_{row.new_sha.hex()[:24]}" if row.new_sha is not None else None
+
+
+def _save(journal: Journal, row: Row, reason: str) -> None:
+    identity = _draft_id(row)
+    if identity is not None and row.new_sha is not None:
+        draft = Draft(identity, row.new_sha, row.bytes, row.path, reason)
+        journal.save_draft(draft, row.client, row.session)
 
 
 def _has_landed(intent: Intent, landed: int) -> bool:
@@ -133,30 +221,32 @@ def _settle(workspace: Workspace, store: Store, intents: list[Intent], *, has_la
             ours = _undecided(intents)
             if has_landed or (found == _hex(row.new_sha) and not _lacks_mode(facts, ours)):
                 _sync(place)
-                return "settled"
+                return "replaced" if _is_older(place, found, store, intents) else "settled"
             if not _is_ours(place, found, store, intents, ours):
                 return "lost"
             after = store.find(row.new_sha.hex()) if row.new_sha is not None else None
             change = FileChange(place, before, _facts(facts, ours), after)
             change.apply(store, sync=True)
-            return "settled" if change.left is None or _is_unlinked(place, change.left) else "open"
+            if change.left is not None:
+                os.unlink(change.left, dir_fd=place.dir_fd)  # the second try; the next recovery makes another
+            return "settled"
     except JournalError:
         raise
     except ToolError as error:
-        if not is_of_system(error):
-            return "settled" if has_landed else "lost"
-        if error.envelope.error == "policy_violation":
-            return "open"
-        raise
+        if is_of_system(error):
+            raise
+        return "settled" if has_landed else "lost"
 
 
-def _is_unlinked(place: Place, left: str) -> bool:
-    """The second try. After another failure the next start sweeps what is left."""
-    try:
-        os.unlink(left, dir_fd=place.dir_fd)
-    except OSError:
+def _is_older(place: Place, found: str | None, store: Store, intents: list[Intent]) -> bool:
+    """Whether a file that had landed is again what it was before, whole or torn. Another program may have put that
+    there, or the device lost what no sync had reached: a server or a disk that went away does so without a restart."""
+    new = intents[-1].row.new_sha
+    if new is None or found == _hex(new):
         return False
-    return True
+    if found in {_hex(one.row.old_sha) for one in intents}:
+        return True
+    return found is not None and _is_torn(place, store, new)
 
 
 def _undecided(intents: list[Intent]) -> list[Row]:
@@ -264,27 +354,47 @@ def _rescue(journal: Journal, store: Store) -> Rescue:
     return rescue
 
 
-def _sweep(workspace: Workspace, intents: Iterable[Intent], rescue: Rescue, began: float) -> None:
-    """Remove temporary files beside the files that were about to change."""
+def _sweep(
+    workspace: Workspace, intents: Iterable[Intent], rescue: Rescue, began: float
+) -> dict[str, Exception]:
+    """Remove temporary files beside the files that were about to change. Returns the directories where that failed."""
+    failed: dict[str, Exception] = {}
     for directory in sorted({intent.row.path.rpartition("/")[0] for intent in intents}):
         try:
             dir_fd = workspace.open_directory(*rooted(directory))
         except ToolError as error:
             if is_of_system(error) and error.envelope.error != "policy_violation":
-                raise
+                failed[directory] = error
             continue
         try:
             sweep([dir_fd], rescue, before=began)
+        except JournalError:
+            raise
         except PermissionError:
             continue  # a directory that may not be written any more keeps what is in it
+        except (OSError, ToolError) as error:
+            failed[directory] = error
         finally:
             os.close(dir_fd)
+    return failed
 
 
-def _sync_names(workspace: Workspace, intents: Iterable[Intent]) -> None:
+def _sync_names(workspace: Workspace, intents: Iterable[Intent]) -> dict[str, Exception]:
     """Every directory from a root to a file. Once the intents are settled nobody looks there again: what was removed
-    must not come back, and whoever made a directory may have ended before its own name was durable."""
-    files = {rooted(intent.row.path) for intent in intents}
-    for root, folder in sorted({(root, folder) for root, path in files for folder in ancestors(path)}):
-        with suppress(PermissionError):
+    must not come back, and whoever made a directory may have ended before its own name was durable. Returns the files
+    on whose way one could not be synced."""
+    failed: dict[tuple[int, str], Exception] = {}
+    folders = {path: _folders(path) for path in {intent.row.path for intent in intents}}
+    for root, folder in sorted({one for found in folders.values() for one in found}):
+        try:
             sync_directories(workspace, root, [folder])
+        except PermissionError:
+            continue
+        except (OSError, ToolError) as error:
+            failed[root, folder] = error
+    return {path: failed[folder] for path, found in folders.items() for folder in found if folder in failed}
+
+
+def _folders(path: str) -> list[tuple[int, str]]:
+    root, rest = rooted(path)
+    return [(root, folder) for folder in ancestors(rest)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,8 @@ from perdure.surfaces.write.store import Content
 if TYPE_CHECKING:
     from perdure.risk import Report
     from perdure.surfaces.write.service import WriteService
+
+log = logging.getLogger(__name__)
 
 UNTRIED: Final = ("cancelled", "closing")
 """Nobody looked at the content."""
@@ -57,7 +60,8 @@ def rejected(
 
     try:
         left: int = service.committer.submit(frozenset(), keep)["left"]
-    except (ToolError, OSError):
+    except (ToolError, OSError) as failure:
+        log.warning("a refused payload could not be kept: %s", failure)
         return error  # the disk is full, or worse: then there is no draft to promise
     identity = draft_id(content)
     if left < 0:
@@ -92,7 +96,8 @@ def kept(
 
     try:
         service.committer.submit(frozenset(), keep)
-    except (ToolError, OSError):
+    except (ToolError, OSError) as failure:
+        log.warning("refused payloads could not be kept: %s", failure)
         return False
     return True
 

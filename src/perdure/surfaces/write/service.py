@@ -32,6 +32,7 @@ from perdure.surfaces.write.jobs import Landing, NoFiles
 from perdure.surfaces.write.landing import CallLanding
 from perdure.surfaces.write.policy import DEFAULT, Policy
 from perdure.surfaces.write.rejecting import draft_id, rejected
+from perdure.surfaces.write.sightings import Saved, Sightings
 from perdure.surfaces.write.store import Content, Store
 from perdure.surfaces.write.tending import Tending
 from perdure.surfaces.write.tree import Sighting, Tree
@@ -68,10 +69,8 @@ class WriteService:
         self.policy = policy
         self.scratch_get = scratch_get
         self.folder = os.path.join(roots[0], FOLDER)
-        self._seen: dict[tuple[str, str], str | None] = {}
-        self._unsaved: dict[tuple[str, str], str | None] = {}
-        self._wrote: dict[tuple[str, str], int] = {}
-        self._changes = 0
+        self._sightings = Sightings()
+        self._unrecovered: dict[str, ToolError] = {}
         self._guard = threading.Lock()
         self._checker: Checker | None = None
         with ExitStack() as opened:
@@ -95,10 +94,37 @@ class WriteService:
                 self.tending.start()
             self._opened = opened.pop_all()
 
-    def _recover(self) -> None:
+    def _recover(self) -> bool:
         began = time.time()
-        recover.recover(self.workspace, self.journal, self.store)
+        recovery = recover.recover(self.workspace, self.journal, self.store)
+        self._unrecovered = recovery.waiting if recovery is not None else {}
         self.blobs.sweep(before=began)
+        return recovery is not None and recovery.can_retry_soon
+
+    def check_recovered(self, path: str, *, deferred: DeferredWork | None = None) -> None:
+        """Refuse a file that is not yet what was last written to it, after another try to restore it. In a plan,
+        `deferred` has the try made before the call is planned again."""
+        if path not in self._unrecovered:
+            return
+        if deferred is not None:
+            deferred.result(("recovery", path), self.committer.request_recovery)
+        else:
+            self.committer.request_recovery()
+            self.committer.submit(frozenset(), lambda: None)
+        cause = self._unrecovered.get(path)
+        if cause is None:
+            return
+        envelope = cause.envelope
+        raise refuse(
+            envelope.error,
+            "recovery_waits",
+            f"{path} could not be restored after a crash, and waits for that: "
+            f"{envelope.context.get('message', envelope.error)}",
+            reason_hint=envelope.reason_hint,
+            suggested_action=envelope.suggested_action,
+            path=path,
+            cause=envelope.context.get("reason"),
+        )
 
     def close(self) -> None:
         self._opened.close()
@@ -145,6 +171,7 @@ class WriteService:
                 self.journal,
                 claims,
                 slow,
+                check=self.check_recovered,
                 paths=paths,
                 client=call.client,
                 session=call.session,
@@ -159,6 +186,7 @@ class WriteService:
             except BaseException:
                 tree.close()
                 raise
+            aftermath = _Aftermath(self, call.session, tree.sightings())
             landing = CallLanding(
                 tree.changes(),
                 [row.seq for row in tree.rows],
@@ -166,10 +194,10 @@ class WriteService:
                 workspace=self.workspace,
                 store=self.store,
                 strict=self.strict,
-                aftermath=_Aftermath(self, call.session, tree.sightings()),
+                aftermath=aftermath,
             )
             try:
-                self._remember(call, tree, payload, idempotency_key, fingerprint)
+                aftermath.saved = self._remember(call, tree, payload, idempotency_key, fingerprint)
             except BaseException:
                 landing.close()
                 raise
@@ -196,8 +224,9 @@ class WriteService:
         payload: dict[str, Any],
         idempotency_key: str | None,
         fingerprint: bytes,
-    ) -> None:
-        """With the effect, in its transaction: what a probe, a retry and the stale guard will ask for."""
+    ) -> Saved:
+        """With the effect, in its transaction: what a probe, a retry and the stale guard will ask for. Returns what was
+        read since the last change."""
         first = tree.rows[0].seq if tree.rows else None
         last = tree.rows[-1].seq if tree.rows else None
         result = msgspec.json.encode(payload)
@@ -207,11 +236,11 @@ class WriteService:
                     key, call.tool, fingerprint, last, call.view.render, call.view.detail, result
                 )
                 self.journal.remember(known, first)
-        with self._guard:
-            unsaved, self._unsaved = self._unsaved, {}
+        unsaved = self._sightings.unsaved()
         for (session, path), sha in unsaved.items():
             seen = bytes.fromhex(sha) if sha is not None else None
             self.journal.saw(session, path, seen, first - 1 if first is not None else self.journal.head)
+        return unsaved
 
     def _deduplicated(self, key: str, fingerprint: bytes) -> dict[str, Any] | None:
         known = self.journal.invocation(f"user:{key}")
@@ -224,33 +253,20 @@ class WriteService:
 
     # --- what was seen ----------------------------------------------------------------------------------------
 
-    def landed(self, session: str, sightings: list[Sighting]) -> None:
-        """Before the next call is planned: what the session wrote, it has seen."""
-        with self._guard:
-            self._changes += 1
-            for one in sightings:
-                self._wrote[session, one.path] = self._changes
-                self._unsaved.pop((session, one.path), None)
-                self._seen[session, one.path] = one.sha.hex() if one.sha is not None else None
+    def landed(self, session: str, sightings: list[Sighting], saved: Saved) -> None:
+        changed = {one.path: one.sha.hex() if one.sha is not None else None for one in sightings}
+        self._sightings.wrote(session, changed, saved)
 
     def looking(self) -> int:
         """Where a read begins, among the changes."""
-        return self._changes
+        return self._sightings.begin_read()
 
     def saw(self, session: str, path: str, sha256: str | None, since: int) -> None:
-        """A read that began at `since`; what the session wrote meanwhile is newer.
-
-        It is written down with the next change: losing it only makes the guard less strict."""
-        with self._guard:
-            if self._wrote.get((session, path), 0) > since:
-                return
-            self._seen[session, path] = sha256
-            self._unsaved[session, path] = sha256
+        self._sightings.read(session, path, sha256, since)
 
     def last_seen(self, session: str, path: str) -> tuple[str | None] | None:
-        with self._guard:
-            if (session, path) in self._seen:
-                return (self._seen[session, path],)
+        if (seen := self._sightings.last(session, path)) is not None:
+            return seen
         known = self.journal.last_seen(session, path)
         if known is None:
             return None
@@ -286,9 +302,10 @@ class _Aftermath:
         self._session = session
         self._sightings = sightings
         self._foreign: list[Content] = []
+        self.saved: Saved = {}
 
     def landed(self) -> None:
-        self._service.landed(self._session, self._sightings)
+        self._service.landed(self._session, self._sightings, self.saved)
 
     def displaced(self, conflict: Conflict) -> None:
         """Kept as drafts, so that nothing of anyone's is gone."""

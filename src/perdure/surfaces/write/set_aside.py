@@ -17,13 +17,14 @@ from perdure.storage.digest import sha256_of
 from perdure.storage.files import exchange
 from perdure.storage.files.exchange import alone, open_aside
 from perdure.storage.files.syscalls import rename_noreplace
-from perdure.storage.journal import Row, Sha
+from perdure.storage.journal import JournalError, Row, Sha
 from perdure.surfaces.write.confine import Workspace, rooted
 from perdure.surfaces.write.sweep import Rescue
 
 
-def put_back(workspace: Workspace, rows: Iterable[Row], rescue: Rescue) -> None:
-    """`rows` are the changes of which nobody knows whether they landed."""
+def put_back(workspace: Workspace, rows: Iterable[Row], rescue: Rescue) -> dict[str, Exception]:
+    """`rows` are the changes of which nobody knows whether they landed. Returns the directories where that failed."""
+    failed: dict[str, Exception] = {}
     of_folder: dict[str, list[Row]] = {}
     for row in rows:
         of_folder.setdefault(row.path.rpartition("/")[0], []).append(row)
@@ -34,8 +35,13 @@ def put_back(workspace: Workspace, rows: Iterable[Row], rescue: Rescue) -> None:
             continue  # what cannot be reached is not reached by settling its rows either
         try:
             _put_back_in(dir_fd, changed, rescue)
+        except JournalError:
+            raise
+        except (OSError, ToolError) as error:
+            failed[folder] = error
         finally:
             os.close(dir_fd)
+    return failed
 
 
 def _put_back_in(dir_fd: int, rows: list[Row], rescue: Rescue) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from perdure.model.envelope import ToolError
 from perdure.surfaces.write.jobs import Landing
-from perdure.surfaces.write.syncing import SyncPass
+from perdure.surfaces.write.syncing import FailedSyncs, NotDurable, SyncPass
 
 SETTLE_AFTER_S: Final = 6.0
 CALM: Final = 1 / 3
@@ -32,6 +32,7 @@ class Settler:
         self._changed = threading.Condition()
         self._landed: list[Landing] = []
         self._durable: list[int] = []
+        self._failed = FailedSyncs()
         self._is_closing = False
         self._is_waiting = False
         self._thread = threading.Thread(target=self._run, name="settler", daemon=True)
@@ -42,6 +43,7 @@ class Settler:
             return
         with self._changed:
             self._landed += landed
+            self._failed.newest_row = max(landed[-1].seqs)
             if self._is_waiting or self._is_urgent():
                 self._changed.notify_all()
 
@@ -97,7 +99,7 @@ class Settler:
 
     def _sync(self, landed: list[Landing], goes_on: Callable[[], bool]) -> list[Landing]:
         """From the last on, some at a time; returns what is left. What fails stays open: the journal vouches for it."""
-        syncing = SyncPass()
+        syncing = SyncPass(self._failed)
         try:
             while landed and goes_on():
                 some = landed[-AT_A_TIME:][::-1]
@@ -110,10 +112,10 @@ class Settler:
     def _sync_some(self, some: list[Landing], syncing: SyncPass) -> None:
         done: list[int] = []
         for landing in some:
-            with suppress(OSError, ToolError):
+            with suppress(OSError, ToolError):  # then `sync` fails as well
                 landing.begin_sync(syncing)
         for landing in some:
-            with suppress(OSError, ToolError):
+            with suppress(OSError, ToolError, NotDurable):
                 landing.sync(syncing)
                 done += landing.seqs
         with self._changed:

@@ -72,7 +72,7 @@ class Store:
         except ToolError as error:
             if error.envelope.error != "write_corruption":
                 raise
-            log.warning("kept content %s: %s; taken again from the file", sha256[:12], _reason(error))
+            log.warning("kept content %s: %s; taken again from the file", sha256[:12], error)
         return msgspec.structs.replace(self.take_file(fd), mends=True)
 
     def record(self, content: Content, *, by_row: bool = True) -> None:
@@ -127,10 +127,6 @@ class Store:
             pending.write(piece)
         if pending.sha256 != content.sha256:
             raise _damaged()
-
-
-def _reason(error: ToolError) -> str:
-    return str(error.envelope.context.get("reason", error.envelope.error))
 
 
 def _damaged() -> ToolError:

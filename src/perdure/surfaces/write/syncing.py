@@ -1,12 +1,14 @@
 """What landed made durable by itself, many files in one pass: each directory and each file is opened and synced once.
 
 A path that changed several times is synced by its last change alone: only what stands at the name can be lost with
-the power, and only that change knows what has to be written again where the sync fails.
+the power, and only that change knows what has to be written again where the sync fails. Where that fails, too, none
+of the path's changes is durable: recovery needs all of them to know what a power cut can leave.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +26,8 @@ from perdure.surfaces.write.store import Content, Store
 if TYPE_CHECKING:
     from perdure.surfaces.write.landing import FileChange
 
+log = logging.getLogger(__name__)
+
 OPEN_MAX: Final = 128
 """Of files and of directories, at once."""
 _GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
@@ -33,10 +37,41 @@ Name = tuple[int, str]
 """A root and a path beneath it."""
 
 
+def folder_name(path: str) -> str:
+    """Under which name a failed sync of the directory of a path is known: no file has it."""
+    return f"{os.path.dirname(path)}/"
+
+
+class NotDurable(Exception):
+    """A sync of this path failed since the change landed. A second sync can succeed without the data, so it proves
+    nothing."""
+
+
+class FailedSyncs:
+    """The paths at which a sync failed, each with the newest row that had landed by then. A later change puts another
+    file there, and its sync counts again."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Name, int] = {}
+        self.newest_row = 0
+
+    def add(self, name: Name) -> None:
+        self._rows[name] = self.newest_row
+
+    def check(self, name: Name, row: int) -> None:
+        if row <= self._rows.get(name, -1):
+            raise NotDurable(name[1])
+
+    def forget(self, name: Name, row: int) -> None:
+        if row > self._rows.get(name, row):
+            del self._rows[name]
+
+
 class SyncPass:
     """What one pass has open and has done. It goes from the newest change to the oldest."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: FailedSyncs | None = None) -> None:
+        self.failed = failed if failed is not None else FailedSyncs()
         self._last: dict[Name, FileChange] = {}
         self._files: dict[Name, int] = {}
         self._directories: dict[Name, int] = {}
@@ -77,11 +112,12 @@ class SyncPass:
             return
         try:
             sync_file(fd)
-        except OSError:
+        except OSError as error:
             # The kernel may have given up its pages, and a second sync would succeed without them.
+            log.error("sync of %s failed: %s; it is written again", place.path, error)
             dir_fd = self._directory(workspace, place.root, os.path.dirname(place.path))
-            if dir_fd is not None:
-                _write_again(fd, dir_fd, place.name, change.after, store)
+            if dir_fd is not None and not _is_written_again(fd, dir_fd, place.name, change.after, store):
+                raise
         finally:
             close_quietly(fd)
 
@@ -92,8 +128,15 @@ class SyncPass:
             for path in {os.path.dirname(path) for path in (change.place.path, *change.made)}:
                 if (root, path) not in self._synced:
                     if (dir_fd := self._directory(workspace, root, path)) is not None:
-                        sync_directory(dir_fd)
+                        self._sync_directory(dir_fd, (root, path))
                     self._synced.add((root, path))
+
+    def _sync_directory(self, dir_fd: int, name: Name) -> None:
+        try:
+            sync_directory(dir_fd)
+        except OSError:
+            self.failed.add((name[0], folder_name(f"{name[1]}/")))
+            raise
 
     def unlink(self, workspace: Workspace, place: Place, name: str) -> None:
         folder = os.path.dirname(place.path)
@@ -154,11 +197,14 @@ def _held(workspace: Workspace, root: int, path: str) -> Iterator[int | None]:
             close_quietly(fd)
 
 
-def _write_again(fd: int, dir_fd: int, name: str, after: Content, store: Store) -> None:
-    """The same content and facts in another file. A conflict means that the content is not wanted any more."""
+def _is_written_again(fd: int, dir_fd: int, name: str, after: Content, store: Store) -> bool:
+    """The same content and facts in another file, synced. False where another content stands there by now: a later
+    change's, whose pages may be lost, or another program's."""
     try:
         with PendingFile(dir_fd, name, like=fidelity.capture(fd), sync=True) as pending:
             store.fill(pending, after)
             pending.replace_if(Expected(after.sha256))
     except Conflict as conflict:
         conflict.close()
+        return False
+    return True

@@ -6,6 +6,7 @@ after that is durable. A file written within the last hour stays: somebody may b
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from perdure.storage.blobs import Blobs
 from perdure.storage.journal import Journal, Retired, Sha
 from perdure.surfaces.write.committer import Committer
 from perdure.surfaces.write.jobs import NoFiles
+
+log = logging.getLogger(__name__)
 
 FIRST_S: Final = 30.0
 EVERY_S: Final = 3600.0
@@ -52,8 +55,8 @@ class Tending:
         while not self._closing.wait(wait):
             try:
                 self.once()
-            except (ToolError, OSError):
-                pass  # what cannot be forgotten now is forgotten later
+            except (ToolError, OSError) as error:
+                log.warning("retention failed and is tried again in an hour: %s", error)
             wait = EVERY_S
 
     def once(self, now: float | None = None) -> int:

@@ -10,14 +10,14 @@ import os
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.storage.files import fidelity
 from perdure.storage.files.fidelity import Facts
 from perdure.storage.files.identity import Expected, Identity, seen
 from perdure.storage.journal import Journal, NewRow, Row, Sha
-from perdure.surfaces.write.confine import Place, Workspace
+from perdure.surfaces.write.confine import Directories, Place, Workspace
 from perdure.surfaces.write.deferred import LARGE, Deferred, DeferredWork
 from perdure.surfaces.write.jobs import Claims
 from perdure.surfaces.write.landing import FileChange
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_IN_MEMORY: Final = 64 * 1024 * 1024
+DIRECTORIES_MAX: Final = 256
+"""Held open by one call."""
 _LOOKS: Final = ("read", "write")
 """What is there may have become unfit for writing; only to write is a path looked up that leads to nothing."""
 
@@ -40,6 +42,12 @@ class Sighting(NamedTuple):
     path: str
     sha: Sha | None
     before: Sha | None
+
+
+class Check(Protocol):
+    """Refuses a file that must not be used now."""
+
+    def __call__(self, path: str, *, deferred: DeferredWork) -> None: ...
 
 
 class Captured(NamedTuple):
@@ -78,6 +86,7 @@ class Tree:
         claims: Claims,
         deferred: DeferredWork,
         *,
+        check: Check,
         paths: frozenset[str],
         client: str,
         session: str,
@@ -87,25 +96,32 @@ class Tree:
         self._journal = journal
         self.claims = claims
         self.deferred = deferred
+        self._check = check
         self._paths = paths
         self._client = client
         self._session = session
         self._known: dict[str, Known] = {}
+        self._directories = Directories()
         self.rows: list[Row] = []
 
     def look(self, path: str, *, force: bool = False, follow: bool = True) -> Known:
-        place = self._workspace.locate(self._workspace.anchored(path), force=force, follow=follow)
+        place = self._workspace.locate(
+            self._workspace.anchored(path), force=force, follow=follow, directories=self._directories
+        )
         name = journal_path(place)
         if name in self._known:
             place.close()
             return self._known[name]
         try:
+            self._check(name, deferred=self.deferred)
             self.claims.claim(*_claimed(name, place))
             known = self._seen(name, place)
         except BaseException:
             place.close()
             raise
         self._known[name] = known
+        if len(self._directories) > DIRECTORIES_MAX:
+            place.close()  # it is opened again when the change is made
         return known
 
     def _seen(self, name: str, place: Place) -> Known:
@@ -137,10 +153,13 @@ class Tree:
     def _capture_all(self, paths: Iterable[str]) -> None:
         """Outside the lock: every large file that the call names."""
         for path in paths:
-            with suppress(ToolError):  # what is wrong with a path is said where it is planned
-                with self._workspace.locate(self._workspace.anchored(path), force=True) as place:
-                    if place.found is not None and place.found.st_size >= LARGE:
-                        self._capture(place)
+            # What is wrong with a path is said where it is planned.
+            with (
+                suppress(ToolError),
+                self._workspace.locate(self._workspace.anchored(path), force=True) as place,
+            ):
+                if place.found is not None and place.found.st_size >= LARGE:
+                    self._capture(place)
 
     def _capture(self, place: Place) -> None:
         fd = place.open()
