@@ -12,8 +12,6 @@ never share a round. What has landed is settled later, once it is known to be on
 
 from __future__ import annotations
 
-import fcntl
-import os
 import threading
 import time
 from collections import deque
@@ -25,12 +23,12 @@ from perdure.model import relief
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import passed, point
 from perdure.storage.beside import Helper
-from perdure.storage.durable import close_quietly
 from perdure.storage.journal import Journal, JournalError
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Flag
 from perdure.surfaces.write.jobs import Job, Landing
 from perdure.surfaces.write.settling import Settler
+from perdure.surfaces.write.writer_lock import WriterLock
 
 MOST_PER_ROUND: Final = 64
 MOST_AHEAD: Final = 128
@@ -42,15 +40,22 @@ class _LeftUndone(Exception):
 
 
 class Committer:
-    """`settle_left` settles what other processes left undecided, under the lock."""
+    """`settle_left` settles what other processes left undecided, under the lock. `check_store` raises where the store
+    is no longer the one that is open: nothing is planned or acknowledged then."""
 
-    def __init__(self, journal: Journal, lock_path: str, settle_left: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        lock: WriterLock,
+        settle_left: Callable[[], None],
+        check_store: Callable[[], None] = lambda: None,
+    ) -> None:
         self._journal = journal
         self._settle_left = settle_left
         self._known = 0  # the newest row of which it is known here what became of it
         self._has_stuck = False
-        self._lock_path = lock_path
-        self._lock = -1
+        self._lock = lock
+        self._check_store = check_store
         self._waiting: deque[Job] = deque()
         self._is_led = False
         self._led_until = time.monotonic()
@@ -108,17 +113,9 @@ class Committer:
 
     def locked(self, work: Callable[[], None]) -> None:
         """Run something of our own under the workspace's lock."""
-        if self._lock < 0:
-            self._lock = _opened(self._lock_path)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            relief.now()
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-        try:
+        with self._lock.held():
+            self._check_store()
             work()
-        finally:
-            self._unlock()
 
     def recover(self) -> None:
         """Before any job."""
@@ -128,15 +125,6 @@ class Committer:
         self._settle_left()
         self._known = self._journal.newest_intent()  # what had to stay open now is for the next start
 
-    def _unlock(self) -> None:
-        """What was done stays done, whatever becomes of the lock: it goes with its descriptor at the latest."""
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-        except OSError:
-            fresh = _opened(self._lock_path)
-            close_quietly(self._lock)
-            self._lock = fresh
-
     def close(self) -> None:
         """Finish what waits, make it durable, settle it."""
         with self._unled:
@@ -145,10 +133,9 @@ class Committer:
         self._settler.close()
         self._helper.close()
         if self._settler.durable() or self._owed:
-            with suppress(JournalError):  # what is not settled is for the next start
+            with suppress(ToolError):  # what is not settled is for the next start
                 self.locked(self._conclude_owed)
-        if self._lock >= 0:
-            close_quietly(self._lock)
+        self._lock.close()
 
     # --- rounds --------------------------------------------------------------------------------------------
 
@@ -296,7 +283,3 @@ class Committer:
     def _conclude_owed(self) -> None:
         """A refusal must not come true at the next start."""
         self._forget_accounts(self._journal.transact(self._settle_accounts))
-
-
-def _opened(lock_path: str) -> int:
-    return os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
