@@ -19,6 +19,7 @@ import pytest
 from harness.store_location import store_of
 from perdure.storage.file_systems import type_in
 from perdure.testing.raw_client import RawClient
+from testbed import Bed
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "previous_version"
 
@@ -416,6 +417,20 @@ def test_a_write_into_a_workspace_that_is_gone_is_refused_and_its_payload_kept(
     place.workspace.mkdir()
     use(client, "safe_write", path="b", draft=found["draft"])
     assert (place.workspace / "b").read_text() == "two\n"
+
+
+def test_health_says_that_a_store_was_opened_anew(bed: Bed) -> None:
+    client = bed.run()
+    client.use("safe_write", {"path": "a", "content": "x"})
+    client.use("set_state", {"key": "k", "value": "1"})
+    shutil.rmtree(bed.store)
+    for path in (bed.root / "home").glob("state.db*"):
+        path.unlink()
+    client.use("safe_write", {"path": "b", "content": "x"})
+    client.use("set_state", {"key": "k", "value": "2"})
+    notices = client.row("perdure")["notices"]
+    assert ["store of the workspace" in notices[0], "state store" in notices[1]] == [True, True]
+    assert client.notifications == []  # it is the host's own
 
 
 # --- the journal cannot be changed unnoticed ------------------------------------------------------------------------

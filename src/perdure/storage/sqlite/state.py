@@ -48,6 +48,9 @@ from perdure.storage.state_watch import Watch
 LOOK_EVERY_S: Final = 0.005
 PATIENCE_S: Final = 10.0
 LOCK_S: Final = 5.0
+REPLACED: Final = (
+    "The state store was removed or replaced while it was open; the one that is there now was opened."
+)
 
 
 class SqliteState:
@@ -68,6 +71,7 @@ class SqliteState:
         self._readers: list[apsw.Connection] = []
         self._looking: apsw.Connection | None = None
         self._looking_since = 0
+        self._notices: list[str] = []
         self._watch = Watch(self._look)
         self._is_suspect = False
         self._lock_path = f"{path}-lock"
@@ -130,6 +134,7 @@ class SqliteState:
             former = self._write
             self._open()
             close_detached(former)
+            self._notices.append(REPLACED)
 
     def _notice(self) -> None:
         """Before a read."""
@@ -271,6 +276,12 @@ class SqliteState:
         finally:
             self._writing.release()
         return dropped
+
+    def take_notices(self) -> list[str]:
+        if not self._notices:
+            return []
+        notices, self._notices = self._notices, []
+        return notices
 
     def close(self) -> None:
         self._watch.close()

@@ -25,6 +25,11 @@ from perdure.surfaces.write.service import WriteService
 P = TypeVar("P", bound=msgspec.Struct)
 
 REOPEN_TRIES: Final = 3
+STORE_REPLACED: Final = (
+    "The store of the workspace was removed or replaced while it was open; it was opened anew. "
+    "`perdure verify` tells which changes are lost."
+)
+FOLDER_REPLACED: Final = "Another directory has taken the place of the workspace; it was opened."
 
 _WROTE = (
     Field("path"),
@@ -156,6 +161,7 @@ class WriteSurface:
     def __init__(self, open_service: Callable[[], WriteService]) -> None:
         self._open = open_service
         self._service: WriteService | None = None
+        self._notices: list[str] = []
         self._users: dict[
             WriteService, int
         ] = {}  # a service that was given up is closed by the last call on it
@@ -167,11 +173,15 @@ class WriteSurface:
             return service
 
     @contextmanager
-    def _used(self) -> Iterator[WriteService]:
+    def _used(self, call: Call | None = None) -> Iterator[WriteService]:
         with self._lock:
             service = self._current()
             self._users[service] = self._users.get(service, 0) + 1
+            notices = self._notices if call is not None else []
+            self._notices = [] if call is not None else self._notices
         try:
+            for notice in notices:
+                call.log("alert", notice)  # type: ignore[union-attr]
             service.committer.pay_debts()
             yield service
         except StoreReplaced:
@@ -202,6 +212,8 @@ class WriteSurface:
     def _give_up(self) -> None:
         """The next call opens another. Calls that still use this one finish on it, and are refused."""
         assert self._service is not None
+        is_folder = self._service.workspace.is_replaced()
+        self._notices.append(FOLDER_REPLACED if is_folder else STORE_REPLACED)
         if self._service not in self._users:
             self._service.close()
         self._service = None
@@ -305,9 +317,9 @@ class WriteSurface:
     ) -> Tool:
         def handle(params: P, call: Call) -> dict[str, Any]:
             for _ in range(REOPEN_TRIES):
-                with suppress(StoreReplaced), self._used() as service:
+                with suppress(StoreReplaced), self._used(call) as service:
                     return run(service, params, call)
-            with self._used() as service:
+            with self._used(call) as service:
                 return run(service, params, call)
 
         return Tool(spec, shape, handle)
@@ -320,9 +332,9 @@ class WriteSurface:
     ) -> Tool:
         async def steps(params: P, call: Call) -> dict[str, Any]:
             for _ in range(REOPEN_TRIES):
-                with suppress(StoreReplaced), self._used() as service:
+                with suppress(StoreReplaced), self._used(call) as service:
                     return await run(service, params, call)
-            with self._used() as service:
+            with self._used(call) as service:
                 return await run(service, params, call)
 
         return Tool(spec, shape, lambda params, call: finished(steps(params, call)), self._is_at_hand, steps)
