@@ -19,6 +19,7 @@ from typing import Any, Literal
 import pytest
 from mcp_types import methods
 
+from harness.store_location import store_of
 from perdure.testing import fake_server
 from perdure.testing.fake_ledger import lines
 from perdure.testing.raw_client import HANDSHAKE, MODERN, Object, RawClient, RequestId, envelope
@@ -215,6 +216,11 @@ class Bed:
             "HOME": str(root),
         }
         self._clients: list[Client] = []
+
+    @property
+    def store(self) -> Path:
+        """Of the workspace."""
+        return store_of(self.workspace, self.root / "home")
 
     def settings(self, text: str) -> None:
         (self.workspace / "perdure.toml").write_text(text)

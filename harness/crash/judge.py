@@ -37,6 +37,7 @@ from harness.crash.calls import (
 from harness.crash.foreign import Edit
 from harness.crash.place import Place
 from harness.crash.record import Record, Row
+from harness.store_location import anchor_of, store_of
 from perdure.storage.sqlite.journal import SqliteJournal
 
 SURVIVED: Final = 2
@@ -226,13 +227,11 @@ def reads(record: Record, calls: list[Call], edits: list[Edit]) -> Iterator[str]
 
 
 def journal(place: Place) -> Iterator[str]:
-    anchors = place.home / "anchors"
-    anchor = next(
-        anchors.iterdir(), None
-    )  # none where every process was killed before it had written anything
-    opened = SqliteJournal(str(place.roots[0] / ".perdure"), str(anchor or anchors / "none"))
+    anchor = anchor_of(place.roots[0], place.home)
+    opened = SqliteJournal(str(store_of(place.roots[0], place.home)), str(anchor))
     try:
-        if anchor is None and opened.head:
+        # There is none where every process was killed before it had written anything.
+        if not anchor.exists() and opened.head:
             yield f"journal: {opened.head} rows, and no anchor"
         for problem in opened.verify():
             yield f"journal: {problem.kind}, {problem.detail} ({problem.seq})"

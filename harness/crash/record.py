@@ -14,9 +14,9 @@ import apsw
 import msgspec
 
 from harness.crash.place import Place
+from harness.store_location import store_of
 from perdure.storage import temp_names
 
-_FOLDER: Final = ".perdure"
 _OURS: Final = ("perdure.toml",)
 _FILE_CODEC: Final = 2
 _ROWS: Final = """
@@ -42,7 +42,7 @@ class Row(msgspec.Struct, frozen=True):
 
 class Record:
     def __init__(self, place: Place) -> None:
-        self._folder = place.roots[0] / _FOLDER
+        self._folder = store_of(place.roots[0], place.home)
         connection = apsw.Connection(str(self._folder / "journal.db"))
         try:
             self.rows = [Row(*found) for found in connection.execute(_ROWS)]
@@ -94,5 +94,5 @@ class Record:
         for file in root.rglob("*"):
             if temp_names.parsed(file.name) is not None:
                 self.strays.append(str(file.relative_to(place.folder)))
-            elif file.is_file() and _FOLDER not in file.parts and file.name not in _OURS:
+            elif file.is_file() and file.name not in _OURS:
                 self.files[place.name(file)] = hashlib.sha256(file.read_bytes()).digest()

@@ -150,17 +150,12 @@ def _litter(workspace: str, service: WriteService) -> Iterator[Finding]:
                 yield Finding("litter", os.path.relpath(os.path.join(folder, name), workspace))
     if service.journal.intents():
         yield Finding("litter", "intents are open after recovery")
-    with open(os.path.join(service.folder, ".gitignore")) as file:
-        if file.read() != "*\n":
-            yield Finding("litter", ".gitignore does not ignore")
 
 
 def _files(workspace: str) -> Files:
     """Everything but our own, whoever wrote it."""
     found: Files = {}
-    for folder, folders, names in os.walk(workspace):
-        if folder == workspace:
-            folders.remove(".perdure")
+    for folder, _, names in os.walk(workspace):
         for name in names:
             if temp_names.parsed(name) is not None:
                 continue

@@ -28,6 +28,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from harness.races.write_racers import Racers
+from harness.store_location import anchor_of, store_of
 from perdure.storage.blobs import Blobs
 from perdure.storage.files.syscalls import exchange
 from perdure.storage.journal import Filter
@@ -185,8 +186,8 @@ def _write(ours: Racers, seconds: float, outcome: Outcome) -> list[dict[str, Any
 
 
 def _judge(base: Path, account: Account, acknowledged: list[dict[str, Any]], outcome: Outcome) -> None:
-    folder = base / "workspace" / ".perdure"
-    journal = SqliteJournal(str(folder), str(next((base / "home" / "anchors").iterdir())))
+    folder = store_of(base / "workspace", base / "home")
+    journal = SqliteJournal(str(folder), str(anchor_of(base / "workspace", base / "home")))
     blobs = Blobs(folder / "blobs")
     reader = open_reader(str(folder / "journal.db"))
     try:

@@ -158,7 +158,7 @@ class Session:
         self.worker.restart()
         self._warm()
         journal = self.worker.journal()
-        blobs = Blobs(self.worker.workspace / ".perdure" / "blobs")
+        blobs = Blobs(self.worker.store / "blobs")
         try:
             broken = [f"journal: {problem.kind} {problem.detail}" for problem in journal.verify()]
             self.runs[-1].problems += broken

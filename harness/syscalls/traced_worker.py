@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from harness.store_location import anchor_of, store_of
 from perdure.storage.beside import HELPER
 from perdure.storage.beside import NAME as BESIDE
 from perdure.storage.sqlite.journal import SqliteJournal
@@ -31,8 +32,8 @@ _TARGETS: Final = (
     ("journal.db-wal", "wal"),
     ("journal.db-shm", "shm"),
     ("journal.db", "database"),
-    ("/.perdure/lock", "lock"),
-    ("/.perdure/blobs", "blobs"),
+    ("/lock", "lock"),
+    ("/blobs", "blobs"),
     ("/anchors/", "anchor"),
     (".perdure~", "temporary"),
     ("(deleted)", "temporary"),
@@ -64,6 +65,7 @@ class Worker:
         self.base = base
         self.workspace = base / "workspace"
         self.workspace.mkdir(parents=True, exist_ok=True)
+        self.store = store_of(self.workspace, base / "home")
         self._command = [sys.executable, "-P", "-m", "perdure", "worker", "--workspace", str(self.workspace)]
         self._command += ["--durability", durability, "--render", "json", "--detail", "full"]
         self.client = self._started(env or {})
@@ -88,8 +90,7 @@ class Worker:
         return not result.get("isError"), result["structuredContent"]
 
     def journal(self) -> SqliteJournal:
-        anchor = next((self.base / "home" / "anchors").iterdir())
-        return SqliteJournal(str(self.workspace / ".perdure"), str(anchor))
+        return SqliteJournal(str(self.store), str(anchor_of(self.workspace, self.base / "home")))
 
     @contextmanager
     def traced(self, *options: str, site: Site | None = None) -> Iterator[list[Thread]]:

@@ -104,9 +104,7 @@ def compare_disk(model: Model, workspace: str) -> None:
         place = os.path.relpath(folder, workspace)
         for name in names:
             assert temp_names.parsed(name) is None, f"{name} was left behind"
-        if place.split("/")[0] == ".perdure":
-            continue
-        folders |= {os.path.normpath(f"{place}/{name}") for name in inner if name != ".perdure"}
+        folders |= {os.path.normpath(f"{place}/{name}") for name in inner}
         for name in names:
             path = os.path.join(folder, name)
             with open(path, "rb") as file:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.store_location import store_of
 from harness.tree_model.answers import Request
 from harness.tree_model.inside import ALL, Command, Inside, Look, Reply, forked, received, send
 
@@ -31,7 +32,7 @@ class Worker:
         self.workspace = os.path.join(folder, "workspace")
         self._pid = 0
         self._pipe: socket.socket | None = None
-        os.environ["PERDURE_HOME"] = os.path.join(folder, "home")
+        self._home = os.environ["PERDURE_HOME"] = os.path.join(folder, "home")
         self._inside = Inside(self.workspace)
         self.reset()
         self._inside.warm()
@@ -102,7 +103,7 @@ class Worker:
 
     def landed(self) -> int:
         """Up to which row everything is known to have landed, by the mark that a killed process leaves."""
-        with open(os.path.join(self.workspace, ".perdure", "landed")) as file:
+        with open(store_of(self.workspace, self._home) / "landed") as file:
             return int(file.read().partition(" ")[2] or 0)
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from harness.state.postgres import Postgres
 from perdure.storage.postgres import connections
 from perdure.storage.postgres import opening as postgres_opening
 from perdure.storage.postgres.state import PostgresState
-from perdure.storage.sqlite import turns
+from perdure.storage.process_lock import LockTimeout, ProcessLock, open_lock_file
 from perdure.storage.sqlite.database import migrations
 from perdure.storage.sqlite.state import SqliteState
 from perdure.storage.state import Loaded, StateError, Wanted
@@ -258,10 +258,10 @@ def test_a_key_is_read_while_a_round_is_being_decided(tmp_path: Path) -> None:
 
 def test_a_turn_that_does_not_come_is_refused_and_not_kept_when_it_comes_late(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
-    one, other = turns.Turns(path), turns.Turns(path)
-    one.take()
+    one, other = (ProcessLock(lambda: open_lock_file(path)) for _ in range(2))
+    one.take(0)
 
-    with pytest.raises(StateError):
+    with pytest.raises(LockTimeout):
         other.take(0.05)
 
     one.give()
@@ -280,6 +280,40 @@ def test_a_turn_that_does_not_come_is_refused_and_not_kept_when_it_comes_late(tm
     other.give()
     assert done.wait(20)
     waiting.join()
+
+
+@pytest.mark.parametrize("how", ["removed", "removed with its lock", "replaced"])
+def test_a_store_removed_or_replaced_beneath_its_users_is_one_store_again(tmp_path: Path, how: str) -> None:
+    """Not two: one that each process believes in, and both with the same lease."""
+    path = tmp_path / "state.db"
+    one, other = Store(SqliteState(str(path))), Store(SqliteState(str(path)))
+    one.use("set_state", key="a", value="1")
+    assert other.use("get_state", key="a")["value"] == "1"
+    names = ["state.db", "state.db-wal", "state.db-shm"] + ["state.db-lock"] * (
+        how == "removed with its lock"
+    )
+    for name in names:
+        (tmp_path / name).unlink()
+    if how == "replaced":
+        fresh = Store(SqliteState(str(path)))
+        fresh.use("set_state", key="b", value="2")
+        fresh.service.close()
+
+    assert one.use("lease", action="acquire", name="l", owner="one", ttl_s=60)["status"] == "ok"
+    assert (
+        other.raw("lease", action="acquire", name="l", owner="other", ttl_s=60)["structuredContent"]["status"]
+        == "held"
+    )
+    assert other.use("get_state", key="a")["status"] == "not_found"
+    one.use("set_state", key="c", value="3")
+    assert other.use("get_state", key="c")["value"] == "3"
+    for store in (one, other):
+        store.service.close()
+
+    again = Store(SqliteState(str(path)))
+    assert again.use("get_state", key="c")["value"] == "3"
+    assert again.use("get_state", key="b")["status"] == ("ok" if how == "replaced" else "not_found")
+    again.service.close()
 
 
 # --- PostgreSQL ---------------------------------------------------------------------------------------------------

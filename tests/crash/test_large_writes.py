@@ -46,7 +46,7 @@ def test_a_large_content_lands_byte_for_byte(bed: Bed, size: int) -> None:
     client = bed.run()
     content = content_of(1, size)
     expect_written(bed, client, write(client, "f", content), "f", content)
-    (kept,) = (bed.workspace / ".perdure" / "blobs").iterdir()
+    (kept,) = (bed.store / "blobs").iterdir()
     assert kept.read_bytes() == content.encode()
 
 

@@ -149,8 +149,8 @@ def test_what_was_started_to_try_the_mounts_is_gone_afterwards(bed: Bed) -> None
 def test_what_others_could_read_is_found_and_mended(bed: Bed) -> None:
     write(bed, a="x\n")
     paths = (
-        bed.workspace / ".perdure",
-        bed.workspace / ".perdure" / "journal.db",
+        bed.store,
+        bed.store / "journal.db",
         bed.root / "home" / "hosts",
     )
     for path in paths:
@@ -176,7 +176,7 @@ def test_each_folder_of_ours_that_others_can_read_is_found(bed: Bed, folder: str
 
 def test_a_store_that_its_owner_cannot_write_is_found(bed: Bed) -> None:
     write(bed, a="x\n")
-    journal = bed.workspace / ".perdure" / "journal.db"
+    journal = bed.store / "journal.db"
     journal.chmod(0o400)
     assert "cannot be used by its owner" in only(bed, "permissions", code=1)["what"]
     findings(bed, "permissions", "--fix")
@@ -191,7 +191,7 @@ def test_drift_is_a_warning_and_a_broken_chain_an_error(bed: Bed) -> None:
     (bed.workspace / "a").write_text("of another program\n")
     assert only(bed, "journal")["what"] == "a was changed since change 1"
 
-    connection = apsw.Connection(str(bed.workspace / ".perdure" / "journal.db"))
+    connection = apsw.Connection(str(bed.store / "journal.db"))
     connection.execute("UPDATE journal SET bytes = 7 WHERE seq = 1")
     connection.close()
 
@@ -200,8 +200,8 @@ def test_drift_is_a_warning_and_a_broken_chain_an_error(bed: Bed) -> None:
 
 
 def test_a_broken_journal_does_not_break_the_doctor(bed: Bed) -> None:
-    (bed.workspace / ".perdure").mkdir(mode=0o700)
-    (bed.workspace / ".perdure" / "journal.db").write_bytes(b"nonsense" * 1000)
+    bed.store.mkdir(mode=0o700, parents=True)
+    (bed.store / "journal.db").write_bytes(b"nonsense" * 1000)
     assert "not a database" in only(bed, "journal", code=1)["what"]
 
 
@@ -210,9 +210,7 @@ def test_a_broken_journal_does_not_break_the_doctor(bed: Bed) -> None:
 def test_a_store_of_a_newer_version_is_told_and_not_touched(bed: Bed, family: str) -> None:
     write(bed, a="x\n")
     assert perdure(bed, "state", "set", "k", "1").returncode == 0
-    path = (
-        bed.workspace / ".perdure" / "journal.db" if family == "journal" else bed.root / "home" / "state.db"
-    )
+    path = bed.store / "journal.db" if family == "journal" else bed.root / "home" / "state.db"
     connection = apsw.Connection(str(path))
     connection.pragma("user_version", 99)
     connection.close()
@@ -272,9 +270,9 @@ def test_what_dead_processes_left_is_found_and_removed_and_nothing_else(bed: Bed
 
 def test_a_lock_whose_holder_is_stopped_is_told_with_its_process(bed: Bed) -> None:
     write(bed, a="x\n")
-    lock = bed.workspace / ".perdure" / "lock"
+    lock = bed.workspace
     code = (
-        "import fcntl, sys, time; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); "
+        "import fcntl, os, sys, time; f = os.open(sys.argv[1], os.O_RDONLY); fcntl.flock(f, fcntl.LOCK_EX); "
         "print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE)

@@ -150,8 +150,8 @@ def test_an_interrupted_wait_ends_without_a_traceback(bed: Bed) -> None:
 
 
 def test_a_damaged_journal_is_said_to_be_damaged_by_every_command(bed: Bed) -> None:
-    (bed.workspace / ".perdure").mkdir(mode=0o700)
-    (bed.workspace / ".perdure" / "journal.db").write_bytes(os.urandom(9000))
+    bed.store.mkdir(mode=0o700, parents=True)
+    (bed.store / "journal.db").write_bytes(os.urandom(9000))
     for words in (("journal",), ("history", "a"), ("diff", "a"), ("verify",), ("undo",), ("status",)):
         done = perdure(bed, *words)
         assert done.returncode in (1, 4), words

@@ -51,7 +51,7 @@ def test_a_write_that_was_decided_before_the_kill_is_recovered(client: RawClient
 def test_every_change_can_be_taken_back(client: RawClient, stores: Path) -> None:
     rows = len(use(client, "journal_tail", n=100)["entries"])
     use(client, "undo", n=rows, session="any")
-    left = {path.name for path in (stores / "workspace").iterdir()} - {".perdure"}
+    left = {path.name for path in (stores / "workspace").iterdir()}
     assert left == set()
     use(client, "undo", n=rows, redo=True, session="any")
     assert (stores / "workspace" / "moved.txt").read_text() == "one\n2\nthree\n"

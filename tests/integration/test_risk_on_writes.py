@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from write_tools import Tools
 
+from harness.store_location import store_of
+
 TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vX7zB9dF1hJ3lN5"
 OTHER = "ghp_" + "zY2xW4vU6tS8rQ1pO3nM5lK7jI9hG2fE4dC6"
 KEY = (
@@ -104,7 +106,7 @@ def test_no_way_to_write_lets_a_secret_through(tools: Tools, secret: str) -> Non
         assert found["draft"], name
         assert secret not in repr(found), name
         assert found["context"]["detected"][0]["line"] >= 1
-    assert sorted(p.name for p in tools.workspace.iterdir()) == [".perdure", "a.txt"]
+    assert sorted(p.name for p in tools.workspace.iterdir()) == ["a.txt"]
     assert (tools.workspace / "a.txt").read_text() == "here\n"
 
 
@@ -201,7 +203,10 @@ def test_no_secret_gets_into_the_journal_by_a_name(tools: Tools) -> None:
     blocked(tools.use("transaction", {"ops": [{**ops[0], "op": "move", "to": TOKEN}]}))
     tools.use("safe_write", {"path": "a", "content": TEXT})
     tools.close()
-    kept = b"".join(path.read_bytes() for path in (tools.workspace / ".perdure").glob("journal.db*"))
+    kept = b"".join(
+        path.read_bytes()
+        for path in store_of(tools.workspace, tools.workspace.parent / "home").glob("journal.db*")
+    )
     # The draft itself is kept there, in full; no name and no row has it.
     assert kept.count(TOKEN.encode()) == kept.count(TEXT.encode())
 

@@ -14,6 +14,8 @@ import pytest
 from keyring.backend import KeyringBackend
 from write_tools import Tools
 
+from harness.store_location import store_of
+
 EVIDENCE = "raw evidence: a very particular sentence " * 10
 LARGE = "another particular sentence, many times over. " * 10_000
 
@@ -53,7 +55,9 @@ def opened(place: Path, *, sealed: bool = True) -> Tools:
 
 
 def on_disk(place: Path) -> bytes:
-    return b"".join(p.read_bytes() for p in sorted((place / "ws/.perdure").rglob("*")) if p.is_file())
+    return b"".join(
+        p.read_bytes() for p in sorted(store_of(place / "ws", place / "home").rglob("*")) if p.is_file()
+    )
 
 
 def put(tools: Tools, content: str, **more: Any) -> dict[str, Any]:

@@ -88,8 +88,8 @@ def test_a_broken_mount_is_in_sight(bed: Bed) -> None:
 
 
 def test_a_broken_journal_and_a_broken_state_store_are_told_with_exit_code_1(bed: Bed) -> None:
-    (bed.workspace / ".perdure").mkdir()
-    (bed.workspace / ".perdure" / "journal.db").write_bytes(b"not a database at all" * 100)
+    bed.store.mkdir(parents=True)
+    (bed.store / "journal.db").write_bytes(b"not a database at all" * 100)
     state = bed.root / "state.db"
     apsw.Connection(str(state)).execute("CREATE TABLE somebody_elses (x)")
 
@@ -175,7 +175,7 @@ def test_a_journal_in_a_folder_that_cannot_be_written_is_read_all_the_same(bed: 
     client = bed.run()
     client.use("safe_write", {"path": "a", "content": "x\n"})
     assert client.close() == 0
-    folder = bed.workspace / ".perdure"
+    folder = bed.store
     before = sorted(path.name for path in folder.iterdir())
     folder.chmod(0o500)
     try:
@@ -189,7 +189,7 @@ def test_a_journal_in_a_folder_that_cannot_be_written_is_read_all_the_same(bed: 
 def test_reading_does_not_wait_for_whoever_holds_the_write_lock(bed: Bed) -> None:
     client = bed.run()
     client.use("safe_write", {"path": "a", "content": "x\n"})
-    holder = apsw.Connection(str(bed.workspace / ".perdure" / "journal.db"))
+    holder = apsw.Connection(str(bed.store / "journal.db"))
     holder.execute("BEGIN IMMEDIATE")
     try:
         assert json.loads(perdure(bed, "status", "--json").stdout)["journal"]["writes"] == 1

@@ -79,7 +79,7 @@ def test_no_way_to_write_breaks_a_file(tools: Tools) -> None:
         assert (found["draft"] is not None, found["context"]["format"]) == (True, "json"), name
         assert {one["line"] for one in found["context"]["errors"]} & {2, 3}, name
     assert (tools.workspace / "a.json").read_text() == GOOD
-    assert sorted(p.name for p in tools.workspace.iterdir()) == [".perdure", "a.json"]
+    assert sorted(p.name for p in tools.workspace.iterdir()) == ["a.json"]
 
 
 def test_a_warning_writes_and_says_so(tools: Tools) -> None:

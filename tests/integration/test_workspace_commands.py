@@ -13,6 +13,7 @@ import apsw
 import msgspec
 import pytest
 
+from harness import store_location
 from perdure.cli.main import main
 from perdure.cli.tool_command import CommandCall
 from perdure.host import presence
@@ -22,6 +23,10 @@ from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker.compose import Settings, open_write
 
 Run = Callable[..., tuple[int, str, str]]
+
+
+def store_of(workspace: Path) -> Path:
+    return store_location.store_of(workspace, workspace.parent / "home")
 
 
 @pytest.fixture
@@ -138,7 +143,7 @@ def test_a_sound_workspace_is_sound_and_drift_is_told(run: Run, workspace: Path)
     ],
 )
 def test_what_was_tampered_with_is_found(run: Run, workspace: Path, statement: str, kind: str) -> None:
-    connection = apsw.Connection(str(workspace / ".perdure" / "journal.db"))
+    connection = apsw.Connection(str(store_of(workspace) / "journal.db"))
     connection.execute(statement)
     connection.close()
     code, text, _ = run("verify", "--json")
@@ -148,7 +153,7 @@ def test_what_was_tampered_with_is_found(run: Run, workspace: Path, statement: s
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
 def test_a_damaged_file_of_the_store_is_found(run: Run, workspace: Path, damage: str) -> None:
-    (blob,) = (workspace / ".perdure" / "blobs").iterdir()
+    (blob,) = (store_of(workspace) / "blobs").iterdir()
     if damage == "gone":
         blob.unlink()
     else:
@@ -264,7 +269,7 @@ def test_reading_waits_for_no_lock_and_changes_no_file(
     run: Run, written: Path, words: tuple[str, ...]
 ) -> None:
     """A worker that hangs in the middle of a commit holds both locks."""
-    folder = written / ".perdure"
+    folder = store_of(written)
     before = run(*words)
     holder = apsw.Connection(str(folder / "journal.db"))
     holder.execute("BEGIN IMMEDIATE")
@@ -284,7 +289,7 @@ def test_a_journal_that_may_not_be_written_can_be_read(
     run: Run, written: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = run(*words)
-    folder = written / ".perdure"
+    folder = store_of(written)
     for name in ("wal", "shm"):  # what SQLite makes, and leaves, to read
         (folder / f"journal.db-{name}").unlink()
     names = sorted(path.name for path in folder.iterdir())
@@ -305,7 +310,7 @@ def test_what_a_killed_process_left_open_is_settled_before_it_is_shown(
     """Beside a running host it is left to that host."""
     host = Presence(os.getpid(), "s", "0", str(workspace), 0.0, 1)
     monkeypatch.setattr(presence, "running", lambda: [host] if is_served else [])
-    journal = str(workspace / ".perdure" / "journal.db")
+    journal = str(store_of(workspace) / "journal.db")
     connection = apsw.Connection(journal)
     connection.execute("INSERT INTO intents SELECT max(seq), 'another boot' FROM journal")
     connection.close()
@@ -321,7 +326,7 @@ def test_what_a_killed_process_left_open_is_settled_before_it_is_shown(
 def test_a_journal_of_a_newer_version_is_refused_with_the_reason(
     run: Run, workspace: Path, words: tuple[str, ...]
 ) -> None:
-    connection = apsw.Connection(str(workspace / ".perdure" / "journal.db"))
+    connection = apsw.Connection(str(store_of(workspace) / "journal.db"))
     connection.pragma("user_version", 99)
     connection.close()
     code, text, error = run(*words)

@@ -13,6 +13,7 @@ import pytest
 from write_tools import Tools
 
 from harness.crash.write_kinds import found_in
+from harness.store_location import store_of
 from perdure.model import fault_points
 from perdure.model.envelope import refuse
 from perdure.storage.journal import JournalError
@@ -194,7 +195,7 @@ def test_a_recovery_that_may_not_write_leaves_the_change_to_the_next_one(
     write(tools, "f", "new\n")
     # As if it had been killed before anything landed.
     (workspace / "f").write_text("old\n")
-    (workspace / ".perdure" / "landed").write_text("")
+    (store_of(workspace, workspace.parent / "home") / "landed").write_text("")
     fault_points.arm("write.open_temp=erofs")
     blocked = Tools(workspace)
     assert [intent.row.path for intent in blocked.service.journal.intents()] == ["f"]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.store_location import store_of
 from perdure.testing.raw_client import RawClient
 
 Result = dict[str, Any]
@@ -24,6 +25,7 @@ class Agent:
     def __init__(self, folder: Path, **env: str) -> None:
         self.workspace = folder / "workspace"
         self.workspace.mkdir(exist_ok=True)
+        self.store = store_of(self.workspace, folder / "home")
         command = [sys.executable, "-P", "-m", "perdure", "run", "--workspace", str(self.workspace)]
         environ = {**os.environ, "PERDURE_HOME": str(folder / "home"), **env}
         self.client = RawClient([*command, "--render", "json", "--detail", "full"], env=environ)
@@ -157,7 +159,7 @@ def test_sessions_can_be_listed_and_dropped(agent: Agent) -> None:
 
 def test_a_damaged_chunk_is_named(agent: Agent) -> None:
     agent.use("chunk_append", session="s", content="a" * 200_000)
-    (blob,) = (agent.workspace / ".perdure" / "blobs").iterdir()
+    (blob,) = (agent.store / "blobs").iterdir()
     blob.write_bytes(b"b" * 200_000)
     refusal = agent.use("chunk_compose", session="s", output_path="o")
     assert (refusal["error"], refusal["context"]["reason"]) == ("write_corruption", "chunk_damaged")
@@ -177,12 +179,8 @@ def test_scratch_is_kept_by_hash_and_label_and_never_in_the_tree(agent: Agent) -
     assert "token" not in str(agent.use("scratch_ref"))
     agent.kill_worker()
     assert agent.use("scratch_get", sha256=kept["sha256"])["content"] == "token abc"
-    assert [path.name for path in agent.workspace.iterdir()] == [".perdure"]
-    modes = {
-        path.stat().st_mode & 0o077
-        for path in (agent.workspace / ".perdure").iterdir()
-        if path.suffix == ".db"
-    }
+    assert list(agent.workspace.iterdir()) == []
+    modes = {path.stat().st_mode & 0o077 for path in agent.store.iterdir() if path.suffix == ".db"}
     assert modes == {0}
 
 

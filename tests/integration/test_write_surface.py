@@ -164,14 +164,14 @@ def test_a_transaction_is_all_or_nothing(agent: Agent, workspace: Path) -> None:
     ]
     refused = agent.use("transaction", ops=[*ops, {"op": "delete", "path": "absent"}])
     assert (refused["error"], refused["context"]["operation"]) == ("not_found", 2)
-    assert sorted(p.name for p in workspace.iterdir() if p.name != ".perdure") == ["old.txt"]
+    assert sorted(p.name for p in workspace.iterdir()) == ["old.txt"]
     agent.use(
         "transaction", ops=[*ops, {"op": "edit", "path": "new.txt", "edits": [{"old": "1", "new": "2"}]}]
     )
     assert (workspace / "new.txt").read_text() == "2\n"
     assert (workspace / "moved.txt").read_text() == "kept\n"
     agent.use("undo")
-    assert sorted(p.name for p in workspace.iterdir() if p.name != ".perdure") == ["old.txt"]
+    assert sorted(p.name for p in workspace.iterdir()) == ["old.txt"]
 
 
 def test_a_patch_in_a_transaction_changes_every_file_it_names(agent: Agent, workspace: Path) -> None:

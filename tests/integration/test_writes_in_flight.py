@@ -29,7 +29,7 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
 @contextmanager
 def locked(worker: Worker) -> Iterator[None]:
     """As another process holds the workspace while it writes: nobody else's write gets on."""
-    fd = os.open(worker.workspace / ".perdure" / "lock", os.O_RDWR)
+    fd = os.open(worker.workspace, os.O_RDONLY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield

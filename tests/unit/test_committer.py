@@ -16,6 +16,7 @@ from perdure.storage.beside import Helper
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.surfaces.write.committer import Committer
 from perdure.surfaces.write.jobs import Landing, NoFiles
+from perdure.surfaces.write.writer_lock import WriterLock
 
 
 class Unforeseen(Exception):
@@ -25,7 +26,7 @@ class Unforeseen(Exception):
 def test_an_error_that_nobody_foresaw_fails_its_own_call_only(tmp_path: Path) -> None:
     (tmp_path / ".perdure").mkdir()
     journal = SqliteJournal(str(tmp_path / ".perdure"), str(tmp_path / "anchor"))
-    committer = Committer(journal, str(tmp_path / "lock"), lambda: None)
+    committer = Committer(journal, WriterLock(str(tmp_path / "lock")), lambda: None)
     begun, goes_on = threading.Event(), threading.Event()
     answers: dict[str, object] = {}
 
@@ -72,7 +73,7 @@ def test_a_refused_call_is_forgotten_at_once(tmp_path: Path) -> None:
 
     (tmp_path / ".perdure").mkdir()
     journal = SqliteJournal(str(tmp_path / ".perdure"), str(tmp_path / "anchor"))
-    committer = Committer(journal, str(tmp_path / "lock"), lambda: None)
+    committer = Committer(journal, WriterLock(str(tmp_path / "lock")), lambda: None)
     held = Held()
     known = weakref.ref(held)
 
@@ -95,7 +96,7 @@ def test_a_refused_call_is_forgotten_at_once(tmp_path: Path) -> None:
 def committer(tmp_path: Path) -> Iterator[Committer]:
     (tmp_path / ".perdure").mkdir()
     journal = SqliteJournal(str(tmp_path / ".perdure"), str(tmp_path / "anchor"))
-    made = Committer(journal, str(tmp_path / "lock"), lambda: None)
+    made = Committer(journal, WriterLock(str(tmp_path / "lock")), lambda: None)
     yield made
     made.close()
     journal.close()
@@ -192,7 +193,7 @@ def test_of_a_round_only_so_many_files_are_made_ready_before_they_are_decided(
     monkeypatch.setattr("perdure.surfaces.write.committer.MOST_AHEAD", 8)
     (tmp_path / ".perdure").mkdir()
     journal = SqliteJournal(str(tmp_path / ".perdure"), str(tmp_path / "anchor"))
-    committer = Committer(journal, str(tmp_path / "lock"), lambda: None)
+    committer = Committer(journal, WriterLock(str(tmp_path / "lock")), lambda: None)
     batch = [committer.job(frozenset({str(number)}), lambda: ThreeFiles({})) for number in range(5)]
     journal.transact(lambda: committer._plan_all(batch))
     committer.close()

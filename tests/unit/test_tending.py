@@ -19,6 +19,7 @@ from perdure.surfaces.write import tending as module
 from perdure.surfaces.write.committer import Committer
 from perdure.surfaces.write.store import Content, Store
 from perdure.surfaces.write.tending import DAY, Tending
+from perdure.surfaces.write.writer_lock import WriterLock
 
 NOW = 1_800_000_000.0
 LONG_AGO = NOW - 200 * DAY
@@ -34,7 +35,7 @@ class World:
         self.journal = SqliteJournal(str(folder / ".perdure"), str(folder / "anchor"), self._tick)
         self.blobs = Blobs(folder / "blobs")
         self.store = Store(self.journal, self.blobs)
-        self.committer = Committer(self.journal, str(folder / "lock"), lambda: None)
+        self.committer = Committer(self.journal, WriterLock(str(folder / "lock")), lambda: None)
         self.now: dict[str, Content | None] = {}
 
     def _tick(self) -> float:

@@ -477,21 +477,20 @@ def test_a_root_that_is_reached_by_a_link_is_known_by_both_names(tmp_path: Path)
     workspace.close()
 
 
-def test_a_moved_workspace_is_still_the_workspace(workspace: Workspace, tmp_path: Path) -> None:
+@pytest.mark.parametrize("becomes", ["workspace_gone", "workspace_replaced"])
+def test_nothing_is_reached_in_a_workspace_that_is_not_at_its_path_any_more(
+    workspace: Workspace, tmp_path: Path, becomes: str
+) -> None:
     (tmp_path / "ws").rename(tmp_path / "elsewhere")
+    if becomes == "workspace_replaced":
+        (tmp_path / "ws").mkdir()
 
-    write(workspace, "f")
+    for path in ("f", str(tmp_path / "ws" / "f")):
+        with pytest.raises(ToolError) as refused:
+            write(workspace, path)
+        assert reason(refused.value) == becomes
 
-    assert (tmp_path / "elsewhere" / "f").read_text() == "new"
-
-
-def test_a_removed_workspace_is_said_to_be_gone(workspace: Workspace, tmp_path: Path) -> None:
-    (tmp_path / "ws").rmdir()
-
-    with pytest.raises(ToolError) as refused:
-        write(workspace, "a/f")
-
-    assert reason(refused.value) == "workspace_gone"
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_force_opens_guarded_paths_and_nothing_more(workspace: Workspace, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from harness.power.driver import Refused, named, run, write_surface
+from harness.store_location import store_of
 from perdure.model import fault_points
 from perdure.storage.files import pending
 from perdure.storage.journal import Filter
@@ -267,14 +268,6 @@ def test_a_transaction_that_changes_a_file_twice_is_completed_whole(workspace: P
     assert ((workspace / "a").read_text(), (workspace / "b").read_text()) == ("two\n", "beside\n")
 
 
-def test_a_file_of_our_own_that_a_cut_emptied_is_filled_again(workspace: Path) -> None:
-    left_after(workspace, overwrites(FIRST))
-    (workspace / ".perdure" / ".gitignore").write_text("")
-
-    reopened(workspace)
-    assert (workspace / ".perdure" / ".gitignore").read_text() == "*\n"
-
-
 def test_the_names_that_lead_to_the_journal_are_synced_before_its_first_row(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,7 +280,8 @@ def test_the_names_that_lead_to_the_journal_are_synced_before_its_first_row(
 
     monkeypatch.setattr(os, "fsync", noted)
     reopened(workspace)
-    assert {str(workspace), str(workspace / ".perdure")} <= set(synced)
+    folder = store_of(workspace, workspace.parent / "home")
+    assert {str(folder), str(folder.parent), str(folder.parent.parent)} <= set(synced)
 
 
 def test_what_is_taken_back_is_as_it_was_to_the_mode(workspace: Path) -> None:

@@ -7,10 +7,12 @@ import os
 from perdure.host.settings import Settings
 from perdure.registry.locating import locate
 from perdure.storage.places import data_dir
+from perdure.storage.workspace_store import StorePlace, find
 
 
-def journal_file(workspace: str) -> str:
-    return os.path.join(workspace, ".perdure", "journal.db")
+def store_place(settings: Settings) -> StorePlace:
+    """The store of the first workspace, which holds the journal of all of them."""
+    return find(settings.workspaces[0], settings.store)
 
 
 def state_file(state: str | None) -> str | None:

@@ -9,8 +9,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.locations import journal_file, state_file
+from perdure.cli.locations import state_file
 from perdure.storage.sqlite import read_only
+from perdure.storage.workspace_store import find
 
 if TYPE_CHECKING:
     from perdure.host.settings import Settings
@@ -22,13 +23,14 @@ class Looks:
 
     def __init__(self, settings: Settings) -> None:
         self._workspaces = settings.workspaces
+        self._store = settings.store
         self._state = settings.state
         self._backend: StateBackend | None = None
 
     def drafts(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for workspace in self._workspaces:
-            rows = read_only.drafts(journal_file(workspace)).get("drafts", [])
+            rows = read_only.drafts(find(workspace, self._store).journal).get("drafts", [])
             more = {"workspace": os.path.basename(workspace)} if len(self._workspaces) > 1 else {}
             found += [{**row, **more} for row in rows]
         return found

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure import __version__
 from perdure.cli.asking import Asked, ask_all
-from perdure.cli.locations import journal_file, registry_location, state_file
+from perdure.cli.locations import registry_location, state_file, store_place
 from perdure.host import presence
 from perdure.host.settings import Settings
 from perdure.model.envelope import ToolError
@@ -19,11 +19,14 @@ WAIT = "state_wait"
 
 def gathered(settings: Settings) -> dict[str, Any]:
     hosts = ask_all(presence.running())
+    store = store_place(settings)
     found: dict[str, Any] = {
         "version": __version__,
         "workspace": settings.workspaces[0],
+        "store": store.folder,
+        "store_reason": store.reason or None,
         "hosts": [one.fields() for one in hosts],
-        "journal": read_only.journal_summary(journal_file(settings.workspaces[0]), _today_us()),
+        "journal": read_only.journal_summary(store.journal, _today_us()),
         "state": {**state_of(settings.state), "waiters": _waiters(hosts)},
         "registry": {"path": registry_location(settings)},
     }

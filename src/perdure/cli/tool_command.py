@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from perdure.cli.locations import journal_file
 from perdure.cli.options import add_workspace, settle
 from perdure.cli.parser import new_parser
 from perdure.cli.refusals import exit_code, in_words
@@ -19,6 +18,7 @@ from perdure.cli.screen import encodable
 from perdure.host import presence
 from perdure.host.settings import Settings
 from perdure.model.tools import View
+from perdure.storage.workspace_store import find
 
 if TYPE_CHECKING:
     from perdure.surfaces.write.service import WriteService
@@ -68,6 +68,7 @@ def write_settings(known: Settings) -> WorkerSettings:
         surfaces=("write",),
         policy=known.policy,
         durability=known.durability,
+        store=known.store,
         keep=known.keep,
         log_level=known.log_level,
     )
@@ -83,11 +84,12 @@ def open_for_reading(settings: WorkerSettings) -> WriteService:
     from perdure.worker.compose import open_write
 
     workspace = settings.workspaces[0]
-    condition = journal_condition(journal_file(workspace))
+    place = find(workspace, settings.store)
+    condition = journal_condition(place.journal)
     needs_migration = not condition.get("is_current", True)
     has_host = any(workspace in host.workspaces for host in presence.running())
     needs_recovery = condition.get("has_intents", False) and not has_host
-    is_writable = os.access(os.path.join(workspace, ".perdure"), os.W_OK)
+    is_writable = os.access(place.folder, os.W_OK)
     return open_write(settings, is_read_only=not ((needs_migration or needs_recovery) and is_writable))
 
 

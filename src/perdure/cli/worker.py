@@ -37,6 +37,7 @@ def main(argv: list[str]) -> int:
             policy=known.policy,
             registry=known.registry,
             durability=known.durability,
+            store=known.store,
             keep=known.keep,
             state_limits=known.state_limits,
             view=View(known.render, known.detail),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from perdure.host.eventlog import encode_record
+from perdure.storage.eventlog import encode_record
 from perdure.model.eras import LOG_LEVELS
 
 PIPE_BYTES: Final = 4096  # what is written whole or not at all

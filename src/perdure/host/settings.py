@@ -45,6 +45,7 @@ class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     tools: list[str] | str | None = None
     policy: str | dict[str, Any] | None = None
     durability: Literal["journal", "strict"] | None = None
+    store: Literal["data", "workspace"] | None = None
     log_level: str | None = None
     log_format: Literal["text", "json"] | None = None
     otel: str | None = None
@@ -68,6 +69,7 @@ class Settings(msgspec.Struct, frozen=True):
     tools: tuple[str, ...] = ()
     policy: str | None = None
     durability: Literal["journal", "strict"] = "journal"
+    store: Literal["data", "workspace"] = "data"
     log_level: str = "warning"
     log_format: Literal["text", "json"] = "text"
     otel: str | None = None
@@ -114,6 +116,7 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str], *, leave_out_faul
         if value is not None:
             found[name] = _names(value) if name in ("surfaces", "tools") else value
     found["policy"] = _policy(given.get("policy"), environ, workspaces[0], zip(paths, files, strict=True))
+    found["store"] = _store(paths, files)
     found["mounts"] = _mounts(given.get("mount") or [], files)
     found["timeouts"] = next((f.timeouts for f in files if f.timeouts is not None), Timeouts())
     found["keep"] = next((f.keep for f in files if f.keep is not None), Keep())
@@ -128,6 +131,13 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str], *, leave_out_faul
         return msgspec.convert(found, type=Settings)
     except msgspec.ValidationError as error:
         raise SettingsError(str(error)) from None
+
+
+def _store(paths: tuple[str, str], files: list[FileSettings]) -> str:
+    """Where journals are kept is the user's own choice: a workspace cannot draw its journal into itself."""
+    if files[0].store is not None:
+        raise SettingsError(f"{paths[0]}: store counts only in your own settings, {paths[1]}")
+    return files[1].store or "data"
 
 
 _VARIABLES = {

@@ -180,6 +180,8 @@ def _mount_row(k: Kernel, mount: Mount) -> dict[str, Any]:
         row["changed"] = list(mount.changed)
     if mount.held:
         row["held"] = sorted(mount.held)
+    if mount.notices:
+        row["notices"] = list(mount.notices)
     if mount.last_fault is not None:
         row["last_fault"] = _fault(mount.last_fault)
         if mount.exit_code is not None:
@@ -308,6 +310,7 @@ def _shapes() -> dict[str, Shape]:
         Field("required", full_only=True),
         Field("changed", "json", full_only=True),
         Field("held", "json"),
+        Field("notices", "json"),
         Field("last_fault", "record", columns=fault),
         Field("exit_code"),
         Field("stderr", full_only=True),

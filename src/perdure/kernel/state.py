@@ -181,6 +181,8 @@ class Mount(msgspec.Struct):
     """What its tools were when they were last accepted: a hash of each; None before the first time."""
     changed: list[str] = []
     held: dict[str, str] = {}
+    notices: list[str] = []
+    """What the built-in worker had to tell, the newest last."""
 
 
 # --- invocations ----------------------------------------------------------------------------------

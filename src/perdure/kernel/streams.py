@@ -6,7 +6,7 @@ What a child cannot be trusted to keep is handed to its successor (law 13).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Raw
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
     from perdure.kernel.incoming import Incoming
 
+NOTICE_MAX: Final = 300
+NOTICES_MAX: Final = 5
 _encode = msgspec.json.encode
 SUBSCRIBING = frozenset({"resources/subscribe", "resources/unsubscribe"})
 _KIND_OF = {method: kind for kind, method in CHANGED.items()}
@@ -101,8 +103,17 @@ def on_child_notification(k: Kernel, link: Link, note: Notification) -> None:
         _updated(k, params)
     elif note.method == "notifications/message":
         _message(k, link, note, params)
+    elif note.method == eras.NOTICE and k.specs[link.mount].builtin:
+        _notice(k, link, params)
     else:
         k.to_client(encode_notification(note.method, note.params, note.extra))
+
+
+def _notice(k: Kernel, link: Link, params: Members) -> None:
+    """For `health`; a few of the newest."""
+    text = msgspec.json.decode(params.get("text", Raw(b'""')))
+    mount = k.state.mounts[link.mount]
+    mount.notices = [*mount.notices, str(text)[:NOTICE_MAX]][-NOTICES_MAX:]
 
 
 def _relist(k: Kernel, link: Link) -> None:

@@ -39,6 +39,8 @@ META_INVOCATION: Final = "perdure/invocation"
 META_CALLER: Final = "perdure/client"
 META_AGE: Final = "perdure/ageMs"
 META_CONTRACT: Final = "perdure/contract"
+NOTICE: Final = "notifications/perdure/notice"
+"""From the built-in worker to its host: something that `health` has to tell."""
 PROBE_METHOD: Final = "perdure/probe"
 
 UNSUPPORTED_VERSION: Final = -32022

@@ -59,10 +59,10 @@ class Blobs:
     def __init__(self, directory: str | os.PathLike[str], *, is_read_only: bool = False) -> None:
         if not is_read_only:
             os.makedirs(directory, mode=0o700, exist_ok=True)
-        elif not os.path.isdir(directory):
+        elif not os.path.lexists(directory):
             self._fd = -1
             return
-        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -11,15 +11,30 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from perdure.model.envelope import ToolError
+from perdure.model.envelope import ToolError, refuse
 
 Sha = bytes
-State = Literal["aborted", "conflict"]
+State = Literal["aborted", "conflict", "break"]
 T = TypeVar("T")
 
 
 class JournalError(ToolError):
     """The journal itself failed. Nothing of the transaction happened, whoever's part of it met the failure."""
+
+
+class StoreReplaced(JournalError):
+    """The store was removed or replaced while it was open. Nothing was planned: the call can be made again on the one
+    that is there now."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            refuse(
+                "conflict",
+                "store_replaced",
+                "the store of this workspace was removed or replaced; nothing was changed, call again",
+                suggested_action="retry_later",
+            ).envelope
+        )
 
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,5 +211,8 @@ class Journal(Writing, Reading, Protocol):
     def mark_landed(self, seq: int) -> None:
         """Outside a transaction: every row up to this one landed or was concluded. Nothing is synced: the mark
         outlives a killed process, and after a power cut it counts for nothing."""
+
+    def is_replaced(self) -> bool:
+        """Whether its files were removed or replaced since it was opened."""
 
     def close(self) -> None: ...

@@ -134,6 +134,9 @@ class MemoryState:
             self._changes = [c for c in self._changes if (c.entry.name, c.entry.revision) not in dropped]
             return len(old_answers) + len(old)
 
+    def take_notices(self) -> list[str]:
+        return []
+
     def close(self) -> None:
         self._watch.close()
 

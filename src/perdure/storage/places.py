@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+
+from perdure.storage.durable import sync_directory
 
 
 def state_dir() -> str:
@@ -26,6 +29,22 @@ def data_dir() -> str:
 def sign_ins_folder() -> str:
     """Where the tokens of remote servers are; made by the first sign-in."""
     return os.path.join(data_dir(), "sign-ins")
+
+
+def make_private_folders(folder: str) -> None:
+    """With every folder above it that is missing. What is kept there is as durable as the names that lead to it."""
+    missing = []
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for made in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(made, mode=0o700)
+        fd = os.open(os.path.dirname(made), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            sync_directory(fd)
+        finally:
+            os.close(fd)
 
 
 def private_dir(*parts: str) -> str:

@@ -174,6 +174,9 @@ class StateBackend(Protocol):
     def forget(self, *, answers_before: int, history_before: int, limit: int) -> int:
         """Drop old answers, and old changes that are not the newest of their name; how many."""
 
+    def take_notices(self) -> list[str]:
+        """What happened to the store since it was last asked, for `health`."""
+
     def close(self) -> None: ...
 
 

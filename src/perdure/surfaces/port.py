@@ -51,7 +51,7 @@ class Call(Protocol):
         """Tell the client how far the call is, where it asked to be told."""
 
     def log(self, level: str, message: str) -> None:
-        """Tell the client something, where it asked for this level."""
+        """Tell the client something, where it asked for this level. An `alert` is told by `health` as well."""
 
 
 Handler = Callable[[Any, Call], object]

@@ -32,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     policy: str | None = None
     registry: str | None = None
     durability: Durability = "journal"
+    store: Literal["data", "workspace"] = "data"
     keep: Keep = Keep()
     state_limits: StateLimits = StateLimits()
     view: View = DEFAULT_VIEW
@@ -46,10 +47,10 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteServic
 
     With `is_read_only` nothing is created or recovered."""
     from perdure.risk import gate
-    from perdure.storage.places import private_dir, state_dir
+    from perdure.storage import workspace_store
     from perdure.storage.shelved import Shelved
-    from perdure.storage.sqlite.chain import anchor_name
     from perdure.storage.sqlite.journal import SqliteJournal
+    from perdure.storage.sqlite.store_opening import prepare
     from perdure.surfaces.write import policy_files
     from perdure.surfaces.write.service import WriteService
     from perdure.worker.logs import log_to_events
@@ -59,15 +60,11 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteServic
             log_to_events(private_dir("log"))
     gate.shelf = Shelved("gate")
     found = policy_files.load(settings.policy, settings.workspaces)
-    anchor = anchor_name(settings.workspaces[0])
-
-    def open_journal(folder: str) -> SqliteJournal:
-        anchors = os.path.join(state_dir(), "anchors") if is_read_only else private_dir("anchors")
-        return SqliteJournal(folder, os.path.join(anchors, anchor), is_read_only=is_read_only)
-
+    locate = workspace_store.find if is_read_only else prepare
     return WriteService(
         settings.workspaces,
-        open_journal,
+        locate(settings.workspaces[0], settings.store),
+        lambda place: SqliteJournal(place.folder, place.anchor, is_read_only=is_read_only),
         strict=settings.durability == "strict",
         keep=settings.keep,
         policy=found.policy,

@@ -6,7 +6,7 @@ import threading
 
 import msgspec
 
-from perdure.model.eras import LOG_LEVELS
+from perdure.model.eras import LOG_LEVELS, NOTICE
 from perdure.model.frames import RequestId, encode_notification
 from perdure.model.tools import View
 from perdure.worker.pipe import FrameWriter
@@ -95,6 +95,8 @@ class Context:
         self._running.notify("notifications/progress", params)
 
     def log(self, level: str, message: str) -> None:
+        if level == "alert":
+            self._running.notify(NOTICE, {"text": message})
         if self._log_level is not None and LOG_LEVELS.index(level) >= LOG_LEVELS.index(self._log_level):
             params: dict[str, object] = {"level": level, "logger": f"perdure.{self.tool}", "data": message}
             self._running.notify("notifications/message", params)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from perdure.cli.checks.finding import Finding, Patient, ok
+from perdure.cli.locations import store_place
 from perdure.host import presence
 from perdure.storage import temp_names
 from perdure.storage.places import data_dir, state_dir
@@ -59,8 +60,9 @@ def _capsules() -> Iterator[Finding]:
 
 def _temporary(patient: Patient) -> Iterator[Finding]:
     """Beside the files that were written, where they are made."""
+    journal = store_place(patient.settings).journal
     for root in patient.settings.workspaces:
-        for folder in _folders(root):
+        for folder in _folders(root, journal):
             for name in _listed(folder):
                 temp = temp_names.parsed(name)
                 if temp is None or temp_names.owner_lives(temp.owner) is not False:
@@ -80,12 +82,11 @@ def _temporary(patient: Patient) -> Iterator[Finding]:
                     )
 
 
-def _folders(root: str) -> list[str]:
+def _folders(root: str, journal: str) -> list[str]:
     """The folders of the files in the journal, and the root."""
     import apsw
 
     found = {root}
-    journal = os.path.join(root, ".perdure", "journal.db")
     if os.path.exists(journal):
         try:
             connection = apsw.Connection(journal, flags=apsw.SQLITE_OPEN_READONLY)
@@ -122,7 +123,11 @@ def _is_old(path: str) -> bool:
 def check_locks(patient: Patient) -> Iterator[Finding]:
     """The system gives up a lock when its holder dies; what can go wrong is a holder that lives and does nothing."""
     state = patient.settings.state or os.path.join(data_dir(), "state.db")
-    paths = [os.path.join(patient.settings.workspaces[0], ".perdure", "lock"), f"{state}-lock"]
+    paths = [
+        *patient.settings.workspaces,
+        os.path.join(store_place(patient.settings).folder, "lock"),
+        f"{state}-lock",
+    ]
     found = 0
     for path in paths:
         for pid in _holders(path):

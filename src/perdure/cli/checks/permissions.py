@@ -1,4 +1,4 @@
-"""Who can read and change what is ours: folders of the user, `.perdure`, and the files of the stores."""
+"""Who can read and change what is ours: folders of the user, and the files of the stores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from perdure.cli.checks.finding import Finding, Patient, ok
+from perdure.cli.locations import store_place
 from perdure.storage.places import data_dir, state_dir
 
 CHECK = "permissions"
@@ -36,7 +37,7 @@ def check(patient: Patient) -> Iterator[Finding]:
 def _places(patient: Patient) -> Iterator[str]:
     for folder in dict.fromkeys((state_dir(), data_dir())):
         yield from _entries(folder)
-    folder = os.path.join(patient.settings.workspaces[0], ".perdure")
+    folder = store_place(patient.settings).folder
     yield folder
     yield from (os.path.join(folder, name) for name in ("journal.db", "blobs", "lock"))
     state = patient.settings.state or os.path.join(data_dir(), "state.db")

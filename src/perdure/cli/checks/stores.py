@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from perdure.cli.checks.finding import Finding, Patient, ok
-from perdure.cli.locations import journal_file, state_file
+from perdure.cli.locations import state_file, store_place
 from perdure.cli.overview import state_of
 from perdure.cli.progress import Progress
 from perdure.cli.tool_command import write_settings
@@ -19,7 +19,10 @@ SHOWN = 5
 
 
 def check_journal(patient: Patient) -> Iterator[Finding]:
-    path = journal_file(patient.settings.workspaces[0])
+    store = store_place(patient.settings)
+    if store.reason:
+        yield Finding(CHECK, "note", f"the store is in {store.folder}: {store.reason}")
+    path = store.journal
     known = read_only.journal_summary(path, 0)
     if not known["found"]:
         yield ok(CHECK, "nothing was written in this workspace yet")
@@ -68,7 +71,8 @@ def _verified(patient: Patient, writes: int) -> Iterator[Finding]:
             "error",
             f"{problem.kind}: {problem.detail}",
             "the journal is not what was written: history and undo cannot be relied on before this point",
-            "keep a copy of .perdure, then compare with a backup; `perdure verify` lists everything",
+            f"keep a copy of {store_place(patient.settings).folder}, then compare with a backup; "
+            "`perdure verify` lists everything",
         )
     for problem in drifted[:SHOWN]:
         yield Finding(

@@ -29,6 +29,7 @@ from perdure.storage.durable import close_quietly
 from perdure.storage.files.identity import Expected
 from perdure.storage.files.syscalls import exchange, is_open_for_writing, rename_noreplace
 from perdure.storage.os_errors import os_refusal
+from perdure.storage.process_lock import is_locked_here
 
 _NOT_A_FILE: Final = (
     errno.ENOENT,
@@ -90,6 +91,9 @@ class Conflict(ToolError):
 @contextmanager
 def alone(dir_fd: int) -> Iterator[None]:
     """Our turn to exchange in this directory. Refused if another Perdure holds it for too long."""
+    if is_locked_here(dir_fd):  # the root of a workspace that is being written
+        yield
+        return
     fd = -1
     try:
         fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)

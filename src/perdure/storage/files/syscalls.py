@@ -28,6 +28,9 @@ RESOLVE_BENEATH: Final = 0x08
 _OPENAT2: Final = ctypes.c_long(437)  # the same on every architecture
 _HOW_SIZE: Final = ctypes.c_size_t(24)
 _RENAMEAT2: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
+_AT_FDCWD: Final = -100
+_AT_SYMLINK_NOFOLLOW: Final = 0x100
+_STATX_BTIME: Final = 0x800
 _NOREPLACE: Final = 1
 _EXCHANGE: Final = 2
 _DARWIN_SWAP: Final = 2
@@ -85,6 +88,31 @@ def rename_noreplace(src_dir: int, src: str, dst_dir: int, dst: str) -> None:
             raise
         os.link(src, dst, src_dir_fd=src_dir, dst_dir_fd=dst_dir, follow_symlinks=False)
         os.unlink(src, dir_fd=src_dir)
+
+
+def birth_time(path: str) -> int | None:
+    """When a file was made, in nanoseconds; None where the file system does not tell. A link is not followed."""
+    if (born := getattr(os.lstat(path), "st_birthtime", None)) is not None:
+        return int(born * 1_000_000_000)
+    if not sys.platform.startswith("linux") or not hasattr(_libc(), "statx"):
+        return None
+    found = ctypes.create_string_buffer(256)
+    try:
+        _made(_libc().statx, _AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, _STATX_BTIME, found)
+    except OSError:
+        return None
+    mask, seconds, nanoseconds = struct.unpack_from("=I76xqI", found)
+    return int(seconds * 1_000_000_000 + nanoseconds) if mask & _STATX_BTIME else None
+
+
+def boot_session() -> str | None:
+    """macOS: a UUID that is made anew at each boot. None elsewhere."""
+    if sys.platform != "darwin":
+        return None
+    found, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+    if _libc().sysctlbyname(b"kern.bootsessionuuid", found, ctypes.byref(size), None, ctypes.c_size_t(0)):
+        return None
+    return found.value.decode("ascii", "replace") or None
 
 
 def is_open_for_writing(fd: int) -> bool:

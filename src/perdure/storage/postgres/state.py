@@ -218,6 +218,9 @@ class PostgresState:
             answers = connection.execute(sql.OLD_ANSWERS, (answers_before, limit)).rowcount
             return answers + connection.execute(sql.OLD_CHANGES, (history_before, limit)).rowcount
 
+    def take_notices(self) -> list[str]:
+        return []
+
     def close(self) -> None:
         self._watch.close()
         self._notifier.close()

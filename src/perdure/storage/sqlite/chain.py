@@ -5,7 +5,6 @@ A row's hash covers the hash before it and the row's columns as a JSON list.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any, Final
@@ -16,7 +15,12 @@ import msgspec
 from perdure.storage.sqlite.unpacking import unpacked
 
 GENESIS: Final = bytes(32)
+BREAK: Final = "break"
+"""The `op` of a row that says which rows are gone. Its outcome says the same, so that no reader takes it for a change."""
 COLUMNS: Final = "seq, ts, path, op, mode, old_sha, new_sha, bytes, client, session, key, txn, undoes, detail"
+
+_OP: Final = 3
+_DETAIL: Final = 13
 
 
 def digest(prev: bytes, values: tuple[Any, ...]) -> bytes:
@@ -43,6 +47,8 @@ def problems(
             yield "gap", f"rows {last + 1} to {seq - 1} are missing", seq
         if before != prev or digest(before, tuple(values)) != hashed:
             yield "chain", "the row does not match its hash", seq
+        if values[_OP] == BREAK:
+            yield "break", _describe_break(values[_DETAIL]), seq
         if anchored is not None and anchored[0] == seq and anchored[1] != hashed:
             yield "anchor", "the row is not the one that was anchored", seq
         prev, last = hashed, seq
@@ -52,6 +58,22 @@ def problems(
         yield "truncated", f"rows {last + 1} to {anchored[0]} were there and are gone", last
 
 
+def is_continued(connection: apsw.Connection, known: tuple[int, bytes]) -> bool:
+    """Whether a row that was the head is still there, as it was."""
+    seq, hashed = known
+    if seq == 0:
+        return True
+    found = connection.execute("SELECT hash FROM journal WHERE seq = ?", (seq,)).fetchone()
+    return found is not None and found[0] == hashed
+
+
+def _describe_break(detail: str) -> str:
+    known = msgspec.json.decode(detail)
+    if known["lost_from"] > known["lost_to"]:
+        return f"row {known['lost_to']} and those before it are not the ones that were written"
+    return f"rows {known['lost_from']} to {known['lost_to']} were there and are gone"
+
+
 def read_anchor(path: str) -> tuple[int, bytes] | None:
     try:
         with open(path, "rb") as file:
@@ -59,11 +81,6 @@ def read_anchor(path: str) -> tuple[int, bytes] | None:
         return int(seq), bytes.fromhex(hashed.decode())
     except (OSError, ValueError):
         return None
-
-
-def anchor_name(workspace: str) -> str:
-    """The file in which a workspace's head is remembered."""
-    return f"{zlib.crc32(workspace.encode('utf-8', 'surrogateescape')):08x}"
 
 
 def contents(connection: apsw.Connection) -> Iterator[tuple[bytes, bytes | None]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import apsw
 # Older libraries can lose committed writes in WAL mode when a checkpoint and a reset coincide.
 OLDEST_SQLITE: Final = (3, 51, 3)
 BUSY_MS: Final = 10_000
+_FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 
 
 class StoreError(Exception):
@@ -28,11 +30,35 @@ def check_library() -> None:
 def open_database(path: str, family: str) -> apsw.Connection:
     """A connection for writing. `family` names the folder of its migrations."""
     check_library()
-    # Made here, for its owner alone; what SQLite makes beside it takes the same mode.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    make_private(path)
     connection = _connect(path)
     migrate(connection, family, path)
     return connection
+
+
+def make_private(path: str) -> None:
+    """Make the file for its owner alone; what SQLite makes beside it takes the same mode.
+
+    One that is there is not opened: closing it would drop the locks that this process holds on it through SQLite.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
+
+
+def close_detached(connection: apsw.Connection) -> None:
+    """Close a connection to a file that was removed or replaced. An ordinary close of the last connection writes the
+    log back and removes it by its name, which now may be that of another database."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.close()
+
+
+def sync_fully(connection: apsw.Connection) -> None:
+    """Where fsync leaves data in the cache of the device (macOS), have SQLite ask for more. Elsewhere it is nothing."""
+    connection.pragma("fullfsync", True)
+    connection.pragma("checkpoint_fullfsync", True)
 
 
 def open_reader(path: str) -> apsw.Connection:
@@ -42,10 +68,12 @@ def open_reader(path: str) -> apsw.Connection:
 
 
 def _connect(path: str) -> apsw.Connection:
-    connection = apsw.Connection(path)
+    """No part of the path may be a link."""
+    connection = apsw.Connection(path, flags=_FLAGS)
     connection.set_busy_timeout(BUSY_MS)
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")
+    sync_fully(connection)
     connection.pragma("foreign_keys", True)
     connection.pragma("temp_store", "memory")
     return connection

@@ -17,6 +17,8 @@ from typing import Any, Final, TypeVar
 import apsw
 import msgspec
 
+from perdure.storage.files.syscalls import boot_session
+from perdure.storage.held_files import HeldFiles
 from perdure.storage.journal import (
     Draft,
     Filter,
@@ -33,7 +35,7 @@ from perdure.storage.journal import (
 )
 from perdure.storage.sqlite import chain, journal_analytics, journal_retention, journal_shelf, read_only
 from perdure.storage.sqlite.chain import COLUMNS, GENESIS
-from perdure.storage.sqlite.database import open_database, open_reader
+from perdure.storage.sqlite.database import close_detached, open_database, open_reader
 from perdure.storage.sqlite.failures import refusal, typed
 from perdure.storage.sqlite.readers import ThreadReaders
 from perdure.storage.sqlite.unpacking import FILE, RAW, ZLIB, unpacked
@@ -52,7 +54,7 @@ _encode = msgspec.json.encode
 
 @typed
 class SqliteJournal:
-    """`folder` is the workspace's `.perdure`; `anchor` a file elsewhere that remembers the chain's head.
+    """`folder` is the workspace's store; `anchor` a file elsewhere that remembers the chain's head.
 
     With `is_read_only` nothing is created or locked; a missing journal reads as an empty one.
     """
@@ -76,17 +78,23 @@ class SqliteJournal:
         self._is_suspect = False
         self._changes_before = 0
         self._head: tuple[int, bytes] = self._load_head()
+        self._known: tuple[int, bytes] | None = None  # the head of our last commit; None before the first
+        self._held = HeldFiles([self._path, f"{self._path}-wal"])
 
     # --- transactions --------------------------------------------------------------------------------------
 
     def transact(self, work: Callable[[], T]) -> T:
         if self._is_suspect:
             self._replace_connection()
-        self._write.execute("BEGIN IMMEDIATE")
         self._writing_thread = threading.get_ident()
         try:
-            # Another process may have written since: the chain continues from what is there now.
-            self._head = self._load_head()
+            return self._transact(work)
+        finally:
+            self._writing_thread = 0
+
+    def _transact(self, work: Callable[[], T]) -> T:
+        self._begin()
+        try:
             self._changes_before = self._write.total_changes()
             before = self._head[0]
             result = work()
@@ -100,10 +108,44 @@ class SqliteJournal:
             except apsw.Error:
                 self._is_suspect = True  # the next transaction begins with another try
             raise failure from None
-        finally:
-            self._writing_thread = 0
         self._drop_anchor()
         return result
+
+    def _begin(self) -> None:
+        """Another process may have written since: the chain continues from what is there now, once it is known that
+        what we remember is in it."""
+        self._write.execute("BEGIN IMMEDIATE")
+        try:
+            self._head = self._load_head()
+            known = self._known or chain.read_anchor(self._anchor)
+            if known is None or known == self._head or chain.is_continued(self._write, known):
+                return
+            self._append_break(known)
+            self._write.execute("COMMIT")
+        except BaseException:
+            with suppress(apsw.Error):
+                self._write.execute("ROLLBACK")
+            raise
+        self._drop_anchor()
+        self._write.execute("BEGIN IMMEDIATE")
+
+    def _append_break(self, known: tuple[int, bytes]) -> None:
+        """Rows that we know of are gone or changed: say so in the chain, before the anchor is overwritten."""
+        detail = {"lost_from": self._head[0] + 1, "lost_to": known[0], "lost_hash": known[1].hex()}
+        row = self.append(
+            NewRow(
+                path="",
+                op=chain.BREAK,
+                mode=chain.BREAK,
+                old_sha=None,
+                new_sha=None,
+                bytes=0,
+                client="perdure",
+                session="",
+                detail=detail,
+            )
+        )
+        self.conclude(row.seq, chain.BREAK)
 
     def _advance_sums(self, before: int) -> None:
         """Once in many rows, so that a single write touches no sum."""
@@ -166,9 +208,13 @@ class SqliteJournal:
         except OSError as error:  # then the next to come looks for itself
             log.warning("the watermark of what has landed could not be written: %s", error)
 
+    def is_replaced(self) -> bool:
+        return not self._is_read_only and self._held.are_replaced()
+
     def close(self) -> None:
-        self._readers.close()
-        self._write.close()
+        is_replaced = self.is_replaced()
+        self._readers.close(are_detached=is_replaced)
+        (close_detached if is_replaced else apsw.Connection.close)(self._write)
         for fd in (self._anchor_fd, self._landed_fd):
             if fd >= 0:
                 os.close(fd)
@@ -439,8 +485,10 @@ class SqliteJournal:
 
     def _drop_anchor(self) -> None:
         """Remember the head where a writer of the workspace cannot reach. A hint, so it is not synced."""
+        self._known = self._head
         try:
             if self._anchor_fd < 0:
+                os.makedirs(os.path.dirname(self._anchor), mode=0o700, exist_ok=True)
                 self._anchor_fd = os.open(
                     self._anchor, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
                 )
@@ -487,9 +535,12 @@ def _opened(path: str) -> int:
 
 
 def _boot_id() -> str:
-    """A name for the time since the machine started; changes only when everything unsynced may be gone."""
+    """A name for the time since the machine started; changes only when everything unsynced may be gone.
+
+    Where the system has none, each process counts as another boot: then nothing unsynced is relied upon.
+    """
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()
     except OSError:
-        return f"unknown-{os.getppid()}"
+        return boot_session() or f"unknown-{os.urandom(16).hex()}"

@@ -16,6 +16,7 @@ import apsw
 from perdure.storage.sqlite.database import migrate, migrations
 
 BUSY_MS: Final = 1_000
+_FLAGS: Final = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW
 UNDO_REACH: Final = 1_000
 LAST_ROWS: Final = 5
 MAX_LEASES: Final = 20
@@ -52,23 +53,23 @@ _LEASES: Final = (
 # --- connections --------------------------------------------------------------------------------------------
 
 
-def connect(path: str) -> apsw.Connection:
-    """A connection that cannot write. A store in a read-only folder can be read too."""
+def connect(path: str, *, follow: bool = False) -> apsw.Connection:
+    """A connection that cannot write. A store in a read-only folder can be read too. Only with `follow` its path may
+    lead through links."""
+    path = os.path.realpath(path) if follow else path
     # SQLite needs a shared-memory file beside a WAL database. Where it cannot be created and no WAL file exists, no
     # process can be writing, so the database file alone holds everything.
     is_writable = os.access(os.path.dirname(path) or ".", os.W_OK) and os.access(path, os.W_OK)
     immutable = "" if is_writable or os.path.exists(f"{path}-wal") else "&immutable=1"
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    connection = apsw.Connection(
-        f"file:{quoted}?mode=ro{immutable}", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    )
+    connection = apsw.Connection(f"file:{quoted}?mode=ro{immutable}", flags=_FLAGS)
     connection.set_busy_timeout(BUSY_MS)
     return connection
 
 
 def connect_or_empty(path: str, family: str) -> apsw.Connection:
     """The same; where there is no file, an empty store of that family in memory."""
-    if os.path.exists(path):
+    if os.path.lexists(path):
         return connect(path)
     connection = apsw.Connection(":memory:")
     migrate(connection, family, path)
@@ -81,15 +82,17 @@ def newest_format(family: str) -> int:
 
 def user_version(path: str) -> int | None:
     """The format of a store; None where it cannot be read."""
-    return summarize(path, lambda connection: {"format": _format(connection)}).get("format")
+    return summarize(path, lambda connection: {"format": _format(connection)}, follow=True).get("format")
 
 
-def summarize(path: str, query: Callable[[apsw.Connection], dict[str, Any]]) -> dict[str, Any]:
+def summarize(
+    path: str, query: Callable[[apsw.Connection], dict[str, Any]], *, follow: bool = False
+) -> dict[str, Any]:
     """The result of a query, with `found` and `path`; with `error` where the store cannot be read."""
-    if not os.path.exists(path):
+    if not os.path.lexists(path):
         return {"found": False, "path": path}
     try:
-        connection = connect(path)
+        connection = connect(path, follow=follow)
         try:
             return {"found": True, "path": path, **query(connection)}
         finally:
@@ -177,7 +180,7 @@ def state_summary(path: str) -> dict[str, Any]:
             "leases": [lease(row[0], row[1], row[2], row[3], now) for row in leases],
         }
 
-    return summarize(path, query)
+    return summarize(path, query, follow=True)
 
 
 def namespaces(path: str) -> dict[str, Any]:
@@ -196,7 +199,7 @@ def namespaces(path: str) -> dict[str, Any]:
             "leases": [lease(row[0], row[1], row[2], row[3], now) for row in leases],
         }
 
-    return summarize(path, query)
+    return summarize(path, query, follow=True)
 
 
 def lease(namespace: str, name: str, value: str, expires: int | None, now: int) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import apsw
 
+from perdure.storage.sqlite.database import close_detached
+
 
 class ThreadReaders:
     """Only the thread's own storage holds a connection: it is closed when the thread ends."""
@@ -17,23 +19,32 @@ class ThreadReaders:
         self._local = threading.local()
         self._opened: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._guard = threading.Lock()
+        self._generation = 0
 
     def get(self) -> apsw.Connection:
         """The calling thread's connection."""
-        reader: apsw.Connection | None = getattr(self._local, "connection", None)
-        if reader is None:
-            reader = self._open_reader()
-            with self._guard:
-                self._opened.add(reader)
-            self._local.connection = reader
+        former: apsw.Connection | None = getattr(self._local, "connection", None)
+        if former is not None and self._local.generation == self._generation:
+            return former
+        generation, reader = self._generation, self._open_reader()
+        with self._guard:
+            self._opened.add(reader)
+        self._local.connection, self._local.generation = reader, generation
+        if former is not None:
+            close_detached(former)
         return reader
+
+    def replace(self) -> None:
+        """The file was replaced: each thread opens the new one at its next read, and closes its own former connection."""
+        self._generation += 1
 
     def __len__(self) -> int:
         with self._guard:
             return len(self._opened)
 
-    def close(self) -> None:
+    def close(self, *, are_detached: bool = False) -> None:
+        """`are_detached`: the file was removed or replaced since they were opened."""
         with self._guard:
             readers = list(self._opened)
         for reader in readers:
-            reader.close()
+            (close_detached if are_detached else apsw.Connection.close)(reader)

@@ -1,6 +1,7 @@
 """The state store on SQLite: one writer connection under a fair lock, one reader connection per thread.
 
-A single key is read over the writer's where nobody writes.
+A single key is read over the writer's where nobody writes. A file that was removed or replaced is noticed before
+anything is read or acknowledged: the one that has its name now is opened.
 """
 
 from __future__ import annotations
@@ -8,20 +9,21 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import apsw
 
 from perdure.model.fault_points import passed, point
-from perdure.storage.durable import sync_directory
+from perdure.storage.held_files import HeldFiles
+from perdure.storage.places import make_private_folders
+from perdure.storage.process_lock import LockTimeout, ProcessLock, open_lock_file
 from perdure.storage.sqlite import state_queries as sql
-from perdure.storage.sqlite.database import StoreError
+from perdure.storage.sqlite.database import StoreError, close_detached
 from perdure.storage.sqlite.readers import ThreadReaders
-from perdure.storage.sqlite.state_failures import not_opened, typed, typed_error
+from perdure.storage.sqlite.state_failures import meaning, not_opened, typed, typed_error
 from perdure.storage.sqlite.state_opening import open_read_only, open_reader, open_state
-from perdure.storage.sqlite.turns import Turns
 from perdure.storage.state import (
     DUE_PER_ROUND,
     MOST_CHANGES,
@@ -46,6 +48,10 @@ from perdure.storage.state_watch import Watch
 
 LOOK_EVERY_S: Final = 0.005
 PATIENCE_S: Final = 10.0
+LOCK_S: Final = 5.0
+REPLACED: Final = (
+    "The state store was removed or replaced while it was open; the one that is there now was opened."
+)
 
 
 class SqliteState:
@@ -64,22 +70,23 @@ class SqliteState:
         self._writing = threading.Lock()
         self._readers = ThreadReaders(lambda: open_reader(path))
         self._looking: apsw.Connection | None = None
+        self._looking_since = 0
+        self._notices: list[str] = []
         self._watch = Watch(self._look)
         self._is_suspect = False
-        self._turns = Turns(f"{path}-lock")
+        self._lock_path = f"{path}-lock"
+        self._lock = ProcessLock(lambda: open_lock_file(self._lock_path))
+        self._is_closed = False
+        self._opened = 0  # how often; the watching connection of an earlier time is replaced
         opened = open_read_only(path) if is_read_only else None
         self._is_read_only = opened is not None
         if opened is not None:
             self._write = opened
             return
         try:
-            _make_folder(os.path.dirname(os.path.abspath(path)))
-            with typed():
-                self._turns.take()
-                try:
-                    self._write = open_state(path)
-                finally:
-                    self._turns.give()
+            make_private_folders(os.path.dirname(os.path.abspath(path)))
+            with typed(), self._locked():
+                self._open()
         except OSError as error:
             raise not_opened(error) from None
 
@@ -89,17 +96,58 @@ class SqliteState:
         if not self._writing.acquire(timeout=PATIENCE_S):
             raise state_error("resource", "state_busy", "the state store has not come to this call in time")
         try:
-            self._turns.take()
-            try:
-                with typed():
-                    revision = self._transact(wanted, decide)
-            finally:
-                self._turns.give()
+            with self._locked(), typed():
+                self._open_again()
+                revision = self._transact(wanted, decide)
         finally:
             self._writing.release()
         if revision is not None:
             passed("state.committed")
             self._watch.advance(revision)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """The lock of the file that has its name now."""
+        if self._is_closed:
+            raise state_error("resource", "state_closed", "the state store is closed", "safe")
+        while True:
+            try:
+                self._lock.take(LOCK_S)
+            except LockTimeout:
+                raise meaning(apsw.BusyError()) from None
+            try:
+                if self._lock.leads_to(self._lock_path):
+                    yield
+                    return
+            finally:
+                self._lock.give()
+            self._lock.reopen()
+
+    def _open(self) -> None:
+        self._write = open_state(self._path)
+        self._held = HeldFiles([self._path, f"{self._path}-wal"])
+        self._opened += 1
+
+    def _open_again(self) -> None:
+        """Under the lock, where the file was removed or replaced."""
+        if self._held.are_replaced():
+            former = self._write
+            self._open()
+            close_detached(former)
+            self._readers.replace()
+            self._notices.append(REPLACED)
+
+    def _notice(self) -> None:
+        """Before a read."""
+        if self._is_read_only or not self._held.are_replaced():
+            return
+        if not self._writing.acquire(timeout=PATIENCE_S):
+            raise state_error("resource", "state_busy", "the state store has not come to this call in time")
+        try:
+            with self._locked(), typed():
+                self._open_again()
+        finally:
+            self._writing.release()
 
     def _transact(self, wanted: Wanted, decide: Decide) -> int | None:
         if self._is_suspect:
@@ -221,29 +269,32 @@ class SqliteState:
         if not self._writing.acquire(timeout=PATIENCE_S):
             return 0
         try:
-            self._turns.take()
-            try:
-                with typed():
-                    for text, before in (
-                        (sql.OLD_ANSWERS, answers_before),
-                        (sql.OLD_CHANGES, history_before),
-                    ):
-                        self._write.execute(text, (before, limit))
-                        dropped += self._write.changes()
-            finally:
-                self._turns.give()
+            with self._locked(), typed():
+                self._open_again()
+                for text, before in ((sql.OLD_ANSWERS, answers_before), (sql.OLD_CHANGES, history_before)):
+                    self._write.execute(text, (before, limit))
+                    dropped += self._write.changes()
         finally:
             self._writing.release()
         return dropped
 
+    def take_notices(self) -> list[str]:
+        if not self._notices:
+            return []
+        notices, self._notices = self._notices, []
+        return notices
+
     def close(self) -> None:
         self._watch.close()
+        is_replaced = not self._is_read_only and self._held.are_replaced()
+        close = close_detached if is_replaced else apsw.Connection.close
         with suppress(apsw.Error):
-            self._readers.close()
+            self._readers.close(are_detached=is_replaced)
             if self._looking is not None:
-                self._looking.close()
-            self._write.close()
-        self._turns.close()
+                close(self._looking)
+            close(self._write)
+        self._is_closed = True
+        self._lock.close()
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -251,12 +302,17 @@ class SqliteState:
         """By one thread at a time, over a connection that outlives it."""
         time.sleep(LOOK_EVERY_S)
         with typed():
-            if self._looking is None:
-                self._looking = open_reader(self._path)
+            self._notice()
+            if self._looking is None or self._looking_since != self._opened:
+                former, self._looking = self._looking, open_reader(self._path)
+                self._looking_since = self._opened
+                if former is not None:
+                    close_detached(former)
             return self._revision_on(self._looking)
 
     def _found(self, name: Name) -> tuple[Any, ...]:
         """Over the writing connection where nobody writes: it need not read again what it has just written itself."""
+        self._notice()
         if not self._writing.acquire(blocking=False):
             return self._found_on(self._read, name)
         try:
@@ -287,6 +343,7 @@ class SqliteState:
     def _read(self) -> apsw.Connection:
         if self._is_read_only:
             return self._write
+        self._notice()
         return self._readers.get()
 
     def _revision_on(self, connection: apsw.Connection) -> int:
@@ -320,19 +377,3 @@ def _change_row(change: Change) -> tuple[Any, ...]:
 
 def _change(row: tuple[Any, ...]) -> Change:
     return Change(Entry(*row[:8]), Author(*row[8:]))
-
-
-def _make_folder(folder: str) -> None:
-    """With every folder above it that is missing. What is kept there is as durable as the names that lead to it."""
-    missing = []
-    while not os.path.isdir(folder):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    for made in reversed(missing):
-        with suppress(FileExistsError):
-            os.mkdir(made, mode=0o700)
-        fd = os.open(os.path.dirname(made), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            sync_directory(fd)
-        finally:
-            os.close(fd)

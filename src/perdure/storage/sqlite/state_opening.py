@@ -9,7 +9,7 @@ from typing import Any, Final
 import apsw
 
 from perdure.storage.sqlite import read_only
-from perdure.storage.sqlite.database import StoreError, check_library, migrate
+from perdure.storage.sqlite.database import StoreError, check_library, make_private, migrate, sync_fully
 from perdure.storage.state_values import value_problem
 
 APPLICATION_ID: Final = 0x50645374  # "PdSt"
@@ -21,7 +21,7 @@ OURS: Final = frozenset({"store", "entries", "changes", "namespaces", "answers"}
 def open_state(path: str) -> apsw.Connection:
     """A connection for writing. The caller holds the store's lock: of several that come first, one makes it."""
     check_library()
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    make_private(os.path.realpath(path))
     connection = apsw.Connection(path)
     try:
         _configure(connection)
@@ -52,7 +52,7 @@ def open_read_only(path: str) -> apsw.Connection | None:
     """A connection that cannot write; None where the store has to be made, adopted or migrated first."""
     if not os.path.exists(path):
         return None
-    connection = read_only.connect(path)
+    connection = read_only.connect(path, follow=True)
     try:
         mark = (connection.pragma("application_id"), connection.pragma("user_version"))
         if mark == (APPLICATION_ID, read_only.newest_format("state")):
@@ -67,6 +67,7 @@ def open_read_only(path: str) -> apsw.Connection | None:
 def _configure(connection: apsw.Connection) -> None:
     connection.set_busy_timeout(BUSY_MS)
     connection.pragma("synchronous", "full")
+    sync_fully(connection)
     connection.pragma("temp_store", "memory")
     connection.pragma("case_sensitive_like", True)
 

@@ -170,14 +170,26 @@ class StateSurface:
 
     def _tool(self, spec: ToolSpec, shape: Shape, run: Run) -> Tool:
         def handler(params: Any, call: Call) -> Any:
-            return run(self.service, params, call)
+            try:
+                return run(self.service, params, call)
+            finally:
+                self._tell(call)
+
+        async def steps(params: Any, call: Call) -> Any:
+            try:
+                return await run(self.service, params, call)
+            finally:
+                self._tell(call)
 
         if spec.read_only:
             is_brief = self._is_at_hand if run is reading.get_state else lambda: False
             return Tool(spec, shape, handler, is_brief)
-        return Tool(
-            spec, shape, lambda params, call: finished(handler(params, call)), self._is_at_hand, handler
-        )
+        return Tool(spec, shape, lambda params, call: finished(steps(params, call)), self._is_at_hand, steps)
+
+    def _tell(self, call: Call) -> None:
+        if self._service is not None:
+            for notice in self._service.backend.take_notices():
+                call.log("alert", notice)
 
     def _is_at_hand(self) -> bool:
         """Not while the store is still to be opened."""

@@ -14,9 +14,7 @@ landed is settled later, once it is known to be on disk for good.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import threading
 import time
 from collections import deque
@@ -28,12 +26,12 @@ from perdure.model import relief
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import passed, point
 from perdure.storage.beside import Helper
-from perdure.storage.durable import close_quietly
 from perdure.storage.journal import Journal, JournalError
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Flag
 from perdure.surfaces.write.jobs import Claims, Job, Landing, NextRound
 from perdure.surfaces.write.settling import Settler
+from perdure.surfaces.write.writer_lock import WriterLock
 
 log = logging.getLogger(__name__)
 
@@ -48,16 +46,23 @@ class _LeftUndone(Exception):
 
 class Committer:
     """`settle_left` settles what other processes left undecided, under the lock. It returns whether something stays
-    open that should be tried again at the next round."""
+    open that should be tried again at the next round. `check_store` raises where the store is no longer the one that is
+    open: nothing is planned or acknowledged then."""
 
-    def __init__(self, journal: Journal, lock_path: str, settle_left: Callable[[], bool | None]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        lock: WriterLock,
+        settle_left: Callable[[], bool | None],
+        check_store: Callable[[], None] = lambda: None,
+    ) -> None:
         self._journal = journal
         self._settle_left = settle_left
         self._known = 0  # the newest row of which it is known here what became of it
         self._has_stuck = False
         self._needs_recovery = False
-        self._lock_path = lock_path
-        self._lock = -1
+        self._lock = lock
+        self._check_store = check_store
         self._waiting: deque[Job] = deque()
         self._is_led = False
         self._led_until = time.monotonic()
@@ -116,17 +121,9 @@ class Committer:
 
     def locked(self, work: Callable[[], None]) -> None:
         """Run something of our own under the workspace's lock."""
-        if self._lock < 0:
-            self._lock = _opened(self._lock_path)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            relief.now()
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-        try:
+        with self._lock.held():
+            self._check_store()
             work()
-        finally:
-            self._unlock()
 
     def recover(self) -> None:
         """Before any job."""
@@ -143,15 +140,6 @@ class Committer:
         self._known = self._journal.newest_intent()
         self._has_stuck = self._known > 0
 
-    def _unlock(self) -> None:
-        """What was done stays done, whatever becomes of the lock: it goes with its descriptor at the latest."""
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-        except OSError:
-            fresh = _opened(self._lock_path)
-            close_quietly(self._lock)
-            self._lock = fresh
-
     def close(self) -> None:
         """Finish what waits, make it durable, settle it."""
         with self._unled:
@@ -162,10 +150,9 @@ class Committer:
         if self._settler.durable() or self._owed:
             try:
                 self.locked(self._conclude_owed)
-            except JournalError as error:
+            except ToolError as error:
                 log.warning("changes that landed are settled at the next start: %s", error)
-        if self._lock >= 0:
-            close_quietly(self._lock)
+        self._lock.close()
 
     # --- rounds --------------------------------------------------------------------------------------------
 
@@ -328,7 +315,3 @@ class Committer:
     def _conclude_owed(self) -> None:
         """A refusal must not come true at the next start."""
         self._forget_accounts(self._journal.transact(self._settle_accounts))
-
-
-def _opened(lock_path: str) -> int:
-    return os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

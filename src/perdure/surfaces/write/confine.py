@@ -218,6 +218,8 @@ class Workspace:
         """
         index, parts = self._anchored(path)
         root = self.roots[index]
+        if root.is_replaced():
+            raise _replaced(root)
         reading = purpose == "read"
         outer = self._outer[index]
 
@@ -245,6 +247,10 @@ class Workspace:
             os.close(dir_fd)
             raise
         return Place(index, dir_fd, "/".join(rest), found, missing, self.roots[index], directories)
+
+    def is_replaced(self) -> bool:
+        """Whether another directory is at the path of a root now. One that is only gone may come back."""
+        return any(root.is_replaced() and os.path.isdir(root.path) for root in self.roots)
 
     def anchored(self, path: str) -> str:
         """`@2/a` is `a` in the third root, as rows and results name it."""
@@ -319,13 +325,30 @@ def _denied(reason: str, message: str, path: str, **context: Any) -> ToolError:
     return refuse("policy_violation", reason, message, reason_hint="permission", path=shown(path), **context)
 
 
+def _replaced(root: Root) -> ToolError:
+    if not os.path.lexists(root.path):
+        return refuse(
+            "not_found",
+            "workspace_gone",
+            "the workspace directory was moved or removed; put it back, or start Perdure where it is now",
+            suggested_action="ask_user",
+        )
+    return refuse(
+        "conflict",
+        "workspace_replaced",
+        "another directory has taken the place of the workspace; call again to work in that one",
+        suggested_action="retry_later",
+    )
+
+
 def _opened(path: str, by_kernel: bool) -> Root:
     fd = os.open(path, PLACE | os.O_DIRECTORY | os.O_CLOEXEC)
     spelt, real = (
         tuple(part for part in text.split("/") if part)
         for text in (os.path.abspath(path), os.path.realpath(path))
     )
-    return Root(fd, os.fstat(fd).st_dev, (spelt, real), by_kernel)
+    facts = os.fstat(fd)
+    return Root(fd, facts.st_dev, facts.st_ino, (spelt, real), by_kernel)
 
 
 def _holds(root: Root, whole: tuple[str, ...]) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from perdure.model.envelope import Envelope, ToolError, refuse
-from perdure.storage.journal import Draft, Invocation
+from perdure.storage.journal import Draft, Invocation, StoreReplaced
 from perdure.surfaces.port import Call
 from perdure.surfaces.write.jobs import NoFiles
 from perdure.surfaces.write.store import Content
@@ -60,6 +60,8 @@ def rejected(
 
     try:
         left: int = service.committer.submit(frozenset(), keep)["left"]
+    except StoreReplaced:
+        raise  # the call is made again on the store that is there now
     except (ToolError, OSError) as failure:
         log.warning("a refused payload could not be kept: %s", failure)
         return error  # the disk is full, or worse: then there is no draft to promise
@@ -96,6 +98,8 @@ def kept(
 
     try:
         service.committer.submit(frozenset(), keep)
+    except StoreReplaced:
+        raise
     except (ToolError, OSError) as failure:
         log.warning("refused payloads could not be kept: %s", failure)
         return False

@@ -21,7 +21,9 @@ from perdure.model.tools import View
 from perdure.storage.blobs import Blobs
 from perdure.storage.durable import sync_directory
 from perdure.storage.files.exchange import Conflict
-from perdure.storage.journal import Draft, Filter, Invocation, Journal
+from perdure.storage.held_files import HeldFiles
+from perdure.storage.journal import Draft, Filter, Invocation, Journal, StoreReplaced
+from perdure.storage.workspace_store import StorePlace, refuse_link
 from perdure.surfaces.port import Call, Done, KeyStatus
 from perdure.surfaces.waiting import finished
 from perdure.surfaces.write import recover
@@ -36,11 +38,11 @@ from perdure.surfaces.write.sightings import Saved, Sightings
 from perdure.surfaces.write.store import Content, Store
 from perdure.surfaces.write.tending import Tending
 from perdure.surfaces.write.tree import Sighting, Tree
+from perdure.surfaces.write.writer_lock import WriterLock
 
 if TYPE_CHECKING:
     from perdure.validate.isolated import Checker
 
-FOLDER: Final = ".perdure"
 KEY_MAX: Final = 512
 
 Plan = Callable[[Tree], dict[str, Any]]
@@ -48,7 +50,7 @@ Plan = Callable[[Tree], dict[str, Any]]
 
 
 class WriteService:
-    """`open_journal` makes the journal for the folder that it is given.
+    """`place` is the store of the first root, made ready for a writer. `open_journal` opens the journal in it.
 
     With `is_read_only` nothing is created, recovered or retired, and no lock is taken.
     """
@@ -56,7 +58,8 @@ class WriteService:
     def __init__(
         self,
         roots: tuple[str, ...],
-        open_journal: Callable[[str], Journal],
+        place: StorePlace,
+        open_journal: Callable[[StorePlace], Journal],
         *,
         strict: bool = False,
         keep: Keep | None = None,
@@ -68,24 +71,27 @@ class WriteService:
         self.strict = strict
         self.policy = policy
         self.scratch_get = scratch_get
-        self.folder = os.path.join(roots[0], FOLDER)
+        self.folder = place.folder
         self._sightings = Sightings()
         self._unrecovered: dict[str, ToolError] = {}
         self._guard = threading.Lock()
         self._checker: Checker | None = None
         with ExitStack() as opened:
-            if not is_read_only:
-                _make_folder(self.folder)
+            refuse_link(self.folder)
             self.workspace = Workspace(roots, policy.protection(policy_rules))
             opened.callback(self.workspace.close)
-            self.journal = open_journal(self.folder)
+            self.journal = open_journal(place)
             opened.callback(self.journal.close)
             self.blobs = Blobs(os.path.join(self.folder, "blobs"), is_read_only=is_read_only)
             opened.callback(self.blobs.close)
             if not is_read_only and not self.journal.rows(Filter(), 1):
-                _sync_names(roots[0], self.folder)
+                _sync_names(os.path.dirname(self.folder), self.folder)
             self.store = Store(self.journal, self.blobs)
-            self.committer = Committer(self.journal, os.path.join(self.folder, "lock"), self._recover)
+            self._held = HeldFiles([os.path.join(self.folder, "blobs")])
+            self._lock = WriterLock(
+                os.path.join(self.folder, "lock"), [root.fd for root in self.workspace.roots]
+            )
+            self.committer = Committer(self.journal, self._lock, self._recover, self._check_store)
             opened.callback(self.committer.close)
             self.tending = Tending(self.committer, self.journal, self.blobs, keep or Keep())
             opened.callback(self.tending.close)
@@ -125,6 +131,15 @@ class WriteService:
             path=path,
             cause=envelope.context.get("reason"),
         )
+
+    def is_replaced(self) -> bool:
+        """Whether the store was removed or replaced since it was opened, or the folder of the workspace replaced."""
+        return self.journal.is_replaced() or self._held.are_replaced() or self.workspace.is_replaced()
+
+    def _check_store(self) -> None:
+        """Under the lock, in each round, before anything is planned."""
+        if self.journal.is_replaced() or self._held.are_replaced() or self._lock.is_replaced():
+            raise StoreReplaced
 
     def close(self) -> None:
         self._opened.close()
@@ -212,6 +227,8 @@ class WriteService:
                     return result
                 except Deferred as waiting:
                     slow.do(waiting)
+        except StoreReplaced:
+            raise
         except ToolError as error:
             if payload_of is None:
                 raise
@@ -340,14 +357,6 @@ def _plain(tool: str) -> bytes:
     return _fingerprint(tool, None)
 
 
-def _make_folder(folder: str) -> None:
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    ignore = os.path.join(folder, ".gitignore")
-    if not _is_filled(ignore):
-        with open(ignore, "w") as file:
-            file.write("*\n")
-
-
 def _sync_names(*folders: str) -> None:
     """Before the first row: it is as durable as the names that lead to it."""
     for folder in folders:
@@ -357,15 +366,6 @@ def _sync_names(*folders: str) -> None:
                 sync_directory(fd)
             finally:
                 os.close(fd)
-
-
-def _is_filled(path: str) -> bool:
-    """Whether a file is there and a power cut did not take its content."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(1) not in (b"", b"\0")
-    except FileNotFoundError:
-        return False
 
 
 def new_transaction_id() -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -12,6 +13,7 @@ from perdure.model.envelope import ToolError
 from perdure.model.replay import STILL_UNKNOWN
 from perdure.model.tools import ToolSpec
 from perdure.present.shape import Field, Payload, Shape
+from perdure.storage.journal import StoreReplaced
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, KeyStatus, Resource, Tool
 from perdure.surfaces.waiting import Steps, finished
@@ -21,6 +23,13 @@ from perdure.surfaces.write.layers import LAYERS
 from perdure.surfaces.write.service import WriteService
 
 P = TypeVar("P", bound=msgspec.Struct)
+
+REOPEN_TRIES: Final = 3
+STORE_REPLACED: Final = (
+    "The store of the workspace was removed or replaced while it was open; it was opened anew. "
+    "`perdure verify` tells which changes are lost."
+)
+FOLDER_REPLACED: Final = "Another directory has taken the place of the workspace; it was opened."
 
 _WROTE = (
     Field("path"),
@@ -153,25 +162,73 @@ ANALYTICS = Shape(
 
 
 class WriteSurface:
-    """`open_service` opens the workspace; it is called once, by whoever needs it first."""
+    """`open_service` opens the workspace, for the first call that needs it.
+
+    It is opened again where the store or the folder of the workspace was removed or replaced meanwhile. A call that
+    finds out has changed nothing yet, and is made again.
+    """
 
     name = "write"
 
     def __init__(self, open_service: Callable[[], WriteService]) -> None:
         self._open = open_service
         self._service: WriteService | None = None
+        self._notices: list[str] = []
+        self._users: dict[
+            WriteService, int
+        ] = {}  # a service that was given up is closed by the last call on it
         self._lock = threading.Lock()
 
     @property
     def service(self) -> WriteService:
+        with self._used() as service:
+            return service
+
+    @contextmanager
+    def _used(self, call: Call | None = None) -> Iterator[WriteService]:
         with self._lock:
-            if self._service is None:
-                try:
-                    self._service = self._open()
-                except OSError as error:
-                    raise os_refusal(error, of="workspace") from None
-        self._service.committer.pay_debts()
+            service = self._current()
+            self._users[service] = self._users.get(service, 0) + 1
+            notices = self._notices if call is not None else []
+            self._notices = [] if call is not None else self._notices
+        try:
+            for notice in notices:
+                call.log("alert", notice)  # type: ignore[union-attr]
+            service.committer.pay_debts()
+            yield service
+        except StoreReplaced:
+            with self._lock:
+                if service is self._service:
+                    self._give_up()
+            raise
+        finally:
+            with self._lock:
+                self._users[service] -= 1
+                is_unused = not self._users[service]
+                if is_unused:
+                    del self._users[service]
+                is_over = is_unused and service is not self._service
+            if is_over:
+                service.close()
+
+    def _current(self) -> WriteService:
+        if self._service is not None and self._service.is_replaced():
+            self._give_up()
+        if self._service is None:
+            try:
+                self._service = self._open()
+            except OSError as error:
+                raise os_refusal(error, of="workspace") from None
         return self._service
+
+    def _give_up(self) -> None:
+        """The next call opens another. Calls that still use this one finish on it, and are refused."""
+        assert self._service is not None
+        is_folder = self._service.workspace.is_replaced()
+        self._notices.append(FOLDER_REPLACED if is_folder else STORE_REPLACED)
+        if self._service not in self._users:
+            self._service.close()
+        self._service = None
 
     def tools(self) -> Sequence[Tool]:
         return (
@@ -271,7 +328,14 @@ class WriteSurface:
     def _tool(
         self, spec: ToolSpec, shape: Shape, run: Callable[[WriteService, P, Call], dict[str, Any]]
     ) -> Tool:
-        return Tool(spec, shape, lambda params, call: run(self.service, params, call))
+        def handle(params: P, call: Call) -> dict[str, Any]:
+            for _ in range(REOPEN_TRIES):
+                with suppress(StoreReplaced), self._used(call) as service:
+                    return run(service, params, call)
+            with self._used(call) as service:
+                return run(service, params, call)
+
+        return Tool(spec, shape, handle)
 
     def _stepwise(
         self,
@@ -279,8 +343,12 @@ class WriteSurface:
         shape: Shape,
         run: Callable[[WriteService, P, Call], Steps[dict[str, Any]]],
     ) -> Tool:
-        def steps(params: P, call: Call) -> Steps[dict[str, Any]]:
-            return run(self.service, params, call)
+        async def steps(params: P, call: Call) -> dict[str, Any]:
+            for _ in range(REOPEN_TRIES):
+                with suppress(StoreReplaced), self._used(call) as service:
+                    return await run(service, params, call)
+            with self._used(call) as service:
+                return await run(service, params, call)
 
         return Tool(spec, shape, lambda params, call: finished(steps(params, call)), self._is_at_hand, steps)
 
@@ -293,7 +361,8 @@ class WriteSurface:
 
     def probe(self, key: str) -> KeyStatus:
         try:
-            return self.service.probe(key)
+            with self._used() as service:
+                return service.probe(key)
         except ToolError:
             return STILL_UNKNOWN
 

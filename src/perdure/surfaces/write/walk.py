@@ -42,8 +42,21 @@ class Root:
 
     fd: int
     dev: int
+    ino: int
     spellings: tuple[tuple[str, ...], ...]
     by_kernel: bool
+
+    @property
+    def path(self) -> str:
+        return "/" + "/".join(self.spellings[-1])
+
+    def is_replaced(self) -> bool:
+        """Whether another directory, or none, is at the path of this root."""
+        try:
+            facts = os.stat(self.path)
+        except OSError:
+            return True
+        return (facts.st_dev, facts.st_ino) != (self.dev, self.ino)
 
     def beneath(self, parts: Sequence[str]) -> tuple[str, ...] | None:
         """The names after this root in an absolute path. Naming only: they are still walked from `fd`."""
@@ -225,7 +238,11 @@ class _Walk:
 
     def _absent(self, name: str) -> Resolved:
         if os.fstat(self.root.fd).st_nlink == 0:
-            raise refuse("not_found", "workspace_gone", "the workspace directory was removed")
+            raise refuse(
+                "not_found",
+                "workspace_gone",
+                "the workspace directory was moved or removed; put it back, or start Perdure where it is now",
+            )
         if ".." in self.ahead:
             raise os_refusal(FileNotFoundError(errno.ENOENT, ""), message="a parent of the path is missing")
         if not self.ahead:

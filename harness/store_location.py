@@ -1,0 +1,17 @@
+"""Where a process with this home keeps the store of a workspace, and the anchor of its journal."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from perdure.storage.workspace_store import store_id
+
+
+def store_of(workspace: Path | str, home: Path | str) -> Path:
+    """`home` is the process's PERDURE_HOME."""
+    return Path(home) / "workspaces" / store_id(os.path.realpath(workspace))
+
+
+def anchor_of(workspace: Path | str, home: Path | str) -> Path:
+    return Path(home) / "anchors" / store_id(os.path.realpath(workspace))
