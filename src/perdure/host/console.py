@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from perdure.storage.eventlog import encode_record
 from perdure.model.eras import LOG_LEVELS
+from perdure.storage.eventlog import encode_record
 
 PIPE_BYTES: Final = 4096  # what is written whole or not at all
 TROUBLE: Final = frozenset({"fault", "circuit", "tools_changed"})

@@ -122,11 +122,7 @@ def take_back(k: Kernel, event: NotRecorded) -> None:
     fault = Fault(
         "resource", "call_not_recorded", call.state.generation, event.reason, "free some disk space"
     )
-    message = (
-        f"The call was not sent: perdure serve cannot write its record of it ({event.reason}). "
-        "Free some disk space, then try again."
-    )
-    answering.answer_error(k, call, UNAVAILABLE, message, fault, "not_started", "later", "host_error")
+    answering.answer_error(k, call, UNAVAILABLE, fault, "not_started", "later", "host_error")
 
 
 def classify(k: Kernel, call: Invocation) -> None:

@@ -49,6 +49,8 @@ def _happened(fault: Fault, cause: Fault, server: str, what: str, attempts: int,
                 return f"{what} was not sent to {server}: {fault.detail or 'too many calls wait already'}"
             case "closing":
                 return f"{what} was not sent to {server}: the session is closing"
+            case "call_not_recorded":
+                return f"{what} was not sent to {server}: perdure serve cannot write its record of it ({_reason(fault)})"
             case "disabled":
                 return f"{server} is not available: it is disabled"
             case _:
@@ -61,6 +63,8 @@ def _happened(fault: Fault, cause: Fault, server: str, what: str, attempts: int,
             return (
                 f"{server} was lost each time that {what} was sent to it ({sent}; at last {_reason(cause)})"
             )
+        case "answer_not_kept":
+            return f"{what} ran once, but its answer was not read in time and is no longer kept ({_reason(fault)})"
         case "queue_full":
             return f"{server} was lost while {what} ran ({_reason(cause)}), and its queue is full"
         case code if code in _UNREADABLE:

@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from perdure.kernel.state import Invocation
 from perdure.model.faults import OUTCOME_UNKNOWN, Fault, host_error
-from perdure.model.frames import RequestId
+from perdure.model.frames import RequestId, encode_raw_error
 from perdure.model.replay import Convergent
 
 MOST_KEPT: Final = 256
@@ -119,14 +119,11 @@ def asked(method: str, params: bytes | Raw | None) -> int:
 
 
 def _no_longer_kept(identity: RequestId, size: int) -> bytes:
-    message = (
-        f"The call was made once, but nobody read its answer of {size:,} bytes in time and it is no longer kept. "
-        "Look for its effect before you make it again."
+    fault = Fault("resource", "answer_not_kept", 0, f"{size:,} bytes")
+    error = host_error(
+        OUTCOME_UNKNOWN, fault, mount="", call="", attempts=1, outcome="unknown", retry="never"
     )
-    fault = Fault("resource", "answer_not_kept", 0, "too many answers wait for this client")
-    return host_error(
-        identity, OUTCOME_UNKNOWN, message, fault, mount="", attempts=1, outcome="unknown", retry="never"
-    )
+    return encode_raw_error(identity, error)
 
 
 def _ignored(arrived: bool) -> None:

@@ -48,6 +48,7 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteServic
     With `is_read_only` nothing is created or recovered."""
     from perdure.risk import gate
     from perdure.storage import workspace_store
+    from perdure.storage.places import private_dir
     from perdure.storage.shelved import Shelved
     from perdure.storage.sqlite.journal import SqliteJournal
     from perdure.storage.sqlite.store_opening import prepare
