@@ -93,6 +93,14 @@ def client(tmp_path: Path) -> Iterator[Client]:
     found.raw.kill()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """For tests that leave nothing behind which another one would see."""
+    found = Client(tmp_path_factory.mktemp("peer"))
+    yield found
+    found.raw.kill()
+
+
 def test_every_tool_answers_with_its_documented_keys(client: Client) -> None:
     for tool, arguments, keys in CALLS:
         found = client.use(tool, **arguments)
@@ -176,20 +184,20 @@ FOUND = [
 ]
 
 
-def test_a_pattern_has_its_family_as_kind_and_its_rule_as_pattern(client: Client) -> None:
+def test_a_pattern_has_its_family_as_kind_and_its_rule_as_pattern(shared: Client) -> None:
     for text, kind, pattern in FOUND:
-        found = client.use("risk_score", content=f"first\n{text}\n")["detected_patterns"]
+        found = shared.use("risk_score", content=f"first\n{text}\n")["detected_patterns"]
         assert (kind, pattern, 2) in [(one["kind"], one["pattern"], one["line"]) for one in found], pattern
         assert {one["kind"] for one in found} <= {kind, "size"}, pattern
 
 
-def test_a_lone_address_or_number_is_low_and_blocks_where_that_is_asked_for(client: Client) -> None:
+def test_a_lone_address_or_number_is_low_and_blocks_where_that_is_asked_for(shared: Client) -> None:
     for number, text in enumerate(("write to grace@navy.mil\n", "ssn: 524-71-8832\n")):
-        scored = client.use("risk_score", content=text)
+        scored = shared.use("risk_score", content=text)
         assert ([one["kind"] for one in scored["detected_patterns"]], scored["verdict"]) == (["pii"], "low")
-        refused = client.use("safe_write", path=f"{number}.md", content=text, classify_reject_at="low")
+        refused = shared.use("safe_write", path=f"{number}.md", content=text, classify_reject_at="low")
         assert (refused["error"], refused["detected_patterns"]) == ("blocked", ["pii"])
-        assert client.use("safe_write", path=f"{number}.md", content=text)["ok"]
+        assert shared.use("safe_write", path=f"{number}.md", content=text)["ok"]
 
 
 def test_a_handoff_names_what_it_lacks(client: Client) -> None:
@@ -209,92 +217,90 @@ def test_a_handoff_tells_drift_and_checkpoints_as_they_are(client: Client) -> No
     assert [one["name"] for one in client.use("handoff_read")["checkpoint_refs"]] == ["here"]
 
 
-@pytest.mark.parametrize("front", ["a: &x [*x]", "a: &x {b: {c: *x}}", "<<: &x {<<: *x}"])
-def test_a_handoff_that_refers_to_itself_is_refused(client: Client, front: str) -> None:
-    (client.workspace / "HANDOFF.md").write_text(f"---\n{front}\ntask_id: t\n---\n")
-    refused = client.use("handoff_read")
-    assert (refused["error"], refused["reason_hint"]) in (
-        ("invalid_input", "syntax"), ("policy_violation", "encoding"),
-    )  # fmt: skip
-    assert refused["context"]["reason"] != "unexpected"
+def test_a_handoff_that_contains_itself_is_refused(client: Client) -> None:
+    for front in ("a: &x [*x]", "a: &x {b: {c: *x}}", "<<: &x {<<: *x}"):
+        (client.workspace / "HANDOFF.md").write_text(f"---\n{front}\ntask_id: t\n---\n")
+        refused = client.use("handoff_read")
+        assert (refused["error"], refused["context"]["reason"]) == ("invalid_input", "refers_to_itself"), (
+            front
+        )
     # What stands there is no handoff: another one may take its place.
-    (client.workspace / "HANDOFF.md").unlink()
     assert client.use("handoff_write", envelope=ENVELOPE)["ok"]
 
 
-def test_chunks_beyond_or_short_of_their_total_are_refused(client: Client) -> None:
-    beyond = client.use("chunk_write", session="s", index=5, content="x", total_expected=3)
+def test_chunks_beyond_or_short_of_their_total_are_refused(shared: Client) -> None:
+    beyond = shared.use("chunk_write", session="s", index=5, content="x", total_expected=3)
     assert beyond["context"]["reason"] == "index_exceeds_total_expected"
-    client.use("chunk_write", session="s", index=1, content="a", total_expected=3)
-    beyond = client.use("chunk_write", session="s", index=4, content="x")
+    shared.use("chunk_write", session="s", index=1, content="a", total_expected=3)
+    beyond = shared.use("chunk_write", session="s", index=4, content="x")
     context = beyond["context"]
     assert (context["reason"], context["index"], context["total_expected"]) == (
         "index_exceeds_total_expected", 4, 3,
     )  # fmt: skip
-    client.use("chunk_write", session="s", index=2, content="b")
+    shared.use("chunk_write", session="s", index=2, content="b")
     for tool, more in (("chunk_compose", {"output_path": "o"}), ("chunk_preview", {})):
-        refused = client.use(tool, session="s", **more)
+        refused = shared.use(tool, session="s", **more)
         assert refused["error"] == "stale_precondition"
         context = refused["context"]
         assert (context["reason"], context["have"], context["total_expected"]) == (
             "chunk_count_mismatch", 2, 3,
         )  # fmt: skip
         assert context["missing"] == [3]
-    client.use("chunk_append", session="s", content="c")
-    assert client.use("chunk_append", session="s", content="d")["context"]["reason"] == (
+    shared.use("chunk_append", session="s", content="c")
+    assert shared.use("chunk_append", session="s", content="d")["context"]["reason"] == (
         "index_exceeds_total_expected"
     )
-    assert client.use("chunk_compose", session="s", output_path="o")["ok"]
-    assert (client.workspace / "o").read_text() == "abc"
+    assert shared.use("chunk_compose", session="s", output_path="o")["ok"]
+    assert (shared.workspace / "o").read_text() == "abc"
 
 
-def test_a_replacement_that_finds_too_few_or_none_says_how_many(client: Client) -> None:
-    client.use("safe_write", path="a.txt", content="x x y\n")
-    few = client.use("safe_replace", path="a.txt", old_string="x", new_string="z", count=3)
+def test_a_replacement_that_finds_too_few_or_none_says_how_many(shared: Client) -> None:
+    shared.use("safe_write", path="a.txt", content="x x y\n")
+    few = shared.use("safe_replace", path="a.txt", old_string="x", new_string="z", count=3)
     assert few["error"] == "stale_precondition"
     context = few["context"]
     assert (context["reason"], context["expected_count"], context["actual_count"]) == (
         "insufficient_matches", 3, 2,
     )  # fmt: skip
-    many = client.use("safe_replace", path="a.txt", old_string="x", new_string="z", count=1)["context"]
+    many = shared.use("safe_replace", path="a.txt", old_string="x", new_string="z", count=1)["context"]
     assert (many["reason"], many["expected_count"], many["actual_count"]) == ("ambiguous_match", 1, 2)
-    zero = client.use("safe_replace", path="a.txt", old_string="x", new_string="z", count=0)
+    zero = shared.use("safe_replace", path="a.txt", old_string="x", new_string="z", count=0)
     assert zero["context"]["reason"] == "count_cannot_be_zero"
 
 
-def test_a_label_finds_the_latest_and_counts_every_entry_of_that_label(client: Client) -> None:
+def test_a_label_finds_the_latest_and_counts_every_entry_of_that_label(shared: Client) -> None:
     for content in ("one", "two", "two"):
-        client.use("scratch_put", content=content, label="shared")
-    client.use("scratch_put", content="two", label="other")
-    found = client.use("scratch_ref", label="shared")
+        shared.use("scratch_put", content=content, label="shared")
+    shared.use("scratch_put", content="two", label="other")
+    found = shared.use("scratch_ref", label="shared")
     assert (found["entry"]["sha256"], found["entry"]["label"], found["alias_count"]) == (
         hashlib.sha256(b"two").hexdigest(), "shared", 2,
     )  # fmt: skip
-    assert client.use("scratch_ref", sha256=hashlib.sha256(b"two").hexdigest())["alias_count"] == 2
-    assert client.use("scratch_ref", sha256=hashlib.sha256(b"one").hexdigest())["alias_count"] == 1
-    assert client.use("scratch_ref", label="other")["alias_count"] == 1
-    client.use("scratch_drop", sha256=hashlib.sha256(b"two").hexdigest())
-    left = client.use("scratch_ref", label="shared")
+    assert shared.use("scratch_ref", sha256=hashlib.sha256(b"two").hexdigest())["alias_count"] == 2
+    assert shared.use("scratch_ref", sha256=hashlib.sha256(b"one").hexdigest())["alias_count"] == 1
+    assert shared.use("scratch_ref", label="other")["alias_count"] == 1
+    shared.use("scratch_drop", sha256=hashlib.sha256(b"two").hexdigest())
+    left = shared.use("scratch_ref", label="shared")
     assert (left["entry"]["sha256"], left["alias_count"]) == (hashlib.sha256(b"one").hexdigest(), 1)
 
 
-def test_a_large_checkpoint_says_that_it_is_chunked(client: Client) -> None:
+def test_a_large_checkpoint_says_that_it_is_chunked(shared: Client) -> None:
     rows = [{"id": number, "text": "€" * 400} for number in range(1000)]
-    assert client.use("checkpoint", name="large", data=rows)["chunked"] is True
-    assert client.use("checkpoint_read", name="large")["data"] == rows
-    assert client.use("checkpoint", name="small", data=rows[:1])["chunked"] is False
+    assert shared.use("checkpoint", name="large", data=rows)["chunked"] is True
+    assert shared.use("checkpoint_read", name="large")["data"] == rows
+    assert shared.use("checkpoint", name="small", data=rows[:1])["chunked"] is False
 
 
-def test_a_failure_names_the_tool_as_it_was_called(client: Client) -> None:
-    assert client.use("handoff_read")["context"]["tool"] == "rw.handoff_read"
-    plain = client.raw.call("handoff_read", {"detail": "full"}, timeout=60)["result"]["structuredContent"]
+def test_a_failure_names_the_tool_as_it_was_called(shared: Client) -> None:
+    assert shared.use("handoff_read")["context"]["tool"] == "rw.handoff_read"
+    plain = shared.raw.call("handoff_read", {"detail": "full"}, timeout=60)["result"]["structuredContent"]
     assert plain["context"]["tool"] == "handoff_read"
 
 
-def test_the_error_schema_names_its_version(client: Client) -> None:
-    read = client.raw.request("resources/read", {"uri": "perdure://schema/error"}, timeout=60)
+def test_the_error_schema_names_its_version(shared: Client) -> None:
+    read = shared.raw.request("resources/read", {"uri": "perdure://schema/error"}, timeout=60)
     schema = json.loads(read["result"]["contents"][0]["text"])
-    assert schema["properties"]["schema_version"]["const"] == client.use("handoff_read")["schema_version"]
+    assert schema["properties"]["schema_version"]["const"] == shared.use("handoff_read")["schema_version"]
 
 
 LATEX = [
@@ -307,8 +313,8 @@ LATEX = [
 ]
 
 
-def test_latex_messages_say_what_people_search_for(client: Client) -> None:
+def test_latex_messages_say_what_people_search_for(shared: Client) -> None:
     for content, words in LATEX:
-        found = client.use("validate", content=content, format_hint="latex")
+        found = shared.use("validate", content=content, format_hint="latex")
         messages = [one["message"] for one in found["errors"]]
         assert any(all(word in message for word in words) for message in messages), (content, messages)
