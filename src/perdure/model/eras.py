@@ -40,6 +40,7 @@ META_CALLER: Final = "perdure/client"
 META_AGE: Final = "perdure/ageMs"
 META_CONTRACT: Final = "perdure/contract"
 PROBE_METHOD: Final = "perdure/probe"
+FILE_FAULTS_METHOD: Final = "notifications/perdure/file_faults"
 
 UNSUPPORTED_VERSION: Final = -32022
 MISSING_CAPABILITY: Final = -32021
