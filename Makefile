@@ -63,8 +63,9 @@ power: $(VENV)/.ready         ## power cuts under writes and shared state, 4,500
 state: $(VENV)/.ready         ## shared state on both backends: increments, mixed clients, kills, late holders, restarts
 	$(BIN)/python -m harness.state
 
-fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe
+fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe; 1,000 mutations of each file that a host reads
 	$(BIN)/python -m harness.host.fuzz --frames 100000
+	$(BIN)/python -m harness.host.file_mutations --mutations 1000
 
 bench: $(VENV)/.ready         ## side by side with peers, each in its own environment
 	$(BIN)/python -m bench.host

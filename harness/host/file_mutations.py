@@ -293,7 +293,7 @@ def check(client: RawClient, folder: Folder, score: Score, what: str) -> None:
     ]
     for detail in faults:
         score.counts["faults shown in health"] += 1
-        if str(folder.path) not in detail:
+        if (folder.path.name if "policy" in detail else str(folder.path)) not in detail:
             score.violations.append(f"{what}: a fault does not name the file: {detail}")
         elif "line " not in detail and not _is_without_lines(folder.path):
             score.violations.append(f"{what}: a fault does not name the line: {detail}")

@@ -122,5 +122,19 @@ def test_a_worker_comes_back_although_the_settings_were_broken_meanwhile(bed: Be
 
     refused = client.use_text("safe_write", {"path": "a.txt", "content": "2\n"})
     assert "perdure.toml" in refused
+    assert any("perdure.toml, line " in one for one in faults(client))
     assert (bed.workspace / "a.txt").read_text() == "1\n"
     assert "set" in client.use_text("set_state", {"key": "k", "value": 1})
+
+
+def test_a_policy_that_cannot_be_read_is_named_with_its_line_before_anyone_writes(bed: Bed) -> None:
+    policy = bed.root / "policy.yaml"
+    policy.write_text("version: 1\npaths: [\n")
+    client = bed.start([*bed.command(), "--policy", str(policy)])
+    client.initialize()
+    client.wait_row("perdure", state="ready")
+
+    [fault] = client.health()["file_faults"]
+
+    assert fault["code"] == "bad_policy"
+    assert "policy.yaml, line " in fault["detail"]

@@ -176,6 +176,7 @@ def settle_around_faults(places: tuple[Path, Path]) -> Settings:
         ("render = 'json'\nrender = 'html'\n", 2, "overwrite"),
         ("state = 'a'\nrender = [\n", 3, "Invalid"),
         ("\n[limits]\nqueue = -1\n", 3, "limits.queue"),
+        ("\n[serve.limits]\nsessions = -1\n", 3, "serve.limits.sessions"),
         ("\n\ncolour = 'red'\n", 3, "colour"),
         ("[mounts]\ngood = 'x'\nperdure = 'y'\n", 3, "perdure"),
         ("a = 1\nx = " + "[" * 3000 + "]" * 3000 + "\n", 2, "nested too deeply"),

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from typing import TYPE_CHECKING
 
 from perdure.cli.options import add_shared, settle
 from perdure.cli.parser import Parser
+from perdure.host.guardian import MARK
+from perdure.model.faults import Fault, printable
+
+if TYPE_CHECKING:
+    from perdure.worker.compose import Settings
 
 USAGE_ERROR = 2
 
@@ -47,6 +54,8 @@ def main(argv: list[str]) -> int:
     except ValueError as error:
         print(f"perdure worker: {error}", file=sys.stderr)
         return USAGE_ERROR
+    if MARK in os.environ:
+        _tell_host([*known.faults, *_policy_faults(settings)])
     return serve_stdio(
         served,
         tools=settings.tools,
@@ -55,3 +64,29 @@ def main(argv: list[str]) -> int:
         log_level=settings.log_level,
         log_format=known.log_format,
     )
+
+
+def _policy_faults(settings: Settings) -> list[Fault]:
+    """Why no call may write, before the first one asks."""
+    from perdure.model.envelope import ToolError
+    from perdure.surfaces.write import policy_files
+
+    if "write" not in settings.surfaces:
+        return []
+    try:
+        policy_files.load(settings.policy, settings.workspaces)
+    except ToolError as error:
+        _, _, problem = str(error.envelope.context["message"]).partition(": ")
+        detail = f"nothing could be written when the worker started: {printable(problem)}"
+        return [Fault("resource", "bad_policy", 0, detail, "mend it; perdure reload looks at it again")]
+    return []
+
+
+def _tell_host(faults: list[Fault]) -> None:
+    """For `health`. No other client is told: it would not know what this is."""
+    import msgspec
+
+    from perdure.model.eras import FILE_FAULTS_METHOD
+    from perdure.model.frames import encode_notification
+
+    os.write(1, encode_notification(FILE_FAULTS_METHOD, msgspec.json.encode({"faults": faults})) + b"\n")

@@ -84,6 +84,7 @@ class RegistryMounts:
             if self._signature() == self._seen:
                 return []
         except Exception as error:
+            self._seen = ""  # read it again as soon as it can be looked at
             self._faults = (_read_fault("the registry", error),)
             return [FileFaults("registry", self._faults)]
         found: list[Event] = [Remount(dict(self.specs())), FileFaults("registry", self._faults)]

@@ -13,7 +13,7 @@ from perdure.model.faults import Fault, printable
 from perdure.model.keep import Keep
 from perdure.model.mount_names import RESERVED
 from perdure.model.mounts import Limits
-from perdure.model.serving import ServeFile
+from perdure.model.serving import ServeFile, ServeLimits
 from perdure.model.state_limits import StateLimits
 
 FILE_NAME = "perdure.toml"
@@ -256,6 +256,8 @@ def _problem(part: dict[str, Any]) -> str | None:
         _mounts([], [file])
         if file.otel is not None:
             _collector(file.otel)
+        if file.serve is not None:
+            _serve_limits(file.serve)
     except (msgspec.ValidationError, SettingsError) as error:
         return str(error)
     except RecursionError:
@@ -361,6 +363,13 @@ def split_command(name: str, command: str) -> tuple[str, ...]:
         return tuple(shlex.split(command))
     except ValueError as error:
         raise SettingsError(f"mount {name}: {error}") from None
+
+
+def _serve_limits(serve: ServeFile) -> None:
+    try:
+        msgspec.convert(serve.limits, type=ServeLimits, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(str(error).replace("`$.", "`$.serve.limits.")) from None
 
 
 def _limits(files: list[FileSettings]) -> Limits:

@@ -32,6 +32,7 @@ from perdure.kernel import (
     catalog,
     deadlines,
     ledger,
+    metrics,
     mounts,
     pins,
     recovery,
@@ -152,7 +153,7 @@ class Kernel:
         self.out = []
         self.note("session", phase="started", version=self.version, session=self.state.session.session_id)
         for source, faults in self.state.file_faults.items():
-            _note_file_faults(self, source, faults)
+            metrics.note_file_faults(self, source, faults)
         for mount in self.state.mounts.values():
             if self.specs[mount.name].builtin:
                 mounts.start(self, mount)
@@ -317,17 +318,6 @@ def _reload(k: Kernel, event: Reload) -> None:
         rollout.begin(k, mount)
 
 
-def _file_faults(k: Kernel, event: FileFaults) -> None:
-    known = k.state.file_faults.get(event.source, [])
-    k.state.file_faults[event.source] = list(event.faults)
-    _note_file_faults(k, event.source, [fault for fault in event.faults if fault not in known])
-
-
-def _note_file_faults(k: Kernel, source: str, faults: Sequence[Fault]) -> None:
-    for fault in faults:
-        k.note("fault", source=source, code=fault.code, detail=fault.detail, **{"class": fault.fault_class})
-
-
 def _order(k: Kernel, event: Order) -> None:
     if (mount := k.state.mounts.get(event.mount)) is not None:
         act = {"restart": mounts.restart, "enable": mounts.enable, "disable": mounts.disable}
@@ -349,6 +339,6 @@ _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     Reload: _reload,
     Order: _order,
     Remount: lambda k, e: remounting.remount(k, e.specs),
-    FileFaults: _file_faults,
+    FileFaults: lambda k, e: metrics.found_in_files(k, e.source, e.faults),
     Approved: lambda k, e: pins.approve(k, e.mount, e.tools),
 }

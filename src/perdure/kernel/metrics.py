@@ -14,6 +14,7 @@ All but the first are `errors`. The time of a tool that waits by intent (`state_
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from math import frexp
 from typing import TYPE_CHECKING, Literal
 
@@ -105,6 +106,18 @@ def faulted(k: Kernel, fault: Fault, methods: list[str]) -> None:
     metrics.last_fault = fault
     for method in methods:
         of_method(k, method).recovery_faults += 1
+
+
+def found_in_files(k: Kernel, source: str, faults: Sequence[Fault]) -> None:
+    """What is wrong now with the files of one kind; what is new in it is noted."""
+    known = k.state.file_faults.get(source, [])
+    k.state.file_faults[source] = list(faults)
+    note_file_faults(k, source, [fault for fault in faults if fault not in known])
+
+
+def note_file_faults(k: Kernel, source: str, faults: Sequence[Fault]) -> None:
+    for fault in faults:
+        k.note("fault", source=source, code=fault.code, detail=fault.detail, **{"class": fault.fault_class})
 
 
 def observe(latency: Latency, elapsed_ms: float) -> None:

@@ -26,6 +26,7 @@ from perdure.kernel.state import (
     Mount,
 )
 from perdure.model import eras
+from perdure.model.faults import Fault
 from perdure.model.frames import (
     INVALID_PARAMS,
     Members,
@@ -87,7 +88,9 @@ def on_child_notification(k: Kernel, link: Link, note: Notification) -> None:
     except ValueError:
         k.quarantine("child_malformed")
         return
-    if note.method in _KIND_OF:
+    if note.method == eras.FILE_FAULTS_METHOD:
+        _file_faults(k, link, params)
+    elif note.method in _KIND_OF:
         _relist(k, link)
     elif note.method == "notifications/cancelled":
         identity = _identity(params.get("requestId"))
@@ -114,6 +117,18 @@ def _notice(k: Kernel, link: Link, params: Members) -> None:
     text = msgspec.json.decode(params.get("text", Raw(b'""')))
     mount = k.state.mounts[link.mount]
     mount.notices = [*mount.notices, str(text)[:NOTICE_MAX]][-NOTICES_MAX:]
+
+
+def _file_faults(k: Kernel, link: Link, params: Members) -> None:
+    """What the worker found wrong in the files that only it reads. Nobody else is asked."""
+    try:
+        faults = msgspec.json.decode(params.get("faults", Raw(b"[]")), type=list[Fault])
+    except msgspec.MsgspecError:
+        k.quarantine("child_malformed")
+        return
+    if k.specs[link.mount].builtin:
+        known = k.state.file_faults.get("settings", [])
+        metrics.found_in_files(k, "worker", [fault for fault in faults if fault not in known])
 
 
 def _relist(k: Kernel, link: Link) -> None:

@@ -42,6 +42,7 @@ META_CONTRACT: Final = "perdure/contract"
 NOTICE: Final = "notifications/perdure/notice"
 """From the built-in worker to its host: something that `health` has to tell."""
 PROBE_METHOD: Final = "perdure/probe"
+FILE_FAULTS_METHOD: Final = "notifications/perdure/file_faults"
 
 UNSUPPORTED_VERSION: Final = -32022
 MISSING_CAPABILITY: Final = -32021
