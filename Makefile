@@ -16,12 +16,12 @@ $(BIN)/python:
 
 # What the demo needs.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install -e '.[demo]' -c constraints.txt
+	$(PIP) install -e . -c constraints.txt
 	@touch $@
 
 # What tests, lint and benchmarks need.
 $(VENV)/.ready: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install -e '.[demo,test,lint]' -c constraints.txt
+	$(PIP) install -e '.[test,lint]' -c constraints.txt
 	$(BIN)/python -m compileall -q src harness
 	@touch $(VENV)/.demo $@
 

@@ -31,7 +31,7 @@ ALLOWED = {
     "worker": {"worker"} | MIDDLE,
     "serve": {"serve", "host"} | MIDDLE,
     "dash": {"dash", "serve", "host"} | MIDDLE,
-    "cli": {"cli", "dash", "serve", "host", "worker"} | MIDDLE,
+    "cli": {"cli", "dash", "serve", "host", "worker", "testing"} | MIDDLE,
 }
 IO = {
     "asyncio",
@@ -54,8 +54,17 @@ IO = {
     "time",
 }
 # Distributions whose module has another name.
-PACKAGE_OF = {"pyjwt": "jwt", "pyyaml": "yaml", "ruamel.yaml": "ruamel", "opentelemetry-api": "opentelemetry"}
+PACKAGE_OF = {"pyjwt": "jwt", "ruamel.yaml": "ruamel", "opentelemetry-api": "opentelemetry"}
 OF_MCP = {"anyio", "httpx2", "mcp_types", "pydantic"}  # installed with the SDK
+# Where the modules of each optional extra are imported.
+OF_EXTRA = {
+    "remote": "host/bridge",
+    "postgres": "storage/postgres/",
+    "oauth": "serve/authorities.py",
+    "otel": "host/otlp.py",
+    "seal": "surfaces/write/sealing.py",
+    "top": "cli/top_live.py",
+}
 COMPOSERS = {"host/compose.py", "worker/compose.py"}
 BACKENDS = ("perdure.storage.sqlite", "perdure.storage.postgres", "perdure.storage.memory")
 
@@ -117,16 +126,10 @@ def test_the_kernel_does_no_io_and_has_no_clock() -> None:
             )  # a fault point may end the process
 
 
-def test_the_sdk_is_imported_only_by_the_http_transport_and_the_bridge() -> None:
+def test_only_the_demo_uses_the_test_kit() -> None:
     for file in FILES:
-        if name(file).startswith(
-            ("kernel/", "model/", "worker/", "present/", "storage/", "surfaces/", "registry/")
-        ):
-            assert "mcp" not in {module.split(".")[0] for module in imports(file)}, name(file)
-        if name(file).startswith("host/") and not any(
-            word in file.name for word in ("http", "bridge", "serve")
-        ):
-            assert "mcp" not in {module.split(".")[0] for module in imports(file)}, name(file)
+        if not name(file).startswith("testing/") and name(file) != "cli/demo.py":
+            assert "testing" not in map(room, imports(file)), name(file)
 
 
 def test_surfaces_do_not_import_each_other_nor_a_backend() -> None:
@@ -153,13 +156,19 @@ def test_only_the_composers_wire_a_backend() -> None:
             assert not module.startswith(BACKENDS), f"{name(file)} imports {module}"
 
 
-def test_the_package_needs_no_test_dependency() -> None:
+def modules_of(requirements: list[str]) -> set[str]:
+    distributions = {re.split(r"[\[<>=]", requirement)[0].lower() for requirement in requirements}
+    return {PACKAGE_OF.get(d, d.replace("-", "_").split(".")[0]) for d in distributions}
+
+
+def test_what_an_extra_installs_is_imported_only_where_that_extra_is_used() -> None:
     project = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    shipped = [*project["dependencies"], *(r for e in extras if e not in ("test", "lint") for r in extras[e])]
-    distributions = {re.split(r"[\[<>=]", requirement)[0].lower() for requirement in shipped}
-    modules = {PACKAGE_OF.get(d, d.replace("-", "_").split(".")[0]) for d in distributions}
+    assert set(OF_EXTRA) | {"all", "test", "lint"} == set(extras)
     for file in FILES:
+        allowed = modules_of(project["dependencies"]) | {"perdure"}
+        for extra, place in OF_EXTRA.items():
+            if name(file).startswith(place):
+                allowed |= modules_of(extras[extra]) | (OF_MCP if extra == "remote" else set())
         third_party = {module.split(".")[0] for module in imports(file)} - set(sys.stdlib_module_names)
-        undeclared = third_party - modules - OF_MCP - {"perdure"}
-        assert not undeclared, f"{name(file)} imports {undeclared}"
+        assert third_party <= allowed, f"{name(file)} imports {third_party - allowed}"

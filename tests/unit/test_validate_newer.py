@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from perdure.validate import Problem, Report, check, regressions, shell_text, toml_text
+from perdure.validate import Problem, Report, check, regressions, shell_text
 from perdure.validate.detect import detect
 
 RIGHT = [
@@ -263,14 +262,6 @@ def test_a_bash_older_than_4_is_not_asked(tmp_path: Path, monkeypatch: pytest.Mo
 def test_without_bash_the_grammar_only_doubts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell_text, "FOLDERS", ())
     report = check("if x; then\n  y\n", format_hint="shell")
-    assert (report.valid, report.errors[0].severity) == (None, "warning")
-
-
-def test_an_older_parser_of_toml_only_doubts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toml_text, "_PARSER", tomllib)
-    monkeypatch.setattr(toml_text, "KNOWS_NEWEST", False)
-    assert check("a = 1\n", format_hint="toml").valid is True
-    report = check("a = {\n  b = 1,\n}\n", format_hint="toml")
     assert (report.valid, report.errors[0].severity) == (None, "warning")
 
 

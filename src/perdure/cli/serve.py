@@ -82,12 +82,9 @@ def main(argv: list[str]) -> int:
     token = options.token or os.environ.get("PERDURE_TOKEN") or None
     settings = settle(options, "serve")
     serving = _serving(options, settings.workspaces[0], token)
-    try:
-        from perdure.dash.front import Front
-        from perdure.serve.app import Options, serve
-    except ImportError:
-        print("perdure serve: uvicorn is missing: pip install 'perdure[serve]'", file=sys.stderr)
-        return UNAVAILABLE
+    from perdure.dash.front import Front
+    from perdure.serve.app import Options, serve
+
     chosen = Options(
         token=token,
         wrap=_words(options.wrap),

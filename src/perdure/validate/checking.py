@@ -58,10 +58,6 @@ def check_as(form: str, content: str) -> Report:
         return report_doubtful(form, doubts.problems)
     except CannotCheck as reason:
         return report_unchecked(form, str(reason))
-    except ModuleNotFoundError as missing:
-        return report_unchecked(
-            form, f"not checked: {missing.name} is not installed (pip install 'perdure[validate]')"
-        )
 
 
 def _checker(form: str) -> Callable[[str], list[Problem]]:

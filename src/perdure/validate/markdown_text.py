@@ -9,6 +9,7 @@ import re
 from typing import Final
 
 from perdure.validate.report import Doubtful, Problem
+from perdure.validate.yaml_text import check_yaml
 
 _FENCE: Final = re.compile(r"[ \t>]*(?:[-*+]|\d+[.)])?[ \t]*(?P<mark>`{3,}(?!.*`)|~{3,})[ \t]*(?P<info>\S*)")
 _COMMENT: Final = "<!--"
@@ -38,8 +39,6 @@ def check_markdown(text: str) -> list[Problem]:
 
 
 def _check_front_matter(text: str) -> list[Problem]:
-    from perdure.validate.yaml_text import check_yaml
-
     return [
         Problem(problem.line + 1, problem.col, f"in the front matter: {problem.message}")
         for problem in check_yaml(text)

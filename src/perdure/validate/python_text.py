@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 
+from perdure.validate.grammar import parses
 from perdure.validate.lines import Lines
 from perdure.validate.report import CannotCheck, Doubtful, Problem
 
@@ -30,15 +31,6 @@ def check_python(text: str) -> list[Problem]:
         raise CannotCheck("nested too deeply to be checked") from None
     else:
         return []
-    if is_layout or not _grammar_reads(text):
+    if is_layout or not parses("python", text):
         return [problem]
     raise Doubtful([problem])
-
-
-def _grammar_reads(text: str) -> bool:
-    try:
-        from perdure.validate.grammar import parses
-
-        return parses("python", text)
-    except ModuleNotFoundError:
-        return True

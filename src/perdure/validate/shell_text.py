@@ -1,4 +1,4 @@
-"""Shell scripts by `bash -n`, which reads commands and executes none; by tree-sitter's grammar where there is no bash.
+"""Shell scripts by `bash -n`, which reads commands and executes none; by tree-sitter's grammar if no bash is usable.
 
 Bash gets no environment and no files, so it reads and runs nothing at its start either. A bash older than 4, as on
 macOS, does not know the syntax of today's scripts and is not used.
@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from perdure.validate.grammar import check_grammar
 from perdure.validate.lines import Lines
 from perdure.validate.report import CannotCheck, Problem, quote_token
 
@@ -40,8 +41,6 @@ def check_shell(text: str) -> list[Problem]:
     bash = _find_bash(FOLDERS)
     complaint = _ask(bash, text) if bash is not None else None
     if complaint is None:
-        from perdure.validate.grammar import check_grammar
-
         return check_grammar("shell", text)
     if complaint and _ZSH.search(text):
         raise CannotCheck("not checked: looks like a script for another shell")

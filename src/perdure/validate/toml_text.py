@@ -1,17 +1,15 @@
-"""TOML by tomli. Without it by the standard parser, which knows only version 1.0, so that its errors are doubts."""
+"""TOML 1.1 by tomli; the standard library's parser knows only version 1.0."""
 
 from __future__ import annotations
 
 import re
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Final
 
-from perdure.validate.lines import Lines
-from perdure.validate.report import CannotCheck, Doubtful, Problem
+import tomli
 
-KNOWS_NEWEST: Final = find_spec("tomli") is not None
-_PARSER: Final = import_module("tomli" if KNOWS_NEWEST else "tomllib")
+from perdure.validate.lines import Lines
+from perdure.validate.report import CannotCheck, Problem
+
 _AT: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _NAMES: Final = re.compile(r" \(['\"].*\)")
 
@@ -19,12 +17,9 @@ _NAMES: Final = re.compile(r" \(['\"].*\)")
 def check_toml(text: str) -> list[Problem]:
     text = text.removeprefix("\ufeff")
     try:
-        _PARSER.loads(text)
+        tomli.loads(text)
     except ValueError as error:
-        problem = _problem(str(error), Lines(text))
-        if not KNOWS_NEWEST:
-            raise Doubtful([problem]) from None
-        return [problem]
+        return [_problem(str(error), Lines(text))]
     except RecursionError:
         raise CannotCheck("nested too deeply to be checked") from None
     return []

@@ -1,4 +1,4 @@
-"""YAML by libyaml's events: any number of documents, any tags, and no recursion however deep it nests.
+"""YAML by ruamel's events: any number of documents, any tags, and no recursion however deep it nests.
 
 Nothing is constructed, so aliases cannot multiply. A key given twice in one mapping is a warning, an alias
 without an anchor an error.
@@ -9,17 +9,21 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml import events as yaml
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.reader import ReaderError
 
 from perdure.validate.lines import Lines, Position
 from perdure.validate.report import CannotCheck, Problem, quote_token, warning
 
 DEPTH: Final = 1000
-_LOADER: Final[Any] = getattr(yaml, "CLoader", yaml.Loader)
 _TEMPLATE: Final = re.compile(r"(?<!\$)\{\{|\{%|<%")
-# The parser knows 1.1 and 1.2; what 1.0 has besides is not used.
-_VERSION: Final = re.compile(r"^%YAML 1\.\d(?=\s)", re.M)
+# The parser knows 1.1 and 1.2 and asserts on others, which differ in nothing that is used.
+_VERSION: Final = re.compile(r"^%YAML[ \t]+1\.\d+(?=\s)", re.M)
 _TEMPLATE_LINE: Final = re.compile(r"^\s*(?:\{\{|\{%|<%)", re.M)
+# A tag handle in a message of the parser: the content's own words, which a report does not repeat.
+_HANDLE: Final = re.compile(r" '!.*'$")
 # An unclosed quote is reported where it was opened.
 _REPORTED_AT_START: Final = ("quoted scalar", "simple key", "block scalar")
 
@@ -87,18 +91,18 @@ class _Walk:
 
 
 def check_yaml(text: str) -> list[Problem]:
-    text = _VERSION.sub("%YAML 1.1", text.removeprefix("\ufeff"))
+    text = _VERSION.sub("%YAML 1.2", text.removeprefix("\ufeff"))
     lines = Lines(text)
     walk = _Walk(lines)
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
+        for event in YAML(typ="safe", pure=True).parse(text):
             walk.take(event)
-    except yaml.MarkedYAMLError as error:
+    except MarkedYAMLError as error:
         problem = _problem(error, lines)
         if _is_template(text, problem.line):
             raise CannotCheck("looks like a template: only its output can be checked") from None
         walk.problems.append(problem)
-    except yaml.reader.ReaderError as error:
+    except ReaderError as error:
         position = lines.position(error.position) if isinstance(error.position, int) else Position(1, 1)
         walk.problems.append(Problem(*position, "a character that YAML does not allow"))
     return walk.problems
@@ -110,9 +114,9 @@ def _is_template(text: str, line: int) -> bool:
     return bool(_TEMPLATE_LINE.search(text) or _TEMPLATE.search(near))
 
 
-def _problem(error: yaml.MarkedYAMLError, lines: Lines) -> Problem:
+def _problem(error: MarkedYAMLError, lines: Lines) -> Problem:
     context = error.context or ""
-    message = error.problem or context or "not readable"
+    message = _HANDLE.sub("", error.problem or context or "not readable")
     mark = error.problem_mark or error.context_mark
     if error.context_mark is not None:
         if any(word in context for word in _REPORTED_AT_START):
