@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,14 @@ def test_what_others_could_read_is_found_and_mended(bed: Bed) -> None:
     assert findings(bed, "permissions") == []
 
 
+@pytest.mark.parametrize("folder", ["backups", "bundles", "serve", "sign-ins", "views", "of-a-later-version"])
+def test_each_folder_of_ours_that_others_can_read_is_found(bed: Bed, folder: str) -> None:
+    path = bed.root / "home" / folder
+    path.mkdir(parents=True)
+    path.chmod(0o755)
+    assert only(bed, "permissions", code=1)["what"] == f"{path} can be reached by others (mode 755)"
+
+
 def test_a_store_that_its_owner_cannot_write_is_found(bed: Bed) -> None:
     write(bed, a="x\n")
     journal = bed.workspace / ".perdure" / "journal.db"
@@ -291,10 +300,20 @@ def test_a_part_that_is_not_installed_is_a_note_unless_it_is_needed(bed: Bed) ->
     (without / "sitecustomize.py").write_text(
         "import sys\nsys.modules['psycopg'] = sys.modules['rich'] = None\n"
     )
-    path = str(without)
-    assert {one["level"] for one in findings(bed, "extras", PYTHONPATH=path)} == {"note"}
+    path = os.pathsep.join([str(without), os.environ.get("PYTHONPATH", "")])
+    note = only(bed, "extras", PYTHONPATH=path)
+    assert (note["level"], note["what"].partition(": ")[2]) == ("note", "postgres, top")
     found = findings(bed, "extras", "--state", "postgresql://127.0.0.1:9/x", code=1, PYTHONPATH=path)
-    assert [one["level"] for one in found if "postgres" in one["what"]] == ["error"]
+    assert [(one["level"], "postgres" in one["what"]) for one in found] == [("error", True), ("note", False)]
+
+
+def test_each_extra_of_the_package_is_known_to_the_doctor() -> None:
+    from perdure.cli.checks.machine import OPTIONAL
+
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"]) - {"all", "test", "lint"}
+    assert set(OPTIONAL) == extras
+    assert project["optional-dependencies"]["all"] == [f"perdure[{','.join(OPTIONAL)}]"]
 
 
 def test_a_full_disk_is_told(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

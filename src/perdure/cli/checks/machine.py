@@ -16,13 +16,17 @@ VERSIONS, EXTRAS, DISK = "versions", "extras", "disk"
 FULL_BYTES = 100 * 1000 * 1000
 LOW_BYTES = 1000 * 1000 * 1000
 LOW_SHARE = 0.05
-# extra: (a module of it, what needs it)
+# extra: (its modules, what it is for)
 OPTIONAL = {
-    "postgres": ("psycopg", "a state store on PostgreSQL"),
-    "validate": ("tree_sitter", "checking the syntax of code before it is written"),
-    "seal": ("cryptography", "scratch contents sealed on disk"),
-    "top": ("rich", "the live screen of `perdure top`"),
-    "demo": ("mcp", "`perdure demo`, and servers behind a URL"),
+    "remote": (("mcp",), "servers behind a URL"),
+    "postgres": (("psycopg", "psycopg_pool"), "a state store on PostgreSQL"),
+    "oauth": (("jwt", "cryptography"), "access tokens for `perdure serve`"),
+    "otel": (
+        ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+        "traces and metrics to a collector",
+    ),
+    "seal": (("cryptography", "keyring"), "scratch contents sealed on disk"),
+    "top": (("rich",), "the live screen of `perdure top`"),
 }
 
 
@@ -58,19 +62,33 @@ def check_versions(patient: Patient) -> Iterator[Finding]:
 
 
 def check_extras(patient: Patient) -> Iterator[Finding]:
-    is_postgres = (patient.settings.state or "").startswith(("postgresql://", "postgres://"))
-    missing = [name for name, (module, _) in OPTIONAL.items() if find_spec(module) is None]
-    for name in missing:
-        is_needed = name == "postgres" and is_postgres
-        yield Finding(
-            EXTRAS,
-            "error" if is_needed else "note",
-            f"perdure[{name}] is not installed",
-            f"it is needed for {OPTIONAL[name][1]}",
-            f"pip install 'perdure[{name}]'" + ("" if is_needed else ", if you want that"),
-        )
+    missing = [name for name, (modules, _) in OPTIONAL.items() if not all(map(_is_installed, modules))]
     if not missing:
         yield ok(EXTRAS, "every optional part is installed")
+    if "postgres" in missing and (patient.settings.state or "").startswith(("postgresql://", "postgres://")):
+        missing.remove("postgres")
+        yield Finding(
+            EXTRAS,
+            "error",
+            "perdure[postgres] is not installed",
+            f"it is needed for {OPTIONAL['postgres'][1]}, which the settings name",
+            "pip install 'perdure[postgres]'",
+        )
+    if missing:
+        yield Finding(
+            EXTRAS,
+            "note",
+            f"optional parts that are not installed: {', '.join(missing)}",
+            "; ".join(f"{name} is for {OPTIONAL[name][1]}" for name in missing),
+            f"pip install 'perdure[{missing[0]}]', if you want that; perdure[all] has every part",
+        )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # its package is missing
+        return False
 
 
 def check_disk(patient: Patient) -> Iterator[Finding]:

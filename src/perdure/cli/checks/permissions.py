@@ -11,12 +11,11 @@ from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.storage.places import data_dir, state_dir
 
 CHECK = "permissions"
-OURS = ("hosts", "log", "anchors", "catalogs", "capsules", "cache", "tools")
 
 
 def check(patient: Patient) -> Iterator[Finding]:
     found = 0
-    for path in _places(patient):
+    for path in dict.fromkeys(_places(patient)):
         for finding in _looked(path):
             found += 1
             yield finding
@@ -35,13 +34,24 @@ def check(patient: Patient) -> Iterator[Finding]:
 
 
 def _places(patient: Patient) -> Iterator[str]:
-    yield from (os.path.join(state_dir(), name) for name in OURS)
+    for folder in dict.fromkeys((state_dir(), data_dir())):
+        yield from _entries(folder)
     folder = os.path.join(patient.settings.workspaces[0], ".perdure")
     yield folder
     yield from (os.path.join(folder, name) for name in ("journal.db", "blobs", "lock"))
     state = patient.settings.state or os.path.join(data_dir(), "state.db")
     if "://" not in state and state != "memory:":
         yield state
+
+
+def _entries(folder: str) -> list[str]:
+    """Everything that Perdure keeps in one of its two folders; the folder itself if it cannot be listed."""
+    try:
+        return [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+    except FileNotFoundError:
+        return []
+    except OSError:
+        return [folder]
 
 
 def _looked(path: str) -> Iterator[Finding]:
