@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -480,3 +483,91 @@ def test_absent_and_unreachable_are_different() -> None:
         at(server.url).load("a")
     with pytest.raises(RegistryUnavailable):
         at("http://127.0.0.1:1").load("a")
+
+
+@pytest.mark.parametrize("status", [405, 501])
+def test_a_catalog_that_cannot_change_an_entry_keeps_it(status: int) -> None:
+    with scripted(catalog(spec("a"))) as server:
+        usual = server.answer
+        server.answer = lambda asked: reply(status, {}) if asked.method in ("PUT", "PATCH") else usual(asked)
+        backend = at(server.url)
+        with pytest.raises(Unsupported, match="in place"):
+            backend.replace(Entry(name="a", command=Template("node")))
+        with pytest.raises(Unsupported, match="in place"):
+            backend.set_enabled("a", False)
+        assert {one.method for one in server.asked} == {"GET", "PUT", "PATCH"}
+
+
+def test_a_change_of_an_entry_that_was_removed_meanwhile_does_not_bring_it_back() -> None:
+    with scripted(catalog(spec("a"))) as server:
+        usual = server.answer
+        server.answer = lambda asked: reply(404, {}) if asked.method == "PUT" else usual(asked)
+        with pytest.raises(NotInRegistry):
+            at(server.url).replace(Entry(name="a", command=Template("node")))
+        assert {one.method for one in server.asked} == {"GET", "PUT"}
+
+
+def test_a_switch_is_not_judged_by_an_older_reply_while_the_catalog_fails() -> None:
+    with scripted(catalog(spec("a"))) as server:
+        usual = server.answer
+        at(server.url).load("a")  # kept for when the server fails
+
+        def failing(asked: Asked) -> Answer:
+            if asked.method == "PATCH":
+                server.answer = lambda asked: reply(503, {})
+                return reply(204)
+            return usual(asked)
+
+        server.answer = failing
+        with pytest.raises(RegistryUnavailable):
+            at(server.url).set_enabled("a", False)
+
+
+# --- the deadline -----------------------------------------------------------------------------------------------------
+
+
+def given_up(url: str) -> bool:
+    """Whether a request ends at its deadline, in a thread that a hanging one would not hold up."""
+    outcomes: list[str] = []
+
+    def ask() -> None:
+        try:
+            HttpCatalog(url, fetcher=Fetcher(timeout_s=0.3)).list_servers()
+        except RegistryUnavailable as error:
+            outcomes.append(error.message)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(5)
+    return any("within 0.3 s" in message for message in outcomes)
+
+
+def test_a_name_lookup_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: ended.wait(30))
+    try:
+        assert given_up("https://catalog.test/")
+    finally:
+        ended.set()
+
+
+def test_a_tls_handshake_that_drips_is_given_up() -> None:
+    """A record is announced and comes a byte at a time, each within the time that one read may take."""
+    ended = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"\x16\x03\x03\x40\x00")
+            while not ended.wait(0.1):
+                connection.sendall(b"\x02")
+
+    server = threading.Thread(target=drip, daemon=True)
+    server.start()
+    try:
+        assert given_up(f"https://127.0.0.1:{listener.getsockname()[1]}/")
+    finally:
+        ended.set()
+        server.join()
+        listener.close()

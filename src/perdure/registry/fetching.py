@@ -1,9 +1,9 @@
 """One HTTP request and its whole reply, bounded in bytes and in time, with every failure typed.
 
 `http.client` and not a larger library: a command that looks something up must not spend longer on imports than on
-the question. A body is counted while it is read, so that a huge one is refused and not buffered; one watchdog ends
-the whole request at its deadline, so that a server that sends a byte a second holds nobody up. A token is sent to
-the host it was given for and to no other, wherever a redirect leads.
+the question. A body is counted while it is read, so that a huge one is refused and not buffered. A request runs in a
+thread of its own, which is abandoned at the deadline: a name lookup and a TLS handshake cannot be interrupted from
+outside. A token is sent to the host it was given for and to no other, wherever a redirect leads.
 """
 
 from __future__ import annotations
@@ -127,32 +127,37 @@ class Fetcher:
         if address.origin == home.origin and (credentials := self._credentials(home)):
             sent["authorization"] = credentials
         connection = _connection(address, self._timeout_s)
-        watch = _Watch(connection, self._timeout_s)
+
+        def exchange(is_over: threading.Event) -> Reply:
+            try:
+                connection.request(method, address.target, body=body, headers=sent)
+                response = connection.getresponse()
+                data = bytearray()
+                deliver = sink if sink is not None and response.status == 200 else data.extend
+                self._read(response, address, deliver, is_over)
+            finally:
+                connection.close()
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            return Reply(response.status, headers, bytes(data), address)
+
         try:
-            connection.request(method, address.target, body=body, headers=sent)
-            response = connection.getresponse()
-            data = bytearray()
-            self._read(
-                response, address, sink if sink is not None and response.status == 200 else data.extend
-            )
-        except RegistryError as error:
-            if watch.is_over:  # what was read is short because we ended it
-                _refuse(error, address, True, self._timeout_s)
-            raise
+            reply = _within(self._timeout_s, exchange)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            _refuse(error, address, watch.is_over, self._timeout_s)
-        finally:
-            watch.end()
-            connection.close()
-        if watch.is_over:
-            _refuse(TimeoutError(), address, True, self._timeout_s)
-        found = {name.lower(): value for name, value in response.getheaders()}
-        if found.get("content-encoding", "identity").lower() not in ("", "identity"):
+            if isinstance(error, RegistryError):
+                raise
+            if isinstance(error, TimeoutError) and (held := connection.sock) is not None:
+                _shut(held)
+            _refuse(error, address, self._timeout_s)
+        if reply.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
             raise TornReply(f"{address.shown} answered in an encoding that was not asked for")
-        return Reply(response.status, found, bytes(data), address)
+        return reply
 
     def _read(
-        self, response: http.client.HTTPResponse, address: Address, sink: Callable[[bytes], object]
+        self,
+        response: http.client.HTTPResponse,
+        address: Address,
+        sink: Callable[[bytes], object],
+        is_over: threading.Event,
     ) -> None:
         announced = response.length
         if announced is not None and announced > self._max_bytes:
@@ -162,6 +167,8 @@ class Fetcher:
             taken += len(piece)
             if taken > self._max_bytes:
                 self._too_large(address)
+            if is_over.is_set():  # nobody waits for this any more, and the sink may be closed
+                raise TimeoutError
             sink(piece)
         if announced is not None and taken < announced:
             raise TornReply(f"{address.shown} broke off after {taken} of {announced} bytes")
@@ -223,27 +230,37 @@ def _redirected(address: Address, location: str) -> Address:
     return msgspec.structs.replace(found, userinfo="")
 
 
-class _Watch:
-    """Ends a request at its deadline, whatever it is waiting for."""
+def _within(seconds: float, exchange: Callable[[threading.Event], Reply]) -> Reply:
+    """The result of `exchange`, which runs in a daemon thread. Raises what it raises, or TimeoutError at the deadline;
+    the thread is then left to end by itself."""
+    replies: list[Reply] = []
+    errors: list[BaseException] = []
+    is_over = threading.Event()
 
-    def __init__(self, connection: http.client.HTTPConnection, seconds: float) -> None:
-        self._connection = connection
-        self.is_over = False
-        self._timer = threading.Timer(seconds, self._bark)
-        self._timer.daemon = True
-        self._timer.start()
+    def run() -> None:
+        try:
+            replies.append(exchange(is_over))
+        except BaseException as error:
+            errors.append(error)
 
-    def _bark(self) -> None:
-        self.is_over = True
-        if (found := self._connection.sock) is not None:
-            try:
-                # The plain socket's method: a TLS socket's own would change what its reader is using.
-                socket.socket.shutdown(found, socket.SHUT_RDWR)
-            except OSError:
-                pass  # already gone
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        is_over.set()
+        raise TimeoutError
+    if errors:
+        raise errors[0]
+    return replies[0]
 
-    def end(self) -> None:
-        self._timer.cancel()
+
+def _shut(connection: socket.socket) -> None:
+    """End what an abandoned thread waits for, so that its socket is closed soon."""
+    try:
+        # The plain socket's method: a TLS socket's own would change what its reader is using.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+    except OSError:
+        pass  # already gone, or in a TLS handshake
 
 
 def _connection(address: Address, timeout_s: float) -> http.client.HTTPConnection:
@@ -272,11 +289,11 @@ def _proxy(address: Address) -> Address | None:
     return None if proxy_bypass_environment(address.host) else read_address(named)
 
 
-def _refuse(error: Exception, address: Address, is_over: bool, timeout_s: float) -> NoReturn:
+def _refuse(error: Exception, address: Address, timeout_s: float) -> NoReturn:
     """Every failure on the way as one of ours. The text of a library's error is not repeated: it may quote what
     was sent."""
     shown = address.shown
-    if is_over or isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError):
         raise RegistryUnavailable(
             f"{shown} did not answer within {timeout_s:g} s", hint="try again later"
         ) from None

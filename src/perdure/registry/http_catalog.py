@@ -26,7 +26,6 @@ from perdure.registry.errors import (
     InvalidName,
     NotInRegistry,
     Quarantined,
-    RegistryError,
     RegistryUnavailable,
     Unsupported,
 )
@@ -106,7 +105,9 @@ class HttpCatalog:
 
     def load(self, name: str) -> Entry:
         check_name(name)
-        reply = self._get(SERVERS, name)
+        return self._loaded(name, self._get(SERVERS, name))
+
+    def _loaded(self, name: str, reply: Reply) -> Entry:
         if reply.status == 404:
             raise NotInRegistry(f"{self._base.origin} has no server {name}", entry=name)
         return self._entry(expected(reply, 200).json(), name)
@@ -167,21 +168,21 @@ class HttpCatalog:
             self._written(reply, name, "uninstall", 200, 202, 204)
 
     def replace(self, entry: Entry) -> ServerRef:
-        """In one step where the catalog has PUT; else taken out and put in again, and put back if that fails."""
+        """By PUT, in one step. A catalog without it is not changed: between a DELETE and a POST the entry could be lost,
+        with the literal values that only the catalog knows."""
         check_portable(entry)
-        before = self.load(entry.name)
+        self.load(entry.name)
         if not self._negotiated().supports_install:
             raise self._unsupported("change", entry.name)
         reply = self._fetcher.send(
             "PUT", self._place(SERVERS, entry.name), msgspec.json.encode(as_wire(entry))
         )
-        if reply.status in (404, 405, 501):
-            self.uninstall(entry.name)
-            try:
-                return self.install(entry)
-            except RegistryError:
-                self.install(before)
-                raise
+        if reply.status in (405, 501):
+            raise Unsupported(
+                f"{self._base.origin} does not let anybody change a server in place",
+                entry=entry.name,
+                hint="uninstall it and install it again",
+            )
         self._written(reply, entry.name, "change", 200, 201, 204)
         return self._ref(as_wire(entry))
 
@@ -189,7 +190,8 @@ class HttpCatalog:
         before = self.load(name)
         if before.enabled != enabled:
             self._switch(before, enabled)
-            if self.load(name).enabled != enabled:
+            # Asked anew: what the cache keeps for a server that fails is older than the change.
+            if self._loaded(name, self._fetcher.get(self._place(SERVERS, name))).enabled != enabled:
                 raise Unsupported(
                     f"{self._base.origin} does not keep whether a server is enabled",
                     entry=name,

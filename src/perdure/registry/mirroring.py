@@ -86,10 +86,13 @@ class Mirror:
         except OSError:
             self._due = time.monotonic() + self._every_s
             return
-        assert child.stdin is not None
-        with child.stdin as pipe:
-            pipe.write(self._location.encode())  # not an argument: those are for everyone to read
         self._child = child
+        assert child.stdin is not None
+        try:
+            with child.stdin as pipe:
+                pipe.write(self._location.encode())  # not an argument: those are for everyone to read
+        except OSError:
+            pass  # it ended before it read; its exit code says so
 
 
 def interval(environ: Mapping[str, str]) -> float:
