@@ -9,6 +9,7 @@ import os
 import pty
 import subprocess
 import sys
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -441,6 +442,46 @@ def test_a_link_in_a_bundle_is_refused(desk: Desk) -> None:
         archive.writestr(link, "/etc/passwd")
     offer(desk, out.getvalue())
     assert desk.run("install", "--from", "io.test.acme/bundle").returncode == 1
+
+
+def doubled() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a name is there twice
+        archive.writestr("manifest.json", json.dumps(MANIFEST))
+        archive.writestr("manifest.json", json.dumps(MANIFEST))
+    return out.getvalue()
+
+
+def damaged(method: int) -> bytes:
+    """A bundle in which one member's compressed data is not what its compressor made."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        archive.writestr("manifest.json", json.dumps(MANIFEST) * 50)
+    data = bytearray(out.getvalue())
+    at = data.index(b"manifest.json") + len("manifest.json")
+    data[at + 8 : at + 40] = b"\xff" * 32
+    return bytes(data)
+
+
+BAD_BUNDLES = {
+    "a member twice": doubled,
+    "a file where a folder is": lambda: bundle(MANIFEST, **{"server": "x", "server/main.py": "y"}),
+    "a name that is too long": lambda: bundle(MANIFEST, **{"a" * 300: "x"}),
+    "damaged deflate": lambda: damaged(zipfile.ZIP_DEFLATED),
+    "damaged bzip2": lambda: damaged(zipfile.ZIP_BZIP2),
+    "damaged lzma": lambda: damaged(zipfile.ZIP_LZMA),
+    "half of it": lambda: bundle(MANIFEST)[:-30],
+}
+
+
+@pytest.mark.parametrize("kind", BAD_BUNDLES)
+def test_a_damaged_bundle_is_refused_in_words(desk: Desk, kind: str) -> None:
+    offer(desk, BAD_BUNDLES[kind]())
+    done = desk.run("install", "--from", "io.test.acme/bundle")
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    assert "bundle" in done.stderr
+    assert list((desk.folder / "home" / "bundles").iterdir()) == []
 
 
 def test_a_bundle_is_not_started_through_a_shell(desk: Desk) -> None:

@@ -22,6 +22,9 @@ from perdure.registry.official.api import OfficialApi
 from perdure.registry.official.records import Record
 from perdure.registry.official.search import search
 from perdure.registry.official.store import CatalogStore
+from perdure.registry.opening import open_backend
+from perdure.registry.serving.app import CatalogApp
+from perdure.registry.serving.exchange import Request
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +62,40 @@ def test_a_large_catalog_is_only_asked_for_what_changed(monkeypatch: pytest.Monk
         records.append(record("io.test.new/fresh", updated_at="2026-02-01T00:00:00Z"))
         assert names(server.url, "fresh") == ["io.test.new/fresh"]
         assert [one.query.get("updated_since") for one in server.asked] == ["2026-01-01T00:00:00Z"]
+
+
+def test_what_changed_is_asked_for_since_the_latest_point_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syncing, "FRESH_S", 0)
+    latest = "2026-01-01T00:00:00.5Z"  # as a text it comes before the others
+    records = [
+        *many(400, updated_at="2026-01-01T02:00:00+02:00"),
+        record("io.test.new/half", updated_at=latest),
+    ]
+    with scripted(official(records)) as server:
+        names(server.url, "server")
+        server.asked.clear()
+        names(server.url, "server")
+        assert {one.query.get("updated_since") for one in server.asked} == {latest}
+
+
+@pytest.mark.parametrize(
+    ("since", "is_included"),
+    [
+        ("2026-01-31T12:00:00Z", True),
+        ("2026-01-31T14:00:00.5+02:00", True),
+        ("2026-01-31T11:00:01-01:00", False),
+        ("2026-01-31T12:00:00.6Z", False),
+    ],
+)
+def test_a_served_catalog_gives_what_changed_since_a_point_in_time(
+    tmp_path: Path, since: str, is_included: bool
+) -> None:
+    (tmp_path / "mcp.md").write_text("## a\ncommand: python\n")
+    app = CatalogApp(
+        lambda: open_backend(str(tmp_path / "mcp.md"), {}), changed_at=lambda: "2026-01-31T12:00:00.500000Z"
+    )
+    response = app.handle(Request("GET", "/v0.1/servers", {"updated_since": since}, {}))
+    assert json.loads(response.body)["metadata"]["count"] == is_included
 
 
 def test_what_was_deleted_is_not_found_any_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -26,6 +27,7 @@ from perdure.registry.official.api import OfficialApi
 from perdure.registry.official.records import read_record
 from perdure.registry.runnable.choosing import chosen
 from perdure.registry.runnable.plan import settled
+from perdure.registry.serving.server import CONNECTIONS
 from perdure.registry.templates import Template
 
 pytestmark = pytest.mark.thorough
@@ -474,6 +476,30 @@ def test_those_who_send_slowly_hold_nobody_up(served: Served) -> None:
     finally:
         for one in slow:
             one.close()
+
+
+def test_connections_that_are_left_open_count_until_they_are_closed(served: Served) -> None:
+    request = f"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1:{served.port}\r\n\r\n".encode()
+
+    def answered() -> socket.socket:
+        """A connection whose answer was read and which is kept open."""
+        connection = socket.create_connection(("127.0.0.1", served.port), timeout=15)
+        connection.sendall(request)
+        while connection.recv(65536):
+            pass
+        return connection
+
+    connections = [answered() for _ in range(CONNECTIONS)]
+    refused = served.raw(b"")
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert b"too many connections" in refused
+    connections.pop().close()
+    is_served = False
+    while not is_served:  # until the server has seen the end of that one
+        with contextlib.suppress(ConnectionError):  # one too many is closed without being read
+            is_served = served.raw(request).startswith(b"HTTP/1.1 200 ")
+    for connection in connections:
+        connection.close()
 
 
 def test_no_bytes_bring_it_down(served: Served) -> None:

@@ -200,6 +200,14 @@ def test_secrets_are_taken_along_only_when_asked_and_that_is_said(shell: Shell) 
     assert "literal-secret-files-3" in shell.registry.read_text()
 
 
+@pytest.mark.parametrize("bad", [{"command": "x", "args": 5}, {"command": []}, {"command": 7}, 5])
+def test_a_bad_entry_of_a_client_hides_no_other(shell: Shell, bad: object) -> None:
+    path = shell.root / "theirs.json"
+    path.write_text(json.dumps({"mcpServers": {"bad": bad, "good": {"command": "python", "args": ["a"]}}}))
+    said = actions(shell.found("registry", "import", "cursor", "--file", str(path)))
+    assert said == {"bad": "skipped", "good": "imported"}
+
+
 def test_perdure_does_not_import_itself(shell: Shell) -> None:
     path = shell.file_of(CLIENTS["opencode"])
     shell("install", "opencode", "--file", str(path), "--apply")

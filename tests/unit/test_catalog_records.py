@@ -16,7 +16,7 @@ from catalog_servers import crawl_file
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InputRequired, InvalidEntry
 from perdure.registry.official.records import BadRecord, Record, read_record
-from perdure.registry.official.versions import is_exact, order
+from perdure.registry.official.versions import is_exact, moment, order
 from perdure.registry.runnable.aliases import alias, short_name
 from perdure.registry.runnable.choosing import chosen, plans
 from perdure.registry.runnable.plan import NotRunnable, Plan, answer, settled
@@ -454,7 +454,21 @@ def test_versions_are_in_the_order_of_the_registry() -> None:
         "1.10.0",
     ]
     assert sorted(rising, key=order) == rising
-    assert order("snapshot", "2026-02") > order("edge", "2026-01")
+    assert order("snapshot", "2026-02-01T00:00:00Z") > order("edge", "2026-01-01T00:00:00Z")
+
+
+def test_timestamps_compare_as_points_in_time() -> None:
+    rising = [
+        "not a timestamp",
+        "2026-01-31T14:00:00+04:00",
+        "2026-01-31T12:00:00Z",
+        "2026-01-31t12:00:00.25z",
+        "2026-01-31T12:00:00.5Z",
+        "2026-01-31T11:00:01-01:00",
+    ]
+    falling = list(reversed(rising))
+    assert sorted(falling, key=moment) == rising
+    assert order("edge", rising[-2]) < order("edge", rising[-1])
 
 
 @pytest.mark.parametrize("version", ["1.2.3", "v1.0", "0.1.0a3", "2025.11.25", "1.0.0-rc.1+b", "7"])

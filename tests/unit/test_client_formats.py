@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import assume, example, given, settings
@@ -199,6 +201,30 @@ def test_an_entry_that_cannot_be_meant_is_a_problem_and_no_crash(value: object) 
     for client in ALL:  # others have other keys, and may understand it
         with suppress(Problem):
             in_our_words(client, "x", value)
+
+
+ODD: list[Any] = [5, 2.5, True, "HOME", [], [5], [[]], {}, {"a": 5}, [{"name": 5}], ["a", None]]
+
+
+@CLIENT
+def test_a_value_of_any_kind_under_any_key_is_a_problem_and_no_crash(client: Client) -> None:
+    ways = [{client.shape.command: "python"}, {client.shape.command: ["python", "x"]}, {"url": "https://x/"}]
+    for way, key, value in product(ways, sorted({*client.shape.keys, "cmd", "args", ""}), ODD):
+        with suppress(Problem):
+            in_our_words(client, "x", {**way, key: value})
+
+
+def test_the_names_of_variables_are_a_list_and_not_the_letters_of_a_text() -> None:
+    with pytest.raises(Problem, match="env_vars is not a list"):
+        in_our_words(CLIENTS["codex"], "x", {"command": "python", "env_vars": "HOME"})
+
+
+def test_a_key_that_a_client_does_not_have_is_not_read_under_an_empty_name() -> None:
+    value = {"command": "python", "": True}
+    for client in ALL:
+        with suppress(Problem):  # goose has another key for the command
+            found = in_our_words(client, "x", value)
+            assert (found.entry.args, found.entry.cwd, found.entry.required) == ((), None, False)
 
 
 @given(st.text(max_size=300))

@@ -17,9 +17,12 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from perdure.model.learned import learned
+from perdure.storage.durable import sync_directory, sync_file
 from perdure.storage.places import sign_ins_folder
 
 _MARK: Final = 32
+# What a file is called while it is written: tokens, for which nobody looks any more after a kill.
+_UNFINISHED: Final = r"(?:\.\d+)?"
 
 
 class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -45,13 +48,16 @@ def grant_path(name: str, url: str) -> str:
 
 
 def grant_paths(name: str) -> list[str]:
-    """Every sign-in under this name, whatever its URL was."""
-    belongs = re.compile(re.escape(name) + rf"-[0-9a-f]{{{_MARK}}}\.json")
+    """Every sign-in under this name, whatever its URL was, also one that a killed process did not finish."""
+    belongs = re.compile(rf"({re.escape(name)}-[0-9a-f]{{{_MARK}}}\.json){_UNFINISHED}")
     try:
         names = os.listdir(sign_ins_folder())
     except FileNotFoundError:
         return []
-    return [os.path.join(sign_ins_folder(), one) for one in sorted(names) if belongs.fullmatch(one)]
+    matches = map(belongs.fullmatch, sorted(names))
+    return [
+        os.path.join(sign_ins_folder(), one) for one in dict.fromkeys(match[1] for match in matches if match)
+    ]
 
 
 def read_grant(path: str) -> Grant | None:
@@ -73,20 +79,33 @@ def write_grant(path: str, grant: Grant) -> None:
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     temporary = f"{path}.{os.getpid()}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(msgspec.json.encode(grant))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(msgspec.json.encode(grant))
+            file.flush()
+            sync_file(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync_directory(folder)
+    finally:
+        os.close(folder)
 
 
 def remove_grant(path: str) -> bool:
-    """Whether there was one."""
+    """Remove a sign-in and all that killed processes left of it. Whether there was anything."""
+    folder, name = os.path.split(path)
+    belongs = re.compile(re.escape(name) + _UNFINISHED)
     try:
-        os.unlink(path)
+        names = [one for one in os.listdir(folder) if belongs.fullmatch(one)]
     except FileNotFoundError:
         return False
-    return True
+    for one in names:
+        os.unlink(os.path.join(folder, one))
+    return bool(names)
 
 
 @contextmanager

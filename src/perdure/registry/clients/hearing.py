@@ -86,7 +86,7 @@ class _Hearing:
                 transport=transport,
                 tools=Tools(self._names(self.shape.allow), self._names(self.shape.deny)),
                 timeouts=Timeouts(startup=self._time(self.shape.startup), call=self._time(self.shape.call)),
-                required=self.value.get(self.shape.required or "") is True,
+                required=self._get(self.shape.required) is True,
                 **way,
             )
         except RegistryError as error:
@@ -95,6 +95,16 @@ class _Hearing:
 
     def _note(self, field: str, reason: str) -> None:
         self.notes.append(Loss(self.client_name, field, reason))
+
+    def _get(self, key: str | None) -> Any:
+        """The value of a key, if the client has such a key at all."""
+        return self.value.get(key) if key is not None else None
+
+    def _list(self, key: str | None) -> list[Any]:
+        found = self._get(key) or []
+        if not isinstance(found, list):
+            raise Problem(f"{key} is not a list")
+        return found
 
     def _transport(self) -> Transport:
         word = self.value.get("type")
@@ -111,29 +121,25 @@ class _Hearing:
 
     def _local(self) -> dict[str, Any]:
         command = self.value.get(self.shape.command)
-        args = self.value.get(self.shape.args or "", [])
+        args = self._list(self.shape.args)
         if isinstance(command, list):
             if not command:
                 raise Problem("command is empty")
-            command, args = command[0], [*command[1:], *(args or [])]
+            command, args = command[0], [*command[1:], *args]
         if not isinstance(command, str):
             raise Problem("command is not a text")
-        if not isinstance(args or [], list):
-            raise Problem("args is not a list")
         found: dict[str, Any] = {
             "command": self._heard("command", command),
-            "args": tuple(
-                self._heard(f"args {n}", _word(arg, "args")) for n, arg in enumerate(args or [], 1)
-            ),
+            "args": tuple(self._heard(f"args {n}", _word(arg, "args")) for n, arg in enumerate(args, 1)),
             "env": self._env(),
         }
-        cwd = self.value.get(self.shape.cwd or "")
+        cwd = self._get(self.shape.cwd)
         return {**found, "cwd": self._heard("cwd", _word(cwd, "cwd"))} if cwd else found
 
     def _env(self) -> dict[str, Template]:
         values = _table(self.value.get(self.shape.env), "env")
         found = {name: self._heard(f"env {name}", _word(value, "env")) for name, value in values.items()}
-        for one in self.value.get(self.shape.env_names or "") or ():
+        for one in self._list(self.shape.env_names):
             name = one.get("name") if isinstance(one, dict) else one
             if not isinstance(name, str):
                 raise Problem(f"{self.shape.env_names} holds something that is not a name")
@@ -151,9 +157,9 @@ class _Hearing:
             name: self._heard(f"headers {name}", _word(value, "headers"))
             for name, value in _table(held, "headers").items()
         }
-        for name, variable in _table(self.value.get(self.shape.header_names or ""), "headers").items():
+        for name, variable in _table(self._get(self.shape.header_names), "headers").items():
             headers[name] = Template(reference(_word(variable, "headers")))
-        if bearer := self.value.get(self.shape.bearer_name or ""):
+        if bearer := self._get(self.shape.bearer_name):
             headers["Authorization"] = Template(f"Bearer {reference(_word(bearer, 'headers'))}")
         return {"url": self._heard("url", url), "headers": headers}
 
@@ -161,8 +167,8 @@ class _Hearing:
         return self.value.get("enabled") is not False and self.value.get("disabled") is not True
 
     def _names(self, key: str | None) -> tuple[str, ...]:
-        found = self.value.get(key or "") or []
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        found = self._list(key)
+        if not all(isinstance(one, str) for one in found):
             raise Problem(f"{key} is not a list of names")
         return tuple(one for one in found if one != "*")
 

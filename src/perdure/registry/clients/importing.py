@@ -170,9 +170,9 @@ def _is_perdure(value: Any) -> bool:
     """An entry that starts Perdure would mount it behind itself."""
     if not isinstance(value, dict):
         return False
-    command = value.get("command") or value.get("cmd")
-    words = command if isinstance(command, list) else [command, *(value.get("args") or ())]
-    if not all(isinstance(word, str) for word in words):
+    command, args = value.get("command") or value.get("cmd"), value.get("args")
+    words = command if isinstance(command, list) else [command, *(args if isinstance(args, list) else [])]
+    if not words or not all(isinstance(word, str) for word in words):
         return False
     starts = os.path.basename(words[0]) == NAME or words[1:4] == ["-P", "-m", NAME]
     return starts and "run" in words[:5]

@@ -20,6 +20,7 @@ import msgspec
 from perdure.model.learned import learned
 from perdure.registry.official.copy_file import index, opened, put, set_meta
 from perdure.registry.official.records import BadRecord, read_record
+from perdure.registry.official.versions import moment
 from perdure.storage.places import private_dir
 
 
@@ -101,7 +102,7 @@ class CatalogStore:
                 except BadRecord:
                     continue
                 names.add(record.name)
-                newest = max(newest, record.updated_at)
+                newest = max(newest, record.updated_at, key=moment)
                 put(db, record, msgspec.json.encode(raw), progress.run)
             for name in names:
                 index(db, name)

@@ -6,6 +6,7 @@ Semantic versions compare as such and beat all others; of two others the one pub
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 _SEMVER: Final = re.compile(
@@ -17,18 +18,30 @@ _EXACT: Final = re.compile(r"v?\d[0-9A-Za-z]*(?:[._+-]+[0-9A-Za-z]+)*", re.ASCII
 _WILD: Final = re.compile(r"(?:^|[.\s])[xX*](?:$|[.\s])")
 _LONGEST: Final = 255
 
-Order = tuple[int, tuple[int, int, int], tuple[int, tuple[tuple[int, int, str], ...]], str]
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
+
+Order = tuple[int, tuple[int, int, int], tuple[int, tuple[tuple[int, int, str], ...]], datetime]
 
 
 def order(version: str, published_at: str = "") -> Order:
     """A key for sorting, the newest last."""
     match = _SEMVER.fullmatch(version) if len(version) <= _LONGEST else None
     if match is None:
-        return 0, (0, 0, 0), (0, ()), published_at
+        return 0, (0, 0, 0), (0, ()), moment(published_at)
     numbers = (int(match["major"]), int(match["minor"]), int(match["patch"]))
     # A version without a pre-release comes after all of its pre-releases.
     before = (1, ()) if match["pre"] is None else (0, tuple(map(_identifier, match["pre"].split("."))))
-    return 1, numbers, before, published_at
+    return 1, numbers, before, moment(published_at)
+
+
+def moment(timestamp: str) -> datetime:
+    """A timestamp of RFC 3339 as a point in time, the earliest one if it is none. As texts they do not compare:
+    `12:00:00.5Z` comes before `12:00:00Z`, and offsets do not count."""
+    try:
+        parsed = datetime.fromisoformat(timestamp.upper())
+        return parsed.astimezone(UTC) if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return _EARLIEST
 
 
 def _identifier(text: str) -> tuple[int, int, str]:

@@ -6,13 +6,16 @@ into it, so that a bundle is there whole or not at all; names that lead out of i
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import lzma
 import os
 import re
 import stat
 import sys
 import tempfile
 import zipfile
+import zlib
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +23,7 @@ import msgspec
 from perdure.registry.addresses import read_address
 from perdure.registry.errors import RegistryError
 from perdure.registry.fetching import Fetcher, expected
+from perdure.registry.reading import refused
 from perdure.registry.redaction import is_secret_name
 from perdure.registry.runnable.inputs import Naming
 from perdure.registry.runnable.plan import Ask, Bundle, NotRunnable, Plan, Text, Words
@@ -31,6 +35,16 @@ MAX_FILES: Final = 50_000
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "cmd", "powershell", "pwsh", "env"})
 DOWNLOAD_S: Final = 600.0
 _HOLE: Final = re.compile(r"\$\{([^}]+)\}")
+# Two members in one place, a name that is too long. None: bz2 reports damaged data as an error of the system.
+_BAD_NAMES: Final = (
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.EILSEQ,
+    errno.EINVAL,
+    None,
+)
 
 
 class WrongHash(RegistryError):
@@ -86,8 +100,14 @@ def _unpack(file: str, folder: str) -> None:
                 raise NotRunnable("its bundle unpacks to more than can be meant")
             for info in infos:
                 _unpack_one(archive, info, folder)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError):
-        raise NotRunnable("its file is not a bundle: a zip archive with a manifest") from None
+    except NotRunnable:
+        raise
+    except OSError as error:
+        if error.errno not in _BAD_NAMES:
+            raise refused(error, "the bundle") from None
+        raise NotRunnable("its bundle holds a file twice, or a name that cannot be a file's") from None
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, ValueError, RuntimeError, EOFError):
+        raise NotRunnable("its file is not a bundle: a zip archive with a manifest, whole") from None
 
 
 def _unpack_one(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: str) -> None:

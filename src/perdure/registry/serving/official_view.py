@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from perdure.registry.official.records import OFFICIAL
+from perdure.registry.official.versions import moment
 from perdure.registry.port import Backend
 from perdure.registry.portable import portable
 from perdure.registry.serving.exchange import Refused, Request, page_size
@@ -43,7 +44,7 @@ class OfficialView:
             if wanted in one["server"]["name"].lower()
             and wanted_version in ("", "latest", one["server"]["version"])
             and one["server"]["name"] > after
-            and (not since or one["_meta"][OFFICIAL]["updatedAt"] >= since)
+            and (not since or moment(one["_meta"][OFFICIAL]["updatedAt"]) >= moment(since))
         ]
         return _listed(rest[:limit], rest[limit - 1]["server"]["name"] if len(rest) > limit else "")
 

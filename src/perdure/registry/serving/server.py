@@ -27,6 +27,7 @@ PIECE: Final = 64 * 1024
 MAX_LINGER: Final = 256
 REQUEST_S: Final = 10.0
 CONNECTIONS: Final = 64
+BUSY: Final = problem(503, "too many connections", {"retry-after": "1"})
 _LINE: Final = re.compile(r"(?P<method>[A-Z]{1,16}) (?P<target>/[\x21-\x7e]*) HTTP/1\.[01]", re.ASCII)
 _HEADER: Final = re.compile(r"(?P<name>[A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*(?P<value>[^\r\n\x00]*?)[ \t]*")
 
@@ -63,16 +64,24 @@ class CatalogServer:
         server.close()
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Count the connection until it is closed. One too many is answered and closed, and nothing of it is read."""
+        if self._open >= CONNECTIONS:
+            writer.write(_head(BUSY) + BUSY.body)
+            writer.close()
+            return
         self._open += 1
+        try:
+            await self._exchange(reader, writer)
+        finally:
+            self._open -= 1
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         method = "GET"
         try:
-            if self._open > CONNECTIONS:
-                response = problem(503, "too many connections")
-            else:
-                async with asyncio.timeout(self._request_s):
-                    request = await self._request(reader)
-                method = request.method
-                response = await asyncio.to_thread(self._app.handle, request)
+            async with asyncio.timeout(self._request_s):
+                request = await self._request(reader)
+            method = request.method
+            response = await asyncio.to_thread(self._app.handle, request)
         except _BadRequest as error:
             response = problem(error.status, str(error))
         except TimeoutError:
@@ -83,26 +92,14 @@ class CatalogServer:
         except Exception as error:  # an error of ours ends one request and not the server
             print(f"perdure registry serve: {type(error).__name__}", file=sys.stderr, flush=True)
             response = problem(500, "the catalog failed")
-        finally:
-            self._open -= 1
         await self._answer(reader, writer, response, has_body=method != "HEAD")
 
     async def _answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, response: Response, has_body: bool
     ) -> None:
-        headers = {
-            "server": f"perdure/{__version__}",
-            "connection": "close",
-            "x-content-type-options": "nosniff",
-            **response.headers,
-        }
-        if response.status != 304 and response.status != 204:
-            headers["content-length"] = str(len(response.body))
-        head = f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n"
-        head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         try:
             async with asyncio.timeout(self._request_s):
-                writer.write(head.encode("latin-1") + b"\r\n" + (response.body if has_body else b""))
+                writer.write(_head(response) + (response.body if has_body else b""))
                 await writer.drain()
                 writer.write_eof()
                 # What the client is still sending is read and dropped: closing now could take our answer with it.
@@ -140,6 +137,20 @@ class CatalogServer:
         mine = is_loopback(name) if is_loopback(self._host) else name == self._host.lower()
         if not mine or port not in (str(self._port), "80", "443"):
             raise _BadRequest(421, "this server goes by another name")
+
+
+def _head(response: Response) -> bytes:
+    headers = {
+        "server": f"perdure/{__version__}",
+        "connection": "close",
+        "x-content-type-options": "nosniff",
+        **response.headers,
+    }
+    if response.status != 304 and response.status != 204:
+        headers["content-length"] = str(len(response.body))
+    head = f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return head.encode("latin-1") + b"\r\n"
 
 
 def _headers(lines: list[str]) -> dict[str, str]:
