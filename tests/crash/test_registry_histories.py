@@ -172,6 +172,21 @@ def test_a_section_removed_by_hand_stays_removed_after_any_later_command(
     assert "## removed" not in path.read_text()
 
 
+def test_a_section_put_back_by_hand_stays_after_any_later_command(path: Path) -> None:
+    before = path.read_text()
+    assert perdure(path, "uninstall", "old") == 0
+    path.write_text(before)
+    for words in (
+        ("install", "other", "--", "python"),
+        ("disable", "other"),
+        ("uninstall", "other"),
+        ("list",),
+    ):
+        assert perdure(path, *words) == 0
+        assert "old" in listed(path)
+    assert path.read_text() == before
+
+
 def test_a_section_changed_by_hand_stays_as_it_was_saved(path: Path) -> None:
     before = path.read_text()
     assert perdure(path, "disable", "old") == 0

@@ -115,6 +115,56 @@ def test_every_outcome_has_its_exit_code(terminal: Terminal, words: tuple[str, .
     assert (terminal.folder / "work" / "mcp.md").read_text() == text
 
 
+@pytest.mark.parametrize("words", [("validate",), ("validate", "there")])
+def test_a_section_that_is_there_twice_is_reported(terminal: Terminal, words: tuple[str, ...]) -> None:
+    path = terminal.folder / "work" / "mcp.md"
+    path.write_text("## there\ncommand: python\n## other\ncommand: python\n## there\ncommand: node\n")
+    said = terminal.run(*words, code=1)
+    assert "there: failed\n  error: duplicate" in said
+    assert terminal.run("validate", "other") == "other: ok\n"
+    results = terminal.json(*words, code=1)
+    assert ["duplicate"] in [one["errors"] for one in results.get("servers", [results])]
+
+
+@pytest.mark.parametrize("words", [("list",), ("show", "a"), ("install", "a", "--", "python")])
+@pytest.mark.parametrize("name", ["servers", "servers.md"])
+def test_a_folder_is_no_registry(terminal: Terminal, name: str, words: tuple[str, ...]) -> None:
+    folder = terminal.folder / "work" / name
+    folder.mkdir()
+    said = terminal.run("--registry", name, *words, code=2)
+    assert f"{folder} is a folder; a registry is a file" in said
+    assert f"name the file in it: {folder / 'mcp.md'}" in said
+    assert list(folder.iterdir()) == []
+
+
+def test_a_command_that_would_never_be_started_is_refused_with_the_fix(terminal: Terminal) -> None:
+    path = terminal.folder / "work" / "mcp.md"
+    path.write_text("# MCP servers\n")
+    said = terminal.run("install", "a", "--", "bash", "server.sh", code=1)
+    assert "a: the command bash is not in the allowed list, so it would never be started" in said
+    hint = f"add to {path}, below `## Allowed commands`, one on a line: "
+    assert hint + "docker node npx python python3 uvx bash" in said
+    assert path.read_text() == "# MCP servers\n"
+    path.write_text("# MCP servers\n\n## Allowed commands\nnode\n")
+    assert hint + "bash" in terminal.run("install", "a", "--", "bash", "server.sh", code=1)
+    refused = json.loads(terminal.run("install", "a", "--json", "--", "python", code=1))
+    assert refused["error"] == "command_not_allowed"
+    path.write_text("# MCP servers\n\n## Allowed commands\nnode\nbash\n")
+    terminal.run("install", "a", "--", "bash", "server.sh")
+    terminal.run("install", "b", "--", "$SHELL")  # known only where it is started
+    assert "separate words: -- node server.js" in terminal.run("install", "c", "--", "node server.js", code=1)
+
+
+def test_the_fix_for_a_registry_in_json_is_json(terminal: Terminal) -> None:
+    path = terminal.folder / "work" / "mcp.json"
+    path.write_text("{}")
+    hint = json.loads(terminal.run("install", "a", "--json", "--", "bash", "server.sh", code=1))["hint"]
+    added = json.loads(hint.removeprefix(f"add to {path}: "))
+    path.write_text(json.dumps(added))
+    terminal.run("install", "a", "--", "bash", "server.sh")
+    assert terminal.json("validate", "a")["ok"] is True
+
+
 def test_a_registry_that_cannot_be_written_exits_with_4(terminal: Terminal) -> None:
     work = terminal.folder / "work"
     (work / "locked").mkdir()

@@ -82,8 +82,9 @@ def test_a_search_shows_names_versions_and_how_they_run(desk: Desk) -> None:
     assert found["stale"] is False
 
 
-def test_a_search_without_a_hit_is_no_failure(desk: Desk) -> None:
-    assert desk.run("search", "zzzz").returncode == 0
+def test_a_search_without_a_hit_is_no_failure_and_says_so(desk: Desk) -> None:
+    done = desk.run("search", "zzzz", "yyyy")
+    assert (done.returncode, done.stdout) == (0, f"No server in {desk.server.url} matches: zzzz yyyy\n")
     assert desk.json("search", "zzzz")["servers"] == []
 
 

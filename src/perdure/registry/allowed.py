@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from json import dumps
 from typing import Final
 
 from perdure.registry.errors import CommandNotAllowed
@@ -16,11 +17,25 @@ def is_allowed(command: str, allowed: frozenset[str] | None) -> bool:
     return os.path.basename(command) in listed or command in listed
 
 
-def check_allowed(command: str, allowed: frozenset[str] | None, *, entry: str) -> None:
+def check_allowed(
+    command: str, allowed: frozenset[str] | None, *, entry: str, path: str = "the registry's file"
+) -> None:
     if not is_allowed(command, allowed):
         name = os.path.basename(command)
         raise CommandNotAllowed(
-            f"{entry}: the command {name} is not in the allowed list",
+            f"{entry}: the command {name} is not in the allowed list, so it would never be started",
             entry=entry,
-            hint=f"list {name} under `## Allowed commands` to allow it",
+            hint=_how_to_allow(command, allowed, path),
         )
+
+
+def _how_to_allow(command: str, allowed: frozenset[str] | None, path: str) -> str:
+    first, *rest = command.split()
+    if rest and is_allowed(first, allowed):
+        return f"give the command and its arguments as separate words: -- {command}"
+    name = os.path.basename(command)
+    # A list replaces the default one, so the first list names the default commands again.
+    names = [name] if allowed is not None else [*sorted(DEFAULT), name]
+    if path.endswith((".json", ".jsonc")):
+        return f"add to {path}: {dumps({'perdure': {'allowedCommands': names}})}"
+    return f"add to {path}, below `## Allowed commands`, one on a line: {' '.join(names)}"

@@ -95,7 +95,8 @@ class FileBackend:
             entry = self._loaded(document, name)
         except RegistryError as error:
             return ValidationResult(False, (error.message,))
-        errors = list(_problems(entry, document.allowed))
+        errors = [slot.error for slot in document.slots if slot.name == name and slot.error]
+        errors += _problems(entry, document.allowed)
         warnings = list(_doubts(entry, self._environ, os.path.dirname(self.path)))
         return ValidationResult(not errors, tuple(errors), tuple(warnings))
 
@@ -127,16 +128,18 @@ class FileBackend:
         self._change(plan)
         return tuple(taken)
 
-    def uninstall(self, name: str) -> None:
+    def uninstall(self, name: str) -> bool:
         check_name(name)
+        was_there = False
 
         def plan(data: bytes | None) -> bytes | None:
+            nonlocal was_there
             document = self._parsed(data)
-            if data is None or document.slot(name) is None:
-                return None
-            return self._bytes(document.uninstalled(name))
+            was_there = data is not None and document.slot(name) is not None
+            return self._bytes(document.uninstalled(name)) if was_there else None
 
         self._change(plan)
+        return was_there
 
     def set_enabled(self, name: str, enabled: bool) -> ServerRef:
         check_name(name)
@@ -157,6 +160,9 @@ class FileBackend:
 
         self._change(plan)
         return self._ref(self._slot(entry.name))
+
+    def source(self, name: str) -> str:
+        return f"{os.path.basename(self.path)}#{name}"
 
     def close(self) -> None:
         """Nothing is held open between two operations."""
@@ -197,7 +203,7 @@ class FileBackend:
         return slot.entry
 
     def _ref(self, slot: Slot) -> ServerRef:
-        source = f"{os.path.basename(self.path)}#{slot.name}"
+        source = self.source(slot.name)
         if slot.entry is None:
             return ServerRef(slot.name, source=source, transport="", error=slot.error)
         version = slot.entry.provenance.version if slot.entry.provenance is not None else None

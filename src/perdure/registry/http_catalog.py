@@ -159,13 +159,16 @@ class HttpCatalog:
         self._written(reply, entry.name, "install", 200, 201)
         return self._ref(as_wire(entry))
 
-    def uninstall(self, name: str) -> None:
+    def uninstall(self, name: str) -> bool:
         check_name(name)
         if not self._negotiated().supports_uninstall:
             raise self._unsupported("uninstall", name)
+        was_there = self._fetcher.get(self._place(SERVERS, name)).status != 404
         reply = self._fetcher.send("DELETE", self._place(SERVERS, name))
-        if reply.status != 404:
-            self._written(reply, name, "uninstall", 200, 202, 204)
+        if reply.status == 404:
+            return False
+        self._written(reply, name, "uninstall", 200, 202, 204)
+        return was_there  # a catalog answers the same where it is absent
 
     def replace(self, entry: Entry) -> ServerRef:
         """By PUT, in one step. A catalog without it is not changed: between a DELETE and a POST the entry could be lost,
@@ -281,18 +284,18 @@ class HttpCatalog:
         try:
             check_name(name if isinstance(name, str) else "")
         except InvalidName as problem:
-            return ServerRef(name=text(name), error=problem.message, source=self._source(""))
+            return ServerRef(name=text(name), error=problem.message, source=self.source(""))
         return ServerRef(
             name=str(name),
             description=text(one.get("description")),
             transport=text(one.get("transport")) or ("streamable-http" if one.get("url") else "stdio"),
             version=text(version) or None,
-            source=self._source(str(name)),
+            source=self.source(str(name)),
             enabled=one.get("enabled") is not False,
             error=error,
         )
 
-    def _source(self, name: str) -> str:
+    def source(self, name: str) -> str:
         return self._base.below(SERVERS, *([name] if name else [])).shown
 
     def _entry(self, found: object, name: str) -> Entry:

@@ -11,14 +11,13 @@ FILE_NAMES = ("mcp.md", "mcp.json")
 def locate(given: str | None, workspace: str, environ: Mapping[str, str]) -> str:
     """The registry's place: the one that was named, else a file of the workspace, else the user's.
 
-    A folder stands for the file in it. Where there is none anywhere, the user's `mcp.md` is where one would be made.
+    Where there is none anywhere, the user's `mcp.md` is where one would be made.
     """
     named = given or environ.get("PERDURE_REGISTRY")
     if named and "://" in named:
         return named
     if named:
-        named = os.path.abspath(os.path.expanduser(named))
-        return _in_folder(named) or os.path.join(named, FILE_NAMES[0]) if os.path.isdir(named) else named
+        return os.path.abspath(os.path.expanduser(named))
     user = user_folder(environ)
     return _in_folder(workspace) or _in_folder(user) or os.path.join(user, FILE_NAMES[0])
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from perdure.registry.errors import UnknownBackend
+from perdure.registry.locating import FILE_NAMES
 from perdure.registry.port import Backend
 
 Factory = Callable[[str, Mapping[str, str]], Backend]
@@ -36,6 +37,11 @@ def open_backend(location: str, environ: Mapping[str, str]) -> Backend:
 
 def factory(location: str) -> Factory:
     scheme, mark, _ = location.partition("://")
+    if not mark and os.path.isdir(location):
+        raise UnknownBackend(
+            f"{location} is a folder; a registry is a file",
+            hint=f"name the file in it: {os.path.join(location, FILE_NAMES[0])}",
+        )
     kind = scheme.lower() if mark else os.path.splitext(location)[1].lower()
     named = BUILT_IN.get(kind)
     if named is not None:

@@ -1,4 +1,4 @@
-"""What a backend of a registry is: eight operations, its id, and what it can do at the moment.
+"""What a backend of a registry is: its operations, its id, and what it can do at the moment.
 
 A constructor opens nothing (MUST 2). Names are checked before any I/O (MUST 1). Nothing that is loaded is resolved:
 references are resolved by whoever starts a server (`perdure.registry.resolved`). `load_all` gives what
@@ -42,8 +42,11 @@ class Backend(Protocol):
     def install(self, entry: Entry) -> ServerRef:
         """Exactly one winner per name; the others get AlreadyInstalled (MUST 9)."""
 
-    def uninstall(self, name: str) -> None:
-        """Gone afterwards, whether it was there or not."""
+    def uninstall(self, name: str) -> bool:
+        """Gone afterwards. Whether it was there, as far as the backend can tell."""
+
+    def source(self, name: str) -> str:
+        """Where an entry of this name is, for people; nothing is read for it."""
 
     def refresh_capabilities(self) -> Capabilities: ...
 

@@ -12,8 +12,7 @@ from msgspec import structs
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InvalidEntry
 from perdure.registry.redaction import REDACTED, is_secret_name, scrubbed, shown_args, shown_url
-from perdure.registry.runnable.inputs import variable_name
-from perdure.registry.templates import Literal, Part, Template
+from perdure.registry.templates import Literal, Part, Template, variable_name
 
 SHORT_LITERAL: Final = 8
 

@@ -105,3 +105,9 @@ def _parts(text: str) -> tuple[Part, ...]:
         parts.append(Reference(match["bare"] or match["braced"], match[0], match["default"]))
     literal += text[at:]
     return (*parts, Literal(literal)) if literal else tuple(parts)
+
+
+def variable_name(*words: str) -> str:
+    """A name that a variable can have, from words that may hold anything; empty if they hold no letter or digit."""
+    name = re.sub(r"[^A-Z0-9]+", "_", "_".join(words).upper()).strip("_")
+    return f"_{name}" if name[:1].isdigit() else name

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from perdure.cli.registry.shared import backend_of, noticed, printed
+from perdure.cli.registry.shared import backend_of, check_can_start, noticed, printed
 from perdure.registry.catalogs import Catalog, open_catalog
 from perdure.registry.entry import Entry, Provenance, check_name
 from perdure.registry.errors import AlreadyInstalled, InputRequired, InvalidEntry, RegistryError
@@ -57,6 +57,7 @@ def run(options: argparse.Namespace, env: Mapping[str, Template], headers: Mappi
         description=options.description or entry.description,
         cwd=Template(options.cwd) if options.cwd else entry.cwd,
     )
+    check_can_start(backend, entry)
     entry, source = _installed(backend, entry, offered.name, options.alias)
     _report(options, backend, entry, source, plan)
     noticed(catalog.notice)

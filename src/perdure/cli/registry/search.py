@@ -33,7 +33,8 @@ def run(options: argparse.Namespace) -> int:
         "stale": found.is_stale,
         **({"notice": found.notice} if found.notice else {}),
     }
-    printed(options, value, _narrow(table(rows)) if found.servers else "No server matches.")
+    nothing = f"No server in {catalog.location} matches: {' '.join(options.words)}"
+    printed(options, value, _narrow(table(rows)) if found.servers else nothing)
     noticed(found.notice)
     return 0
 

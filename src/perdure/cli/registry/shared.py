@@ -8,7 +8,10 @@ import sys
 from json import dumps
 from typing import Any
 
+from perdure.registry.allowed import check_allowed
+from perdure.registry.entry import Entry
 from perdure.registry.errors import RegistryError, Unsupported
+from perdure.registry.filesystem import FileBackend
 from perdure.registry.locating import locate
 from perdure.registry.opening import open_backend
 from perdure.registry.port import Backend, EditableBackend
@@ -44,6 +47,13 @@ def editable_backend_of(options: argparse.Namespace) -> EditableBackend:
     if not isinstance(backend, EditableBackend):
         raise Unsupported(f"a registry of the kind {backend.backend_id} cannot change an entry in place")
     return backend
+
+
+def check_can_start(backend: Backend, entry: Entry) -> None:
+    """Raise CommandNotAllowed for an entry that no host would ever start from this file."""
+    if isinstance(backend, FileBackend) and entry.command is not None and entry.command.is_literal:
+        command = entry.command.resolve({})
+        check_allowed(command, backend.read().allowed, entry=entry.name, path=backend.path)
 
 
 def printed(options: argparse.Namespace, value: Any, text: str) -> None:

@@ -18,8 +18,7 @@ def run(options: argparse.Namespace) -> int:
     backend = backend_of(options)
     entry = backend.load(options.name)
     found = shown_entry(entry)
-    refs = [ref for ref in backend.list_servers() if ref.name == options.name and not ref.error]
-    found["source"] = refs[0].source if refs else ""
+    found["source"] = backend.source(options.name)
     printed(options, found, "\n".join(_lines(found)))
     return 0
 

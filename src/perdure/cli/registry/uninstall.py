@@ -15,8 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     check_name(options.name)
     backend = backend_of(options)
-    was_there = any(ref.name == options.name for ref in backend.list_servers())
-    backend.uninstall(options.name)
+    was_there = backend.uninstall(options.name)
     text = f"uninstalled {options.name}" if was_there else f"{options.name} is not installed"
     printed(options, {"uninstalled": options.name, "was_there": was_there}, text)
     return 0

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.registry.templates import Literal, Template
+from perdure.registry.templates import Literal, Template, variable_name
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _EDITOR_VARIABLES: Final = r"\$\{(?P<special>workspaceFolder|userHome|input:[^}]+)\}"
@@ -86,12 +86,6 @@ def reference(variable: str, default: str | None = None, *, before: str = "") ->
     return f"${{{variable}}}" if re.match(r"[A-Za-z0-9_]", before) else f"${variable}"
 
 
-def variable_name(*words: str) -> str:
-    """A name that a variable can have, from words that may hold anything."""
-    name = re.sub(r"[^A-Za-z0-9]+", "_", "_".join(words)).strip("_").upper()
-    return f"_{name}" if not name or name[0].isdigit() else name
-
-
 def _reference(match: re.Match[str], notes: list[str]) -> str:
     groups = match.groupdict()
     variable = groups.get("variable") or groups.get("bare")
@@ -106,7 +100,7 @@ def _reference(match: re.Match[str], notes: list[str]) -> str:
         return "."
     if special == "userHome":
         return reference("HOME", before=match.string[match.end() :])
-    variable = variable_name(special.removeprefix("input:"))
+    variable = variable_name(special.removeprefix("input:")) or "_"
     notes.append(f"the client asks for it; here it is the variable {variable}")
     return reference(variable, before=match.string[match.end() :])
 

@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from perdure.registry.clients.references import reference, variable_name
+from perdure.registry.clients.references import reference
 from perdure.registry.entry import Entry
 from perdure.registry.redaction import REDACTED, is_secret_name, scrubbed, shown_args
-from perdure.registry.templates import Literal, Template
+from perdure.registry.templates import Literal, Template, variable_name
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCHEME: Final = re.compile(r"(?i)(bearer|basic|token|digest) +")
@@ -140,7 +140,7 @@ class _Moving:
 
 def _own(name: str) -> str:
     """A variable of the environment keeps its name."""
-    return name if _VARIABLE.fullmatch(name) else variable_name(name)
+    return name if _VARIABLE.fullmatch(name) else variable_name(name) or "_"
 
 
 def _literal(value: Template) -> str | None:

@@ -110,9 +110,12 @@ class OfficialBackend:
         check_name(entry.name)
         raise self._read_only(entry.name)
 
-    def uninstall(self, name: str) -> None:
+    def uninstall(self, name: str) -> bool:
         check_name(name)
         raise self._read_only(name)
+
+    def source(self, name: str) -> str:
+        return f"{self._address.shown} {name.replace('+', '/', 1)}"
 
     def close(self) -> None:
         if self._opened is not None:
@@ -165,7 +168,7 @@ class OfficialBackend:
         return structs.replace(settled(plan, name, {}, self._address.shown), enabled=False)
 
     def _ref(self, record: Record) -> ServerRef:
-        source = f"{self._address.shown} {record.name}"
+        source = self.source(_name(record))
         try:
             entry = self._entry(record)
         except RegistryError as error:

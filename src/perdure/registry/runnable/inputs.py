@@ -9,6 +9,7 @@ from typing import Final
 from perdure.registry.official.records import Argument, Input
 from perdure.registry.redaction import is_secret_name
 from perdure.registry.runnable.plan import Ask, Text, Words
+from perdure.registry.templates import variable_name
 
 _HOLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}", re.ASCII)
 _BLANK: Final = re.compile(r"<[^<>]+>")
@@ -55,11 +56,6 @@ class Naming:
             self._unnamed += 1
             return f"{self._prefix}_ARG_{self._unnamed}"
         return f"{self._prefix}_{found}" if found in _TAKEN else found
-
-
-def variable_name(name: str) -> str:
-    found = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
-    return f"_{found}" if found[:1].isdigit() else found
 
 
 def environment_text(one: Input, naming: Naming) -> Text:
