@@ -208,6 +208,16 @@ def test_a_bad_entry_of_a_client_hides_no_other(shell: Shell, bad: object) -> No
     assert said == {"bad": "skipped", "good": "imported"}
 
 
+def test_an_imported_command_that_is_not_allowed_is_noted(shell: Shell) -> None:
+    path = shell.root / "theirs.json"
+    path.write_text(
+        json.dumps({"mcpServers": {"a": {"command": "bash", "args": ["x"]}, "b": {"command": "npx"}}})
+    )
+    found = shell.found("registry", "import", "cursor", "--file", str(path))
+    assert [(one["name"], one["field"]) for one in found["notes"]] == [("a", "command")]
+    assert actions(found) == {"a": "imported", "b": "imported"}
+
+
 def test_perdure_does_not_import_itself(shell: Shell) -> None:
     path = shell.file_of(CLIENTS["opencode"])
     shell("install", "opencode", "--file", str(path), "--apply")

@@ -18,7 +18,16 @@ def test_the_result_as_json_is_what_the_json_package_would_write(tmp_path: Path)
     servers = {"mcpServers": {"a": {"command": "npx", "description": odd.replace("\t", " ")}}}
     (tmp_path / "mcp.json").write_text(json.dumps(servers), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "perdure", "registry", "--registry", str(tmp_path / "mcp.json"), "list", "--json"],
+        [
+            sys.executable,
+            "-m",
+            "perdure",
+            "registry",
+            "--registry",
+            str(tmp_path / "mcp.json"),
+            "list",
+            "--json",
+        ],
         capture_output=True,
         check=True,
         env={**os.environ, "PYTHONIOENCODING": "utf-8"},

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import structs
 
+from perdure.registry.allowed import is_allowed
 from perdure.registry.clients.hearing import Problem, Taken, in_our_words
 from perdure.registry.clients.installing import NAME
 from perdure.registry.clients.references import meaning
@@ -18,6 +19,7 @@ from perdure.registry.clients.table import Client
 from perdure.registry.clients.views import View, text_of, understood
 from perdure.registry.entry import Entry
 from perdure.registry.errors import AlreadyInstalled, NotInRegistry, RegistryError, Unreadable
+from perdure.registry.filesystem import FileBackend
 from perdure.registry.port import Backend, BulkBackend
 from perdure.registry.templates import Template
 
@@ -115,11 +117,20 @@ class _Taking:
             else:
                 self.moved += moved
             chosen.append((taken.name, taken.entry if self.keep_secrets else entry))
+            self._note_if_not_allowed(taken)
         found = {entry.name: self._looked_up(entry.name) for _, entry in chosen}
         if self.apply:
             found |= self._installed([entry for _, entry in chosen if found[entry.name] is None])
         for name, entry in chosen:
             self._tell(name, entry, found[entry.name])
+
+    def _note_if_not_allowed(self, taken: Taken) -> None:
+        command = taken.entry.command
+        if not isinstance(self.backend, FileBackend) or command is None or not command.is_literal:
+            return
+        if not is_allowed(command.resolve({}), self.backend.read().allowed):
+            reason = "it is not started before it is in the registry's list of allowed commands"
+            self.notes.append(Loss(taken.name, "command", reason))
 
     def _installed(self, entries: list[Entry]) -> dict[str, Entry | RegistryError | None]:
         """Those that could not be installed: with the one that is there, or with the reason."""
