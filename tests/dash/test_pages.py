@@ -15,7 +15,7 @@ import pytest
 from visitor import PAGES, SECRET, Visitor, agent, furnish
 
 from harness.processes import wait_for
-from perdure.dash.journal import turned
+from perdure.dash.journal import line_kinds, turned
 from perdure.testing.http_client import ServeProcess
 
 
@@ -212,6 +212,27 @@ def test_a_wrapped_server_has_no_journal_to_show(tmp_path: Path) -> None:
 def test_a_diff_turned_round_says_what_will_happen() -> None:
     diff = "--- a@1\n+++ a@2\n@@ -1,2 +1,3 @@\n same\n-old\n+new\n+more\n"
     assert turned(diff) == "--- a@2\n+++ a@1\n@@ -1,3 +1,2 @@\n same\n-new\n-more\n+old"
+
+
+def test_a_diff_turned_round_keeps_the_note_on_a_missing_line_end_with_its_line() -> None:
+    note = "\\ No newline at end of file"
+    diff = f"--- a@1\n+++ a@2\n@@ -1 +1 @@\n-old\n{note}\n+new\n"
+    assert turned(diff).splitlines()[3:] == ["-new", "+old", note]
+
+
+def test_a_changed_line_that_looks_like_the_head_of_a_file_is_a_changed_line() -> None:
+    lines = [
+        "--- a@1",
+        "+++ a@2",
+        "@@ -1,2 +1,3 @@",
+        "--- a comment of SQL",
+        "+++ i;",
+        "+-- b",
+        " same",
+        "@@ -9 +9 @@",
+    ]
+    kinds = ["file", "file", "place", "minus", "plus", "plus", "same", "place"]
+    assert list(line_kinds(lines)) == kinds
 
 
 def test_refused_payloads_are_listed_and_their_contents_are_not(lived_in: ServeProcess) -> None:

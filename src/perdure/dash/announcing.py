@@ -18,6 +18,7 @@ from perdure.dash.desk import Desk, MountRow
 from perdure.host import control, presence
 from perdure.kernel import metrics
 from perdure.kernel.report import CALLS, MOST_CALLS, MOST_NAME, REPORT_VERSION
+from perdure.model.eras import LATEST_MODERN
 from perdure.serve.session import HttpSession
 
 MOST_SESSIONS: Final = 100
@@ -147,7 +148,7 @@ def _session(desk: Desk, one: HttpSession) -> dict[str, Any]:
         "session": state.session_id,
         "client": state.client_name[:MOST_NAME],
         "workspace": one.workspace or desk.sessions.settings.workspaces[0],
-        "protocol": state.version or "2026-07-28",
+        "protocol": state.version or LATEST_MODERN,
         "idle_ms": int(max(0.0, now - one.used_at) * 1000),
         "calls_per_s": round(metrics.pace(known.pace, now), 2),
         "latency_ms": {

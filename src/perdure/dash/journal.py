@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ LOOK: Final = 200
 MOST_LOOKS: Final = 10
 MOST_LINES: Final = 2000
 _FILTERS: Final = ("path", "client", "session")
+_HUNK: Final = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _DONE: Final = {"undone": "The change was taken back.", "restored": "The version is back."}
 
 
@@ -124,7 +127,8 @@ def shown_diff(diff: str) -> Markup:
     if not lines:
         return element("p", "The content did not change.", class_="empty")
     rest = len(lines) - MOST_LINES
-    found = [element("span", line or " ", class_=_kind(line)) for line in lines[:MOST_LINES]]
+    kinds = line_kinds(lines[:MOST_LINES])
+    found = [element("span", line or " ", class_=kind) for line, kind in zip(lines, kinds, strict=False)]
     note = element("p", f"{rest} more lines are not shown.", class_="hint") if rest > 0 else None
     body = element("pre", element("code", found), class_="diff", tabindex=0, aria_label="Diff", role="region")
     return element("div", body, note)
@@ -143,12 +147,19 @@ def turned(diff: str) -> str:
 
 
 def _in_order(lines: list[str]) -> list[str]:
-    """What goes before what comes, in every run of changed lines."""
-    runs = groupby(lines, key=lambda line: line[:1] in ("+", "-"))
+    """What goes before what comes, in every run of changed lines. A note on a missing line end follows its line."""
+    noted: list[list[str]] = []
+    for line in lines:
+        if line.startswith("\\") and noted:
+            noted[-1].append(line)
+        else:
+            noted.append([line])
+    runs = groupby(noted, key=lambda group: group[0][:1] in ("+", "-"))
     return [
         line
         for is_change, run in runs
-        for line in (sorted(run, key=lambda line: line[0], reverse=True) if is_change else run)
+        for group in (sorted(run, key=lambda group: group[0][:1], reverse=True) if is_change else run)
+        for line in group
     ]
 
 
@@ -157,10 +168,21 @@ def _turned_place(line: str) -> str:
     return f"-{new[1:]} +{old[1:]}"
 
 
-def _kind(line: str) -> str:
-    if line.startswith(("+++", "---")):
-        return "file"
-    return {"+": "plus", "-": "minus", "@": "place"}.get(line[:1], "same")
+def line_kinds(lines: list[str]) -> Iterator[str]:
+    """What each line of a unified diff is. The sizes in a hunk's head tell its lines from the heads of files: a removed
+    line that begins with `--` looks like one."""
+    old = new = 0
+    for line in lines:
+        if old > 0 or new > 0:
+            sign = line[:1]
+            old -= sign not in ("+", "\\")
+            new -= sign not in ("-", "\\")
+            yield {"+": "plus", "-": "minus"}.get(sign, "same")
+        elif hunk := _HUNK.match(line):
+            old, new = (int(size) if size else 1 for size in hunk.groups())
+            yield "place"
+        else:
+            yield "file" if line.startswith(("+++", "---")) else "same"
 
 
 def _row(one: dict[str, Any]) -> tuple[Content, ...]:

@@ -17,6 +17,7 @@ from perdure.dash.layout import card
 from perdure.dash.pieces import badge, button, code, short
 from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.kernel.events import Order
+from perdure.model.eras import LATEST_MODERN
 from perdure.serve.session import HttpSession
 
 MOST_LINES: Final = 40
@@ -215,7 +216,7 @@ def _session(desk: Desk, one: HttpSession) -> tuple[Content, ...]:
         state.client_name,
         link(short(state.session_id), "/journal", {"session": state.session_id}),
         os.path.basename(one.workspace) or "all",
-        state.version or "2026-07-28",
+        state.version or LATEST_MODERN,
         totals.requests,
         totals.errors,
         totals.replays,
