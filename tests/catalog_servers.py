@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -173,9 +171,3 @@ def _page(asked: Asked, records: list[dict[str, Any]]) -> bytes:
     if start + limit < len(found):
         metadata["nextCursor"] = str(start + limit)
     return reply(200, {"servers": page, "metadata": metadata})
-
-
-def crawl_file() -> Path | None:
-    """The crawl of the official registry that PERDURE_CRAWL names."""
-    path = Path(os.environ.get("PERDURE_CRAWL", ""))
-    return path if path.is_file() else None
