@@ -142,6 +142,23 @@ def test_yaml_warns_of_repeated_keys_in_one_mapping_only() -> None:
     ]
 
 
+@pytest.mark.parametrize("form", ["json", "jsonc", "json5", "jsonl"])
+def test_only_the_digits_of_ascii_make_a_number(form: str) -> None:
+    assert check("[1\u0661]", format_hint=form).valid is False
+    assert check("[\u0661]", format_hint=form).valid is False
+    assert check("[11]", format_hint=form).valid is True
+
+
+def test_yaml_does_not_repeat_a_tag_handle_of_the_content() -> None:
+    assert said("a: !s3cr3t!x 1\n", "yaml") == [(1, "error", "found undefined tag handle")]
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2", "1.3", "1.10"])
+def test_yaml_of_any_minor_version_is_read(version: str) -> None:
+    assert check(f"%YAML {version}\n---\na: {{b: 1}}\n", format_hint="yaml").valid is True
+    assert check("%YAML 2.0\n---\na: 1\n", format_hint="yaml").valid is False
+
+
 def test_yaml_refuses_an_alias_without_an_anchor() -> None:
     assert errors("a: *b\n", "yaml")[0].line == 1
 
