@@ -126,7 +126,9 @@ def test_a_section_that_is_there_twice_is_reported(terminal: Terminal, words: tu
     assert ["duplicate"] in [one["errors"] for one in results.get("servers", [results])]
 
 
-@pytest.mark.parametrize("words", [("list",), ("show", "a"), ("install", "a", "--", "python")])
+@pytest.mark.parametrize(
+    "words", [("list",), ("show", "a"), ("install", "a", "--", "python"), ("serve", "--port", "0")]
+)
 @pytest.mark.parametrize("name", ["servers", "servers.md"])
 def test_a_folder_is_no_registry(terminal: Terminal, name: str, words: tuple[str, ...]) -> None:
     folder = terminal.folder / "work" / name

@@ -75,6 +75,17 @@ def test_where_nothing_is_wrong_it_says_so_check_by_check(bed: Bed) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("text", ['{"mcpServers": {', None])
+def test_a_registry_that_cannot_be_read_is_an_error(bed: Bed, text: str | None) -> None:
+    path = bed.workspace / "mcp.json"
+    if text is None:
+        path.mkdir()
+    else:
+        path.write_text(text)
+    found = only(bed, "mounts", code=1)
+    assert found["what"].startswith(f"the registry {path} cannot be read: ")
+
+
 def test_an_unknown_check_and_a_bad_settings_file_are_usage_errors(bed: Bed) -> None:
     done = perdure(bed, "doctor", "--only", "weather")
     assert done.returncode == 2

@@ -16,7 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from perdure.cli.checks.finding import Finding, Patient, ok
+from perdure.cli.locations import registry_location
 from perdure.host.compose import BUILTIN, own_command
+from perdure.registry.errors import RegistryError
+from perdure.registry.opening import open_backend
 
 CHECK: Final = "mounts"
 LOOK_EVERY_S: Final = 0.1
@@ -37,6 +40,7 @@ ADVICE: Final = {
 
 
 def check(patient: Patient) -> Iterator[Finding]:
+    yield from _check_registry(patient)
     try:
         with Host(patient) as host:
             rows = host.settled(min(_longest(patient), LONGEST_S))
@@ -54,6 +58,23 @@ def check(patient: Patient) -> Iterator[Finding]:
         yield from _judged(row)
     if not mounts:
         yield ok(CHECK, "no server is mounted here")
+
+
+def _check_registry(patient: Patient) -> Iterator[Finding]:
+    """Whether the registry's file can be read at all: a host goes on without the servers of one that cannot."""
+    location = registry_location(patient.settings)
+    if location is None or "://" in location:
+        return
+    try:
+        open_backend(location, os.environ).list_servers()
+    except RegistryError as error:
+        yield Finding(
+            CHECK,
+            "error",
+            f"the registry {location} cannot be read: {error.message}",
+            "none of its servers is mounted",
+            error.hint or f"mend {location}",
+        )
 
 
 def _longest(patient: Patient) -> float:

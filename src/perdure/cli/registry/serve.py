@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
             f"{options.host} is not this machine alone", hint="give a token: --token or PERDURE_TOKEN"
         )
     location = location_of(options)
+    open_backend(location, os.environ)  # a place that is no registry is refused before anything is served
     app = CatalogApp(
         lambda: open_backend(location, os.environ),
         token=token if options.tier > 1 else "",
