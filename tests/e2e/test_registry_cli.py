@@ -180,7 +180,8 @@ def test_a_registry_that_cannot_be_written_exits_with_4(terminal: Terminal) -> N
 
 def test_the_registry_is_found_by_option_environment_workspace_and_user(terminal: Terminal) -> None:
     work, config = terminal.folder / "work", terminal.folder / "config" / "perdure"
-    terminal.run("install", "user", "--", "python")
+    said = terminal.run("install", "user", "--", "python")
+    assert said == f"installed user in {config / 'mcp.md'}\n"
     assert "## user" in (config / "mcp.md").read_text()
     (work / "mcp.json").write_text('{"mcpServers": {"space": {"command": "node"}}}')
     assert [one["name"] for one in terminal.json("list")["servers"]] == ["space"]

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from perdure.cli.registry.shared import backend_of, check_can_start, noticed, printed
+from perdure.cli.registry.shared import backend_of, check_can_start, noticed, place_of, printed
 from perdure.registry.catalogs import Catalog, open_catalog
 from perdure.registry.entry import Entry, Provenance, check_name
 from perdure.registry.errors import AlreadyInstalled, InputRequired, InvalidEntry, RegistryError
@@ -214,7 +214,8 @@ def _report(
         "optional": optional,
         "notes": notes,
     }
-    lines = [f"installed {entry.name} in {source}", f"  {came.name} {came.version} {came.package}".rstrip()]
+    place = place_of(backend, source)
+    lines = [f"installed {entry.name} in {place}", f"  {came.name} {came.version} {came.package}".rstrip()]
     for name in dict.fromkeys(missing):
         said = about[name].description if name in about else ""
         lines.append(f"  set {name} before it is started" + (f": {said}" if said else ""))

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Final
 
-from perdure.cli.registry.shared import add_catalog, backend_of, check_can_start, printed
+from perdure.cli.registry.shared import add_catalog, backend_of, check_can_start, place_of, printed
 from perdure.registry.entry import TRANSPORTS, Entry, Transport, check_name
 from perdure.registry.errors import InvalidEntry, InvalidName
 from perdure.registry.redaction import is_secret_name
@@ -69,7 +69,11 @@ def run(options: argparse.Namespace) -> int:
     check_can_start(backend, entry)
     ref = backend.install(entry)
     _warn_of_literals(entry)
-    printed(options, {"installed": ref.name, "source": ref.source}, f"installed {ref.name} in {ref.source}")
+    printed(
+        options,
+        {"installed": ref.name, "source": ref.source},
+        f"installed {ref.name} in {place_of(backend, ref.source)}",
+    )
     return 0
 
 

@@ -8,6 +8,7 @@ import sys
 from json import dumps
 from typing import Any
 
+from perdure.cli.screen import home
 from perdure.registry.allowed import check_allowed
 from perdure.registry.entry import Entry
 from perdure.registry.errors import RegistryError, Unsupported
@@ -54,6 +55,11 @@ def check_can_start(backend: Backend, entry: Entry) -> None:
     if isinstance(backend, FileBackend) and entry.command is not None and entry.command.is_literal:
         command = entry.command.resolve({})
         check_allowed(command, backend.read().allowed, entry=entry.name, path=backend.path)
+
+
+def place_of(backend: Backend, source: str) -> str:
+    """Where an entry was put, for people: which file, since it may be the user's own or a workspace's."""
+    return home(backend.path) if isinstance(backend, FileBackend) else source
 
 
 def printed(options: argparse.Namespace, value: Any, text: str) -> None:
