@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from harness.corpora.secret_corpus import filled
+from harness.corpora.secret_formats import MARKED
 from perdure.model.replay import ProbeRequired
 from perdure.registry.entry import LINE_BREAKS, Entry, Replay, Timeouts, check_name
 from perdure.registry.errors import InvalidEntry, InvalidName, RegistryError, UnsetVariable
@@ -228,6 +231,29 @@ def test_how_a_token_is_sent_is_shown_and_the_token_is_not() -> None:
     assert shown_value(Template("Bearer $TOK")) == "Bearer $TOK"
     assert shown_value(Template(f"Bearer {SECRET}")) == f"Bearer {REDACTED}"
     assert shown_args(["--password", "$P"]) == ["--password", "$P"]
+
+
+def test_a_key_of_each_format_that_the_risk_check_knows_is_hidden() -> None:
+    chance = random.Random(1)
+    rows = (line.split(" ", 1) for line in MARKED.strip().splitlines())
+    keys = {name: filled(chance, form) for name, form in rows}
+    assert len(keys) > 200
+    assert [name for name, key in keys.items() if key in " ".join(shown_args(["server.py", key]))] == []
+    assert [name for name, key in keys.items() if key in scrubbed(f"refused: {key}\n")] == []
+
+
+def test_words_paths_and_versions_are_shown() -> None:
+    text = (
+        "2026-01-02T03:04:05.678 ModuleNotFoundError at /usr/lib/python3.11/site-packages/acme_server.py:33"
+    )
+    assert scrubbed(text) == text
+    words = [
+        "@acme/server-filesystem@2025.11.25",
+        "--log-level=DEBUG",
+        "client-side-rendering-v2",
+        "API_VERSION_2",
+    ]
+    assert shown_args(words) == words
 
 
 def test_foreign_text_loses_the_values_it_was_given_and_what_looks_like_a_key() -> None:

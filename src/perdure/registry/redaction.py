@@ -34,6 +34,8 @@ _PREFIXES: Final = (
 _KNOWN_KEY: Final = re.compile(
     rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, _PREFIXES))})[A-Za-z0-9_\-+/=.]{{6,}}"
 )
+# Long enough for a key, and not a word in lower case.
+_MAY_BE_TOKEN: Final = re.compile(r"(?=[a-z_.~$=:+-]*[0-9A-Z])[A-Za-z0-9_.~$=:+-]{16,}")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]*")
 _ASSIGNED: Final = re.compile(
     r"(?i)\b((?:[a-z0-9]+[-_.])*(?:token|secret|password|passwd|api[-_]?key|authorization)\"?\s*[=:]\s*\"?)"
@@ -151,7 +153,16 @@ def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
         text = text.replace(secret, REDACTED)
     text = _URL.sub(_shown_place, text)
     text = _ASSIGNED.sub(rf"\1\2{REDACTED}", text)
-    return _KNOWN_KEY.sub(REDACTED, text)
+    text = _KNOWN_KEY.sub(REDACTED, text)
+    return _mask_tokens(text) if _MAY_BE_TOKEN.search(text) else text
+
+
+def _mask_tokens(text: str) -> str:
+    """Without the keys whose formats the risk check knows: one table for both. It is loaded only for a text that may
+    hold one."""
+    from perdure.risk.tokens import mask_tokens
+
+    return mask_tokens(text, REDACTED)
 
 
 def _shown_place(found: re.Match[str]) -> str:
