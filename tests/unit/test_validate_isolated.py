@@ -13,7 +13,7 @@ import pytest
 
 from harness.corpora.fuzz_validate import fault, run
 from perdure.validate import Problem, Report, check
-from perdure.validate.isolated import Checker
+from perdure.validate.isolated import SLOW, Checker
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_threads_share_a_checker_and_get_their_own_answers(checker: Checker) -> 
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, range(60))) == [number + 1 for number in range(60)]
-    assert len(children(checker)) <= 2
+    assert len(children(checker)) <= 2 + SLOW  # on a busy machine a check may count as slow
 
 
 def test_closing_ends_the_children(checker: Checker) -> None:
