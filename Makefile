@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # One more than there are processors: many tests wait for a process.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
-.PHONY: demo test test-all lint conformance bench stories explore storm crash power fuzz state docs clean
+.PHONY: demo test test-all lint conformance bench stories explore storm pairs crash power fuzz state docs clean
 .DEFAULT_GOAL := demo
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -50,6 +50,9 @@ explore: $(VENV)/.ready       ## 1,000,000 histories of the kernel, the seeded b
 storm: $(VENV)/.ready         ## 1,000 rounds of kill -9 with 8 calls in flight; 20 of perdure serve under 100 sessions
 	$(BIN)/python -m harness.host.storm --rounds 1000
 	$(BIN)/python -m harness.host.serve_storm
+
+pairs: $(VENV)/.ready         ## 200 rounds of every pair of writing calls at once on one path, through one worker and two
+	$(BIN)/python -m harness.races.pairs --rounds 200
 
 crash: $(VENV)/.ready         ## writes under kill -9: 10,000 kills at fault points and at random, then the seeded bugs
 	$(BIN)/python -m harness.crash --kills 10000

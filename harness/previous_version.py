@@ -169,7 +169,7 @@ def upgrade(source: Path) -> None:
             client.request(
                 "tools/call", {"name": "mounts", "arguments": {"action": "restart", "name": "perdure"}}
             )
-            assert _use(client, "undo", path="a.txt")["reverted"][0]["path"] == "a.txt"
+            assert _use(client, "undo", path="a.txt", session="any")["reverted"][0]["path"] == "a.txt"
             _use(client, "safe_write", path="large.txt", content=LARGE)
             assert (folder / "workspace" / "large.txt").read_text() == LARGE
     print("replaced: one answer for the call in flight, one effect, the write undone by the new version")

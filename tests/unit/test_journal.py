@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import threading
 from hashlib import sha256
 from pathlib import Path
 
@@ -350,3 +351,14 @@ def test_the_hash_of_a_row_covers_its_columns_as_a_json_list() -> None:
         columns = [value.hex() if isinstance(value, bytes) else value for value in values]
         listed = json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode()
         assert chain.digest(chain.GENESIS, values) == sha256(chain.GENESIS + listed).digest()
+
+
+def test_a_thread_that_ended_leaves_no_connection_behind(tmp_path: Path) -> None:
+    (tmp_path / ".perdure").mkdir()
+    journal = SqliteJournal(str(tmp_path / ".perdure"), str(tmp_path / "anchor"))
+    threads = [threading.Thread(target=lambda: journal.rows(Filter(), 1)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    assert len(journal._readers) == 0
+    journal.close()
