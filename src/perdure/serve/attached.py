@@ -45,6 +45,7 @@ from perdure.serve.store import StoreError
 READ_BYTES: Final = 1 << 18
 FULL_BYTES: Final = 16 * 1024 * 1024  # beyond this only answers are written to a client that does not read
 MOST_WAITING: Final = 256 * 1024 * 1024
+MOST_UNCONFIRMED: Final = 256
 CLOSE_S: Final = 1.0
 DELIVERED: Final = b'{"delivered":'
 
@@ -106,6 +107,9 @@ class Line:
             settled(False)
         elif self._confirms:
             self._undelivered[identity] = settled
+            if len(self._undelivered) > MOST_UNCONFIRMED:
+                oldest = next(iter(self._undelivered))
+                self._undelivered.pop(oldest)(False)  # kept with the session, until it is confirmed after all
         else:
             settled(True)
 
@@ -170,7 +174,7 @@ class Line:
             self.write(encode_error(identity, INVALID_REQUEST, "frame too large"))
             return
         if line.startswith(DELIVERED):
-            self._delivered(line)
+            self._delivered(session, line)
             return
         match decode(line):
             case Request() as request:
@@ -180,15 +184,19 @@ class Line:
             case Malformed() as bad:
                 self.write(encode_error(bad.id, bad.code, bad.reason))
 
-    def _delivered(self, line: bytes) -> None:
+    def _delivered(self, session: HttpSession, line: bytes) -> None:
         try:
             identities = msgspec.json.decode(line, type=learned(Delivered)).delivered
         except msgspec.MsgspecError:
             return  # a client of its own making; what it has stays kept
         for raw in identities:
             identity = decode_id(raw)
-            if identity is not None and (settled := self._undelivered.pop(identity, None)) is not None:
+            if identity is None:
+                continue
+            if (settled := self._undelivered.pop(identity, None)) is not None:
                 settled(True)
+            else:
+                session.delivered(identity)
 
 
 class _Unwelcome(Exception):

@@ -167,15 +167,30 @@ class HttpSession:
         return min(times, default=None)
 
     def _handle(self, event: Event) -> None:
-        if self.tracing is not None:
-            self.tracing.saw(event)
+        self._trace(event)
         try:
             effects = self.kernel.handle(event, time.monotonic())
         except Exception as error:
             effects = self._contain(event, error)
         effects = self._save_calls(effects)
-        self._apply(effects if self.tracing is None else self.tracing.does(effects))
+        self._apply(self._traced(effects))
         self._save_session()
+
+    def _trace(self, event: Event) -> None:
+        try:
+            if self.tracing is not None:
+                self.tracing.saw(event)
+        except Exception:
+            log.exception("a session is no longer traced")
+            self.tracing = None
+
+    def _traced(self, effects: list[Effect]) -> list[Effect]:
+        try:
+            return self.tracing.does(effects) if self.tracing is not None else effects
+        except Exception:
+            log.exception("a session is no longer traced")
+            self.tracing = None
+            return effects
 
     def _contain(self, event: Event, error: Exception) -> list[Effect]:
         """What was decided before the error still holds."""

@@ -21,6 +21,7 @@ The handshake, of which there is one for each process:
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
@@ -122,6 +123,8 @@ class SharedProcess:
         self.is_root_sensitive = False
         self.unclaimed = 0
         self.end: End | None = None
+        self.last_chunks: deque[bytes] = deque()
+        """What it had written when it ended, as far as it is not with the reader yet."""
         self.is_condemned = False
         """Whether a session found that it does not work, so that it is being killed."""
         self.is_waiting = False

@@ -38,6 +38,7 @@ IDLE_S: Final = 60.0
 TEND_S: Final = 5.0
 READ_BYTES: Final = 1 << 16
 SMALL_READ_BYTES: Final = 1 << 12
+CHUNK_BYTES: Final = 1 << 14
 NOISY_S: Final = 1.0  # for so long after a throttle reads stay small
 SLICE_S: Final = 0.001
 PAUSE_S: Final = 0.005
@@ -287,7 +288,9 @@ class Switchboard:
         was_waiting, process.is_waiting = process.is_waiting, False
         is_asked_for = self._take_lines(process, time.monotonic() + SLICE_S)
         if process.end is not None:
-            if child.reader.ready:
+            if process.last_chunks and not child.reader.ready:
+                child.reader.feed(process.last_chunks.popleft())
+            if process.last_chunks or child.reader.ready:
                 process.is_waiting = True
                 self._loop.call_soon(self._take_slice, process)
             else:
@@ -397,16 +400,17 @@ class Switchboard:
             party.feed(ChildLost(process.spec.name, generation, own, end.code, end.said))
 
     def _drain(self, process: SharedProcess) -> None:
+        """What is in its pipe, and no more: a grandchild may go on writing. It is split into lines in later rounds."""
         left = pipe_size(process.child.stdout)
         while left > 0:
             try:
-                data = os.read(process.child.stdout, left)
+                data = os.read(process.child.stdout, CHUNK_BYTES)
             except OSError:
                 break
             if not data:
                 break
             left -= len(data)
-            process.child.reader.feed(data)
+            process.last_chunks.append(data)
 
     # --- the end ---------------------------------------------------------------------------------------------
 
