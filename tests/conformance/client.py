@@ -24,7 +24,8 @@ from perdure.testing.raw_client import Object, RawClient
 NAME = "far"
 CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"
 SIGN_INS = 3  # how often a person signs in before they give up
-PATIENCE_S = 60
+PATIENCE_S = 120
+STARTUP_S = 600
 _PERDURE = (sys.executable, "-P", "-m", "perdure")
 
 
@@ -48,12 +49,12 @@ class Person:
         self._root = root
         self._registry = root / "servers.md"
         self._registry.write_text(
-            f"## {NAME}\nurl: {url}\nrequired: true\ntimeout: startup={PATIENCE_S}\n{self._oauth()}"
+            f"## {NAME}\nurl: {url}\nrequired: true\ntimeout: startup={STARTUP_S}\n{self._oauth()}"
         )
         # On a machine that is busy, a bridge that is slow to start must not pass for a server that is silent.
         settings = root / "config" / "perdure" / "perdure.toml"
         settings.parent.mkdir(parents=True)
-        settings.write_text(f"[limits]\nera_s = {PATIENCE_S}\n")
+        settings.write_text(f"[limits]\nera_s = {STARTUP_S}\n")
         self._sign_ins = 0
         self._pid = 0
         self.client: RawClient | None = None

@@ -190,11 +190,11 @@ def judge_client(started: list[str], scenario: str, folder: Path) -> Verdict:
     asked = [*started, "client", "--scenario", scenario, "--spec-version", CLIENT_REVISION]
     command = shlex.join((sys.executable, str(CLIENT)))
     done = subprocess.run(
-        [*asked, "--command", command, "--timeout", "150000", "-o", str(folder)],
+        [*asked, "--command", command, "--timeout", "300000", "-o", str(folder)],
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=400,
     )
     checks = [json.loads(path.read_text()) for path in folder.rglob("checks.json")]
     verdict = _verdict([check for one in checks for check in one])

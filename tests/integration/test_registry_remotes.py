@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from testbed import Bed, Client
+from testbed import Bed, Client, Era
 
 pytestmark = pytest.mark.thorough
 
@@ -89,3 +93,58 @@ def test_refused_credentials_are_said_without_them(bed: Bed, remote: Remote) -> 
     assert "401" in row["stderr"]
     assert client.close() == 0
     assert all(TOKEN.encode() not in line for line in client.lines)
+
+
+class LegacyHandler(BaseHTTPRequestHandler):
+    """A server of the handshake era that knows nothing else: without a session it answers in its own words."""
+
+    def do_POST(self) -> None:
+        frame = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        method = frame["method"]
+        if method != "initialize" and self.headers.get("mcp-session-id") != "s1":
+            self.reply(400, b"Bad Request: no session")
+        elif "id" not in frame:
+            self.reply(202, b"")
+        else:
+            results: dict[str, Any] = {
+                "initialize": {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "legacy", "version": "1"},
+                },
+                "tools/list": {"tools": [{"name": "greet", "inputSchema": {"type": "object"}}]},
+                "tools/call": {"content": [{"type": "text", "text": "hello"}]},
+            }
+            answer = {"jsonrpc": "2.0", "id": frame["id"], "result": results[method]}
+            self.reply(200, json.dumps(answer).encode(), "application/json")
+
+    def do_GET(self) -> None:
+        self.reply(405, b"")
+
+    do_DELETE = do_GET
+
+    def reply(self, status: int, body: bytes, kind: str = "text/plain") -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.send_header("mcp-session-id", "s1")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_a_remote_server_that_knows_only_the_handshake_is_used(bed: Bed, era: Era) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), LegacyHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        registry = bed.root / "servers.md"
+        registry.write_text(f"## far\nurl: http://127.0.0.1:{server.server_address[1]}/mcp\n")
+        bed.environ["PERDURE_REGISTRY"] = str(registry)
+        client = bed.run(era=era)
+        assert client.use_text("far__greet", timeout=30) == "hello"
+    finally:
+        server.shutdown()
+        server.server_close()
