@@ -15,6 +15,7 @@ import msgspec
 
 from perdure.kernel.state import Invocation, Session
 from perdure.model.learned import learned
+from perdure.storage.places import make_private
 
 BLOCK: Final = 256
 COUNT_S: Final = 1.0
@@ -47,6 +48,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 class Store:
     def __init__(self, path: str) -> None:
+        make_private(path)  # it holds arguments of calls
         self._db = apsw.Connection(path)
         self._db.set_busy_timeout(5000)
         self._db.pragma("journal_mode", "wal")
