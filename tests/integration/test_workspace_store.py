@@ -224,6 +224,17 @@ sys.stdin.readline()
 """
 
 
+def test_no_tool_reaches_the_store_where_the_home_directory_is_the_workspace(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.workspace = tmp_path
+    client = place.worker()
+    use(client, "safe_write", path="a", content="x")
+    journal = str((place.store / "journal.db").relative_to(tmp_path))
+    for tool, more in (("read", {}), ("safe_write", {"content": "x", "mode": "overwrite", "force": True})):
+        assert call(client, tool, path=journal, **more)["context"]["reason"] == "protected_path"
+    place.close()
+
+
 # --- the store of an earlier version -------------------------------------------------------------------------------
 
 POINTS = (
@@ -329,11 +340,11 @@ def test_a_store_in_the_workspace_is_not_reached_through_links(place: Place, tmp
     folder.symlink_to(outside)
     assert call(place.worker(), "safe_write", path="a", content="x")["context"]["reason"] == "symlink_loop"
     folder.unlink()
-    folder.mkdir(mode=0o700)
     for name in ("journal.db", "blobs", "lock", "landed"):
+        folder.mkdir(mode=0o700)
         (folder / name).symlink_to(outside / name)
         assert not call(place.worker(), "safe_write", path="a", content="x")["ok"]
-        (folder / name).unlink()
+        shutil.rmtree(folder)
     assert list(outside.iterdir()) == []
 
 

@@ -44,6 +44,7 @@ def show(found: dict[str, Any], settings: Settings, screen: Screen) -> None:
     screen.line(f"perdure {found['version']}  {home(clean(found['workspace']))}", "bold")
     _show_hosts(found["hosts"], settings, screen)
     _show_journal(found["journal"], screen)
+    _show_store(found, screen)
     _show_state(found["state"], screen)
     place = found["registry"]["path"]
     _section(screen, "registry", home(clean(place)) if place else "none found")
@@ -109,6 +110,13 @@ def _show_journal(journal: dict[str, Any], screen: Screen) -> None:
             f"{size(row['bytes'])}  {cut(clean(row['client']), 16)}",
             "dim",
         )
+
+
+def _show_store(found: dict[str, Any], screen: Screen) -> None:
+    if found["journal"]["found"]:
+        screen.line(f"  {cut_left(home(clean(found['store'])), screen.width - 2)}", "dim")
+    if found["store_reason"]:
+        screen.line(f"  {cut(clean(found['store_reason']), screen.width - 2)}", "dim")
 
 
 def _when(ts_us: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 
@@ -45,6 +46,18 @@ def make_private_folders(folder: str) -> None:
             sync_directory(fd)
         finally:
             os.close(fd)
+
+
+def make_private(path: str) -> None:
+    """Make the file for its owner alone; what SQLite makes beside it takes the same mode.
+
+    One that is there is not opened: closing it would drop the locks that this process holds on it through SQLite.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
 
 
 def private_dir(*parts: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Iterator
 from typing import Final
 
 import apsw
+
+from perdure.storage.places import make_private
 
 # Older libraries can lose committed writes in WAL mode when a checkpoint and a reset coincide.
 OLDEST_SQLITE: Final = (3, 51, 3)
@@ -34,18 +35,6 @@ def open_database(path: str, family: str) -> apsw.Connection:
     connection = _connect(path)
     migrate(connection, family, path)
     return connection
-
-
-def make_private(path: str) -> None:
-    """Make the file for its owner alone; what SQLite makes beside it takes the same mode.
-
-    One that is there is not opened: closing it would drop the locks that this process holds on it through SQLite.
-    """
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        if os.path.isdir(path):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
 
 
 def close_detached(connection: apsw.Connection) -> None:

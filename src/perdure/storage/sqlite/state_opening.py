@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import apsw
 
+from perdure.storage.places import make_private
 from perdure.storage.sqlite import read_only
-from perdure.storage.sqlite.database import StoreError, check_library, make_private, migrate, sync_fully
+from perdure.storage.sqlite.database import StoreError, check_library, migrate, sync_fully
 from perdure.storage.state_values import value_problem
 
 APPLICATION_ID: Final = 0x50645374  # "PdSt"

@@ -25,7 +25,7 @@ from perdure import risk
 from perdure.model.learned import learned
 from perdure.risk.extra import BadPattern
 from perdure.risk.settings import FAMILIES, ExtraPattern, RiskSettings, Share
-from perdure.surfaces.write.protected import GUARDED, NEVER, Protection
+from perdure.surfaces.write.protected import GUARDED, NEVER, OURS, Protection
 
 KEY_PATH = tuple[str, ...]
 _STEP: Final = re.compile(r"\.([^.\[\]`]+)|\[(\d+)\]")
@@ -70,10 +70,11 @@ class Policy(RiskSettings, frozen=True, forbid_unknown_fields=True):
     scratch: Scratch = Scratch()
     unseen: Literal["warn", "refuse", "allow"] = "warn"
 
-    def protection(self, files: tuple[str, ...] = ()) -> Protection:
-        """`files` are the policy's own, as rules: no policy frees them."""
+    def protection(self, files: tuple[str, ...] = (), private: tuple[str, ...] = ()) -> Protection:
+        """`files` are the policy's own, as rules: no policy frees them. `private` are directories of our own."""
         return Protection(
-            never=(*NEVER, *self.protect.never),
+            never=(*NEVER, *private, *self.protect.never),
+            private=(OURS, *private),
             guarded=(*GUARDED, *self.protect.guarded),
             allowed=self.protect.allow,
             own=(*Protection().own, *files),

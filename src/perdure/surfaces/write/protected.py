@@ -54,18 +54,20 @@ class Protection(msgspec.Struct, frozen=True):
     never: tuple[str, ...] = NEVER
     guarded: tuple[str, ...] = GUARDED
     allowed: tuple[str, ...] = ()
+    private: tuple[str, ...] = (OURS,)
+    """What is kept there was often kept from being read: no tool reads it. Part of `never`."""
 
     def check(self, parts: Sequence[str], *, force: bool = False, reading: bool = False) -> None:
         """Refuse a protected path, given as its names beneath a workspace root.
 
-        Reading is refused only in `.perdure/`: what is kept there was often kept from being read.
+        Reading is refused only in the directories of our own.
         """
         keys = [key for part in parts for key in _keys(part)]
         if not reading and (rule := _matching(self.own, keys)) is not None:
             raise _protected(parts, rule, "no tool writes it")
         for rules, can_force in ((self.never, False), (self.guarded, True)):
             rule = _matching(rules, keys)
-            if rule is None or (can_force and force) or (reading and rule != OURS):
+            if rule is None or (can_force and force) or (reading and rule not in self.private):
                 continue
             if _matching(self.allowed, keys) is None:
                 way = "give force, or allow it in the policy" if can_force else "only the policy can allow it"

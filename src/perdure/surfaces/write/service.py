@@ -23,6 +23,7 @@ from perdure.storage.durable import sync_directory
 from perdure.storage.files.exchange import Conflict
 from perdure.storage.held_files import HeldFiles
 from perdure.storage.journal import Draft, Filter, Invocation, Journal, StoreReplaced
+from perdure.storage.places import data_dir, state_dir
 from perdure.storage.workspace_store import StorePlace, refuse_link
 from perdure.surfaces.port import Call, Done, KeyStatus
 from perdure.surfaces.waiting import finished
@@ -78,7 +79,7 @@ class WriteService:
         self._checker: Checker | None = None
         with ExitStack() as opened:
             refuse_link(self.folder)
-            self.workspace = Workspace(roots, policy.protection(policy_rules))
+            self.workspace = Workspace(roots, policy.protection(policy_rules, _private_rules(roots)))
             opened.callback(self.workspace.close)
             self.journal = open_journal(place)
             opened.callback(self.journal.close)
@@ -355,6 +356,17 @@ def _fingerprint(tool: str, arguments: object) -> bytes:
 def _plain(tool: str) -> bytes:
     """Of a call that nobody will ever compare."""
     return _fingerprint(tool, None)
+
+
+def _private_rules(roots: tuple[str, ...]) -> tuple[str, ...]:
+    """Our own directories where they are beneath a root, as they are when the home directory is the workspace."""
+    found = set()
+    for folder in (data_dir(), state_dir()):
+        whole = os.path.realpath(folder)
+        for root in map(os.path.realpath, roots):
+            if whole.startswith(root.rstrip("/") + "/"):
+                found.add(f"/{os.path.relpath(whole, root)}/")
+    return tuple(sorted(found))
 
 
 def _sync_names(*folders: str) -> None:
