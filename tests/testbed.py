@@ -19,6 +19,7 @@ from typing import Any, Literal
 import pytest
 from mcp_types import methods
 
+from perdure.storage.trust import TrustStore
 from perdure.testing import fake_server
 from perdure.testing.fake_ledger import lines
 from perdure.testing.raw_client import HANDSHAKE, MODERN, Object, RawClient, RequestId, envelope
@@ -202,6 +203,15 @@ def check_frames(client: Client) -> None:
         methods.parse_server_request(frame["method"], spoken, frame.get("params"))
 
 
+def trusted(path: Path, text: str, home: Path) -> Path:
+    """Write a settings file of a workspace that the user of this `PERDURE_HOME` trusts."""
+    store = TrustStore(str(home / "trust"))
+    known = str(path.parent.resolve() / path.name)
+    store.trust(known, text.encode(), previous=path.read_bytes() if path.exists() else None)
+    path.write_text(text)
+    return path
+
+
 class Bed:
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -217,7 +227,12 @@ class Bed:
         self._clients: list[Client] = []
 
     def settings(self, text: str) -> None:
-        (self.workspace / "perdure.toml").write_text(text)
+        """The workspace's settings file, trusted."""
+        self.trusted("perdure.toml", text)
+
+    def trusted(self, name: str, text: str) -> Path:
+        """A file of the workspace that the user trusts, also while it changes."""
+        return trusted(self.workspace / name, text, self.root / "home")
 
     def fake(self, *options: str, name: str = "fake") -> Server:
         ledgers = self.root / name

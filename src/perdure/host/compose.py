@@ -17,6 +17,7 @@ from perdure.host.guardian import Guardian
 from perdure.host.loop import Shell
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
+from perdure.host.workspace_trust import trust_mark
 from perdure.kernel.core import Kernel
 from perdure.model.mount_names import SEPARATOR
 from perdure.model.mounts import MountSpec
@@ -36,7 +37,7 @@ def own_command(*words: str) -> tuple[str, ...]:
 
 def specs_of(settings: Settings) -> dict[str, MountSpec]:
     """The built-in worker and every mount, in the order they are listed."""
-    found = {BUILTIN: _builtin(settings)}
+    found = {BUILTIN: builtin_spec(settings)}
     for name, argv in settings.mounts.items():
         found[name] = MountSpec(
             name,
@@ -46,11 +47,12 @@ def specs_of(settings: Settings) -> dict[str, MountSpec]:
             startup_s=settings.timeouts.startup,
             call_s=settings.timeouts.call,
             idle_s=settings.timeouts.idle,
+            env_names=settings.mount_env.get(name, ()),
         )
     return found
 
 
-def _builtin(settings: Settings) -> MountSpec:
+def builtin_spec(settings: Settings) -> MountSpec:
     words = ["worker"]
     for path in settings.workspaces:
         words += ["--workspace", path]
@@ -68,7 +70,14 @@ def _builtin(settings: Settings) -> MountSpec:
             words += [option, value]
     # By the environment: a command line is for everyone to read, and a URL may hold a password.
     env = {"PERDURE_STATE": settings.state} if settings.state is not None else {}
-    return MountSpec(BUILTIN, own_command(*words), env=env, cwd=settings.workspaces[0], builtin=True)
+    return MountSpec(
+        BUILTIN,
+        own_command(*words),
+        env=env,
+        cwd=settings.workspaces[0],
+        builtin=True,
+        mark=trust_mark(settings),
+    )
 
 
 def wrapped_spec(name: str, argv: tuple[str, ...], settings: Settings) -> dict[str, MountSpec]:
@@ -125,6 +134,7 @@ def new_kernel(
         detail=settings.detail,
         catalogs=known,
         tools=tools,
+        untrusted=registry.untrusted if registry is not None else (),
         seed=int.from_bytes(os.urandom(6), "big"),
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perdure.host.workspace_settings import read_workspace_settings
 from perdure.model.keep import Keep
 from perdure.model.mount_names import RESERVED
 from perdure.model.mounts import Limits
@@ -30,7 +31,9 @@ class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """`perdure.toml`: the names of the options, plus mounts, timeouts, limits and what is kept."""
+    """`perdure.toml`: the names of the options, plus mounts, timeouts, limits and what is kept.
+
+    `mount-env` names the variables that a mount gets besides the usual few."""
 
     workspace: list[str] | str | None = None
     registry: str | None = None
@@ -45,6 +48,7 @@ class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     log_format: Literal["text", "json"] | None = None
     otel: str | None = None
     mounts: dict[str, str | list[str]] = {}
+    mount_env: dict[str, list[str] | str] = {}
     timeouts: Timeouts | None = None
     keep: Keep | None = None
     state_limits: StateLimits | None = None
@@ -68,24 +72,41 @@ class Settings(msgspec.Struct, frozen=True):
     log_format: Literal["text", "json"] = "text"
     otel: str | None = None
     mounts: dict[str, tuple[str, ...]] = {}
+    """As typed."""
+    file_mounts: dict[str, tuple[str, ...]] = {}
+    """`[mounts]` of the user's file, and of the workspace's once it is trusted. They come and go with the files."""
+    mount_env: dict[str, tuple[str, ...]] = {}
     timeouts: Timeouts = Timeouts()
     keep: Keep = Keep()
     state_limits: StateLimits = StateLimits()
     limits: Limits = Limits()
+    workspace_registry: str | None = None
+    """What the workspace's trusted file names; `registry` is what the user named."""
+    workspace_policy: str | None = None
+    """What the workspace's file is or names; `policy` is what the user typed."""
+    user_policy: str | None = None
+    settings_root: str = ""
+    """Where the workspace's settings file is, if not in the first workspace."""
+    typed: dict[str, Any] = {}
+    """The options, to settle everything anew when a file was trusted."""
 
 
 def load(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     """Settle every name. `given` holds the options as parsed, None where one was not given."""
     workspaces = _workspaces(given.get("workspace"), environ)
-    paths = (os.path.join(workspaces[0], FILE_NAME), user_file(environ))
-    files = [read_file(path) for path in paths]
+    user_path = user_file(environ)
+    user = read_file(user_path)
+    ours = read_workspace_settings(os.path.join(workspaces[0], FILE_NAME), user_path, user)
+    files = [ours.counting, user]
     if given.get("workspace") is None and not (
         environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE")
     ):
         listed = next((f.workspace for f in files if f.workspace is not None), None)
         if listed is not None:
             workspaces = _absolute(listed if isinstance(listed, list) else [listed], workspaces[0])
-    found: dict[str, Any] = {"workspaces": workspaces}
+    found: dict[str, Any] = {"workspaces": workspaces, "typed": _typed(given)}
+    if (root := os.path.dirname(ours.path)) != workspaces[0]:
+        found["settings_root"] = root
     for name, variables in _VARIABLES.items():
         value = given.get(name)
         if value is None:
@@ -96,9 +117,16 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
         if value is not None and name == "state":
             value = _state_place(value, base)
         if value is not None:
-            found[name] = _names(value) if name in ("surfaces", "tools") else value
-    found["policy"] = _policy(given.get("policy"), environ, workspaces[0], zip(paths, files, strict=True))
-    found["mounts"] = _mounts(given.get("mount") or [], files)
+            found[name] = split_names(value) if name in ("surfaces", "tools") else value
+    found["policy"] = _policy(given.get("policy"), environ, workspaces[0])
+    found["workspace_policy"] = _policy_of(ours.path, ours.counting)
+    found["user_policy"] = _policy_of(user_path, user)
+    _set_registry(found, given, environ, (root, ours.counting), user_path)
+    found["mounts"] = _mounts(given.get("mount") or [])
+    found["file_mounts"] = {**file_mounts(user), **file_mounts(ours.counting)}
+    found["mount_env"] = _mount_env(given.get("mount_env") or [], files, found["mounts"])
+    for name, argv in (*found["mounts"].items(), *found["file_mounts"].items()):
+        _check_mount(name, argv)
     found["timeouts"] = next((f.timeouts for f in files if f.timeouts is not None), Timeouts())
     found["keep"] = next((f.keep for f in files if f.keep is not None), Keep())
     found["state_limits"] = next((f.state_limits for f in files if f.state_limits is not None), StateLimits())
@@ -150,11 +178,19 @@ def user_file(environ: Mapping[str, str]) -> str:
 
 def read_file(path: str) -> FileSettings:
     """A settings file, or none. An unknown key or a bad value is an error with its place."""
+    data = read_bytes(path)
+    return FileSettings() if data is None else parse_file(path, data)
+
+
+def read_bytes(path: str) -> bytes | None:
     try:
         with open(path, "rb") as file:
-            data = file.read()
+            return file.read()
     except OSError:
-        return FileSettings()
+        return None
+
+
+def parse_file(path: str, data: bytes) -> FileSettings:
     import tomllib
 
     try:
@@ -175,10 +211,8 @@ def _line(text: str, error: str) -> int:
     return line_of(text, [*steps, *re.findall(r"unknown field `([^`]*)`", error)])
 
 
-def _policy(
-    given: str | None, environ: Mapping[str, str], workspace: str, files: Iterable[tuple[str, FileSettings]]
-) -> str | None:
-    """The file of the policy, absolute; a table `[policy]` stands in its settings file.
+def _policy(given: str | None, environ: Mapping[str, str], workspace: str) -> str | None:
+    """The policy that the user typed, absolute.
 
     RW_POLICY_FILE may name a file that is not there in every workspace, as it always could.
     """
@@ -188,11 +222,42 @@ def _policy(
         path = os.path.join(workspace, named)
         if os.path.lexists(path):
             return path
-    for path, file in files:
-        if file.policy is not None:
-            is_name = isinstance(file.policy, str)
-            return os.path.join(os.path.dirname(path), str(file.policy)) if is_name else path
     return None
+
+
+def _policy_of(path: str, file: FileSettings) -> str | None:
+    """The file of the policy, absolute; a table `[policy]` stands in its settings file."""
+    if file.policy is None:
+        return None
+    named = file.policy if isinstance(file.policy, str) else path
+    return os.path.normpath(os.path.join(os.path.dirname(path), named))
+
+
+def _set_registry(
+    found: dict[str, Any],
+    given: Mapping[str, Any],
+    environ: Mapping[str, str],
+    ours: tuple[str, FileSettings],
+    user_path: str,
+) -> None:
+    """A registry that a file names is relative to that file. What the user typed stays as it is."""
+    if found.get("registry") is None or given.get("registry") or environ.get("PERDURE_REGISTRY"):
+        return
+    root, workspace = ours
+    if workspace.registry is not None:
+        found["workspace_registry"] = _beside(root, workspace.registry)
+        del found["registry"]
+    else:
+        found["registry"] = _beside(os.path.dirname(user_path), found["registry"])
+
+
+def _beside(folder: str, named: str) -> str:
+    return named if "://" in named else os.path.normpath(os.path.join(folder, os.path.expanduser(named)))
+
+
+def _typed(given: Mapping[str, Any]) -> dict[str, Any]:
+    names = (*_VARIABLES, "workspace", "policy", "mount", "mount_env")
+    return {name: given[name] for name in names if given.get(name) is not None}
 
 
 def _workspaces(given: list[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -221,13 +286,12 @@ def _absolute(paths: list[str], base: str) -> tuple[str, ...]:
     return found
 
 
-def _names(value: object) -> tuple[str, ...]:
+def split_names(value: object) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else list(value)  # type: ignore[call-overload]
     return tuple(str(part).strip() for part in parts if str(part).strip())
 
 
-def _mounts(given: list[str], files: list[FileSettings]) -> dict[str, tuple[str, ...]]:
-    """Mounts of the options first; a name in a file never replaces one that was typed."""
+def _mounts(given: list[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for text in given:
         name, equals, command = text.partition("=")
@@ -236,20 +300,38 @@ def _mounts(given: list[str], files: list[FileSettings]) -> dict[str, tuple[str,
         if name in found:
             raise SettingsError(f"--mount {name}: named twice")
         found[name] = split_command(name, command)
-    for file in files:
-        for name, command_or_argv in file.mounts.items():
-            if name not in found:
-                found[name] = (
-                    split_command(name, command_or_argv)
-                    if isinstance(command_or_argv, str)
-                    else tuple(command_or_argv)
-                )
-    for name, argv in found.items():
-        if not name.replace("-", "_").replace(".", "_").isidentifier() or "__" in name or name in RESERVED:
-            raise SettingsError(f"mount {name!r}: not a usable name")
-        if not argv:
-            raise SettingsError(f"mount {name}: no command")
     return found
+
+
+def file_mounts(file: FileSettings) -> dict[str, tuple[str, ...]]:
+    """`[mounts]`, as command lines."""
+    return {
+        name: split_command(name, line) if isinstance(line, str) else tuple(line)
+        for name, line in file.mounts.items()
+    }
+
+
+def _check_mount(name: str, argv: tuple[str, ...]) -> None:
+    if not name.replace("-", "_").replace(".", "_").isidentifier() or "__" in name or name in RESERVED:
+        raise SettingsError(f"mount {name!r}: not a usable name")
+    if not argv:
+        raise SettingsError(f"mount {name}: no command")
+
+
+def _mount_env(
+    given: list[str], files: list[FileSettings], mounts: Mapping[str, object]
+) -> dict[str, tuple[str, ...]]:
+    """The variables that mounts get besides the usual few: `--mount-env NAME=VAR,VAR`, then `[mount-env]`."""
+    found = {name: split_names(value) for file in reversed(files) for name, value in file.mount_env.items()}
+    typed: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        name, equals, variables = text.partition("=")
+        if not equals or not split_names(variables):
+            raise SettingsError(f"--mount-env {text}: expected NAME=VARIABLE[,VARIABLE…]")
+        if name not in mounts:
+            raise SettingsError(f"--mount-env {name}: there is no --mount of this name")
+        typed[name] = (*typed.get(name, ()), *split_names(variables))
+    return {**found, **typed}
 
 
 def split_command(name: str, command: str) -> tuple[str, ...]:

@@ -103,6 +103,10 @@ def refuse(
 
 
 def refuse_unavailable(k: Kernel, mount: Mount, call: Invocation) -> None:
+    if sentence := k.specs[mount.name].untrusted:
+        waiting = Fault("process", "untrusted", mount.generation, sentence)
+        refuse(k, call, UNAVAILABLE, sentence, waiting, "not_started", "later")
+        return
     known = mount.last_fault
     detail = f"{known.fault_class}/{known.code}" if known is not None else ""
     hint = ""

@@ -230,6 +230,7 @@ class Sessions:
             detail=self.settings.detail,
             catalogs=self._known(specs),
             tools=self._registries.tools_of(workspace, specs),
+            untrusted=self._registries.untrusted(workspace),
             seed=int.from_bytes(os.urandom(6), "big"),
         )
 

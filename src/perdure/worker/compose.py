@@ -29,6 +29,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     state: str | None = None
     policy: str | None = None
+    workspace_policy: str | None = None
+    user_policy: str | None = None
     registry: str | None = None
     durability: Durability = "journal"
     keep: Keep = Keep()
@@ -44,16 +46,24 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteServic
     """The workspace of the write surface, recovered and ready. Raises ToolError for a policy that cannot be meant.
 
     With `is_read_only` nothing is created or recovered."""
+    from perdure.registry.locating import user_folder
     from perdure.risk import gate
     from perdure.storage.places import private_dir, state_dir
     from perdure.storage.shelved import Shelved
     from perdure.storage.sqlite.chain import anchor_name
     from perdure.storage.sqlite.journal import SqliteJournal
+    from perdure.storage.trust import TrustStore
     from perdure.surfaces.write import policy_files
     from perdure.surfaces.write.service import WriteService
 
     gate.shelf = Shelved("gate")
-    found = policy_files.load(settings.policy, settings.workspaces)
+    rules = policy_files.folder_rules((TrustStore().folder, user_folder(os.environ)), settings.workspaces)
+    found = policy_files.load(
+        settings.policy,
+        settings.workspaces,
+        in_settings=settings.workspace_policy,
+        user=settings.user_policy,
+    )
     anchor = anchor_name(settings.workspaces[0])
 
     def open_journal(folder: str) -> SqliteJournal:
@@ -66,7 +76,7 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteServic
         strict=settings.durability == "strict",
         keep=settings.keep,
         policy=found.policy,
-        policy_rules=found.own,
+        policy_rules=(*found.own, *rules),
         scratch_get=found.policy.scratch.get and not os.environ.get("RW_SCRATCH_DISABLE_GET"),
         is_read_only=is_read_only,
     )
