@@ -224,6 +224,7 @@ class Bed:
             "XDG_CONFIG_HOME": str(root / "config"),
             "HOME": str(root),
         }
+        self.mount_env: list[str] = []  # variables that every mount gets
         self._clients: list[Client] = []
 
     def settings(self, text: str) -> None:
@@ -241,8 +242,11 @@ class Bed:
         return Server(name, (*_FAKE, f"--name={name}", *kept, *options), ledgers)
 
     def command(self, *servers: Server) -> list[str]:
-        mounts = [word for server in servers for word in ("--mount", server.mount)]
-        return [sys.executable, "-P", "-m", "perdure", "run", *mounts]
+        words = [word for server in servers for word in ("--mount", server.mount)]
+        if self.mount_env:
+            names = ",".join(self.mount_env)
+            words += [word for server in servers for word in ("--mount-env", f"{server.name}={names}")]
+        return [sys.executable, "-P", "-m", "perdure", "run", *words]
 
     def run(self, *servers: Server, era: Era = "handshake", version: str = HANDSHAKE) -> Client:
         """`perdure run` with the servers mounted, and a client whose session is open."""
