@@ -169,11 +169,14 @@ def shown(samples: list[float]) -> str:
 
 
 def start(scratch: Path, bad: Sequence[str] = ()) -> Caller:
-    (scratch / "perdure.toml").write_text(SETTINGS)
+    settings = scratch / "config" / "perdure" / "perdure.toml"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(SETTINGS)
     command = [sys.executable, "-P", "-m", "perdure", "run"]
     for name, options in (("bad", bad), ("good", ())):
         command += ["--mount", f"{name}={shlex.join([sys.executable, '-S', str(FAKE), *options])}"]
-    return Caller(command, cwd=scratch, env={**os.environ, "PERDURE_HOME": str(scratch / "home")})
+    own = {"PERDURE_HOME": str(scratch / "home"), "XDG_CONFIG_HOME": str(scratch / "config")}
+    return Caller(command, cwd=scratch, env={**os.environ, **own})
 
 
 def main() -> int:

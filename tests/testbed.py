@@ -20,6 +20,7 @@ import pytest
 from mcp_types import methods
 
 from harness.store_location import store_of
+from perdure.storage.trust import TrustStore
 from perdure.testing import fake_server
 from perdure.testing.fake_ledger import lines
 from perdure.testing.raw_client import HANDSHAKE, MODERN, Object, RawClient, RequestId, envelope
@@ -203,6 +204,15 @@ def check_frames(client: Client) -> None:
         methods.parse_server_request(frame["method"], spoken, frame.get("params"))
 
 
+def trusted(path: Path, text: str, home: Path) -> Path:
+    """Write a settings file of a workspace that the user of this `PERDURE_HOME` trusts."""
+    store = TrustStore(str(home / "trust"))
+    known = str(path.parent.resolve() / path.name)
+    store.trust(known, text.encode(), previous=path.read_bytes() if path.exists() else None)
+    path.write_text(text)
+    return path
+
+
 class Bed:
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -215,6 +225,7 @@ class Bed:
             "XDG_CONFIG_HOME": str(root / "config"),
             "HOME": str(root),
         }
+        self.mount_env: list[str] = []  # variables that every mount gets
         self._clients: list[Client] = []
 
     @property
@@ -223,7 +234,12 @@ class Bed:
         return store_of(self.workspace, self.root / "home")
 
     def settings(self, text: str) -> None:
-        (self.workspace / "perdure.toml").write_text(text)
+        """The workspace's settings file, trusted."""
+        self.trusted("perdure.toml", text)
+
+    def trusted(self, name: str, text: str) -> Path:
+        """A file of the workspace that the user trusts, also while it changes."""
+        return trusted(self.workspace / name, text, self.root / "home")
 
     def fake(self, *options: str, name: str = "fake") -> Server:
         ledgers = self.root / name
@@ -232,8 +248,11 @@ class Bed:
         return Server(name, (*_FAKE, f"--name={name}", *kept, *options), ledgers)
 
     def command(self, *servers: Server) -> list[str]:
-        mounts = [word for server in servers for word in ("--mount", server.mount)]
-        return [sys.executable, "-P", "-m", "perdure", "run", *mounts]
+        words = [word for server in servers for word in ("--mount", server.mount)]
+        if self.mount_env:
+            names = ",".join(self.mount_env)
+            words += [word for server in servers for word in ("--mount-env", f"{server.name}={names}")]
+        return [sys.executable, "-P", "-m", "perdure", "run", *words]
 
     def run(self, *servers: Server, era: Era = "handshake", version: str = HANDSHAKE) -> Client:
         """`perdure run` with the servers mounted, and a client whose session is open."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.user_settings import user_settings
 from perdure.testing.raw_client import RawClient
 
 PIECE: Final = 256 * 1024
@@ -43,9 +44,8 @@ class Sender:
     def __init__(self, folder: Path) -> None:
         self.workspace = folder / "workspace"
         self.workspace.mkdir()
-        (self.workspace / "perdure.toml").write_text(_LIMITS)
         command = [sys.executable, "-P", "-m", "perdure", "run", "--workspace", str(self.workspace)]
-        environ = {**os.environ, "PERDURE_HOME": str(folder / "home")}
+        environ = {**os.environ, "PERDURE_HOME": str(folder / "home"), **user_settings(folder, _LIMITS)}
         self.client = RawClient([*command, "--render", "json", "--detail", "full"], env=environ)
         self.client.initialize()
         self.peak_kb = 0

@@ -9,6 +9,7 @@ from typing import Final
 
 from harness.crash.plan import Plan
 from harness.processes import MARK
+from harness.user_settings import user_settings
 from perdure.model.fault_points import VARIABLE
 
 _RAISED: Final = """\
@@ -30,8 +31,7 @@ class Place:
         self.home = folder / "home"
         for path in (*self.roots, self.home):
             path.mkdir()
-        if plan.kind == "hosted":
-            (self.roots[0] / "perdure.toml").write_text(_RAISED)
+        self._settings = user_settings(folder, _RAISED if plan.kind == "hosted" else "")
         self.options = [
             *(word for root in self.roots for word in ("--workspace", str(root))),
             *("--render", "json", "--detail", "full"),
@@ -44,7 +44,7 @@ class Place:
     def environ(self, faults: str, mark: str) -> dict[str, str]:
         """A process that ends by a fault of its own says where."""
         told = {"PERDURE_HOME": str(self.home), "PYTHONFAULTHANDLER": "1"}
-        return {**os.environ, **told, MARK: mark, VARIABLE: faults}
+        return {**os.environ, **told, **self._settings, MARK: mark, VARIABLE: faults}
 
     def open_log(self) -> int:
         return os.open(self.folder / "stderr", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -17,7 +17,6 @@ from harness.crash.place import Place
 from harness.store_location import store_of
 from perdure.storage import temp_names
 
-_OURS: Final = ("perdure.toml",)
 _FILE_CODEC: Final = 2
 _ROWS: Final = """
 SELECT seq, path, op, old_sha, new_sha, key, txn, undoes, state, draft
@@ -94,5 +93,5 @@ class Record:
         for file in root.rglob("*"):
             if temp_names.parsed(file.name) is not None:
                 self.strays.append(str(file.relative_to(place.folder)))
-            elif file.is_file() and file.name not in _OURS:
+            elif file.is_file():
                 self.files[place.name(file)] = hashlib.sha256(file.read_bytes()).digest()

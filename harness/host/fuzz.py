@@ -28,6 +28,7 @@ from typing import Any, Final
 from harness.host import fuzz_server
 from harness.host.mutations import Corpus, Mutator, Object, judge
 from harness.host.storm import Score
+from harness.user_settings import user_settings
 from perdure.testing import fake_server
 from perdure.testing.raw_client import Ended, RawClient, envelope
 
@@ -136,11 +137,10 @@ class Fuzz:
         self._good: dict[str, str] = {}
         workspace = root / "workspace"
         workspace.mkdir()
-        (workspace / "perdure.toml").write_text(_SETTINGS)
         words = [w for name, argv in mounts.items() for w in ("--mount", f"{name}={shlex.join(argv)}")]
         self.client = Listener(
             [sys.executable, "-P", "-m", "perdure", "run", *words],
-            {**os.environ, "PERDURE_HOME": str(root / "home")},
+            {**os.environ, "PERDURE_HOME": str(root / "home"), **user_settings(root, _SETTINGS)},
             workspace,
         )
         self.client.initialize(timeout=ANSWER_S)

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.processes import MARK, descriptors, marked, rss_kb, wait_for
+from harness.user_settings import user_settings
 from perdure.testing import fake_server
 from perdure.testing.fake_ledger import lines
 from perdure.testing.raw_client import Ended, Object, RawClient, RequestId
@@ -108,11 +109,15 @@ class Place:
         self.mark = mark
         self._workspace = root / "workspace"
         self._workspace.mkdir()
-        (self._workspace / "perdure.toml").write_text(_LIMITS)
         self.effects, self.dispatches, self._state = (
             str(root / n) for n in ("effects", "dispatches", "state")
         )
-        self._environ = {**os.environ, MARK: mark, "PERDURE_HOME": str(root / "home")}
+        self._environ = {
+            **os.environ,
+            MARK: mark,
+            "PERDURE_HOME": str(root / "home"),
+            **user_settings(root, _LIMITS),
+        }
 
     def start(self) -> RawClient:
         fake = [
@@ -120,7 +125,8 @@ class Place:
             *("--effects", self.effects, "--dispatches", self.dispatches, "--state", self._state),
         ]
         command = [sys.executable, "-P", "-m", "perdure", "run", "--workspace", str(self._workspace)]
-        return RawClient([*command, "--mount", f"fake={shlex.join(fake)}"], env=self._environ)
+        mount = ("--mount", f"fake={shlex.join(fake)}", "--mount-env", f"fake={MARK}")
+        return RawClient([*command, *mount], env=self._environ)
 
 
 # --- killing what stands behind the host -------------------------------------------------------------------

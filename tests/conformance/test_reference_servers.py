@@ -35,9 +35,10 @@ def run(bed: Bed, packages: Path, era: Era) -> Client:
     (folder / "a.txt").write_text("kept")
     files = json.dumps([str(packages / FILES / PROGRAMS[FILES]), str(folder)])
     every = json.dumps([str(packages / EVERYTHING / PROGRAMS[EVERYTHING])])
-    (bed.workspace / "mcp.md").write_text(
+    bed.trusted(
+        "mcp.md",
         f"# MCP servers\n\n## files\ncommand: node\nargs: {files}\nrequired: true\n\n"
-        f"## everything\ncommand: node\nargs: {every}\nrequired: true\n"
+        f"## everything\ncommand: node\nargs: {every}\nrequired: true\n",
     )
     return bed.run(era=era)
 

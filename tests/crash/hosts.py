@@ -14,6 +14,7 @@ SOON = 15.0
 def mark(bed: Bed) -> None:
     """From here on every process that the bed starts, and all of theirs, can be found."""
     bed.environ[MARK] = str(bed.root)
+    bed.mount_env = [MARK]
 
 
 def alive(bed: Bed) -> list[int]:

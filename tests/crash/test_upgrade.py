@@ -203,8 +203,7 @@ def test_the_servers_of_the_registry_stay_and_the_file_is_still_followed(bed: Be
     text = (
         f"## fake\ncommand: {command}\nargs: {json.dumps(args)}\n## Allowed commands\n{Path(command).name}\n"
     )
-    registry = bed.workspace / "mcp.md"
-    registry.write_text(text)
+    bed.trusted("mcp.md", text)
     client = bed.run()
     client.names()
     before = pids(client)
@@ -213,7 +212,7 @@ def test_the_servers_of_the_registry_stay_and_the_file_is_still_followed(bed: Be
     os.kill(before["fake"], signal.SIGKILL)
     client.wait_row("fake", state="ready", generation=2)
     assert client.row("fake")["exit_code"] == -signal.SIGKILL
-    registry.write_text(text.replace("## fake", "## other"))
+    bed.trusted("mcp.md", text.replace("## fake", "## other"))
     client.wait_notification("notifications/tools/list_changed")
     assert [row["name"] for row in client.health()["mounts"]] == ["perdure", "other"]
     replace(bed, client, 2)

@@ -137,7 +137,7 @@ def test_wrap_without_a_command_is_refused(bed: Bed) -> None:
 )
 def test_a_bad_settings_file_is_refused_with_its_place(bed: Bed, text: str, said: str) -> None:
     path = settings_file(bed, "workspace")
-    path.write_text(text)
+    bed.settings(text)
     complaint = refused(bed, "run")
     assert said in complaint
     if "limits" not in text and "a b" not in text:
@@ -199,9 +199,7 @@ def test_a_bad_value_in_the_environment_is_refused(bed: Bed) -> None:
 def test_mounts_come_from_both_files_and_a_typed_one_wins(bed: Bed) -> None:
     servers = {name: bed.fake(name=name) for name in ("typed", "workspace", "user")}
     quoted = {name: "[" + ", ".join(f"'{word}'" for word in s.argv) + "]" for name, s in servers.items()}
-    settings_file(bed, "workspace").write_text(
-        f"[mounts]\none = {quoted['workspace']}\ntwo = {quoted['workspace']}\n"
-    )
+    bed.settings(f"[mounts]\none = {quoted['workspace']}\ntwo = {quoted['workspace']}\n")
     settings_file(bed, "user").write_text(
         f"[mounts]\none = {quoted['user']}\ntwo = {quoted['user']}\nthree = {quoted['user']}\n"
     )
@@ -218,7 +216,7 @@ def test_mounts_come_from_both_files_and_a_typed_one_wins(bed: Bed) -> None:
 @pytest.mark.thorough
 def test_limits_of_the_workspace_beat_those_of_the_user_one_by_one(bed: Bed) -> None:
     settings_file(bed, "user").write_text("[limits]\npending = 1\nframe_bytes = 20_000\n")
-    settings_file(bed, "workspace").write_text("[limits]\npending = 2\n")
+    bed.settings("[limits]\npending = 2\n")
     client = bed.run(bed.fake())
     client.names()
     held = [client.begin_use("fake__slow", {"ms": 400}) for _ in range(2)]

@@ -91,7 +91,7 @@ class Desk:
             "PERDURE_CATALOG_TOKEN": TOKEN,
             "HOME": str(bed.root),
         }
-        (self.folder / "mcp.md").write_text(REGISTRY)
+        bed.trusted("mcp.md", REGISTRY)
         (self.folder / "theirs.json").write_text(json.dumps(CLIENT))
 
     def run(self, *words: str, timeout: float = 60) -> None:

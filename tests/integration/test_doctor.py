@@ -101,7 +101,8 @@ def test_an_unknown_check_and_a_bad_settings_file_are_usage_errors(bed: Bed) -> 
 
 def test_every_broken_mount_is_named_with_its_own_reason_and_the_good_ones_are_fine(bed: Bed) -> None:
     good = bed.fake()
-    (bed.workspace / "mcp.md").write_text(
+    bed.trusted(
+        "mcp.md",
         "# MCP servers\n"
         "## gone\ncommand: /no/such/program\n"
         "## unset\ncommand: python3\nenv: KEY=$NOT_SET_ANYWHERE\n"
@@ -109,7 +110,7 @@ def test_every_broken_mount_is_named_with_its_own_reason_and_the_good_ones_are_f
         f'## dies\ncommand: {sys.executable}\nargs: ["-c", "raise SystemExit(3)", "--token={SECRET}"]\n'
         f"env: TOKEN={SECRET}\n"
         "## nonsense\ncommand python3\n"
-        f"## Allowed commands\n/no/such/program\npython3\n{sys.executable}\n"
+        f"## Allowed commands\n/no/such/program\npython3\n{sys.executable}\n",
     )
 
     done = perdure(bed, "doctor", "--only", "mounts", "--json", "--mount", good.mount)

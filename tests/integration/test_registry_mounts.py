@@ -25,9 +25,8 @@ def section(server: Server, *lines: str) -> str:
 
 
 def registry(bed: Bed, *sections: str, allowed: str = PYTHON) -> Path:
-    path = bed.workspace / "mcp.md"
-    path.write_text("# MCP servers\n\n" + "".join(sections) + f"## Allowed commands\n{allowed}\n")
-    return path
+    text = "# MCP servers\n\n" + "".join(sections) + f"## Allowed commands\n{allowed}\n"
+    return bed.trusted("mcp.md", text)
 
 
 def run(bed: Bed, era: str = "handshake") -> Client:
@@ -215,17 +214,16 @@ def test_a_change_of_rules_keeps_the_process_and_a_change_of_command_rolls_it_ov
 @pytest.mark.parametrize("broken", ['{"mcpServers": {', '{"mcpServers": {,}}', "[,]"])
 def test_a_file_that_cannot_be_read_for_a_while_unmounts_nothing(bed: Bed, broken: str) -> None:
     command, *args = bed.fake().argv
-    path = bed.workspace / "mcp.json"
     servers = {"fake": {"command": command, "args": args}, "fake2": {"command": command, "args": args}}
     allowed = {"perdure": {"allowedCommands": [PYTHON]}}
-    path.write_text(json.dumps({"mcpServers": {"fake": servers["fake"]}, **allowed}))
+    bed.trusted("mcp.json", json.dumps({"mcpServers": {"fake": servers["fake"]}, **allowed}))
     client = run(bed)
     client.names()
     pid = client.wait_row("fake", state="ready")["pid"]
-    path.write_text(broken)
+    bed.trusted("mcp.json", broken)
     time.sleep(2 * LOOK_S)
     client.get("ping")
-    path.write_text(json.dumps({"mcpServers": servers, **allowed}))
+    bed.trusted("mcp.json", json.dumps({"mcpServers": servers, **allowed}))
     client.wait_notification("notifications/tools/list_changed")
     client.wait_row("fake2", state="ready")
     assert client.row("fake")["pid"] == pid

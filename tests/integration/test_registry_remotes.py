@@ -61,7 +61,7 @@ def run(bed: Bed, era: str = "handshake") -> Client:
 
 @pytest.mark.parametrize("era", ["handshake", "modern"])
 def test_a_remote_server_is_used_like_a_local_one(bed: Bed, remote: Remote, era: str) -> None:
-    (bed.workspace / "mcp.md").write_text(remote.section())
+    bed.trusted("mcp.md", remote.section())
     client = run(bed, era)
     client.names()
     client.wait_row("far", state="ready", timeout=30)
@@ -71,7 +71,7 @@ def test_a_remote_server_is_used_like_a_local_one(bed: Bed, remote: Remote, era:
 
 
 def test_a_remote_server_that_went_away_is_reached_again(bed: Bed, remote: Remote) -> None:
-    (bed.workspace / "mcp.md").write_text(remote.section())
+    bed.trusted("mcp.md", remote.section())
     client = run(bed)
     client.names()
     client.wait_row("far", state="ready", timeout=30)
@@ -85,7 +85,7 @@ def test_a_remote_server_that_went_away_is_reached_again(bed: Bed, remote: Remot
 
 
 def test_refused_credentials_are_said_without_them(bed: Bed, remote: Remote) -> None:
-    (bed.workspace / "mcp.md").write_text(remote.section("wrong-$REMOTE_TOKEN"))
+    bed.trusted("mcp.md", remote.section("wrong-$REMOTE_TOKEN"))
     client = run(bed)
     client.names()
     row = client.wait_row("far", circuit="open", timeout=60)

@@ -14,6 +14,7 @@ import pytest
 from catalog_servers import reply, scripted
 from perdure.testing import fake_server
 from perdure.testing.http_client import HttpClient, ServeProcess
+from testbed import trusted
 
 pytestmark = pytest.mark.thorough
 
@@ -39,7 +40,7 @@ def registry(served: ServeProcess, *names: str) -> None:
         f"## {name}\ncommand: {sys.executable}\nargs: {words}\nenv: LEVEL=info\n\n" for name in names
     )
     text = f"{sections}## denied\ncommand: bash\n\n## Allowed commands\n{os.path.basename(sys.executable)}\n"
-    (served.workspace / "mcp.md").write_text(text)
+    trusted(served.workspace / "mcp.md", text, served.root / "home")
 
 
 def tools(client: HttpClient) -> list[str]:
@@ -109,7 +110,8 @@ def test_open_sessions_follow_the_file(served: ServeProcess) -> None:
 
 def test_a_server_that_wants_a_sign_in_says_so_to_every_session(served: ServeProcess) -> None:
     with scripted(lambda _: reply(401, {}, www_authenticate="Bearer")) as far:
-        (served.workspace / "mcp.md").write_text(f"## far\nurl: {far.url}/mcp\n")
+        text = f"## far\nurl: {far.url}/mcp\n"
+        trusted(served.workspace / "mcp.md", text, served.root / "home")
         for client in (opened(served), opened(served)):
             until = time.monotonic() + 30
             while (row(client, "far").get("last_fault") or {}).get("code") != "sign_in_required":

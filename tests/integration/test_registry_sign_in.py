@@ -95,7 +95,7 @@ def command(bed: Bed) -> Command:
 
 
 def write(bed: Bed, text: str) -> None:
-    (bed.workspace / "mcp.md").write_text(text)
+    bed.trusted("mcp.md", text)
 
 
 def run(bed: Bed, state: str = "ready") -> Client:

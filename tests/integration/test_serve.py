@@ -24,6 +24,7 @@ from perdure.testing import fake_server
 from perdure.testing.fake_ledger import lines
 from perdure.testing.http_client import HttpClient, ServeProcess, envelope
 from perdure.testing.raw_client import RawClient
+from testbed import trusted
 
 JSON = {"render": "json", "detail": "full"}
 
@@ -244,7 +245,7 @@ def test_a_reload_gives_every_session_a_new_server_and_loses_no_call(tmp_path: P
 @pytest.mark.thorough
 def test_it_ends_although_calls_hang_streams_are_open_and_nobody_reads(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
-    (tmp_path / "workspace" / "perdure.toml").write_text("[serve.limits]\ndrain_s = 1\n")
+    trusted(tmp_path / "workspace" / "perdure.toml", "[serve.limits]\ndrain_s = 1\n", tmp_path / "home")
     served = ServeProcess(tmp_path, "--mount", _fake(tmp_path), "--log-level", "debug")
     client = opened(served)
     standing = client.begin("GET")
@@ -337,7 +338,7 @@ def test_what_is_no_message_is_refused_and_nothing_else_happens(
 
 def test_a_body_over_the_bound_is_refused_before_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
-    (tmp_path / "workspace" / "perdure.toml").write_text("[limits]\nframe_bytes = 100000\n")
+    trusted(tmp_path / "workspace" / "perdure.toml", "[limits]\nframe_bytes = 100000\n", tmp_path / "home")
     served = ServeProcess(tmp_path)
     try:
         client = opened(served)

@@ -18,6 +18,7 @@ import pytest
 from perdure.testing import fake_server
 from perdure.testing.fake_ledger import lines
 from perdure.testing.http_client import HttpClient, ServeProcess
+from testbed import trusted
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -34,7 +35,8 @@ INITIALIZE = {
 def start(tmp_path: Path, *options: str, env: dict[str, str] | None = None, **limits: float) -> ServeProcess:
     (tmp_path / "workspace").mkdir(exist_ok=True)
     told = [f"{name} = {value}\n" for name, value in limits.items()]
-    (tmp_path / "workspace" / "perdure.toml").write_text("[serve.limits]\n" + "".join(told))
+    text = "[serve.limits]\n" + "".join(told)
+    trusted(tmp_path / "workspace" / "perdure.toml", text, tmp_path / "home")
     return ServeProcess(tmp_path, *options, env=env)
 
 

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from authorization_server import CLIENT, SECRET, AuthorizationServer
 from perdure.testing.http_client import HttpClient, ServeProcess
+from testbed import trusted
 
 pytestmark = pytest.mark.thorough
 
@@ -322,9 +323,11 @@ def test_what_cannot_be_meant_is_refused_at_the_start(tmp_path: Path, options: l
 
 def test_everything_can_stand_in_the_settings_file(tmp_path: Path, authority: AuthorizationServer) -> None:
     (tmp_path / "workspace").mkdir()
-    (tmp_path / "workspace" / "perdure.toml").write_text(
+    trusted(
+        tmp_path / "workspace" / "perdure.toml",
         f'[serve]\nmetrics = true\n[serve.oauth]\nissuer = "{authority.issuer}"\n'
-        f'audience = ["perdure"]\nscopes = "use"\njwks = "{authority.issuer}/keys"\nalgorithms = ["ES256"]\n'
+        f'audience = ["perdure"]\nscopes = "use"\njwks = "{authority.issuer}/keys"\nalgorithms = ["ES256"]\n',
+        tmp_path / "home",
     )
     served = ServeProcess(tmp_path)
     try:

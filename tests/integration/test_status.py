@@ -127,7 +127,7 @@ def test_a_password_in_the_address_of_a_store_is_not_shown(bed: Bed) -> None:
 
 
 def test_the_registry_of_the_workspace_is_found(bed: Bed) -> None:
-    (bed.workspace / "mcp.md").write_text("# MCP servers\n")
+    bed.trusted("mcp.md", "# MCP servers\n")
     assert told(bed, "status")["registry"]["path"] == str(bed.workspace / "mcp.md")
 
 

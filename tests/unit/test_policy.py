@@ -9,9 +9,11 @@ import pytest
 
 from perdure.model.envelope import ToolError
 from perdure.model.toml_places import line_of
+from perdure.storage.trust import TrustStore
 from perdure.surfaces.write import policy_files
 from perdure.surfaces.write.policy import DEFAULT
 from perdure.surfaces.write.policy_files import Loaded
+from testbed import trusted
 
 PEER = """\
 version: 1
@@ -113,6 +115,58 @@ def test_a_table_of_the_settings_file_is_a_policy_too(tmp_path: Path) -> None:
 def test_an_empty_policy_is_the_default(tmp_path: Path) -> None:
     assert loaded(tmp_path, "# nothing yet\n").policy == DEFAULT
     assert policy_files.load(None, [str(tmp_path / "elsewhere")]) == Loaded()
+
+
+LOOSE = "classify: false\nmax_bytes: 5\nprotect: {allow: [.git/]}\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("place", [".perdure/policy.yaml", ".resilient_write/policy.yaml", "policy.yaml"])
+def test_a_place_of_the_workspace_loosens_only_once_it_is_trusted(
+    tmp_path: Path, home: Path, place: str
+) -> None:
+    root = tmp_path / "w"
+    (root / place).parent.mkdir(parents=True)
+    (root / place).write_text(LOOSE)
+    policy = policy_files.load(None, [str(root)]).policy
+    assert (policy.classify, policy.max_bytes, policy.protect.allow) == (True, 5, ())
+    TrustStore(str(home / "trust")).trust(str(root / place), LOOSE.encode())
+    policy = policy_files.load(None, [str(root)]).policy
+    assert (policy.classify, policy.max_bytes, policy.protect.allow) == (False, 5, (".git/",))
+
+
+def test_a_file_that_is_not_trusted_cannot_take_the_place_of_one_that_is(tmp_path: Path, home: Path) -> None:
+    root = tmp_path / "w"
+    (root / ".perdure").mkdir(parents=True)
+    trusted(root / "policy.yaml", "protect: {never: [vault/]}\n", home)
+    (root / ".perdure" / "policy.yaml").write_text("max_bytes: 7\nclassify: false\n")
+    policy = policy_files.load(None, [str(root)]).policy
+    assert (policy.protect.never, policy.max_bytes, policy.classify) == (("vault/",), 7, True)
+
+
+def test_a_link_to_a_policy_elsewhere_is_not_the_users_own(tmp_path: Path, home: Path) -> None:
+    root = tmp_path / "w"
+    root.mkdir()
+    trusted(tmp_path / "policy.yaml", LOOSE, home)
+    (root / "policy.yaml").symlink_to(tmp_path / "policy.yaml")
+    assert policy_files.load(None, [str(root)]).policy.classify is True
+
+
+def test_the_users_policy_is_what_the_workspace_tightens(tmp_path: Path, home: Path) -> None:
+    root = tmp_path / "w"
+    root.mkdir()
+    (tmp_path / "mine.yaml").write_text("max_bytes: 50\nclassify: always\n")
+    (root / "perdure.toml").write_text(
+        "[policy]\nmax_bytes = 500\nclassify = true\nretry_budget.default = 1\n"
+    )
+    own = str(root / "perdure.toml")
+    policy = policy_files.load(None, [str(root)], in_settings=own, user=str(tmp_path / "mine.yaml")).policy
+    assert (policy.max_bytes, policy.classify, policy.retry_budget.default) == (50, "always", 1)
 
 
 def test_a_named_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:

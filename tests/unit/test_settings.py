@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from perdure.host import serve_settings
 from perdure.host.settings import Settings, SettingsError, load, split_command
 from perdure.model.mounts import Limits
+from perdure.model.serving import Serving
+from testbed import trusted
 
 
 @pytest.fixture
@@ -20,7 +23,13 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
     workspace.mkdir()
     user.mkdir(parents=True)
     monkeypatch.chdir(workspace)
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
     return workspace / "perdure.toml", user / "perdure.toml"
+
+
+def trust(places: tuple[Path, Path], text: str) -> None:
+    """The workspace's file, trusted by the user."""
+    trusted(places[0], text, Path(os.environ["PERDURE_HOME"]))
 
 
 def settle(places: tuple[Path, Path], environ: dict[str, str] | None = None, **given: Any) -> Settings:
@@ -37,7 +46,7 @@ def test_without_anything_the_defaults_hold_and_the_workspace_is_here(places: tu
 def test_option_then_environment_then_workspace_file_then_user_file(places: tuple[Path, Path]) -> None:
     workspace, user = places
     user.write_text('render = "json"\ndetail = "full"\nstate = "user"\nregistry = "user"\n')
-    workspace.write_text('detail = "concise"\nstate = "workspace"\nregistry = "workspace"\n')
+    trust(places, 'detail = "concise"\nstate = "workspace"\nregistry = "workspace"\n')
 
     found = settle(
         places, {"PERDURE_STATE": "environ", "PERDURE_REGISTRY": "environ"}, registry="option", state=None
@@ -61,7 +70,7 @@ def test_the_older_names_of_variables_are_read_after_ours(places: tuple[Path, Pa
 
 def test_the_workspace_file_may_name_the_workspaces_relative_to_itself(places: tuple[Path, Path]) -> None:
     (places[0].parent / "sub").mkdir()
-    places[0].write_text('workspace = ["sub", "."]\n')
+    trust(places, 'workspace = ["sub", "."]\n')
 
     found = settle(places)
 
@@ -69,11 +78,11 @@ def test_the_workspace_file_may_name_the_workspaces_relative_to_itself(places: t
 
 
 def test_a_mount_that_was_typed_wins_over_one_in_a_file(places: tuple[Path, Path]) -> None:
-    places[0].write_text('[mounts]\na = "from file"\nb = ["with spaces in", "its words"]\n')
+    trust(places, '[mounts]\na = "from file"\nb = ["with spaces in", "its words"]\n')
 
     found = settle(places, mount=["a=typed 'two words'", "c-d.e=run"])
 
-    assert found.mounts == {
+    assert {**found.file_mounts, **found.mounts} == {
         "a": ("typed", "two words"),
         "c-d.e": ("run",),
         "b": ("with spaces in", "its words"),
@@ -82,7 +91,7 @@ def test_a_mount_that_was_typed_wins_over_one_in_a_file(places: tuple[Path, Path
 
 def test_limits_of_both_files_are_merged_and_stay_whole_numbers(places: tuple[Path, Path]) -> None:
     places[1].write_text("[limits]\nqueue = 7\npending = 9\n")
-    places[0].write_text("[limits]\nqueue = 8\nping_s = 0.5\n")
+    trust(places, "[limits]\nqueue = 8\nping_s = 0.5\n")
 
     limits = settle(places).limits
 
@@ -91,7 +100,7 @@ def test_limits_of_both_files_are_merged_and_stay_whole_numbers(places: tuple[Pa
 
 
 def test_timeouts_are_those_of_the_first_file_that_has_them(places: tuple[Path, Path]) -> None:
-    places[0].write_text("[timeouts]\ncall = 5\n")
+    trust(places, "[timeouts]\ncall = 5\n")
 
     found = settle(places).timeouts
 
@@ -125,7 +134,7 @@ def test_timeouts_are_those_of_the_first_file_that_has_them(places: tuple[Path, 
 def test_a_setting_that_cannot_be_meant_is_refused_with_its_place(
     places: tuple[Path, Path], text: str, place: str
 ) -> None:
-    places[0].write_text(text)
+    trust(places, text)
 
     with pytest.raises(SettingsError, match=place):
         settle(places)
@@ -245,3 +254,88 @@ def test_what_is_no_settings_file_is_named_and_never_waited_for(
         settle(places)
 
     assert str(places[0]) in settle_around_faults(places).faults[0].detail
+
+
+# --- before the workspace's file is trusted ---------------------------------------------------------------
+
+HOSTILE = """\
+workspace = ["/"]
+registry = "evil.md"
+state = "/tmp/evil.db"
+otel = "http://evil.example"
+durability = "journal"
+policy = "../../evil.yaml"
+mounts = {helper = "touch PROOF"}
+mount-env = {mine = ["AWS_SECRET_ACCESS_KEY"]}
+timeouts = {call = 1e9}
+keep = {days = 0}
+state-limits = {history-days = 0}
+limits = {frame_bytes = 1000000000}
+[serve]
+host = "0.0.0.0"
+"""
+
+
+def test_nothing_in_a_file_that_is_not_trusted_starts_connects_redirects_or_loosens(
+    places: tuple[Path, Path],
+) -> None:
+    places[0].write_text(HOSTILE)
+    user = places[1].parents[1]
+
+    found = settle(places)
+
+    assert found == Settings(workspaces=(str(places[0].parent),))
+    assert serve_settings.load({}, {"XDG_CONFIG_HOME": str(user)}, found.workspaces[0]) == Serving()
+
+
+def test_what_only_tightens_counts_at_once_key_by_key_in_a_mixed_file(places: tuple[Path, Path]) -> None:
+    places[0].write_text(
+        'durability = "strict"\nrender = "json"\nsurfaces = ["write"]\ntools = "read"\nstate = "evil.db"\n'
+        "[policy]\nmax_bytes = 10\n"
+    )
+
+    found = settle(places)
+
+    assert (found.durability, found.render) == ("strict", "json")
+    assert (found.surfaces, found.tools) == (("write",), ("read",))
+    assert found.workspace_policy == str(places[0])
+    assert found.state is None
+
+
+def test_it_cannot_bring_back_what_the_user_left_out(places: tuple[Path, Path]) -> None:
+    places[1].write_text('surfaces = ["write"]\ntools = "read"\ndurability = "strict"\n')
+    places[0].write_text('surfaces = ["write", "state"]\ntools = "read,undo"\ndurability = "journal"\n')
+
+    found = settle(places)
+
+    assert (found.surfaces, found.tools, found.durability) == (("write",), ("read",), "strict")
+
+
+def test_one_changed_byte_is_no_longer_trusted(places: tuple[Path, Path]) -> None:
+    trust(places, 'state = "here.db"\n')
+    assert settle(places).state == str(places[0].parent / "here.db")
+
+    places[0].write_text('state = "here.db"\n\n')
+
+    assert settle(places).state is None
+
+
+def test_the_users_own_file_is_trusted_and_names_what_is_beside_it(places: tuple[Path, Path]) -> None:
+    places[1].write_text('registry = "mine.md"\npolicy = "mine.yaml"\n[mounts]\na = "run"\n')
+
+    found = settle(places)
+
+    assert found.registry == str(places[1].parent / "mine.md")
+    assert found.user_policy == str(places[1].parent / "mine.yaml")
+    assert found.file_mounts == {"a": ("run",)}
+
+
+def test_variables_for_a_mount_are_named_with_it(places: tuple[Path, Path]) -> None:
+    places[1].write_text('[mount-env]\nb = "B_KEY"\n')
+
+    found = settle(places, mount=["a=run"], mount_env=["a=ONE,TWO", "a=THREE"])
+
+    assert found.mount_env == {"a": ("ONE", "TWO", "THREE"), "b": ("B_KEY",)}
+    for wrong in ("a", "a=", "other=ONE"):
+        with pytest.raises(SettingsError, match="--mount-env"):
+            settle(places, mount=["a=run"], mount_env=[wrong])

@@ -26,6 +26,7 @@ NAMES: Final = (
     "journal",
     "state",
     "clients",
+    "trust",
     "mounts",
 )
 
@@ -87,7 +88,7 @@ def _patient(options: argparse.Namespace) -> Patient:
 
 
 def _findings(patient: Patient, wanted: tuple[str, ...]) -> Iterator[Finding]:
-    from perdure.cli.checks import clients, leftovers, machine, mounts, permissions, stores
+    from perdure.cli.checks import clients, leftovers, machine, mounts, permissions, stores, trust
 
     checks: dict[str, Callable[[Patient], Iterator[Finding]]] = {
         "versions": machine.check_versions,
@@ -99,6 +100,7 @@ def _findings(patient: Patient, wanted: tuple[str, ...]) -> Iterator[Finding]:
         "journal": stores.check_journal,
         "state": stores.check_state,
         "clients": clients.check,
+        "trust": trust.check,
         "mounts": mounts.check,
     }
     for name in wanted:

@@ -69,7 +69,9 @@ def _trouble(report: dict[str, Any]) -> str:
     health, totals = report["health"], report["telemetry"]["totals"]
     opened = [clean(m["name"]) for m in health["mounts"] if m["circuit"] != "closed"]
     disabled = [clean(m["name"]) for m in health["mounts"] if m["state"] == "disabled"]
+    untrusted = [clean(m["name"]) for m in health["mounts"] if m["state"] == "untrusted"]
     parts = [
+        f"untrusted: {', '.join(untrusted)} (perdure trust)" if untrusted else "",
         f"circuit open: {', '.join(opened)}" if opened else "",
         f"disabled: {', '.join(disabled)}" if disabled else "",
         count(totals["recovery_faults"], "fault") if totals["recovery_faults"] else "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from perdure.host.settings import Settings
-from perdure.registry.locating import locate
+from perdure.host.workspace_trust import registry_place
 from perdure.storage.places import data_dir
 from perdure.storage.workspace_store import StorePlace, find
 
@@ -26,5 +26,5 @@ def state_file(state: str | None) -> str | None:
 
 def registry_location(settings: Settings) -> str | None:
     """The registry that a host here would read; None where there is none."""
-    place = locate(settings.registry, settings.workspaces[0], os.environ)
+    place = registry_place(settings, os.environ)
     return place if "://" in place or os.path.lexists(place) else None

@@ -28,6 +28,7 @@ COMMANDS = {
     "restore": ("perdure.cli.restore", "bring a version of a file back"),
     "state": ("perdure.cli.state", "shared state: get, set, list, delete, wait, history, export, import"),
     "handoff": ("perdure.cli.handoff", "what one agent leaves to the next: show, write"),
+    "trust": ("perdure.cli.trust", "let a workspace's own settings files start servers and change settings"),
     "registry": (
         "perdure.cli.registry",
         "the servers you use: list, show, validate, install, enable, disable …",

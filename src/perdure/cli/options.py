@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from perdure.host.guardian import MARK as GUARDED
 from perdure.host.settings import Settings, SettingsError, load
 from perdure.model.eras import LOG_LEVELS
 from perdure.model.tools import DETAILS, RENDERS
@@ -66,6 +67,12 @@ def add_mounts(parser: argparse.ArgumentParser) -> None:
         metavar="NAME='COMMAND ARGS'",
         help="put a stdio MCP server behind the host, its tools as NAME__tool; repeatable",
     )
+    parser.add_argument(
+        "--mount-env",
+        action="append",
+        metavar="NAME=VAR[,VAR…]",
+        help="pass these variables on to the --mount of this name, besides PATH, HOME and a few; repeatable",
+    )
 
 
 def add_telemetry(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +84,10 @@ def add_telemetry(parser: argparse.ArgumentParser) -> None:
     )
 
 
+# Commands that show by themselves what waits for trust, or whose standard error is not read by a person.
+_SILENT = frozenset({"doctor", "hook", "serve", "status", "trust"})
+
+
 def settle(options: argparse.Namespace, command: str, *, leave_out_faults: bool = False) -> Settings:
     """Exit with 2 and the reason where the settings cannot be meant.
 
@@ -86,10 +97,22 @@ def settle(options: argparse.Namespace, command: str, *, leave_out_faults: bool 
         found = load(vars(options), os.environ, leave_out_faults=leave_out_faults)
         if found.otel is not None:
             _check_telemetry()
+        if command not in _SILENT and GUARDED not in os.environ:  # the host has said it for its worker
+            _tell_untrusted(found, command)
         return found
     except SettingsError as error:
         print(f"perdure {command}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def _tell_untrusted(settings: Settings, command: str) -> None:
+    """What of the workspace's files does not count, and what to type."""
+    from perdure.host.workspace_trust import untrusted_files, workspace_registry
+
+    registry = None if command == "run" else workspace_registry(settings, os.environ)
+    for file in untrusted_files(settings, os.environ):
+        if file.path != registry:
+            print(f"perdure {command}: {file.sentence}", file=sys.stderr)
 
 
 def _check_telemetry() -> None:

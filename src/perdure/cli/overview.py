@@ -6,12 +6,16 @@ import os
 import time
 from typing import Any
 
+import msgspec
+
 from perdure import __version__
 from perdure.cli.asking import Asked, ask_all
 from perdure.cli.locations import registry_location, state_file, store_place
 from perdure.host import presence
 from perdure.host.settings import Settings
+from perdure.host.workspace_trust import untrusted_files
 from perdure.model.envelope import ToolError
+from perdure.model.trust import command_for
 from perdure.storage.sqlite import read_only
 
 WAIT = "state_wait"
@@ -29,6 +33,10 @@ def gathered(settings: Settings) -> dict[str, Any]:
         "journal": read_only.journal_summary(store.journal, _today_us()),
         "state": {**state_of(settings.state), "waiters": _waiters(hosts)},
         "registry": {"path": registry_location(settings)},
+        "untrusted": [
+            {**msgspec.to_builtins(file), "todo": command_for(file.path)}
+            for file in untrusted_files(settings, os.environ)
+        ],
     }
     return {"ok": not problems(found), **found}
 

@@ -48,6 +48,19 @@ def show(found: dict[str, Any], settings: Settings, screen: Screen) -> None:
     _show_state(found["state"], screen)
     place = found["registry"]["path"]
     _section(screen, "registry", home(clean(place)) if place else "none found")
+    for file in found["untrusted"]:
+        _show_untrusted(file, screen)
+
+
+def _show_untrusted(file: dict[str, Any], screen: Screen) -> None:
+    why = "changed since it was trusted" if file["changed"] else "is not trusted"
+    _section(screen, "untrusted", f"{home(clean(file['path']))} {why}", "yellow")
+    for start in file["starts"]:
+        runs = start.get("command") or start.get("url", "")
+        screen.line(f"  {clean(start['name'])} would run {cut(clean(runs), screen.width - 30)}", "dim")
+    if file["settings"]:
+        screen.line(f"  {cut(clean(', '.join(file['settings'])), screen.width - 20)} do not count", "dim")
+    screen.out.write(screen.styled(f"  {clean(file['todo'])}", "yellow") + "\n")  # to be copied: never cut
 
 
 def _section(screen: Screen, name: str, text: str, style: str = "") -> None:

@@ -67,6 +67,8 @@ def write_settings(known: Settings) -> WorkerSettings:
         workspaces=known.workspaces,
         surfaces=("write",),
         policy=known.policy,
+        workspace_policy=known.workspace_policy,
+        user_policy=known.user_policy,
         durability=known.durability,
         store=known.store,
         keep=known.keep,

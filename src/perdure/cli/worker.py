@@ -42,6 +42,8 @@ def main(argv: list[str]) -> int:
             tools=known.tools,
             state=known.state,
             policy=known.policy,
+            workspace_policy=known.workspace_policy,
+            user_policy=known.user_policy,
             registry=known.registry,
             durability=known.durability,
             store=known.store,

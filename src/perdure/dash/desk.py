@@ -13,11 +13,12 @@ from perdure.dash.tools import Tools
 from perdure.kernel import ops
 from perdure.kernel.state import Invocation
 from perdure.model.frames import members
+from perdure.model.trust import UntrustedFile
 from perdure.serve.session import HttpSession
 from perdure.serve.sessions import Sessions, is_own
 
 MOST_ROWS: Final = 200
-_WORST: Final = ("degraded", "recovering", "starting", "disabled", "ready", "cold")
+_WORST: Final = ("degraded", "recovering", "starting", "untrusted", "disabled", "ready", "cold")
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -76,6 +77,12 @@ class Desk:
     def clients(self) -> list[HttpSession]:
         return self.sessions.clients
 
+    @property
+    def untrusted(self) -> list[UntrustedFile]:
+        """What waits in the workspaces of the sessions."""
+        files = [file for session in self.sessions.all for file in session.kernel.untrusted]
+        return list({file.path: file for file in files}.values())
+
     def calls(self) -> list[Call]:
         now = time.monotonic()
         found = [
@@ -95,6 +102,7 @@ class Desk:
                 row.restarts = max(row.restarts, known["restarts"])
                 row.tools = max(row.tools, known["tools"])
                 row.sessions += not is_own(session)
+                row.hint = known.get("untrusted", row.hint)
                 if fault := known.get("last_fault"):
                     row.fault = f"{fault['class']}: {fault['code']}" + _said(fault.get("detail"))
                     row.hint = fault.get("hint", "")

@@ -15,6 +15,7 @@ from perdure.dash.desk import MOST_ROWS, Desk, MountRow
 from perdure.dash.html import Content, Markup, element, link, table, text
 from perdure.dash.layout import card
 from perdure.dash.pieces import badge, button, code, short
+from perdure.dash.untrusted import untrusted_part
 from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.kernel.events import Order
 from perdure.model.eras import LATEST_MODERN
@@ -29,6 +30,7 @@ async def overview(desk: Desk, ask: Ask) -> Page:
         "Overview",
         (
             Part("figures", _figures(desk, rows, len(calls))),
+            untrusted_part(desk.untrusted),
             Part("charts", _charts(desk)),
             Part("servers", card("Servers", _servers(rows))),
             Part(
@@ -173,6 +175,9 @@ def _mount(desk: Desk, row: MountRow, said: str) -> Markup:
             [row.fault or "none", element("span", f" {row.hint}", class_="hint") if row.hint else None],
         ),
     )
+    if row.state == "untrusted":
+        hint = element("p", row.hint, class_="hint")
+        return element("section", element("h2", row.name, " ", badge(row.state)), hint, class_="card")
     other = "enable" if row.state == "disabled" else "disable"
     return element(
         "section",

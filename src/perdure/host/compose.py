@@ -17,10 +17,12 @@ from perdure.host.guardian import Guardian
 from perdure.host.loop import Shell
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
+from perdure.host.workspace_trust import trust_mark
 from perdure.kernel.core import Kernel
 from perdure.model.faults import Fault
 from perdure.model.mount_names import SEPARATOR
 from perdure.model.mounts import MountSpec
+from perdure.model.trust import UntrustedFile
 from perdure.storage.eventlog import EventLog
 from perdure.storage.places import state_dir
 
@@ -39,7 +41,7 @@ def own_command(*words: str) -> tuple[str, ...]:
 
 def specs_of(settings: Settings) -> dict[str, MountSpec]:
     """The built-in worker and every mount, in the order they are listed."""
-    found = {BUILTIN: _builtin(settings)}
+    found = {BUILTIN: builtin_spec(settings)}
     for name, argv in settings.mounts.items():
         found[name] = MountSpec(
             name,
@@ -49,11 +51,12 @@ def specs_of(settings: Settings) -> dict[str, MountSpec]:
             startup_s=settings.timeouts.startup,
             call_s=settings.timeouts.call,
             idle_s=settings.timeouts.idle,
+            env_names=settings.mount_env.get(name, ()),
         )
     return found
 
 
-def _builtin(settings: Settings) -> MountSpec:
+def builtin_spec(settings: Settings) -> MountSpec:
     words = ["worker"]
     for path in settings.workspaces:
         words += ["--workspace", path]
@@ -71,7 +74,14 @@ def _builtin(settings: Settings) -> MountSpec:
             words += [option, value]
     # By the environment: a command line is for everyone to read, and a URL may hold a password.
     env = {"PERDURE_STATE": settings.state} if settings.state is not None else {}
-    return MountSpec(BUILTIN, own_command(*words), env=env, cwd=settings.workspaces[0], builtin=True)
+    return MountSpec(
+        BUILTIN,
+        own_command(*words),
+        env=env,
+        cwd=settings.workspaces[0],
+        builtin=True,
+        mark=trust_mark(settings),
+    )
 
 
 def wrapped_spec(name: str, argv: tuple[str, ...], settings: Settings) -> dict[str, MountSpec]:
@@ -116,6 +126,7 @@ def serve_stdio(
             "settings": settings.faults,
             "registry": registry.faults if registry is not None else (),
         },
+        untrusted=registry.untrusted if registry is not None else (),
     )
     shell = new_shell(kernel, client_in, client_out, guardian, settings, registry)
     announce(kernel, settings)
@@ -133,6 +144,7 @@ def new_kernel(
     catalogs: Mapping[str, ChildCatalog] | None = None,
     tools: Mapping[str, KnownTools] | None = None,
     file_faults: Mapping[str, Sequence[Fault]] | None = None,
+    untrusted: tuple[UntrustedFile, ...] = (),
 ) -> Kernel:
     return Kernel(
         specs,
@@ -146,6 +158,7 @@ def new_kernel(
         catalogs=catalogs,
         tools=tools,
         file_faults=file_faults,
+        untrusted=untrusted,
         seed=int.from_bytes(os.urandom(6), "big"),
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from perdure.model.mounts import MountSpec
+
 # What a program needs to run at all, and nothing that says who we are to others.
 MINIMAL = frozenset(
     {
@@ -22,5 +24,13 @@ class Launch(NamedTuple):
 
 
 def minimal(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a server from the registry, before what its entry names."""
+    """The environment of a mounted server, before what its entry or `--mount-env` names."""
     return {name: value for name, value in environ.items() if name in MINIMAL or name.startswith("LC_")}
+
+
+def environment(spec: MountSpec, environ: Mapping[str, str]) -> dict[str, str]:
+    """Our own worker and a wrapped server get all of it; a mount the usual few, and those that were named for it."""
+    if spec.env_names is None:
+        return {**environ, **spec.env}
+    named = {name: environ[name] for name in spec.env_names if name in environ}
+    return {**minimal(environ), **named, **spec.env}

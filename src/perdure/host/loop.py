@@ -25,7 +25,7 @@ from perdure.host.console import Console
 from perdure.host.control import Control
 from perdure.host.endings import CLOSE_S, end_all, exit_fault, exit_status, pipe_size, spawn_fault
 from perdure.host.guardian import Guardian
-from perdure.host.launching import Launch
+from perdure.host.launching import Launch, environment
 from perdure.host.lines import LineReader, Oversize
 from perdure.host.outbox import Outbox, widen
 from perdure.host.settings import Settings
@@ -557,7 +557,7 @@ class Shell:
         """With what a server is started. One of the registry is resolved only now."""
         if spec.managed and self.registry is not None:
             return self.registry.launch(spec, self._environ)
-        return Launch(spec.argv, {**self._environ, **spec.env}, spec.cwd)
+        return Launch(spec.argv, environment(spec, self._environ), spec.cwd)
 
     def _last_words(self, child: Child) -> str:
         """The end of its standard error, without the secrets it was started with."""

@@ -2,6 +2,9 @@
 
 Only looked at where there is one. References are resolved when a server is started and kept nowhere; what a server
 says on standard error is scrubbed of them. A registry that cannot be read now leaves the mounts as they are.
+
+A registry in the workspace, and `[mounts]` of the workspace's `perdure.toml`, are mounted once the user trusts them.
+Until then their servers are listed and not started, and the user's own registry is used.
 """
 
 from __future__ import annotations
@@ -12,15 +15,26 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from perdure.host.launching import Launch, minimal
-from perdure.host.settings import Settings
+from perdure.host.launching import Launch, environment, minimal
+from perdure.host.settings import Settings, load, user_file
+from perdure.host.workspace_trust import (
+    WORKSPACE_FILES,
+    registry_place,
+    registry_verdict,
+    settings_path,
+    trust_mark,
+    untrusted_files,
+    workspace_registry,
+)
 from perdure.kernel.events import Approved, Event, FileFaults, Remount
 from perdure.kernel.state import KnownTools
 from perdure.model.faults import Fault, printable
 from perdure.model.mount_names import RESERVED, SEPARATOR
 from perdure.model.mounts import MountSpec
-from perdure.registry.locating import FILE_NAMES, locate, user_folder
+from perdure.model.trust import UntrustedFile, untrusted_mount
+from perdure.registry.locating import FILE_NAMES, user_folder
 from perdure.storage.places import private_dir, sign_ins_folder, state_dir, write_private
+from perdure.storage.trust import TrustStore
 
 if TYPE_CHECKING:
     from perdure.registry.document import Document
@@ -46,24 +60,39 @@ class RegistryMounts:
         self._base = ""
         self._seen = ""
         self._faults: tuple[Fault, ...] = ()
+        self._listed: dict[str, MountSpec] = {}
+        """Of the registry alone."""
         self._specs: dict[str, MountSpec] = {}
         self._mirror: Mirror | None = None
+        self._mounts: dict[str, tuple[str, ...]] = {}
+        self.untrusted: tuple[UntrustedFile, ...] = ()
+        self._trust_mark = trust_mark(settings)
+        self.own: dict[str, MountSpec] = {}
+        """The worker, as it is to be started since a file was trusted."""
 
     # --- what to mount ------------------------------------------------------------------------------------
 
     def specs(self) -> dict[str, MountSpec]:
         """The servers that the registry says are used, as far as it can be read. Never raises."""
         place = "the registry"
+        self._mounts = {
+            name: argv for name, argv in self._settings.file_mounts.items() if name not in self._taken
+        }
         try:
             self._seen = self._signature()
-            place = locate(self._settings.registry, self._settings.workspaces[0], self._environ)
+            place = self.place()
             if "://" not in place and not os.path.lexists(place):
-                self._entries, self._problems, self._allowed, self._specs = {}, {}, None, {}
+                self._forget_listed()
             else:
                 self._read(place)
             self._faults = ()
         except Exception as error:
             self._faults = (_read_fault(place, error),)
+        self._specs = {**self._settings_specs(), **self._listed}
+        try:
+            self._add_untrusted()
+        except Exception as error:
+            self._faults += (_read_fault(settings_path(self._settings), error),)
         return self._specs
 
     @property
@@ -83,11 +112,17 @@ class RegistryMounts:
                 self._mirror.tend()
             if self._signature() == self._seen:
                 return []
+            self._renew_settings()
+            self._renew_worker()
         except Exception as error:
             self._seen = ""  # read it again as soon as it can be looked at
             self._faults = (_read_fault("the registry", error),)
             return [FileFaults("registry", self._faults)]
-        found: list[Event] = [Remount(dict(self.specs())), FileFaults("registry", self._faults)]
+        found: list[Event] = [
+            Remount({**self.specs(), **self.own}, self.untrusted),
+            FileFaults("registry", self._faults),
+            FileFaults("settings", self._settings.faults),
+        ]
         for name, spec in self._specs.items():
             if spec.pin and (tools := self.known_tools(name)) is not None and tools.known:
                 found.append(Approved(name, tools.known))
@@ -104,18 +139,25 @@ class RegistryMounts:
         if not isinstance(backend, FileBackend):
             raise RegistryError("only a registry in a file can be mounted")
         document = backend.read()
-        before = (self._base, self._allowed, self._entries, self._problems, self._specs)
+        if not self._is_trusted(location, document):
+            self._forget_listed()
+            return
+        before = (self._base, self._allowed, self._entries, self._problems, self._listed)
         try:
             self._adopt(backend.path, document)
         except Exception:
-            self._base, self._allowed, self._entries, self._problems, self._specs = before
+            self._base, self._allowed, self._entries, self._problems, self._listed = before
             raise
+
+    def _forget_listed(self) -> None:
+        self._entries, self._problems, self._allowed, self._listed = {}, {}, None, {}
 
     def _adopt(self, path: str, document: Document) -> None:
         self._base = os.path.dirname(os.path.realpath(path))
         self._allowed = document.allowed
+        taken = self._taken | set(self._mounts)
         first = {slot.name: slot for slot in reversed(document.slots)}
-        used = [slot for slot in document.slots if first[slot.name] is slot and slot.name not in self._taken]
+        used = [slot for slot in document.slots if first[slot.name] is slot and slot.name not in taken]
         self._entries = {
             slot.name: slot.entry for slot in used if slot.entry is not None and slot.entry.enabled
         }
@@ -123,11 +165,78 @@ class RegistryMounts:
             slot.name: printable(f"{path}, line {slot.line}: {slot.error}") for slot in used if slot.error
         }
         prefixes = _prefixes([*self._entries, *self._problems])
-        self._specs = {name: self._spec(entry, prefixes[name]) for name, entry in self._entries.items()}
+        self._listed = {name: self._spec(entry, prefixes[name]) for name, entry in self._entries.items()}
         for name in self._problems:
-            self._specs[name] = MountSpec(
+            self._listed[name] = MountSpec(
                 name, prefix=prefixes[name], managed=True, mark=self._problems[name]
             )
+
+    # --- what a workspace brings along ----------------------------------------------------------------------
+
+    def _renew_settings(self) -> None:
+        """A file that is trusted now may say where state goes, or how long a call may take."""
+        settings = load(self._settings.typed, self._environ, leave_out_faults=True)
+        kept = self._settings
+        self._settings = msgspec.structs.replace(
+            settings, workspaces=kept.workspaces, settings_root=kept.settings_root
+        )
+
+    def _renew_worker(self) -> None:
+        """The worker reads the same files: where other contents of them are trusted now, it is started anew."""
+        from perdure.host.compose import BUILTIN, builtin_spec
+
+        fresh = builtin_spec(self._settings)
+        if fresh.mark != self._trust_mark:
+            self._trust_mark, self.own = fresh.mark, {BUILTIN: fresh}
+
+    def _is_trusted(self, location: str, document: Document) -> bool:
+        """Asked of the very text that is mounted: the file may have changed since its place was chosen."""
+        if location != workspace_registry(self._settings, self._environ) or "://" in location:
+            return True
+        content = document.text.encode("utf-8", "surrogateescape")
+        return registry_verdict(self._settings, location, content) == "trusted"
+
+    def _add_untrusted(self) -> None:
+        """The servers that wait for trust, so that a call is told why they are not there."""
+        self.untrusted = ()
+        if any(os.path.lexists(path) for path in self._workspace_paths()):
+            self.untrusted = untrusted_files(self._settings, self._environ)
+            self._specs = {**self._specs, **self._waiting_specs()}
+
+    def _workspace_paths(self) -> list[str]:
+        root = self._settings.workspaces[0]
+        return [settings_path(self._settings), *(os.path.join(root, name) for name in WORKSPACE_FILES)]
+
+    def _settings_specs(self) -> dict[str, MountSpec]:
+        """`[mounts]` of the settings files, as far as they are trusted."""
+        settings = self._settings
+        return {
+            name: MountSpec(
+                name,
+                argv,
+                name + SEPARATOR,
+                cwd=settings.workspaces[0],
+                startup_s=settings.timeouts.startup,
+                call_s=settings.timeouts.call,
+                idle_s=settings.timeouts.idle,
+                managed=True,
+                env_names=settings.mount_env.get(name, ()),
+            )
+            for name, argv in self._mounts.items()
+        }
+
+    def _waiting_specs(self) -> dict[str, MountSpec]:
+        """`launch` refuses them."""
+        found: dict[str, MountSpec] = {}
+        for file in self.untrusted:
+            for start in file.starts:
+                if start.name not in self._taken and start.name not in self._specs:
+                    sentence = untrusted_mount(start.name, file.path, start, changed=file.changed)
+                    found[start.name] = MountSpec(
+                        start.name, prefix=start.name + SEPARATOR, managed=True, untrusted=sentence
+                    )
+        prefixes = _prefixes([*self._specs, *found])
+        return {name: msgspec.structs.replace(spec, prefix=prefixes[name]) for name, spec in found.items()}
 
     def _copied(self, location: str) -> str:
         from perdure.registry.mirroring import Mirror
@@ -185,7 +294,7 @@ class RegistryMounts:
     def _signature(self) -> str:
         """What would be different if the registry, or an approval, were."""
         settings = self._settings
-        named = settings.registry or self._environ.get("PERDURE_REGISTRY")
+        named = settings.registry or self._environ.get("PERDURE_REGISTRY") or settings.workspace_registry
         if named and "://" in named:
             from perdure.registry.mirroring import mirror_path
 
@@ -194,16 +303,29 @@ class RegistryMounts:
         paths = (
             [named] if named else [os.path.join(folder, name) for folder in folders for name in FILE_NAMES]
         )
-        return repr([_facts(path) for path in [*paths, _tools_folder(), sign_ins_folder()]])
+        ours = [*self._workspace_paths(), user_file(self._environ), TrustStore().folder]
+        return repr([_facts(path) for path in [*paths, *ours, _tools_folder(), sign_ins_folder()]])
 
     # --- over an upgrade of the host ------------------------------------------------------------------------
 
     def dump(self) -> bytes:
         """What was read, and from what, for the successor of this process (law 15)."""
-        from perdure.host.registry_snapshot import dump
+        from perdure.host.registry_snapshot import RegistrySnapshot, dump
 
         return dump(
-            self._entries, self._problems, self._allowed, self._base, self._seen, self._specs, self._faults
+            RegistrySnapshot(
+                entries=self._entries,
+                problems=self._problems,
+                allowed=self._allowed,
+                base=self._base,
+                signature=self._seen,
+                specs=self._specs,
+                faults=self._faults,
+                listed=self._listed,
+                mounts=self._mounts,
+                untrusted=self.untrusted,
+                trust_mark=self._trust_mark,
+            )
         )
 
     def restore(self, data: bytes) -> None:
@@ -213,7 +335,8 @@ class RegistryMounts:
         known = load(data)
         self._entries, self._problems, self._allowed = known.entries, known.problems, known.allowed
         self._base, self._seen, self._specs = known.base, known.signature, known.specs
-        self._faults = known.faults
+        self._faults, self._listed, self._mounts = known.faults, known.listed, known.mounts
+        self.untrusted, self._trust_mark = known.untrusted, known.trust_mark
         if "://" in (location := self.place()):
             from perdure.registry.mirroring import Mirror
 
@@ -235,6 +358,10 @@ class RegistryMounts:
         from perdure.registry.grants import grant_path
         from perdure.registry.resolved import resolve
 
+        if spec.untrusted:
+            return Fault("process", "untrusted", 0, spec.untrusted)
+        if (argv := self._mounts.get(spec.name)) is not None:
+            return Launch(argv, environment(spec, environ), spec.cwd)
         entry = self._entries.get(spec.name)
         if entry is None:
             return Fault(
@@ -309,7 +436,7 @@ class RegistryMounts:
             pass  # then a change is noticed against what was known before
 
     def place(self) -> str:
-        return locate(self._settings.registry, self._settings.workspaces[0], self._environ)
+        return registry_place(self._settings, self._environ)
 
 
 def read_tools(place: str, name: str) -> KnownTools | None:

@@ -10,33 +10,28 @@ from msgspec import structs
 
 from perdure.model.faults import Fault
 from perdure.model.mounts import MountSpec
+from perdure.model.trust import UntrustedFile
 from perdure.registry.entry import Entry
 
 
-class RegistrySnapshot(msgspec.Struct, frozen=True):
+class RegistrySnapshot(msgspec.Struct, frozen=True, kw_only=True):
     entries: dict[str, Entry]
     problems: dict[str, str]
     allowed: frozenset[str] | None
     base: str
     signature: str
     specs: dict[str, MountSpec]
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Fault, ...]
+    listed: dict[str, MountSpec]
+    mounts: dict[str, tuple[str, ...]]
+    untrusted: tuple[UntrustedFile, ...]
+    trust_mark: str
 
 
-def dump(
-    entries: dict[str, Entry],
-    problems: dict[str, str],
-    allowed: frozenset[str] | None,
-    base: str,
-    signature: str,
-    specs: dict[str, MountSpec],
-    faults: tuple[Fault, ...],
-) -> bytes:
+def dump(snapshot: RegistrySnapshot) -> bytes:
     # Keys that are not ours start nothing, and may hold numbers that only JSON can.
-    entries = {name: structs.replace(entry, extra={}) for name, entry in entries.items()}
-    return msgspec.msgpack.encode(
-        RegistrySnapshot(entries, problems, allowed, base, signature, specs, faults)
-    )
+    entries = {name: structs.replace(entry, extra={}) for name, entry in snapshot.entries.items()}
+    return msgspec.msgpack.encode(structs.replace(snapshot, entries=entries))
 
 
 def load(data: bytes) -> RegistrySnapshot:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.host.settings import FILE_NAME, SettingsError, read_file, user_file
+from perdure.host.workspace_settings import read_workspace_settings
 from perdure.model.serving import ALGORITHMS, OAuth, OAuthFile, ServeFile, ServeLimits, Serving
 
 VARIABLES: Final = {
@@ -33,8 +34,10 @@ LISTS: Final = frozenset({"audience", "scopes", "algorithms"})
 
 def load(given: Mapping[str, Any], environ: Mapping[str, str], workspace: str) -> Serving:
     """Settle every name. `given` holds the options as parsed, None where one was not given."""
-    paths = (os.path.join(workspace, FILE_NAME), user_file(environ))
-    files = [read_file(path).serve or ServeFile() for path in paths]
+    user_path = user_file(environ)
+    user = read_file(user_path)
+    ours = read_workspace_settings(os.path.join(workspace, FILE_NAME), user_path, user)
+    files = [file.serve or ServeFile() for file in (ours.counting, user)]
     found: dict[str, Any] = {}
     for name, variable in VARIABLES.items():
         value = _first(given.get(name), environ.get(variable), files, name)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perdure.host.workspace_settings import read_workspace_settings
 from perdure.model.eras import LOG_LEVELS
 from perdure.model.faults import Fault, printable
 from perdure.model.keep import Keep
@@ -15,6 +16,7 @@ from perdure.model.mount_names import RESERVED
 from perdure.model.mounts import Limits
 from perdure.model.serving import ServeFile, ServeLimits
 from perdure.model.state_limits import StateLimits
+from perdure.storage.bounded_read import read_bounded
 
 FILE_NAME = "perdure.toml"
 MOST_BYTES = 1024 * 1024
@@ -34,7 +36,9 @@ class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """`perdure.toml`: the names of the options, plus mounts, timeouts, limits and what is kept."""
+    """`perdure.toml`: the names of the options, plus mounts, timeouts, limits and what is kept.
+
+    `mount-env` names the variables that a mount gets besides the usual few."""
 
     workspace: list[str] | str | None = None
     registry: str | None = None
@@ -50,6 +54,7 @@ class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     log_format: Literal["text", "json"] | None = None
     otel: str | None = None
     mounts: dict[str, str | list[str]] = {}
+    mount_env: dict[str, list[str] | str] = {}
     timeouts: Timeouts | None = None
     keep: Keep | None = None
     state_limits: StateLimits | None = None
@@ -74,12 +79,25 @@ class Settings(msgspec.Struct, frozen=True):
     log_format: Literal["text", "json"] = "text"
     otel: str | None = None
     mounts: dict[str, tuple[str, ...]] = {}
+    """As typed."""
+    file_mounts: dict[str, tuple[str, ...]] = {}
+    """`[mounts]` of the user's file, and of the workspace's once it is trusted. They come and go with the files."""
+    mount_env: dict[str, tuple[str, ...]] = {}
     timeouts: Timeouts = Timeouts()
     keep: Keep = Keep()
     state_limits: StateLimits = StateLimits()
     limits: Limits = Limits()
     faults: tuple[Fault, ...] = ()
     """What was left out because its file cannot be read so. Only a host, or a worker, goes on without it."""
+    workspace_registry: str | None = None
+    """What the workspace's trusted file names; `registry` is what the user named."""
+    workspace_policy: str | None = None
+    """What the workspace's file is or names; `policy` is what the user typed."""
+    user_policy: str | None = None
+    settings_root: str = ""
+    """Where the workspace's settings file is, if not in the first workspace."""
+    typed: dict[str, Any] = {}
+    """The options, to settle everything anew when a file was trusted."""
 
 
 def load(given: Mapping[str, Any], environ: Mapping[str, str], *, leave_out_faults: bool = False) -> Settings:
@@ -90,20 +108,23 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str], *, leave_out_faul
     """
     faults: list[Fault] | None = [] if leave_out_faults else None
     workspaces = _workspaces(given.get("workspace"), environ)
-    paths = (os.path.join(workspaces[0], FILE_NAME), user_file(environ))
-    files = [read_file(path, faults) for path in paths]
+    user_path = user_file(environ)
+    user = read_file(user_path, faults)
+    ours = read_workspace_settings(os.path.join(workspaces[0], FILE_NAME), user_path, user, faults)
+    files = [ours.counting, user]
     if given.get("workspace") is None and not (
         environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE")
     ):
-        path, listed = next(
-            ((p, f.workspace) for p, f in zip(paths, files, strict=True) if f.workspace is not None), ("", [])
-        )
+        named = ((ours.path, ours.counting.workspace), (user_path, user.workspace))
+        path, listed = next(((path, listed) for path, listed in named if listed is not None), ("", []))
         try:
             if listed:
                 workspaces = _absolute(listed if isinstance(listed, list) else [listed], workspaces[0])
         except SettingsError as error:
-            _report(f"{path}: {error}", faults)
-    found: dict[str, Any] = {"workspaces": workspaces}
+            report(f"{path}: {error}", faults)
+    found: dict[str, Any] = {"workspaces": workspaces, "typed": _typed(given)}
+    if (root := os.path.dirname(ours.path)) != workspaces[0]:
+        found["settings_root"] = root
     for name, variables in _VARIABLES.items():
         value = given.get(name)
         if value is None:
@@ -114,10 +135,17 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str], *, leave_out_faul
         if value is not None and name == "state":
             value = _state_place(value, base)
         if value is not None:
-            found[name] = _names(value) if name in ("surfaces", "tools") else value
-    found["policy"] = _policy(given.get("policy"), environ, workspaces[0], zip(paths, files, strict=True))
-    found["store"] = _store(paths, files)
-    found["mounts"] = _mounts(given.get("mount") or [], files)
+            found[name] = split_names(value) if name in ("surfaces", "tools") else value
+    found["policy"] = _policy(given.get("policy"), environ, workspaces[0])
+    found["workspace_policy"] = _policy_of(ours.path, ours.counting)
+    found["user_policy"] = _policy_of(user_path, user)
+    if ours.written.store is not None and ours.written is not user:
+        report(f"{ours.path}: store counts only in your own settings, {user_path}", faults)
+    found["store"] = user.store or "data"
+    _set_registry(found, given, environ, (root, ours.counting), user_path)
+    found["mounts"] = _mounts(given.get("mount") or [])
+    found["file_mounts"] = {**file_mounts(user), **file_mounts(ours.counting)}
+    found["mount_env"] = _mount_env(given.get("mount_env") or [], files, found["mounts"])
     found["timeouts"] = next((f.timeouts for f in files if f.timeouts is not None), Timeouts())
     found["keep"] = next((f.keep for f in files if f.keep is not None), Keep())
     found["state_limits"] = next((f.state_limits for f in files if f.state_limits is not None), StateLimits())
@@ -131,13 +159,6 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str], *, leave_out_faul
         return msgspec.convert(found, type=Settings)
     except msgspec.ValidationError as error:
         raise SettingsError(str(error)) from None
-
-
-def _store(paths: tuple[str, str], files: list[FileSettings]) -> str:
-    """Where journals are kept is the user's own choice: a workspace cannot draw its journal into itself."""
-    if files[0].store is not None:
-        raise SettingsError(f"{paths[0]}: store counts only in your own settings, {paths[1]}")
-    return files[1].store or "data"
 
 
 _VARIABLES = {
@@ -178,20 +199,27 @@ def user_file(environ: Mapping[str, str]) -> str:
 
 
 def read_file(path: str, faults: list[Fault] | None = None) -> FileSettings:
-    """A settings file, or none. An unknown key or a bad value is an error with its place.
+    """A settings file, or none. See `parse_file`."""
+    try:
+        content = read_bounded(path, MOST_BYTES)
+    except FileNotFoundError:
+        return FileSettings()
+    except OSError as error:
+        report(f"{path}: {error.strerror or 'cannot be read'}", faults)
+        return FileSettings(policy={})
+    return parse_file(path, content, faults)
+
+
+def parse_file(path: str, content: bytes, faults: list[Fault] | None = None) -> FileSettings:
+    """What a settings file says. An unknown key or a bad value is an error with its place.
 
     Given `faults`, errors are added to them, and only what they are about is left out. A file whose policy cannot be
     read stands for a policy that cannot be read: what it would forbid must not be allowed instead.
     """
     try:
-        text, values = _parsed(path)
-    except FileNotFoundError:
-        return FileSettings()
-    except OSError as error:
-        _report(f"{path}: {error.strerror or 'cannot be read'}", faults)
-        return FileSettings(policy={})
+        text, values = _parsed(path, content)
     except SettingsError as error:
-        _report(str(error), faults)
+        report(str(error), faults)
         return FileSettings(policy={})
     sound: dict[str, Any] = {}
     for key, value in values.items():
@@ -201,13 +229,13 @@ def read_file(path: str, faults: list[Fault] | None = None) -> FileSettings:
             if problem is None:
                 sound[key] = one if members is None else {**sound.get(key, {}), name: one}
             else:
-                _report(f"{path}, line {_line(text, problem, key, name)}: {problem}", faults)
+                report(f"{path}, line {_line(text, problem, key, name)}: {problem}", faults)
     if "policy" in values and "policy" not in sound:
         sound["policy"] = {}
     return msgspec.convert(sound, type=FileSettings)
 
 
-def _report(problem: str, faults: list[Fault] | None) -> None:
+def report(problem: str, faults: list[Fault] | None) -> None:
     if faults is None:
         raise SettingsError(problem)
     faults.append(
@@ -215,14 +243,11 @@ def _report(problem: str, faults: list[Fault] | None) -> None:
     )
 
 
-def _parsed(path: str) -> tuple[str, dict[str, Any]]:
-    """The text and its values. Raises OSError, or SettingsError with the line."""
+def _parsed(path: str, data: bytes) -> tuple[str, dict[str, Any]]:
+    """The text and its values. Raises SettingsError with the line."""
     import re
     import tomllib
 
-    from perdure.storage.bounded_read import read_bounded
-
-    data = read_bounded(path, MOST_BYTES)
     try:
         text = data.decode()
         return text, tomllib.loads(text)
@@ -253,7 +278,7 @@ def _problem(part: dict[str, Any]) -> str | None:
     try:
         file = msgspec.convert(part, type=FileSettings)
         _limits([file])
-        _mounts([], [file])
+        file_mounts(file)
         if file.otel is not None:
             _collector(file.otel)
         if file.serve is not None:
@@ -264,7 +289,7 @@ def _problem(part: dict[str, Any]) -> str | None:
         return f"{next(iter(part))}: nested too deeply"
     if file.log_level is not None and file.log_level not in LOG_LEVELS:
         return f"one of {', '.join(LOG_LEVELS)} - at `$.log-level`"
-    if unknown := [name for name in _names(file.surfaces or ()) if name not in SURFACES]:
+    if unknown := [name for name in split_names(file.surfaces or ()) if name not in SURFACES]:
         return f"no surface {unknown[0]}; there are {', '.join(SURFACES)} - at `$.surfaces`"
     return None
 
@@ -280,10 +305,8 @@ def _line(text: str, error: str, *path: str) -> int:
     return line_of(text, steps if len(steps) >= sum(map(bool, path)) else path)
 
 
-def _policy(
-    given: str | None, environ: Mapping[str, str], workspace: str, files: Iterable[tuple[str, FileSettings]]
-) -> str | None:
-    """The file of the policy, absolute; a table `[policy]` stands in its settings file.
+def _policy(given: str | None, environ: Mapping[str, str], workspace: str) -> str | None:
+    """The policy that the user typed, absolute.
 
     RW_POLICY_FILE may name a file that is not there: then the defaults count.
     """
@@ -291,11 +314,42 @@ def _policy(
         return os.path.abspath(named)
     if named := environ.get("RW_POLICY_FILE"):
         return os.path.join(workspace, named)
-    for path, file in files:
-        if file.policy is not None:
-            is_name = isinstance(file.policy, str)
-            return os.path.join(os.path.dirname(path), str(file.policy)) if is_name else path
     return None
+
+
+def _policy_of(path: str, file: FileSettings) -> str | None:
+    """The file of the policy, absolute; a table `[policy]` stands in its settings file."""
+    if file.policy is None:
+        return None
+    named = file.policy if isinstance(file.policy, str) else path
+    return os.path.normpath(os.path.join(os.path.dirname(path), named))
+
+
+def _set_registry(
+    found: dict[str, Any],
+    given: Mapping[str, Any],
+    environ: Mapping[str, str],
+    ours: tuple[str, FileSettings],
+    user_path: str,
+) -> None:
+    """A registry that a file names is relative to that file. What the user typed stays as it is."""
+    if found.get("registry") is None or given.get("registry") or environ.get("PERDURE_REGISTRY"):
+        return
+    root, workspace = ours
+    if workspace.registry is not None:
+        found["workspace_registry"] = _beside(root, workspace.registry)
+        del found["registry"]
+    else:
+        found["registry"] = _beside(os.path.dirname(user_path), found["registry"])
+
+
+def _beside(folder: str, named: str) -> str:
+    return named if "://" in named else os.path.normpath(os.path.join(folder, os.path.expanduser(named)))
+
+
+def _typed(given: Mapping[str, Any]) -> dict[str, Any]:
+    names = (*_VARIABLES, "workspace", "policy", "mount", "mount_env")
+    return {name: given[name] for name in names if given.get(name) is not None}
 
 
 def _workspaces(given: list[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -324,13 +378,12 @@ def _absolute(paths: list[str], base: str) -> tuple[str, ...]:
     return found
 
 
-def _names(value: object) -> tuple[str, ...]:
+def split_names(value: object) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else list(value)  # type: ignore[call-overload]
     return tuple(str(part).strip() for part in parts if str(part).strip())
 
 
-def _mounts(given: list[str], files: list[FileSettings]) -> dict[str, tuple[str, ...]]:
-    """Mounts of the options first; a name in a file never replaces one that was typed."""
+def _mounts(given: list[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for text in given:
         name, equals, command = text.partition("=")
@@ -339,20 +392,42 @@ def _mounts(given: list[str], files: list[FileSettings]) -> dict[str, tuple[str,
         if name in found:
             raise SettingsError(f"--mount {name}: named twice")
         found[name] = split_command(name, command)
-    for file in files:
-        for name, command_or_argv in file.mounts.items():
-            if name not in found:
-                found[name] = (
-                    split_command(name, command_or_argv)
-                    if isinstance(command_or_argv, str)
-                    else tuple(command_or_argv)
-                )
-    for name, argv in found.items():
-        if not name.replace("-", "_").replace(".", "_").isidentifier() or "__" in name or name in RESERVED:
-            raise SettingsError(f"mount {name!r}: not a usable name")
-        if not argv:
-            raise SettingsError(f"mount {name}: no command")
+        _check_mount(name, found[name])
     return found
+
+
+def file_mounts(file: FileSettings) -> dict[str, tuple[str, ...]]:
+    """`[mounts]`, as command lines."""
+    found = {
+        name: split_command(name, line) if isinstance(line, str) else tuple(line)
+        for name, line in file.mounts.items()
+    }
+    for name, argv in found.items():
+        _check_mount(name, argv)
+    return found
+
+
+def _check_mount(name: str, argv: tuple[str, ...]) -> None:
+    if not name.replace("-", "_").replace(".", "_").isidentifier() or "__" in name or name in RESERVED:
+        raise SettingsError(f"mount {name!r}: not a usable name")
+    if not argv:
+        raise SettingsError(f"mount {name}: no command")
+
+
+def _mount_env(
+    given: list[str], files: list[FileSettings], mounts: Mapping[str, object]
+) -> dict[str, tuple[str, ...]]:
+    """The variables that mounts get besides the usual few: `--mount-env NAME=VAR,VAR`, then `[mount-env]`."""
+    found = {name: split_names(value) for file in reversed(files) for name, value in file.mount_env.items()}
+    typed: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        name, equals, variables = text.partition("=")
+        if not equals or not split_names(variables):
+            raise SettingsError(f"--mount-env {text}: expected NAME=VARIABLE[,VARIABLE…]")
+        if name not in mounts:
+            raise SettingsError(f"--mount-env {name}: there is no --mount of this name")
+        typed[name] = (*typed.get(name, ()), *split_names(variables))
+    return {**found, **typed}
 
 
 def split_command(name: str, command: str) -> tuple[str, ...]:

@@ -301,7 +301,8 @@ def resume(
     try:
         capsule = read_capsule(path, consume=not trial)
         settings, specs, registry = _mounted(capsule, load_settings, specs_of, wrapped=wrapped)
-        kernel = compose.new_kernel(specs, settings, wrapped=wrapped)
+        untrusted = registry.untrusted if registry is not None else ()
+        kernel = compose.new_kernel(specs, settings, wrapped=wrapped, untrusted=untrusted)
         kernel.restore(capsule.kernel)
         if not trial and capsule.pid != os.getpid():
             raise CapsuleError("was written for another process")

@@ -68,9 +68,11 @@ from perdure.kernel.events import (
 )
 from perdure.kernel.state import (
     ChildCatalog,
+    Disabled,
     ForCall,
     ForProbe,
     Held,
+    Idle,
     Invocation,
     KnownTools,
     Link,
@@ -85,6 +87,7 @@ from perdure.kernel.state import (
 from perdure.model.faults import Fault
 from perdure.model.frames import RequestId
 from perdure.model.mounts import Limits, MountSpec
+from perdure.model.trust import UntrustedFile
 
 SNAPSHOT_VERSION: Final = 2
 
@@ -106,9 +109,11 @@ class Kernel:
         catalogs: Mapping[str, ChildCatalog] | None = None,
         tools: Mapping[str, KnownTools] | None = None,
         file_faults: Mapping[str, Sequence[Fault]] | None = None,
+        untrusted: tuple[UntrustedFile, ...] = (),
         seed: int = 1,
     ) -> None:
         self.specs = dict(specs)
+        self.untrusted = untrusted
         self.limits = limits or Limits()
         self.wrapped = wrapped
         self.version = version
@@ -122,12 +127,13 @@ class Kernel:
             mounts={
                 name: Mount(
                     name=name,
-                    catalog=known.get(name),
-                    settled=name in known,
+                    phase=Disabled() if spec.untrusted else Idle(),
+                    catalog=None if spec.untrusted else known.get(name),
+                    settled=bool(spec.untrusted) or name in known,
                     known=accepted[name].known if name in accepted else None,
                     held=accepted[name].held if name in accepted else {},
                 )
-                for name in specs
+                for name, spec in specs.items()
             },
             file_faults={source: list(faults) for source, faults in (file_faults or {}).items()},
             jitter=seed,
@@ -338,7 +344,7 @@ _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     Tick: _tick,
     Reload: _reload,
     Order: _order,
-    Remount: lambda k, e: remounting.remount(k, e.specs),
+    Remount: lambda k, e: remounting.remount(k, e.specs, e.untrusted),
     FileFaults: lambda k, e: metrics.found_in_files(k, e.source, e.faults),
     Approved: lambda k, e: pins.approve(k, e.mount, e.tools),
 }

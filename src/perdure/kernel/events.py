@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.model.faults import Fault
 from perdure.model.mounts import MountSpec
+from perdure.model.trust import UntrustedFile
 
 
 class _Event(msgspec.Struct, frozen=True, tag=True):
@@ -104,6 +105,7 @@ class Remount(_Event, frozen=True):
     """What the registry lists now, all of it: what is new is mounted, what is gone is not, what changed rolls over."""
 
     specs: dict[str, MountSpec]
+    untrusted: tuple[UntrustedFile, ...] = ()
 
 
 class FileFaults(_Event, frozen=True):

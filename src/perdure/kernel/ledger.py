@@ -97,6 +97,10 @@ def refuse(k: Kernel, call: Invocation, number: int, fault: Fault, cause: Fault 
 
 
 def refuse_unavailable(k: Kernel, mount: Mount, call: Invocation) -> None:
+    if sentence := k.specs[mount.name].untrusted:
+        waiting = Fault("process", "untrusted", mount.generation, sentence)
+        refuse(k, call, UNAVAILABLE, waiting)
+        return
     known = mount.last_fault
     detail = f"{known.fault_class}/{known.code}" if known is not None else ""
     hint = ""

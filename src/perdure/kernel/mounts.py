@@ -349,7 +349,8 @@ def disable(k: Kernel, mount: Mount) -> None:
 
 
 def enable(k: Kernel, mount: Mount) -> None:
-    if isinstance(mount.phase, Disabled):
+    """Nothing but the user's trust starts a server of a file that is not trusted."""
+    if isinstance(mount.phase, Disabled) and not k.specs[mount.name].untrusted:
         mount.unproductive = mount.opened = 0
         start(k, mount)
         announce_difference(k, mount.catalog)

@@ -29,6 +29,7 @@ from perdure.model.eras import LATEST_MODERN, META_CONTRACT
 from perdure.model.faults import Fault
 from perdure.model.replay import CONVERGENT
 from perdure.model.tools import ToolSpec, View, arg, definition
+from perdure.model.trust import UntrustedFile, command_for
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
@@ -133,9 +134,21 @@ def health(k: Kernel) -> dict[str, Any]:
         found["last_fault"] = _fault(state.metrics.last_fault)
     if files := [_fault(fault) for faults in state.file_faults.values() for fault in faults]:
         found["file_faults"] = files
+    if k.untrusted:
+        found["untrusted"] = [_untrusted(file) for file in k.untrusted]
     if state.metrics.quarantined:
         found["quarantined"] = dict(sorted(state.metrics.quarantined.items()))
     return found
+
+
+def _untrusted(file: UntrustedFile) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "changed": file.changed,
+        "starts": [{"name": one.name, "runs": one.shown} for one in file.starts],
+        "settings": list(file.settings),
+        "todo": command_for(file.path),
+    }
 
 
 def _overall(k: Kernel) -> str:
@@ -160,7 +173,7 @@ def _rollout(k: Kernel) -> str:
 def _mount_row(k: Kernel, mount: Mount) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": mount.name,
-        "state": _mount_state(mount),
+        "state": "untrusted" if k.specs[mount.name].untrusted else _mount_state(mount),
         "generation": mount.generation,
         "restarts": mount.restarts,
         "circuit": _circuit(mount),
@@ -182,6 +195,8 @@ def _mount_row(k: Kernel, mount: Mount) -> dict[str, Any]:
         row["held"] = sorted(mount.held)
     if mount.notices:
         row["notices"] = list(mount.notices)
+    if sentence := k.specs[mount.name].untrusted:
+        row["untrusted"] = sentence
     if mount.last_fault is not None:
         row["last_fault"] = _fault(mount.last_fault)
         if mount.exit_code is not None:
@@ -277,6 +292,15 @@ def _mounts(k: Kernel, params: MountsParams) -> dict[str, Any]:
         if mount is None:
             known = sorted(k.state.mounts)
             raise refuse("not_found", "unknown_mount", "no server has this name", tool="mounts", mounts=known)
+        if params.action != "disable" and (sentence := k.specs[mount.name].untrusted):
+            raise refuse(
+                "policy_violation",
+                "untrusted",
+                sentence,
+                reason_hint="permission",
+                suggested_action="ask_user",
+                tool="mounts",
+            )
         if params.action == "restart":
             mounts.restart(k, mount)
         elif params.action == "enable":
@@ -311,9 +335,17 @@ def _shapes() -> dict[str, Shape]:
         Field("changed", "json", full_only=True),
         Field("held", "json"),
         Field("notices", "json"),
+        Field("untrusted"),
         Field("last_fault", "record", columns=fault),
         Field("exit_code"),
         Field("stderr", full_only=True),
+    )
+    waiting = (
+        Field("path"),
+        Field("changed", full_only=True),
+        Field("starts", "json"),
+        Field("settings", "json"),
+        Field("todo"),
     )
     counters = tuple(
         Field(name, "count")
@@ -349,6 +381,7 @@ def _shapes() -> dict[str, Shape]:
                 Field("pending", "count", full_only=True),
                 Field("quarantined", "json", full_only=True),
                 Field("mounts", "table", columns=row),
+                Field("untrusted", "table", columns=waiting),
             ),
         ),
         "telemetry": Shape(

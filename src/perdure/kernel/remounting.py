@@ -4,6 +4,8 @@ new                              mounted, and started as at the beginning of a s
 gone                             stopped; its tools leave the list
 started differently              rolled over, as at a reload: the old one serves until the new one can
 only its tools, replay or times  the rules change, the process stays
+trusted                          started
+no longer trusted                stopped, and kept in the list as such
 """
 
 from __future__ import annotations
@@ -14,19 +16,21 @@ from perdure.kernel import mounts, recovery, rollout, streams, welcome
 from perdure.kernel.catalog import CHANGED
 from perdure.kernel.state import Disabled, Idle, Mount, Starting
 from perdure.model.mounts import MountSpec
+from perdure.model.trust import UntrustedFile
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
 
 
-def remount(k: Kernel, wanted: dict[str, MountSpec]) -> None:
+def remount(k: Kernel, wanted: dict[str, MountSpec], untrusted: tuple[UntrustedFile, ...] = ()) -> None:
+    k.untrusted = untrusted
     for name in [name for name, spec in k.specs.items() if spec.managed and name not in wanted]:
         _unmount(k, k.state.mounts[name])
     for name, spec in wanted.items():
         known = k.specs.get(name)
         if known is None:
             _mount(k, spec)
-        elif known.managed and known != spec:
+        elif (known.managed or known.builtin) and known != spec:
             _change(k, k.state.mounts[name], known, spec)
 
 
@@ -36,7 +40,9 @@ def _mount(k: Kernel, spec: MountSpec) -> None:
     k.state.mounts[spec.name] = mount
     k.public.invalidate()
     k.note("lifecycle", mount=spec.name, generation=0, phase="mounted")
-    if k.state.session.seen:
+    if spec.untrusted:
+        mount.phase = Disabled()
+    elif k.state.session.seen:
         mounts.start(k, mount)
 
 
@@ -56,7 +62,15 @@ def _unmount(k: Kernel, mount: Mount) -> None:
 def _change(k: Kernel, mount: Mount, known: MountSpec, spec: MountSpec) -> None:
     k.specs[mount.name] = spec
     k.public.invalidate()
-    if not known.starts_like(spec):
+    if spec.untrusted:
+        mounts.disable(k, mount)
+        mount.catalog = None
+        k.public.invalidate()
+    elif known.untrusted:
+        mount.phase = Idle()
+        if k.state.session.seen:
+            mounts.start(k, mount)
+    elif not known.starts_like(spec):
         if isinstance(mount.phase, Starting):
             mounts.restart(k, mount)
         elif not isinstance(mount.phase, Idle):

@@ -9,6 +9,7 @@ from perdure.kernel.incoming import Incoming, Refusal, refuse_if_closing, reply,
 from perdure.kernel.state import Invocation
 from perdure.model import eras
 from perdure.model.frames import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, members
+from perdure.model.mounts import MountSpec
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
@@ -53,6 +54,9 @@ def _raise_level(k: Kernel, name: str, level: str) -> None:
 def call_tool(k: Kernel, request: Incoming) -> None:
     name = text(request, "name")
     entry = k.public.tool(name)
+    if entry is None and (waiting := _untrusted_owner(k, name)) is not None:
+        _accept(k, request, waiting.name, name.removeprefix(waiting.prefix))  # to be told why it is not there
+        return
     if entry is None:
         near = k.public.nearest_tool(name)
         hint = f"; did you mean {near}?" if near else ""
@@ -63,6 +67,12 @@ def call_tool(k: Kernel, request: Incoming) -> None:
         _accept(k, request, entry.mount, name)  # the worker shapes results by the name it was called by
     else:
         _accept(k, request, entry.mount, entry.name)
+
+
+def _untrusted_owner(k: Kernel, tool: str) -> MountSpec | None:
+    """The server under whose name a tool would be, were it trusted."""
+    specs = (spec for spec in k.specs.values() if spec.untrusted and spec.prefix)
+    return next((spec for spec in specs if tool.startswith(spec.prefix)), None)
 
 
 def resource(k: Kernel, request: Incoming) -> None:
@@ -126,7 +136,7 @@ def set_level(k: Kernel, request: Incoming) -> None:
 def unknown(k: Kernel, request: Incoming) -> None:
     """A method the host does not know goes on untouched, where it is clear to whom."""
     chosen = scalar(request.meta.get("perdure/mount"))
-    able = [spec.name for spec in k.specs.values() if not spec.builtin]
+    able = [spec.name for spec in k.specs.values() if not spec.builtin and not spec.untrusted]
     if isinstance(chosen, str) and chosen in k.specs:
         _accept(k, request, chosen, "")
     elif len(able) == 1:

@@ -34,6 +34,8 @@ def describe_fault(
     """The message of a host error. `cause` is what led to the fault, where that is another one."""
     server = mount or "the server"
     what = call[:_NAME_CHARACTERS] or "the call"
+    if fault.code == "untrusted":
+        return f"{what} did not run. {fault.detail}"  # says all of it, the command to type included
     happened = _happened(fault, cause, server, what, attempts, outcome)
     not_run = f"{what} did not run." if call else "The call did not run."
     known = not_run if outcome == "not_started" else "It may or may not have taken effect."

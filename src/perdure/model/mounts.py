@@ -40,9 +40,16 @@ class MountSpec(msgspec.Struct, frozen=True):
     """From the registry: it is resolved when it is started, gets a minimal environment, and may change while it runs."""
     mark: str = ""
     """Of a managed one: stands for everything that its process is started with."""
+    env_names: tuple[str, ...] | None = None
+    """Variables that it gets besides the usual few; None: the whole environment."""
+    untrusted: str = ""
+    """Why it must not be started, as a sentence: it comes from a file of the workspace that the user does not trust."""
 
     def starts_like(self, other: MountSpec) -> bool:
-        return (self.argv, self.cwd, self.env, self.mark) == (other.argv, other.cwd, other.env, other.mark)
+        return self._launch() == other._launch()
+
+    def _launch(self) -> tuple[object, ...]:
+        return self.argv, self.cwd, self.env, self.mark, self.env_names
 
     def offers(self, tool: str) -> bool:
         return tool not in self.deny and (not self.allow or tool in self.allow)

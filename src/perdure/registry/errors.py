@@ -12,6 +12,7 @@
     ├── Unsupported                      this backend cannot do that             1   no
     ├── UnsetVariable                    a reference to a variable that is unset 1   no
     ├── CommandNotAllowed                the command is not in the allowed list  1   no
+    ├── Untrusted                        a workspace's file, not trusted         1   no
     ├── AlreadyInstalled                 the name is taken                       3   no
     ├── ChangedMeanwhile                 somebody else kept changing the file    3   yes
     ├── RegistryUnavailable              unreachable, 5xx, a torn reply, a lock  4   yes
@@ -111,6 +112,10 @@ class UnsetVariable(RegistryError):
 
 class CommandNotAllowed(RegistryError):
     code = "command_not_allowed"
+
+
+class Untrusted(RegistryError):
+    code = "untrusted"
 
 
 class AlreadyInstalled(RegistryError):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from perdure.model.mount_names import RESERVED
-from perdure.registry.allowed import is_allowed
+from perdure.registry.allowed import is_allowed, narrowed
 from perdure.registry.document import MAX_BYTES, Document, Slot
 from perdure.registry.entry import Entry, check_name
 from perdure.registry.errors import (
@@ -41,6 +41,15 @@ def open_json(location: str, environ: Mapping[str, str]) -> FileBackend:
     return FileBackend(location, JsonDocument, environ)
 
 
+def parse_document(path: str, content: bytes) -> Document:
+    """A content as the file of this name would be read. Raises RegistryError."""
+    from perdure.registry.mcp_json import JsonDocument
+    from perdure.registry.mcp_md import MarkdownDocument
+
+    kind = MarkdownDocument if path.lower().endswith(".md") else JsonDocument
+    return kind(content.decode("utf-8", "surrogateescape"))
+
+
 class FileBackend:
     """One file is one scope (MUST 5)."""
 
@@ -56,6 +65,10 @@ class FileBackend:
         self._document = document
         self._environ = environ
         self._wait_s = wait_s
+        self.is_trusted = True
+        """Whether its list of allowed commands counts as written."""
+        self.on_change: Callable[[bytes | None, bytes, bool], None] | None = None
+        """Told the old and the new content of each change, before it is made and when it was."""
         self._documents: dict[bytes, Document] = {}  # the last two contents that were looked at
 
     @property
@@ -96,8 +109,9 @@ class FileBackend:
             entry = self._loaded(document, name)
         except RegistryError as error:
             return ValidationResult(False, (error.message,))
+        allowed = document.allowed if self.is_trusted else narrowed(document.allowed)
         errors = [slot.error for slot in document.slots if slot.name == name and slot.error]
-        errors += _problems(entry, document.allowed)
+        errors += _problems(entry, allowed)
         warnings = list(_doubts(entry, self._environ, os.path.dirname(self.path)))
         return ValidationResult(not errors, tuple(errors), tuple(warnings))
 
@@ -175,7 +189,20 @@ class FileBackend:
     def _change(self, plan: Callable[[bytes | None], bytes | None]) -> None:
         from perdure.registry.atomic_edit import edit_file
 
-        edit_file(self.path, plan, wait_s=self._wait_s)
+        last: tuple[bytes | None, bytes | None] = (None, None)
+
+        def planned(data: bytes | None) -> bytes | None:
+            nonlocal last
+            last = (data, plan(data))
+            self._tell_change(*last, False)
+            return last[1]
+
+        edit_file(self.path, planned, wait_s=self._wait_s)
+        self._tell_change(*last, True)
+
+    def _tell_change(self, old: bytes | None, new: bytes | None, is_done: bool) -> None:
+        if self.on_change is not None and new is not None:
+            self.on_change(old, new, is_done)
 
     def _parsed(self, data: bytes | None) -> Document:
         content = data or b""

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 FILE_NAMES = ("mcp.md", "mcp.json")
 
 
-def locate(given: str | None, workspace: str, environ: Mapping[str, str]) -> str:
+def locate(given: str | None, workspace: str | None, environ: Mapping[str, str]) -> str:
     """The registry's place: the one that was named, else a file of the workspace, else the user's.
 
-    Where there is none anywhere, the user's `mcp.md` is where one would be made.
+    Without a workspace only what the user named, or the user's own. Where there is none anywhere, the user's `mcp.md` is
+    where one would be made.
     """
     named = given or environ.get("PERDURE_REGISTRY")
     if named and "://" in named:
@@ -19,7 +20,8 @@ def locate(given: str | None, workspace: str, environ: Mapping[str, str]) -> str
     if named:
         return os.path.abspath(os.path.expanduser(named))
     user = user_folder(environ)
-    return _in_folder(workspace) or _in_folder(user) or os.path.join(user, FILE_NAMES[0])
+    found = _in_folder(workspace) if workspace is not None else None
+    return found or _in_folder(user) or os.path.join(user, FILE_NAMES[0])
 
 
 def user_folder(environ: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from perdure.host.compose import new_exporter, specs_of, wrapped_spec
 from perdure.host.console import Console
 from perdure.host.guardian import Guardian, end_marked
 from perdure.host.settings import Settings
+from perdure.host.workspace_trust import untrusted_files
 from perdure.model.mounts import MountSpec
 from perdure.model.serving import Serving
 from perdure.serve import attached as attached_clients
@@ -206,7 +207,8 @@ class App:
                 )
             else:
                 chosen = (workspace,) if workspace else self._settings.workspaces
-                settings = msgspec.structs.replace(self._settings, workspaces=chosen)
+                root = self._settings.settings_root or self._settings.workspaces[0]
+                settings = msgspec.structs.replace(self._settings, workspaces=chosen, settings_root=root)
                 found = specs_of(settings)
                 self._registries.open(workspace, settings, found)
             self._specs[workspace] = found
@@ -255,6 +257,8 @@ def serve(
         app.start(guardian)
         attached = await attached_clients.listen(attach_path(), app.loaded, settings.limits.frame_bytes)
         console.announce(f"perdure serve: {address}", "listening", {"address": address})
+        for file in () if options.wrap else untrusted_files(settings, os.environ):
+            console.announce(f"perdure serve: {file.sentence}", "untrusted", {"path": file.path})
         try:
             await server.serve(sockets=[listening])
         finally:

@@ -6,13 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 
 from perdure.host.child import TAIL_BYTES, Child
-from perdure.host.launching import Launch
+from perdure.host.launching import Launch, environment
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
 from perdure.kernel.events import Event, SaveTools
 from perdure.kernel.state import KnownTools
 from perdure.model.faults import Fault
 from perdure.model.mounts import MountSpec
+from perdure.model.trust import UntrustedFile
 
 
 class Registries:
@@ -28,7 +29,11 @@ class Registries:
 
     def current(self, workspace: str) -> dict[str, MountSpec]:
         found = self._known.get(workspace)
-        return found.current if found is not None else {}
+        return {**found.current, **found.own} if found is not None else {}
+
+    def untrusted(self, workspace: str) -> tuple[UntrustedFile, ...]:
+        found = self._known.get(workspace)
+        return found.untrusted if found is not None else ()
 
     def faults(self, workspace: str) -> tuple[Fault, ...]:
         found = self._known.get(workspace)
@@ -39,7 +44,7 @@ class Registries:
 
     def launch(self, spec: MountSpec, environ: Mapping[str, str]) -> Launch | Fault:
         if not spec.managed:
-            return Launch(spec.argv, {**environ, **spec.env}, spec.cwd)
+            return Launch(spec.argv, environment(spec, environ), spec.cwd)
         owner = self._owner(spec)
         if owner is None:
             return Fault("process", "invalid_entry", 0, "it is not in the registry any more")

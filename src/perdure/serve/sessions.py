@@ -252,6 +252,7 @@ class Sessions:
             catalogs=self._known(specs),
             tools=self._registries.tools_of(workspace, specs),
             file_faults={"registry": self._registries.faults(workspace)},
+            untrusted=self._registries.untrusted(workspace),
             seed=int.from_bytes(os.urandom(6), "big"),
         )
 

@@ -30,6 +30,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     state: str | None = None
     policy: str | None = None
+    workspace_policy: str | None = None
+    user_policy: str | None = None
     registry: str | None = None
     durability: Durability = "journal"
     store: Literal["data", "workspace"] = "data"
@@ -46,12 +48,14 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteServic
     """The workspace of the write surface, recovered and ready. Raises ToolError for a policy that cannot be meant.
 
     With `is_read_only` nothing is created or recovered."""
+    from perdure.registry.locating import user_folder
     from perdure.risk import gate
     from perdure.storage import workspace_store
     from perdure.storage.places import private_dir
     from perdure.storage.shelved import Shelved
     from perdure.storage.sqlite.journal import SqliteJournal
     from perdure.storage.sqlite.store_opening import prepare
+    from perdure.storage.trust import TrustStore
     from perdure.surfaces.write import policy_files
     from perdure.surfaces.write.service import WriteService
     from perdure.worker.logs import log_to_events
@@ -60,7 +64,13 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteServic
         with suppress(OSError):  # a log that cannot be written never stops a call
             log_to_events(private_dir("log"))
     gate.shelf = Shelved("gate")
-    found = policy_files.load(settings.policy, settings.workspaces)
+    rules = policy_files.folder_rules((TrustStore().folder, user_folder(os.environ)), settings.workspaces)
+    found = policy_files.load(
+        settings.policy,
+        settings.workspaces,
+        in_settings=settings.workspace_policy,
+        user=settings.user_policy,
+    )
     locate = workspace_store.find if is_read_only else prepare
     return WriteService(
         settings.workspaces,
@@ -69,7 +79,7 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteServic
         strict=settings.durability == "strict",
         keep=settings.keep,
         policy=found.policy,
-        policy_rules=found.own,
+        policy_rules=(*found.own, *rules),
         scratch_get=found.policy.scratch.get and not os.environ.get("RW_SCRATCH_DISABLE_GET"),
         is_read_only=is_read_only,
     )

@@ -94,6 +94,8 @@ def _judged(row: dict[str, Any]) -> Iterator[Finding]:
             "its first calls wait while it is started again",
             str(fault.get("hint") or ADVICE.get(code, "run its command by hand")),
         )
+    elif row["state"] == "untrusted":
+        yield Finding(CHECK, "note", str(row["untrusted"]), "", "see trust")
     elif row["state"] == "disabled":
         yield Finding(
             CHECK, "note", f"{name} is disabled", "", "`perdure registry enable NAME`, if you want it"
@@ -223,7 +225,7 @@ class Host:
 
 
 def _is_settled(row: dict[str, Any]) -> bool:
-    if row["state"] in ("ready", "disabled") or row["circuit"] == "open":
+    if row["state"] in ("ready", "disabled", "untrusted") or row["circuit"] == "open":
         return True
     fault = row.get("last_fault") or {}
     return bool(row["restarts"]) and fault.get("class") == "timeout"

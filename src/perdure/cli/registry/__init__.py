@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
         near = get_close_matches(name, COMMANDS, 1)
         _overview().error(f"no command {name}" + (f"; did you mean {near[0]}?" if near else ""))
-    from perdure.cli.registry.shared import noticed, refused
+    from perdure.cli.registry.shared import noticed, refused, tell_untrusted
     from perdure.registry.errors import RegistryError
 
     at = own.index(name)
@@ -65,6 +65,7 @@ def main(argv: list[str]) -> int:
     options.command_name, options.behind = name, behind
     try:
         code = int(module.run(options))
+        tell_untrusted(options)
         noticed(getattr(getattr(options, "backend", None), "notice", ""))
         return code
     except RegistryError as error:

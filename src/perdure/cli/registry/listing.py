@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from perdure.cli.registry.shared import backend_of, printed, table
+from perdure.cli.registry.shared import backend_of, printed, table, untrusted_registry
 from perdure.registry.refs import ServerRef
 
 
@@ -14,9 +14,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     refs = backend_of(options).list_servers()
-    rows = [["NAME", "TRANSPORT", "STATE", "DESCRIPTION"], *(_row(ref) for ref in refs)]
+    is_trusted = untrusted_registry(options) is None
+    rows = [["NAME", "TRANSPORT", "STATE", "DESCRIPTION"], *(_row(ref, is_trusted) for ref in refs)]
     text = table(rows) if refs else "No MCP servers in the registry."
-    printed(options, {"servers": [shown(ref) for ref in refs]}, text)
+    printed(options, {"servers": [{**shown(ref), "trusted": is_trusted} for ref in refs]}, text)
     return 0
 
 
@@ -34,6 +35,7 @@ def shown(ref: ServerRef) -> dict[str, object]:
     return found
 
 
-def _row(ref: ServerRef) -> list[str]:
-    state = "error" if ref.error else "enabled" if ref.enabled else "disabled"
+def _row(ref: ServerRef, is_trusted: bool) -> list[str]:
+    usual = "enabled" if is_trusted else "untrusted"
+    state = "error" if ref.error else usual if ref.enabled else "disabled"
     return [ref.name, ref.transport or "-", state, ref.error or ref.description]

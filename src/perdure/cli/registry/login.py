@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Final
 
-from perdure.cli.registry.shared import backend_of, printed
+from perdure.cli.registry.shared import backend_of, printed, require_trust
 from perdure.registry.entry import GRANTS, Entry
 from perdure.registry.errors import NotInRegistry, RegistryError, Unsupported
 from perdure.registry.grants import grant_path, grant_paths, read_grant, remove_grant
@@ -32,6 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _login(options: argparse.Namespace) -> int:
+    require_trust(options)
     entry = backend_of(options).load(options.name)
     found = _remote(entry)
     try:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from functools import partial
 from json import dumps
 from typing import Any
 
 from perdure.cli.screen import home
+from perdure.model.trust import UntrustedFile, command_for
 from perdure.registry.allowed import check_allowed
 from perdure.registry.entry import Entry
-from perdure.registry.errors import RegistryError, Unsupported
+from perdure.registry.errors import RegistryError, Unsupported, Untrusted
 from perdure.registry.filesystem import FileBackend
-from perdure.registry.locating import locate
+from perdure.registry.locating import locate, user_folder
 from perdure.registry.opening import open_backend
 from perdure.registry.port import Backend, EditableBackend
+from perdure.registry.reading import read_bytes
+from perdure.storage.trust import TrustStore
 
 
 def location_of(options: argparse.Namespace) -> str:
@@ -28,7 +32,52 @@ def location_of(options: argparse.Namespace) -> str:
 def backend_of(options: argparse.Namespace) -> Backend:
     backend = open_backend(location_of(options), os.environ)
     options.backend = backend
+    if isinstance(backend, FileBackend):
+        file = untrusted_registry(options)
+        backend.is_trusted = file is None
+        backend.on_change = partial(_keep_trust, _trust_path(backend.path))
     return backend
+
+
+def untrusted_registry(options: argparse.Namespace) -> UntrustedFile | None:
+    """The registry, where it is a workspace's file that the user neither named nor trusts."""
+    from perdure.host.workspace_trust import contents_of
+
+    location = location_of(options)
+    if options.registry or os.environ.get("PERDURE_REGISTRY") or "://" in location:
+        return None
+    path = _trust_path(location)
+    if os.path.dirname(path) == os.path.realpath(user_folder(os.environ)):
+        return None
+    content = read_bytes(location)
+    if content is None or (verdict := TrustStore().verdict(path, content)) == "trusted":
+        return None
+    contents = contents_of(path, content, os.environ)
+    return UntrustedFile(path, verdict == "changed", contents.starts, contents.settings)
+
+
+def require_trust(options: argparse.Namespace) -> None:
+    """Before something is connected to, or handed to a client that would start it."""
+    if (file := untrusted_registry(options)) is not None:
+        raise Untrusted(f"{file.path} is not trusted", hint=command_for(file.path))
+
+
+def _trust_path(path: str) -> str:
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def _keep_trust(path: str, old: bytes | None, new: bytes, is_done: bool) -> None:
+    """A change by the user's own command leaves a file trusted that was so, or in which there was nothing.
+
+    Until it is done both contents are trusted, so that a running host never meets one that is not.
+    """
+    from perdure.host.workspace_trust import contents_of
+
+    store = TrustStore()
+    contents = contents_of(path, old or b"", os.environ)
+    if store.verdict(path, old or b"") == "trusted" or not (contents.facts or contents.problem):
+        store.trust(path, new, previous=None if is_done else old)
 
 
 def add_catalog(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +90,12 @@ def noticed(text: str) -> None:
     """What the user should know of a result that is one, such as its age."""
     if text:
         print(f"perdure registry: {text}", file=sys.stderr)
+
+
+def tell_untrusted(options: argparse.Namespace) -> None:
+    if isinstance(getattr(options, "backend", None), FileBackend):
+        file = untrusted_registry(options)
+        noticed(file.sentence if file is not None and (file.starts or file.settings) else "")
 
 
 def editable_backend_of(options: argparse.Namespace) -> EditableBackend:

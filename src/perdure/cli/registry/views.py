@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.cli.client_option import add_apply, add_client, chosen
-from perdure.cli.registry.shared import backend_of, location_of, printed, table
+from perdure.cli.registry.shared import backend_of, location_of, printed, require_trust, table
 from perdure.registry.errors import Unreadable
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ def run_view(options: argparse.Namespace, *, sync: bool) -> int:
     from perdure.registry.clients.views import View
 
     client, path = chosen(options)
+    if options.apply:
+        require_trust(options)
     backend = backend_of(options)
     source = shown_place(location_of(options))
     if sync and "://" not in source and not os.path.exists(source):

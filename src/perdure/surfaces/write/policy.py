@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -24,7 +24,7 @@ from msgspec import Meta
 from perdure import risk
 from perdure.model.learned import learned
 from perdure.risk.extra import BadPattern
-from perdure.risk.settings import FAMILIES, ExtraPattern, RiskSettings, Share
+from perdure.risk.settings import FAMILIES, SECRET_WEIGHT, ExtraPattern, RiskSettings, Share, Thresholds
 from perdure.surfaces.write.protected import GUARDED, NEVER, OURS, Protection
 
 KEY_PATH = tuple[str, ...]
@@ -102,6 +102,113 @@ def parse(table: Mapping[str, Any]) -> Policy:
     except ValueError as error:
         raise BadPolicy(str(error), ("extend_patterns",)) from None
     return policy
+
+
+def tighten(base: Policy, table: Mapping[str, Any]) -> tuple[Policy, tuple[str, ...]]:
+    """`base` with everything of `table` that only refuses more, and the keys that do not: those wait for trust."""
+    given = parse(table)
+    present = {key: value for key, value in table.items() if value is not None}
+    found: dict[str, Any] = {}
+    loose: list[str] = []
+    for key in present:
+        if key == "version":
+            continue
+        if (rule := _TIGHTER.get(key)) is None:
+            loose.append(key)
+            continue
+        found[key], names = rule(getattr(base, key), getattr(given, key), present[key], base)
+        loose += [f"{key}.{name}" if name else key for name in names]
+    return msgspec.structs.replace(base, **found), tuple(loose)
+
+
+# For one key: its value in the base and in the file, what the file writes there, the base. Gives the tighter value and
+# the names below the key that would loosen ("" for the key itself).
+_Tighter = Callable[[Any, Any, Any, Policy], tuple[Any, list[str]]]
+
+
+def _lower_fields(known: Any, given: Any, written: Any, base: Policy) -> tuple[Any, list[str]]:
+    names = [name for name in written if written[name] is not None]
+    lower = {name: min(getattr(known, name), getattr(given, name)) for name in names}
+    loose = [name for name in names if getattr(given, name) > getattr(known, name)]
+    return msgspec.structs.replace(known, **lower), loose
+
+
+def _lower_thresholds(
+    known: Thresholds, given: Thresholds, written: Any, base: Policy
+) -> tuple[Thresholds, list[str]]:
+    """What only hints is held below `high`: with `medium` as high as that it would count as low."""
+    found, loose = _lower_fields(known, given, written, base)
+    return (found, loose) if found.medium < found.high else (known, [*written])
+
+
+def _higher_weights(
+    known: dict[str, float], given: dict[str, float], written: Any, base: Policy
+) -> tuple[dict[str, float], list[str]]:
+    """Without a weight of its own, a family's surest rules weigh as much as a secret."""
+    higher = {name: value for name, value in given.items() if value >= known.get(name, SECRET_WEIGHT)}
+    return {**known, **higher}, [name for name in given if name not in higher]
+
+
+def _more_families(
+    known: frozenset[str], given: frozenset[str], written: Any, base: Policy
+) -> tuple[frozenset[str], list[str]]:
+    return known, [""] if given - known else []
+
+
+def _sure_patterns(
+    known: dict[str, tuple[ExtraPattern, ...]], given: Any, written: Any, base: Policy
+) -> tuple[dict[str, tuple[ExtraPattern, ...]], list[str]]:
+    """A pattern takes the place of built-in ones that it overlaps, so only one that refuses by itself tightens."""
+    found, loose = dict(known), []
+    for family, patterns in given.items():
+        if family not in base.disable_families and all(one.weight == SECRET_WEIGHT for one in patterns):
+            found[family] = (*found.get(family, ()), *patterns)
+        else:
+            loose.append(family)
+    return found, loose
+
+
+def _stricter_classify(known: Any, given: Any, written: Any, base: Policy) -> tuple[Any, list[str]]:
+    ranks = {False: 0, True: 1, "always": 2}
+    return max(known, given, key=ranks.__getitem__), [""] if ranks[given] < ranks[known] else []
+
+
+def _stricter_unseen(known: str, given: str, written: Any, base: Policy) -> tuple[str, list[str]]:
+    ranks = {"allow": 0, "warn": 1, "refuse": 2}
+    return max(known, given, key=ranks.__getitem__), [""] if ranks[given] < ranks[known] else []
+
+
+def _smaller_files(known: int | None, given: int, written: Any, base: Policy) -> tuple[int | None, list[str]]:
+    is_larger = known is not None and given > known
+    return known if is_larger else given, [""] if is_larger else []
+
+
+def _more_protection(known: Protect, given: Protect, written: Any, base: Policy) -> tuple[Protect, list[str]]:
+    found = Protect((*known.never, *given.never), (*known.guarded, *given.guarded), known.allow)
+    return found, ["allow"] if set(given.allow) - set(known.allow) else []
+
+
+def _closer_scratch(known: Scratch, given: Scratch, written: Any, base: Policy) -> tuple[Scratch, list[str]]:
+    loose = [
+        name for name, is_loose in (("get", given.get and not known.get), ("encrypt", known.encrypt and not given.encrypt))
+        if is_loose and written.get(name) is not None
+    ]  # fmt: skip
+    return Scratch(get=known.get and given.get, encrypt=known.encrypt or given.encrypt), loose
+
+
+_TIGHTER: Final[dict[str, _Tighter]] = {
+    "thresholds": _lower_thresholds,
+    "weights": _higher_weights,
+    "disable_families": _more_families,
+    "extend_patterns": _sure_patterns,
+    "limits": _lower_fields,
+    "classify": _stricter_classify,
+    "unseen": _stricter_unseen,
+    "max_bytes": _smaller_files,
+    "protect": _more_protection,
+    "retry_budget": _lower_fields,
+    "scratch": _closer_scratch,
+}
 
 
 def _check_entries(given: Mapping[str, Any]) -> None:

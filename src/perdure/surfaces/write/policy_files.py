@@ -1,20 +1,26 @@
 """Where a policy is written down, and reading it: nothing in it is ignored, and an error names file and line.
 
-A file that was named is read, whatever it is called; of a `perdure.toml` the table `[policy]`. Without a name these
-are looked for in the first root: `.perdure/policy.yaml`, `.resilient_write/policy.yaml`, and `policy.yaml` where it
-has a key of a policy, since other programs have files of that name.
+A file that the user named is read, whatever it is called; of a `perdure.toml` the table `[policy]`. Without a name
+these count, in this order: what the workspace's `perdure.toml` says or names, then in the first root
+`.perdure/policy.yaml`, `.resilient_write/policy.yaml`, and `policy.yaml` where it has a key of a policy, since other
+programs have files of that name; then the user's own.
+
+The first of them that the user trusts is the policy. Every other file of the workspace that is not trusted can only
+tighten it: what would loosen waits.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.toml_places import line_of
 from perdure.storage.bounded_read import read_bounded
-from perdure.surfaces.write.policy import DEFAULT, KEY_PATH, KEYS, BadPolicy, Policy, parse
+from perdure.storage.trust import TrustStore
+from perdure.surfaces.write.policy import DEFAULT, KEY_PATH, KEYS, BadPolicy, Policy, parse, tighten
 
 TOML_FILE: Final = "perdure.toml"
 PLACES: Final = (".perdure/policy.yaml", ".resilient_write/policy.yaml")
@@ -24,10 +30,19 @@ _TELLING: Final = KEYS - {"version"}
 
 
 class Loaded(NamedTuple):
-    """A policy, and its file as a rule beneath the roots, so that no tool writes to it."""
+    """A policy, and its files as rules beneath the roots, so that no tool writes to them."""
 
     policy: Policy = DEFAULT
     own: tuple[str, ...] = ()
+
+
+class Candidate(NamedTuple):
+    """One file of a policy in a workspace: the content, and whether it is trusted."""
+
+    path: str
+    text: _Text
+    content: bytes
+    is_trusted: bool
 
 
 class _Text(NamedTuple):
@@ -35,23 +50,82 @@ class _Text(NamedTuple):
     line: Callable[[KEY_PATH], int]
 
 
-def load(named: str | None, roots: Sequence[str]) -> Loaded:
-    """The policy in force. Raises ToolError where it cannot be read or cannot be meant."""
+def load(
+    named: str | None, roots: Sequence[str], *, in_settings: str | None = None, user: str | None = None
+) -> Loaded:
+    """The policy in force. Raises ToolError where it cannot be read or cannot be meant.
+
+    `named` was typed by the user. `in_settings` is what the workspace's `perdure.toml` is or names, `user` the same of
+    the user's file.
+    """
     if named is not None and _is_absent_override(named, roots[0]):
         return Loaded(own=_rules(named, roots))
-    path = named if named is not None else _found(roots[0])
-    if path is None:
-        return Loaded()
+    if named is not None:
+        return Loaded(_policy(named, roots), _rules(named, roots))
+    candidates = candidates_in(roots, in_settings)
+    trusted = next((one for one in candidates if one.is_trusted), None)
+    if trusted is not None:
+        policy = _checked(trusted.path, trusted.text, roots, parse)
+    else:
+        policy = _policy(user, roots) if user is not None else DEFAULT
+    for one in candidates:
+        if not one.is_trusted:
+            policy, _ = _checked(one.path, one.text, roots, partial(tighten, policy))
+    paths = [one.path for one in candidates] or ([user] if user is not None else [])
+    return Loaded(policy, tuple(rule for path in paths for rule in _rules(path, roots)))
+
+
+def candidates_in(roots: Sequence[str], in_settings: str | None = None) -> list[Candidate]:
+    """The policy's files in a workspace, in their order. Raises ToolError for one that cannot be read."""
+    store = TrustStore()
+    found: list[Candidate] = []
+    for path in _places(roots[0], in_settings):
+        try:
+            content = read_bounded(path, MOST_BYTES)
+        except FileNotFoundError:
+            if path == in_settings:  # it was named, so it is missed
+                raise _broken(_shown(path, roots), "there is no such file", None) from None
+            continue
+        except OSError as error:
+            raise _broken(_shown(path, roots), error.strerror or "it cannot be read", None) from None
+        text = _read(path, content, _shown(path, roots))
+        # Only settings that are trusted can name a file elsewhere. A link in the workspace is a file of the workspace.
+        is_elsewhere = os.path.relpath(path, roots[0]).startswith(os.pardir)
+        is_trusted = is_elsewhere or store.verdict(path, content) == "trusted"
+        found.append(Candidate(path, text, content, is_trusted))
+    return found
+
+
+def _places(root: str, in_settings: str | None) -> list[str]:
+    found = [] if in_settings is None else [in_settings]
+    found += [path for place in PLACES if os.path.exists(path := os.path.join(root, place))]
+    shared = os.path.join(root, SHARED_PLACE)
+    if os.path.isfile(shared) and is_policy(shared):
+        found.append(shared)
+    return list(dict.fromkeys(found))
+
+
+_Result = TypeVar("_Result")
+
+
+def _policy(path: str, roots: Sequence[str]) -> Policy:
     shown = _shown(path, roots)
     try:
-        text = _read(path, shown)
-        return Loaded(parse(text.values), _rules(path, roots))
+        text = _read(path, read_bounded(path, MOST_BYTES), shown)
     except OSError as error:
         raise _broken(shown, error.strerror or "it cannot be read", None) from None
+    return _checked(path, text, roots, parse)
+
+
+def _checked(
+    path: str, text: _Text, roots: Sequence[str], use: Callable[[Mapping[str, Any]], _Result]
+) -> _Result:
+    try:
+        return use(text.values)
     except BadPolicy as error:
         key = ".".join(error.path)
         what = f"{key}: {error}" if key else str(error)
-        raise _broken(shown, what, text.line(error.path), is_pattern=error.is_pattern) from None
+        raise _broken(_shown(path, roots), what, text.line(error.path), is_pattern=error.is_pattern) from None
 
 
 def _is_absent_override(path: str, root: str) -> bool:
@@ -60,26 +134,22 @@ def _is_absent_override(path: str, root: str) -> bool:
     return bool(named) and path == os.path.join(root, str(named)) and not os.path.lexists(path)
 
 
-def _found(root: str) -> str | None:
-    for place in PLACES:
-        path = os.path.join(root, place)
-        if os.path.exists(path):
-            return path
-    path = os.path.join(root, SHARED_PLACE)
-    return path if os.path.isfile(path) and _is_policy(path) else None
-
-
-def _is_policy(path: str) -> bool:
+def is_policy(path: str) -> bool:
     """By its keys. One that cannot be read at all is not ours to judge."""
     try:
-        values = _read(path, SHARED_PLACE).values
+        values = _read(path, read_bounded(path, MOST_BYTES), SHARED_PLACE).values
     except (OSError, ToolError):
         return False
     return isinstance(values, dict) and not _TELLING.isdisjoint(values)
 
 
-def _read(path: str, shown: str) -> _Text:
-    data = read_bounded(path, MOST_BYTES)
+def values_of(path: str, content: bytes) -> Mapping[str, Any]:
+    """What a file says, before it is checked. Raises ToolError."""
+    values: Mapping[str, Any] = _read(path, content, os.path.basename(path)).values
+    return values
+
+
+def _read(path: str, data: bytes, shown: str) -> _Text:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -133,6 +203,11 @@ def _yaml_line(tree: Any, path: KEY_PATH) -> int:
             break
         line, node = pair[0].start_mark.line + 1, pair[1]
     return line
+
+
+def folder_rules(folders: Sequence[str], roots: Sequence[str]) -> tuple[str, ...]:
+    """Folders that no tool writes to, where a root contains them: a workspace may be the user's home."""
+    return tuple(f"{rule}/" for folder in folders for rule in _rules(folder, roots) if rule != "/.")
 
 
 def _rules(path: str, roots: Sequence[str]) -> tuple[str, ...]:
