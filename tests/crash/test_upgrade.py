@@ -280,8 +280,9 @@ def listed(*servers: Server) -> str:
 
 def test_a_registry_that_changes_during_an_upgrade_is_followed_afterwards(bed: Bed) -> None:
     kept, gone, new = (bed.fake(name=name) for name in ("kept", "gone", "new"))
-    registry = bed.workspace / "mcp.md"
+    registry = bed.root / "mcp.md"
     registry.write_text(listed(kept, gone))
+    bed.environ["PERDURE_REGISTRY"] = str(registry)
     swap_after_the_trial(bed, registry, listed(kept, new))
     client = bed.run()
     client.names()
@@ -299,7 +300,8 @@ def test_a_registry_that_changes_during_an_upgrade_is_followed_afterwards(bed: B
 
 @pytest.mark.parametrize("content", ["fifo", "folder", "\x00\x01"])
 def test_a_registry_that_becomes_unreadable_during_an_upgrade_costs_nothing(bed: Bed, content: str) -> None:
-    registry = bed.workspace / "mcp.json"
+    registry = bed.root / "mcp.json"
+    bed.environ["PERDURE_REGISTRY"] = str(registry)
     command, *args = bed.fake().argv
     own = {"allowedCommands": [Path(command).name]}
     registry.write_text(

@@ -210,25 +210,24 @@ def test_a_fault_in_a_file_is_left_out_and_named_with_its_line(
 
 
 def test_what_is_sound_in_a_file_with_a_fault_still_counts(places: tuple[Path, Path]) -> None:
-    places[0].write_text(
-        "render = 'json'\ndetail = 5\n[limits]\nqueue = -1\npending = 7\n[mounts]\ngood = 'x y'\nbad = ''\n"
-    )
+    text = "render = 'json'\ndetail = 5\n[limits]\nqueue = -1\npending = 7\n[mounts]\ngood = 'x y'\nbad = ''\n"
+    trust(places, text)
 
     found = settle_around_faults(places)
 
     assert found.render == "json"
     assert (found.limits.pending, found.limits.queue) == (7, Settings(("/",)).limits.queue)
-    assert found.mounts == {"good": ("x", "y")}
+    assert found.file_mounts == {"good": ("x", "y")}
     assert len(found.faults) == 3
 
 
 def test_a_file_whose_policy_cannot_be_read_does_not_allow_what_it_forbids(places: tuple[Path, Path]) -> None:
     places[0].write_text("[policy\n")
-    assert settle_around_faults(places).policy == str(places[0])
+    assert settle_around_faults(places).workspace_policy == str(places[0])
     places[0].write_text("policy = 5\n")
-    assert settle_around_faults(places).policy == str(places[0])
+    assert settle_around_faults(places).workspace_policy == str(places[0])
     places[0].write_text("colour = 'red'\n")
-    assert settle_around_faults(places).policy is None
+    assert settle_around_faults(places).workspace_policy is None
 
 
 def make_fifo(path: Path) -> None:
