@@ -99,7 +99,7 @@ def _server(chance: random.Random, number: int) -> list[dict[str, Any]]:
     )
     host = "io.github" if chance.random() < 0.7 else chance.choice(("com", "ai.smith", "dev"))
     server = {
-        "$schema": "https://static.modelcontextprotocol.io/schemas/2025-10-17/server.schema.json",
+        "$schema": "https://schemas.test/2025-10-17/server.schema.json",
         "name": f"{host}.{owner}/{short}",
         "description": f"{chance.choice(_VERBS)} {topic} {chance.choice(_ENDS)}"[:100],
         "repository": {}
@@ -138,7 +138,7 @@ def _package(chance: random.Random, name: str, owner: str, version: str) -> dict
     identifier = {
         "npm": f"@{owner.lower()}/{short}",
         "pypi": f"{owner.lower()}-{short}",
-        "oci": f"ghcr.io/{owner.lower()}/{short}:{version}",
+        "oci": f"ghcr.test/{owner.lower()}/{short}:{version}",
         "mcpb": f"https://github.com/{owner}/{short}/releases/download/v{version}/{short}.mcpb",
         "nuget": f"{owner}.{short.replace('-', '.')}",
         "cargo": short,
