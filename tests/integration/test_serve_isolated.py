@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import shlex
 import signal
 import socket
@@ -82,6 +83,11 @@ def test_a_tool_that_fails_is_counted_as_an_error_everywhere(served: ServeProces
     end = time.monotonic() + 20
     while "1 error" not in (said := subprocess.run(command, env=env, capture_output=True, text=True).stdout):
         assert time.monotonic() < end, said  # it counts once a second
+    page = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+    page.request("GET", "/")
+    shown = page.getresponse().read().decode()
+    page.close()
+    assert re.search(r"Errors</dt>\s*<dd>1<.*?of tools</dt>\s*<dd>1<", shown, re.DOTALL)
 
 
 def test_a_wait_is_no_latency(served: ServeProcess) -> None:

@@ -118,6 +118,7 @@ def report(desk: Desk, uptime_s: float) -> dict[str, Any]:
             "totals": {
                 "requests": desk.pulse.calls,
                 "errors": desk.pulse.errors,
+                "tool_errors": desk.pulse.tool_errors,
                 "recovery_faults": desk.sessions.switchboard.faults,
                 "replays": sum(one.replays for one in totals),
             }

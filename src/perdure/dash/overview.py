@@ -111,6 +111,7 @@ def _figures(desk: Desk, rows: list[MountRow], running: int) -> Markup:
         ("p50", f"{number(now.p50)} ms", False),
         ("p99", f"{number(now.p99)} ms", False),
         ("Errors", f"{desk.pulse.errors:,}", bool(desk.pulse.errors)),
+        ("of tools", f"{desk.pulse.tool_errors:,}", False),
         ("Faults", f"{faults:,}", bool(faults)),
         ("Replays", f"{replays:,}", False),
         ("Open circuits", str(open_circuits), bool(open_circuits)),

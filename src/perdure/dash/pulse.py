@@ -29,6 +29,7 @@ class Beat(msgspec.Struct, frozen=True):
 class _Seen(msgspec.Struct):
     calls: int = 0
     errors: int = 0
+    tool_errors: int = 0
     buckets: dict[int, int] = {}
 
 
@@ -39,6 +40,7 @@ class Pulse:
         self.beats: deque[Beat] = deque([Beat()] * KEPT, KEPT)
         self.calls = 0
         self.errors = 0
+        self.tool_errors = 0
         self._sessions = sessions
         self._seen: dict[int, _Seen] = {}
         self._loop = asyncio.get_running_loop()
@@ -70,7 +72,8 @@ class Pulse:
             ended = counters.successes + counters.errors
             calls += ended - known.calls
             errors += counters.errors - known.errors
-            known.calls, known.errors = ended, counters.errors
+            self.tool_errors += counters.tool_errors - known.tool_errors
+            known.calls, known.errors, known.tool_errors = ended, counters.errors, counters.tool_errors
             _add_new(latency, counters, known)
         self._seen = seen
         self.calls += calls
