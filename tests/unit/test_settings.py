@@ -210,7 +210,9 @@ def test_a_fault_in_a_file_is_left_out_and_named_with_its_line(
 
 
 def test_what_is_sound_in_a_file_with_a_fault_still_counts(places: tuple[Path, Path]) -> None:
-    text = "render = 'json'\ndetail = 5\n[limits]\nqueue = -1\npending = 7\n[mounts]\ngood = 'x y'\nbad = ''\n"
+    text = (
+        "render = 'json'\ndetail = 5\n[limits]\nqueue = -1\npending = 7\n[mounts]\ngood = 'x y'\nbad = ''\n"
+    )
     trust(places, text)
 
     found = settle_around_faults(places)
