@@ -32,10 +32,10 @@ def test_nothing_that_a_start_reads_raises(name: str, tmp_path: Path) -> None:
 def test_a_running_host_lives_through_mutated_registries(name: str, tmp_path: Path) -> None:
     score = Score()
 
-    file_mutations.run_beside(Folder(tmp_path, SUBJECTS[name]), random.Random(SEED), 20, score)
+    file_mutations.run_beside(Folder(tmp_path, SUBJECTS[name]), random.Random(SEED), 12, score)
 
     assert score.violations == [], f"seed {SEED}"
-    assert score.counts["saved while a host runs"] == 20
+    assert score.counts["saved while a host runs"] == 12
 
 
 @pytest.mark.thorough

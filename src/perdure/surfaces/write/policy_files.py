@@ -176,6 +176,7 @@ def _toml(text: str, shown: str) -> _Text:
 def _yaml(text: str, shown: str) -> _Text:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.reader import ReaderError
 
     try:
         values = YAML(typ="safe", pure=True).load(text)
@@ -183,9 +184,10 @@ def _yaml(text: str, shown: str) -> _Text:
     except (YAMLError, ValueError, RecursionError) as error:
         mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
         what = error.problem if isinstance(error, MarkedYAMLError) else None
-        raise _broken(
-            shown, what or "it is not valid YAML", mark.line + 1 if mark is not None else None
-        ) from None
+        line = mark.line + 1 if mark is not None else None
+        if isinstance(error, ReaderError):  # a character that YAML does not take
+            line = text.count("\n", 0, error.position) + 1
+        raise _broken(shown, what or "it is not valid YAML", line) from None
     return _Text({} if values is None else values, lambda path: _yaml_line(tree, path))
 
 
