@@ -31,6 +31,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from harness.progress import progress
 from perdure.testing.raw_client import RawClient, RequestId
 
 Way = Literal["one", "two", "alias"]
@@ -154,7 +155,6 @@ class Outcome(NamedTuple):
 
 class Tally(msgspec.Struct):
     rounds: int = 0
-    both: int = 0
     violations: list[str] = []
 
 
@@ -300,11 +300,13 @@ def _name(setup: Setup, journal_id: str) -> str:
 def run(base: Path, way: Way, rounds: int, pairs: tuple[tuple[str, str], ...] = PAIRS) -> Tally:
     racers = Racers(base, way)
     tally = Tally()
+    began = time.monotonic()
     try:
         for _ in range(rounds):
             for first, second in pairs:
                 tally.rounds += 1
                 tally.violations += racers.race(first, second)
+                progress(f"{way}: {tally.rounds} rounds  {len(tally.violations)} violations", began)
     finally:
         racers.close()
     return tally

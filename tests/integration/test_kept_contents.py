@@ -13,6 +13,7 @@ import apsw
 import pytest
 from write_tools import Tools
 
+from perdure.model import fault_points
 from perdure.surfaces.write import tree, writing
 from perdure.surfaces.write.deferred import LARGE
 from perdure.surfaces.write.store import Store
@@ -175,3 +176,15 @@ def test_a_file_that_is_too_large_for_memory_can_be_overwritten_appended_to_and_
     done(tools, "transaction", ops=[{"op": "write", "path": "large", "content": "x\n", "mode": "overwrite"}])
     done(tools, "undo", n=2)
     assert file.read_text() == before
+
+
+def test_what_was_composed_of_chunks_that_are_gone_and_did_not_land_is_a_draft(tools: Tools) -> None:
+    done(tools, "chunk_write", session="s", index=1, content="one\n")
+    fault_points.arm("write.before_create=enospc")
+    try:
+        is_done, answer = tools.use("chunk_compose", {"session": "s", "output_path": "a", "cleanup": True})
+    finally:
+        fault_points.arm("")
+    assert not is_done
+    done(tools, "safe_write", path="a", draft=answer["draft"])
+    assert (tools.workspace / "a").read_text() == "one\n"

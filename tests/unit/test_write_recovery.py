@@ -471,12 +471,14 @@ def test_what_waits_for_recovery_is_still_made_after_other_changes_and_another_k
 
 
 _CALLS_ONCE_OPEN = _CALLS.replace(
-    "for name, arguments",
+    'tools = named(write_surface(sys.argv[1], "journal"))',
     """from perdure.model import fault_points
+
 fault_points.arm("write.open_temp=erofs")
-run(tools, "journal_tail", {}, "a session", None)
+surface = write_surface(sys.argv[1], "journal")
+surface.service.committer._retry_at = None  # another try is not due yet
 fault_points.arm("")
-for name, arguments""",
+tools = named(surface)""",
 )
 
 

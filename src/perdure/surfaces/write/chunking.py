@@ -14,13 +14,14 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from perdure.model.envelope import refuse
+from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import guards
 from perdure.surfaces.write.checks import Checks
+from perdure.surfaces.write.rejecting import rejected
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Tree
@@ -196,11 +197,17 @@ def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dic
             "cleaned_up": given.cleanup,
         }
 
-    return checks.change(
-        plan,
-        idempotency_key=given.idempotency_key,
-        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
-    )
+    try:
+        return checks.change(
+            plan,
+            idempotency_key=given.idempotency_key,
+            arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+        )
+    except ToolError as error:
+        if service.journal.item(KIND, given.session) is not None:
+            raise
+        # The chunks went with the decision, and then the file did not land.
+        raise rejected(service, call, error, given.output_path, composed) from None
 
 
 def chunk_reset(service: WriteService, given: ChunkReset, call: Call) -> dict[str, Any]:

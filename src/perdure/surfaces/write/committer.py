@@ -36,6 +36,7 @@ from perdure.surfaces.write.writer_lock import WriterLock
 log = logging.getLogger(__name__)
 
 MOST_PER_ROUND: Final = 64
+RETRY_MOST_S: Final = 60
 MOST_AHEAD: Final = 128
 """Files of one round that are made ready before they are decided: each holds two descriptors."""
 
@@ -45,9 +46,9 @@ class _LeftUndone(Exception):
 
 
 class Committer:
-    """`settle_left` settles what other processes left undecided, under the lock. It returns whether something stays
-    open that should be tried again at the next round. `check_store` raises where the store is no longer the one that is
-    open: nothing is planned or acknowledged then."""
+    """`settle_left` settles what other processes left undecided, under the lock. It returns whether something had to
+    stay open: the next round tries again, then rounds after a while that doubles. `check_store` raises where the store
+    is no longer the one that is open: nothing is planned or acknowledged then."""
 
     def __init__(
         self,
@@ -60,7 +61,8 @@ class Committer:
         self._settle_left = settle_left
         self._known = 0  # the newest row of which it is known here what became of it
         self._has_stuck = False
-        self._needs_recovery = False
+        self._retry_at: float | None = None
+        self._retries = 0
         self._lock = lock
         self._check_store = check_store
         self._waiting: deque[Job] = deque()
@@ -131,11 +133,14 @@ class Committer:
 
     def request_recovery(self) -> None:
         """Before the next round: somebody asks for a file that waits for it."""
-        self._needs_recovery = True
+        self._retry_at = 0.0
 
     def _recover(self) -> None:
-        self._needs_recovery = False
-        self._needs_recovery = bool(self._settle_left())
+        if self._settle_left():
+            self._retry_at = time.monotonic() + (min(2**self._retries, RETRY_MOST_S) if self._retries else 0)
+            self._retries += 1
+        else:
+            self._retry_at, self._retries = None, 0
         # What had to stay open has not landed: the watermark must not pass it.
         self._known = self._journal.newest_intent()
         self._has_stuck = self._known > 0
@@ -254,7 +259,7 @@ class Committer:
                 self._journal.mark_landed(self._known)
 
     def _planned(self, batch: list[Job]) -> int:
-        if self._needs_recovery:
+        if self._retry_at is not None and time.monotonic() >= self._retry_at:
             self._recover()
         try:
             return self._journal.transact(lambda: self._plan_all(batch))

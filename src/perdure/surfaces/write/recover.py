@@ -9,7 +9,7 @@
 | what was there before, although it had landed | likewise, and ours is kept as a draft: unsynced data may be gone |
 | something else | another program was there first: theirs stays, ours is kept as a draft |
 | a file that was put aside and not looked at | what nobody expected goes back to its name (`set_aside`) |
-| what cannot be looked at or written now | it stays open for the next recovery, and calls that name it are refused |
+| what cannot be looked at or written now | it stays open for the next try, and calls that name it are refused |
 
 Of several open intents for one file the last is what it shall be, unless a later change of the file was settled before
 them: a file whose sync failed leaves its intent open, and the next change of it does not. A killed process leaves what
@@ -29,7 +29,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from perdure.model.envelope import ToolError
 from perdure.model.fault_points import point
@@ -52,18 +52,12 @@ BLOCK: Final = 4096
 Settled = Literal["settled", "replaced", "lost"]
 
 
-class Recovery(NamedTuple):
-    """What a recovery could not finish: for each file why. Its changes stay open, and the next recovery tries again."""
-
-    waiting: dict[str, ToolError]
-
-    @property
-    def can_retry_soon(self) -> bool:
-        """Whether a system failed, and not only a permission is missing, which a person has to give."""
-        return any(error.envelope.error != "policy_violation" for error in self.waiting.values())
+Waiting = dict[str, ToolError]
+"""The files that a recovery could not finish, each with the reason. Their changes stay open, and the next recovery tries
+again."""
 
 
-def recover(workspace: Workspace, journal: Journal, store: Store) -> Recovery:
+def recover(workspace: Workspace, journal: Journal, store: Store) -> Waiting:
     """Under the workspace's lock. What it does is done again if it is interrupted.
 
     A file that cannot be settled now waits alone. Only where the journal fails does all of it fail."""
@@ -71,7 +65,7 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> Recovery:
     landed = journal.landed()
     intents = journal.intents()
     if not intents:
-        return Recovery({})
+        return {}
     waiting = _Waiting()
     rescue = _rescue(journal, store)
     undecided = [one.row for one in intents if not _has_landed(one, landed)]
@@ -136,14 +130,14 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> Recovery:
         log.warning(
             "recovery: row %d of %s was not applied: another program changed the file", row.seq, row.path
         )
-    return Recovery(waiting.errors)
+    return waiting.errors
 
 
 class _Waiting:
     """The files whose changes cannot be settled now, and why."""
 
     def __init__(self) -> None:
-        self.errors: dict[str, ToolError] = {}
+        self.errors: Waiting = {}
 
     def __contains__(self, path: str) -> bool:
         return path in self.errors

@@ -103,10 +103,9 @@ class WriteService:
 
     def _recover(self) -> bool:
         began = time.time()
-        recovery = recover.recover(self.workspace, self.journal, self.store)
-        self._unrecovered = recovery.waiting if recovery is not None else {}
+        self._unrecovered = recover.recover(self.workspace, self.journal, self.store) or {}
         self.blobs.sweep(before=began)
-        return recovery is not None and recovery.can_retry_soon
+        return bool(self._unrecovered)
 
     def check_recovered(self, path: str, *, deferred: DeferredWork | None = None) -> None:
         """Refuse a file that is not yet what was last written to it, after another try to restore it. In a plan,
