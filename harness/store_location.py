@@ -10,8 +10,15 @@ from perdure.storage.workspace_store import store_id
 
 def store_of(workspace: Path | str, home: Path | str) -> Path:
     """`home` is the process's PERDURE_HOME."""
-    return Path(home) / "workspaces" / store_id(os.path.realpath(workspace))
+    return (Path(home) / "workspaces").resolve() / store_id(os.path.realpath(workspace))
 
 
 def anchor_of(workspace: Path | str, home: Path | str) -> Path:
     return Path(home) / "anchors" / store_id(os.path.realpath(workspace))
+
+
+def relocate(former: Path, workspace: Path, home: Path) -> None:
+    """Give a copied workspace the copy of its store, which has the name of the former path."""
+    store_of(former, home).rename(store_of(workspace, home))
+    if (anchor := anchor_of(former, home)).exists():
+        anchor.rename(anchor_of(workspace, home))

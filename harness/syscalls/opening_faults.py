@@ -23,6 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.crash.write_kinds import contents, found_in
+from harness.store_location import relocate
 from harness.syscalls.traced_worker import INJECTED, Site, Worker, can_trace, gives_up_a_lock, shown
 from perdure.model.envelope import Envelope
 from perdure.storage.journal import Filter
@@ -107,6 +108,7 @@ class Openings:
         self._made += 1
         base = self._base / str(self._made)
         shutil.copytree(self._base / "left", base)
+        relocate(self._base / "left" / "workspace", base / "workspace", base / "home")
         worker = Worker(base)
         worker.use("journal_tail", {"no_such_argument": 1})
         return worker

@@ -30,6 +30,9 @@ def tiny(tmp_path: Path) -> Iterator[Worker]:
     worker = None
     try:
         (tmp_path / "workspace" / "ballast").write_bytes(os.urandom(BALLAST))
+        (tmp_path / "workspace" / "stores").mkdir()
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home" / "workspaces").symlink_to(tmp_path / "workspace" / "stores")
         worker = Worker(tmp_path)
         yield worker
     finally:

@@ -17,8 +17,9 @@ class HeldFiles:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
+    """None where nothing is there. A system that cannot tell is an error, and no answer."""
     try:
         facts = os.stat(path)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return facts.st_dev, facts.st_ino

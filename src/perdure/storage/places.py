@@ -35,7 +35,7 @@ def sign_ins_folder() -> str:
 def make_private_folders(folder: str) -> None:
     """With every folder above it that is missing. What is kept there is as durable as the names that lead to it."""
     missing = []
-    while not os.path.isdir(folder):
+    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
         missing.append(folder)
         folder = os.path.dirname(folder)
     for made in reversed(missing):

@@ -80,7 +80,7 @@ class ProcessLock:
         """Whether the file of this name is the one that is locked."""
         try:
             return os.path.samestat(os.fstat(self._fd), os.stat(path))
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
 
     def close(self) -> None:

@@ -34,6 +34,8 @@ FOLDER: Final = ".perdure"
 JOURNAL: Final = "journal.db"
 RECORD: Final = "root.json"
 _RECORD_MAX: Final = 64 * 1024
+_ABSENT: Final = (FileNotFoundError, NotADirectoryError)
+"""Any other error says nothing about what is there: it is told, since to begin another store would split a history."""
 
 Setting = Literal["data", "workspace"]
 Kind = Literal["data", "workspace", "earlier"]
@@ -75,7 +77,7 @@ def find(root: str, setting: Setting = "data") -> StorePlace:
     if setting == "workspace":
         return in_workspace(root, "the settings of the user say so")
     place = in_data(root)
-    if os.path.lexists(place.journal):
+    if _exists(place.journal):
         return place
     if (moved := find_moved(root)) is not None:
         return moved
@@ -84,6 +86,14 @@ def find(root: str, setting: Setting = "data") -> StorePlace:
     if is_earlier(root):
         return in_workspace(root, "an earlier version made it; the next write moves it", kind="earlier")
     return place
+
+
+def _exists(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except _ABSENT:
+        return False
+    return True
 
 
 def refuse_link(folder: str) -> None:
@@ -111,7 +121,7 @@ def store_id(root: str) -> str:
 
 def stores_folder() -> str:
     """Canonical, since a database is not opened through a link."""
-    return os.path.join(os.path.realpath(data_dir()), "workspaces")
+    return os.path.realpath(os.path.join(data_dir(), "workspaces"))
 
 
 def anchor_path(name: str) -> str:
@@ -121,7 +131,7 @@ def anchor_path(name: str) -> str:
 def _obstacle(root: str) -> str | None:
     """Why the data directory cannot hold the store of this workspace; None where it can."""
     folder = stores_folder()
-    while not os.path.lexists(folder):
+    while not _exists(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
         return f"{data_dir()} cannot be written"
@@ -173,17 +183,18 @@ def read_record(folder: str) -> dict[str, Any]:
             found = json.loads(os.read(fd, _RECORD_MAX))
         finally:
             os.close(fd)
-    except (OSError, ValueError):
+    except (*_ABSENT, PermissionError, ValueError):
+        return {}
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def find_moved(root: str) -> StorePlace | None:
     """The store of a root that was at another path, where nothing is now."""
-    try:
-        wanted = msgspec.structs.asdict(identity(root))
-    except OSError:
-        return None
+    wanted = msgspec.structs.asdict(identity(root))
     for folder in _stores():
         record = read_record(folder)
         former = record.get("root")
@@ -200,7 +211,7 @@ def _stores() -> Iterator[str]:
     try:
         with os.scandir(stores_folder()) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError:
+    except _ABSENT:
         return
     for name in names:
         yield os.path.join(stores_folder(), name)
@@ -226,13 +237,13 @@ def is_earlier(root: str) -> bool:
         folder = os.open(
             os.path.join(root, FOLDER), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         )
-    except OSError:
+    except (*_ABSENT, PermissionError):
         return False
     try:
         facts = os.stat(JOURNAL, dir_fd=folder, follow_symlinks=False)
         is_own = _is_own(os.fstat(folder), 0o022) and _is_own(facts, 0o077)
         return is_own and stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1 and not _is_tracked(root)
-    except OSError:
+    except _ABSENT:
         return False
     finally:
         os.close(folder)

@@ -99,7 +99,9 @@ def birth_time(path: str) -> int | None:
     found = ctypes.create_string_buffer(256)
     try:
         _made(_libc().statx, _AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, _STATX_BTIME, found)
-    except OSError:
+    except OSError as error:
+        if not is_missing(error):
+            raise
         return None
     mask, seconds, nanoseconds = struct.unpack_from("=I76xqI", found)
     return int(seconds * 1_000_000_000 + nanoseconds) if mask & _STATX_BTIME else None

@@ -218,7 +218,11 @@ class Workspace:
         """
         index, parts = self._anchored(path)
         root = self.roots[index]
-        if root.is_replaced():
+        try:
+            is_replaced = root.is_replaced()
+        except OSError as error:
+            raise os_refusal(error) from None
+        if is_replaced:
             raise _replaced(root)
         reading = purpose == "read"
         outer = self._outer[index]
@@ -332,12 +336,14 @@ def _replaced(root: Root) -> ToolError:
             "workspace_gone",
             "the workspace directory was moved or removed; put it back, or start Perdure where it is now",
             suggested_action="ask_user",
+            errno="ESTALE",  # not what was found at a path: recovery must not take it for that
         )
     return refuse(
         "conflict",
         "workspace_replaced",
         "another directory has taken the place of the workspace; call again to work in that one",
         suggested_action="retry_later",
+        errno="ESTALE",
     )
 
 

@@ -24,7 +24,7 @@ from perdure.storage.files.exchange import Conflict
 from perdure.storage.held_files import HeldFiles
 from perdure.storage.journal import Draft, Filter, Invocation, Journal, StoreReplaced
 from perdure.storage.places import data_dir, state_dir
-from perdure.storage.workspace_store import StorePlace, refuse_link
+from perdure.storage.workspace_store import StorePlace, refuse_link, stores_folder
 from perdure.surfaces.port import Call, Done, KeyStatus
 from perdure.surfaces.waiting import finished
 from perdure.surfaces.write import recover
@@ -360,7 +360,7 @@ def _plain(tool: str) -> bytes:
 def _private_rules(roots: tuple[str, ...]) -> tuple[str, ...]:
     """Our own directories where they are beneath a root, as they are when the home directory is the workspace."""
     found = set()
-    for folder in (data_dir(), state_dir()):
+    for folder in (data_dir(), state_dir(), stores_folder()):
         whole = os.path.realpath(folder)
         for root in map(os.path.realpath, roots):
             if whole.startswith(root.rstrip("/") + "/"):

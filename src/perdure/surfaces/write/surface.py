@@ -212,13 +212,13 @@ class WriteSurface:
                 service.close()
 
     def _current(self) -> WriteService:
-        if self._service is not None and self._service.is_replaced():
-            self._give_up()
-        if self._service is None:
-            try:
+        try:
+            if self._service is not None and self._service.is_replaced():
+                self._give_up()
+            if self._service is None:
                 self._service = self._open()
-            except OSError as error:
-                raise os_refusal(error, of="workspace") from None
+        except OSError as error:
+            raise os_refusal(error, of="workspace") from None
         return self._service
 
     def _give_up(self) -> None:

@@ -54,7 +54,7 @@ class Root:
         """Whether another directory, or none, is at the path of this root."""
         try:
             facts = os.stat(self.path)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return True
         return (facts.st_dev, facts.st_ino) != (self.dev, self.ino)
 
