@@ -209,7 +209,9 @@ def trusted(path: Path, text: str, home: Path) -> Path:
     store = TrustStore(str(home / "trust"))
     known = str(path.parent.resolve() / path.name)
     store.trust(known, text.encode(), previous=path.read_bytes() if path.exists() else None)
-    path.write_text(text)
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text)
+    fresh.replace(path)  # in one step: half a file is another content
     return path
 
 

@@ -67,6 +67,7 @@ def test_a_server_is_installed_shown_switched_and_removed(terminal: Terminal) ->
             "description": "the weather",
             "version": None,
             "source": "mcp.md#weather",
+            "trusted": True,
         }
     ]
     shown = terminal.json("show", "weather")

@@ -108,7 +108,7 @@ def test_no_command_starts_what_a_clone_brings_and_each_says_what_waits(
     assert str(clone.folder) in said
 
 
-@pytest.mark.parametrize("registry", ["mcp.md", "mcp.json"])
+@pytest.mark.parametrize("registry", ["mcp.md", pytest.param("mcp.json", marks=pytest.mark.thorough)])
 def test_a_session_lists_what_waits_starts_it_once_trusted_and_no_more_after_one_changed_byte(
     bed: Bed, registry: str
 ) -> None:
@@ -176,6 +176,7 @@ def test_the_servers_of_the_users_own_registry_are_used_meanwhile(clone: Clone) 
     assert client.row("helper")["state"] == "untrusted"
 
 
+@pytest.mark.thorough
 def test_what_the_user_types_is_trusted(clone: Clone) -> None:
     done = clone.run("run", "--registry", str(clone.registry), said=hello())
     assert clone.proof.exists(), done.stderr
@@ -259,6 +260,7 @@ def test_its_json_has_what_is_started_and_what_is_set(clone: Clone) -> None:
     assert found[str(clone.policies[0])]["settings"] == ["classify", "protect.allow"]
 
 
+@pytest.mark.thorough
 def test_one_file_is_trusted_by_its_path_and_revoked(clone: Clone) -> None:
     found = clone.trust(str(clone.registry))
     assert list(found) == [str(clone.registry)]
@@ -288,6 +290,7 @@ def test_a_terminal_is_asked(clone: Clone, answer: str, code: int) -> None:
     assert all(file["trusted"] is (code == 0) for file in listed)
 
 
+@pytest.mark.thorough
 def test_a_file_that_a_trusted_one_names_is_shown_and_trusted_with_it(bed: Bed) -> None:
     (bed.workspace / "perdure.toml").write_text('registry = "conf/servers.md"\npolicy = "conf/rules.yaml"\n')
     (bed.workspace / "conf").mkdir()
@@ -301,6 +304,7 @@ def test_a_file_that_a_trusted_one_names_is_shown_and_trusted_with_it(bed: Bed) 
     assert trusted == {"perdure.toml": True, "servers.md": True, "rules.yaml": True}
 
 
+@pytest.mark.thorough
 def test_the_registrys_own_commands_keep_a_trusted_file_trusted_and_no_other(clone: Clone) -> None:
     install = ("registry", "install", "more", "--json", "--", "node", "server.js")
     assert clone.run(*install).returncode == 0

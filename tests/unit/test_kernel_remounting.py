@@ -6,9 +6,9 @@ import msgspec
 
 from harness.kernel.stage import Stage, tool
 from perdure.kernel.core import Kernel
-from perdure.kernel.events import Approved, ChildLost, Remount, Spawn
+from perdure.kernel.events import Approved, ChildLost, Order, Remount, Spawn, Stop
 from perdure.kernel.state import KnownTools, Serving, Starting, Stopped
-from perdure.model.faults import Fault
+from perdure.model.faults import UNAVAILABLE, Fault
 from perdure.model.mounts import MountSpec
 
 WORKER = MountSpec("w", builtin=True)
@@ -54,6 +54,46 @@ def test_a_mount_that_is_gone_answers_its_calls_and_leaves_nothing() -> None:
     stage.call(4, "m__put")
     assert stage.answer(4)["error"]["code"] == -32602
     Kernel(stage.kernel.specs, session_id="s").restore(stage.kernel.snapshot())
+
+
+UNTRUSTED = MountSpec("m", (), "m__", managed=True, untrusted="m waits: perdure trust")
+
+
+def spawned(effects: list[object]) -> list[str]:
+    return [effect.mount for effect in effects if isinstance(effect, Spawn)]
+
+
+def test_a_mount_that_is_not_trusted_is_never_started_and_says_so_to_its_calls() -> None:
+    stage = Stage(WORKER, UNTRUSTED)
+    stage.initialize()
+    stage.serve("w", [])
+    for action in ("restart", "enable"):
+        assert spawned(list(stage.feed(Order("m", action)))) == []
+    assert listed(stage, 1) == []
+    stage.call(2, "m__get")
+    error = stage.answer(2)["error"]
+    assert (error["code"], error["message"]) == (UNAVAILABLE, "m waits: perdure trust")
+    assert spawned(list(stage.feed(Remount({"m": MANAGED})))) == ["m"]
+    stage.serve("m", TOOLS)
+    assert listed(stage, 3) == ["m__get", "m__put"]
+
+
+def test_a_mount_that_is_no_longer_trusted_is_stopped_and_its_tools_leave_the_list() -> None:
+    stage = serving()
+    stage.call(1, "m__put")
+    effects = list(stage.feed(Remount({"m": UNTRUSTED})))
+    assert any(isinstance(effect, Stop) for effect in effects)
+    assert spawned(effects) == []
+    assert stage.answer(1)["error"]["data"]["outcome"] == "unknown"
+    assert listed(stage, 2) == []
+    stage.call(3, "m__get")
+    assert stage.answer(3)["error"]["code"] == UNAVAILABLE
+
+
+def test_a_worker_whose_settings_are_trusted_now_is_rolled_over() -> None:
+    stage = serving()
+    fresh = msgspec.structs.replace(WORKER, mark="trusted")
+    assert spawned(list(stage.feed(Remount({"m": MANAGED, "w": fresh})))) == ["w"]
 
 
 def test_a_mount_that_is_started_differently_is_rolled_over() -> None:

@@ -79,9 +79,9 @@ def _patient(options: argparse.Namespace) -> Patient:
 
     settings = settle(options, "doctor")
     words: list[str] = []
-    for name in ("workspace", "mount"):
+    for name in ("workspace", "mount", "mount_env"):
         for value in getattr(options, name) or ():
-            words += [f"--{name}", os.path.abspath(value) if name == "workspace" else value]
+            words += [f"--{name.replace('_', '-')}", os.path.abspath(value) if name == "workspace" else value]
     if options.registry is not None:
         words += ["--registry", options.registry]
     return Patient(settings, tuple(words))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 POLICY_PLACES: Final = (".perdure/policy.yaml", ".resilient_write/policy.yaml", "policy.yaml")
 WORKSPACE_FILES: Final = (FILE_NAME, *FILE_NAMES, *POLICY_PLACES)
+MOST_DESCRIBED: Final = 1024 * 1024
 REGISTRY_ENDINGS: Final = (".md", ".json", ".jsonc")
 
 
@@ -51,7 +52,8 @@ class WorkspaceFile(NamedTuple):
     @property
     def waits(self) -> bool:
         """Whether something in it does not count yet."""
-        return self.verdict != "trusted" and bool(self.contents.starts or self.contents.settings)
+        contents = self.contents
+        return self.verdict != "trusted" and bool(contents.starts or contents.settings or contents.problem)
 
     @property
     def untrusted(self) -> UntrustedFile:
@@ -65,19 +67,29 @@ class WorkspaceFile(NamedTuple):
 
 def workspace_files(settings: Settings, environ: Mapping[str, str]) -> list[WorkspaceFile]:
     """The files that count here, or would. One that cannot be read has a problem instead of contents."""
-    store = TrustStore()
-    found = []
-    for path in _paths(settings, environ):
-        content = _read(path)
-        if content is not None:
-            contents = _described(path, content, environ)
-            found.append(WorkspaceFile(path, content, store.verdict(path, content), contents))
-    return found
+    return [
+        WorkspaceFile(path, content, verdict, _described(path, content, environ))
+        for path, content, verdict in _judged(settings, environ)
+    ]
 
 
 def untrusted_files(settings: Settings, environ: Mapping[str, str]) -> tuple[UntrustedFile, ...]:
-    """Those in which something waits."""
-    return tuple(file.untrusted for file in workspace_files(settings, environ) if file.waits)
+    """Those in which something waits. A host asks for them: a huge one is named, and not looked into."""
+    found = []
+    for path, content, verdict in _judged(settings, environ):
+        if verdict != "trusted":
+            is_huge = len(content) > MOST_DESCRIBED
+            contents = Contents(problem="it is large") if is_huge else _described(path, content, environ)
+            file = WorkspaceFile(path, content, verdict, contents)
+            found += [file.untrusted] if file.waits else []
+    return tuple(found)
+
+
+def _judged(settings: Settings, environ: Mapping[str, str]) -> Iterator[tuple[str, bytes, Verdict]]:
+    store = TrustStore()
+    for path in _paths(settings, environ):
+        if (content := _read(path)) is not None:
+            yield path, content, store.verdict(path, content)
 
 
 def _paths(settings: Settings, environ: Mapping[str, str]) -> list[str]:
