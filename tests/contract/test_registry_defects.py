@@ -84,7 +84,7 @@ def test_h3_the_sdk_is_bounded_above() -> None:
 def test_h4_where_nothing_is_allowed_nothing_is_started(bed: Bed) -> None:
     marker = bed.root / "marker"
     words = json.dumps(["-c", f"open({str(marker)!r}, 'w')"])
-    (bed.workspace / "mcp.md").write_text(f"## a\ncommand: python\nargs: {words}\n## Allowed commands\n")
+    bed.trusted("mcp.md", f"## a\ncommand: python\nargs: {words}\n## Allowed commands\n")
     client = bed.run()
     client.names()
     client.wait_row("a", state="degraded")
@@ -94,7 +94,7 @@ def test_h4_where_nothing_is_allowed_nothing_is_started(bed: Bed) -> None:
 
 def test_h5_naming_a_variable_does_not_hand_over_the_others(bed: Bed) -> None:
     bed.environ["MY_SECRET"] = SECRET
-    (bed.workspace / "mcp.md").write_text(section(bed, "fake") + f"env: A=1\n## Allowed commands\n{PYTHON}\n")
+    bed.trusted("mcp.md", section(bed, "fake") + f"env: A=1\n## Allowed commands\n{PYTHON}\n")
     client = bed.run()
     client.names()
     assert "MY_SECRET" not in client.use_data("fake__whoami")["env_names"]
@@ -189,7 +189,7 @@ def test_m11_link_mode_and_absence_stay(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_m15_a_silent_server_holds_up_no_other(bed: Bed) -> None:
     silent = section(bed, "silent", "--hang-at=start") + "timeout: startup=60\n"
-    (bed.workspace / "mcp.md").write_text(silent + section(bed, "good") + f"## Allowed commands\n{PYTHON}\n")
+    bed.trusted("mcp.md", silent + section(bed, "good") + f"## Allowed commands\n{PYTHON}\n")
     client = bed.run()
     client.wait_row("good", state="ready")
     assert client.use_text("good__echo", {"text": "x"}) == "x"
@@ -200,14 +200,14 @@ def test_m16_an_unusual_tool_name_costs_no_other_tool(bed: Bed) -> None:
     path = bed.root / "tools.json"
     path.write_text(json.dumps({"tools": [{"name": "do__it", "inputSchema": {"type": "object"}}]}))
     text = section(bed, "fake", f"--catalog={path}") + f"## Allowed commands\n{PYTHON}\n"
-    (bed.workspace / "mcp.md").write_text(text)
+    bed.trusted("mcp.md", text)
     client = bed.run()
     assert {"fake__do__it", "fake__echo"} <= set(client.names())
     assert "do__it" in client.use_text("fake__do__it", {"a": 1})
 
 
 def test_m17_a_server_keeps_its_process_from_call_to_call(bed: Bed) -> None:
-    (bed.workspace / "mcp.md").write_text(section(bed, "fake") + f"## Allowed commands\n{PYTHON}\n")
+    bed.trusted("mcp.md", section(bed, "fake") + f"## Allowed commands\n{PYTHON}\n")
     client = bed.run()
     client.names()
     assert len({client.use_data("fake__whoami")["pid"] for _ in range(5)}) == 1
@@ -240,8 +240,9 @@ def test_l3_an_argument_is_not_judged_by_how_its_path_is_spelt(tmp_path: Path, p
 
 def test_l4_a_command_warns_of_nothing_that_it_was_not_asked_about(tmp_path: Path) -> None:
     registry(tmp_path, "## a\ncommand: nosuch\nmine: x\nenv: K=$NOT_SET_ANYWHERE\n## broken\n")
-    assert perdure(tmp_path, "list").stderr == ""
-    assert perdure(tmp_path, "show", "a").stderr == ""
+    named = ("--registry", "mcp.md")  # what the user names is trusted
+    assert perdure(tmp_path, *named, "list").stderr == ""
+    assert perdure(tmp_path, *named, "show", "a").stderr == ""
 
 
 def test_l5_a_redacted_url_still_says_where(tmp_path: Path) -> None:

@@ -90,8 +90,8 @@ def test_a_registry_text_is_named_with_its_line_and_ends_neither_a_running_nor_a
 def test_allowed_commands_that_are_not_text_allow_nothing(bed: Bed) -> None:
     command, *args = bed.fake().argv
     own = {"allowedCommands": [Path(command).name, "\ud800"]}
-    (bed.workspace / "mcp.json").write_text(
-        json.dumps({"mcpServers": {"fake": {"command": command, "args": args}}, "perdure": own})
+    bed.trusted(
+        "mcp.json", json.dumps({"mcpServers": {"fake": {"command": command, "args": args}}, "perdure": own})
     )
     client = bed.run()
     client.names()

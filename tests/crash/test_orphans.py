@@ -152,7 +152,7 @@ def test_a_command_that_cannot_be_run_is_named_with_its_reason(bed: Bed) -> None
 
 def test_a_folder_that_is_missing_is_named_instead_of_the_command(bed: Bed) -> None:
     text = f"## away\ncommand: {sys.executable}\nargs: -c, pass\ncwd: gone\n## Allowed commands\n"
-    (bed.workspace / "mcp.md").write_text(text + os.path.basename(sys.executable) + "\n")
+    bed.trusted("mcp.md", text + os.path.basename(sys.executable) + "\n")
     client = bed.run()
     client.names()
 

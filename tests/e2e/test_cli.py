@@ -138,16 +138,22 @@ def test_wrap_without_a_command_is_refused(bed: Bed) -> None:
 def test_a_bad_settings_file_is_refused_with_its_place(bed: Bed, text: str, said: str) -> None:
     path = settings_file(bed, "workspace")
     bed.settings(text)
-    complaint = refused(bed, "run")
+    complaint = refused(bed, "journal")
     assert said in complaint
-    if "limits" not in text and "a b" not in text:
-        assert str(path) in complaint
+    assert str(path) in complaint
+    told = perdure(bed, "run")  # a session begins without what is wrong
+    assert told.returncode == 0
+    assert f"{path}, line " in told.stderr
 
 
-def test_a_bad_settings_file_of_the_users_is_refused_by_every_command_that_reads_it(bed: Bed) -> None:
+def test_a_bad_settings_file_of_the_users_is_named_by_every_command_that_reads_it(bed: Bed) -> None:
     path = settings_file(bed, "user")
     path.write_text("rendr = 'json'\n")
-    for words in (["run"], ["wrap", "--", "true"], ["worker"]):
+    for words in (["run"], ["wrap", "--", "cat"], ["worker"]):
+        told = perdure(bed, *words)
+        assert told.returncode == 0, told
+        assert str(path) in told.stderr
+    for words in (["journal"], ["verify"], ["serve", "--port", "0"]):
         assert str(path) in refused(bed, *words)
 
 

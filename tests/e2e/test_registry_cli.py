@@ -120,10 +120,11 @@ def test_every_outcome_has_its_exit_code(terminal: Terminal, words: tuple[str, .
 def test_a_section_that_is_there_twice_is_reported(terminal: Terminal, words: tuple[str, ...]) -> None:
     path = terminal.folder / "work" / "mcp.md"
     path.write_text("## there\ncommand: python\n## other\ncommand: python\n## there\ncommand: node\n")
-    said = terminal.run(*words, code=1)
+    named = ("--registry", "mcp.md")
+    said = terminal.run(*named, *words, code=1)
     assert "there: failed\n  error: duplicate" in said
-    assert terminal.run("validate", "other") == "other: ok\n"
-    results = terminal.json(*words, code=1)
+    assert terminal.run(*named, "validate", "other") == "other: ok\n"
+    results = terminal.json(*named, *words, code=1)
     assert ["duplicate"] in [one["errors"] for one in results.get("servers", [results])]
 
 
@@ -161,11 +162,12 @@ def test_a_command_that_would_never_be_started_is_refused_with_the_fix(terminal:
 def test_the_fix_for_a_registry_in_json_is_json(terminal: Terminal) -> None:
     path = terminal.folder / "work" / "mcp.json"
     path.write_text("{}")
-    hint = json.loads(terminal.run("install", "a", "--json", "--", "bash", "server.sh", code=1))["hint"]
-    added = json.loads(hint.removeprefix(f"add to {path}: "))
+    named = ("--registry", "mcp.json")
+    refusal = terminal.run(*named, "install", "a", "--json", "--", "bash", "server.sh", code=1)
+    added = json.loads(json.loads(refusal)["hint"].removeprefix(f"add to {path}: "))
     path.write_text(json.dumps(added))
-    terminal.run("install", "a", "--", "bash", "server.sh")
-    assert terminal.json("validate", "a")["ok"] is True
+    terminal.run(*named, "install", "a", "--", "bash", "server.sh")
+    assert terminal.json(*named, "validate", "a")["ok"] is True
 
 
 def test_a_registry_that_cannot_be_written_exits_with_4(terminal: Terminal) -> None:

@@ -77,7 +77,8 @@ def test_where_nothing_is_wrong_it_says_so_check_by_check(bed: Bed) -> None:
 
 @pytest.mark.parametrize("text", ['{"mcpServers": {', None])
 def test_a_registry_that_cannot_be_read_is_an_error(bed: Bed, text: str | None) -> None:
-    path = bed.workspace / "mcp.json"
+    path = bed.root / "mcp.json"
+    bed.environ["PERDURE_REGISTRY"] = str(path)
     if text is None:
         path.mkdir()
     else:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from write_tools import Tools
 
+from harness.store_location import store_of
 from perdure.model import fault_points
 from perdure.storage.files import pending
 from perdure.surfaces.write import syncing
@@ -53,7 +54,9 @@ def test_a_recovery_that_cannot_finish_is_logged_with_the_file_it_waits_for(work
     (workspace / "a").write_text("old\n")
     assert tools.use("safe_write", {"path": "a", "content": SECRET, "mode": "overwrite"})[0]
     (workspace / "a").write_text("old\n")
-    (workspace / ".perdure" / "landed").write_text("")  # as if it had been killed before anything landed
+    (store_of(workspace, workspace.parent / "home") / "landed").write_text(
+        ""
+    )  # as if it had been killed before anything landed
     fault_points.arm("write.open_temp=erofs")
     try:
         waiting = Tools(workspace)

@@ -367,3 +367,18 @@ def test_no_tool_forges_trust_where_the_workspace_is_the_users_home(bed: Bed) ->
         refused = client.use_data("safe_write", {"path": path, "content": "x", "force": True, **FULL})
         assert refused["context"]["reason"] == "protected_path"
         assert not (bed.root / path).exists()
+
+
+def test_a_registry_that_was_trusted_and_broke_is_named_with_its_line(bed: Bed) -> None:
+    path = bed.trusted("mcp.json", '{"mcpServers": {}}\n')
+    client = bed.run()
+    path.write_text('{\n  "mcpServers": {,}\n}\n')
+
+    until = time.monotonic() + 10
+    while not (files := client.health().get("untrusted")) and time.monotonic() < until:
+        time.sleep(0.05)
+
+    (waiting,) = files
+    assert waiting["path"] == str(path)
+    assert waiting["changed"]
+    assert "line 2" in waiting["problem"]

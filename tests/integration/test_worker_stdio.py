@@ -153,6 +153,7 @@ def test_a_list_carries_the_contract_that_the_host_reads(worker: Pipe) -> None:
         "conflict": ["/path"],
         "deadline_s": 30,
         "aliases": ["rw.echo"],
+        "waits": False,
     }
     assert tools["whoami"]["_meta"]["perdure/contract"]["replay"] == "convergent"
     assert tools["fail"]["_meta"]["perdure/contract"]["replay"] == "never"
@@ -587,7 +588,7 @@ def test_a_frame_of_exactly_the_bound_is_read() -> None:
 def test_a_worker_starts_without_anything_heavy() -> None:
     code = (
         "import sys; from perdure.cli.worker import main; main([]);"
-        "print(*[m for m in ('asyncio', 'mcp', 'logging', 'difflib', 'json', 'socket', 'sqlite3')"
+        "print(*[m for m in ('asyncio', 'mcp', 'difflib', 'socket', 'sqlite3')"
         " if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run(

@@ -72,7 +72,7 @@ def test_a_mount_that_is_not_trusted_is_never_started_and_says_so_to_its_calls()
     assert listed(stage, 1) == []
     stage.call(2, "m__get")
     error = stage.answer(2)["error"]
-    assert (error["code"], error["message"]) == (UNAVAILABLE, "m waits: perdure trust")
+    assert (error["code"], error["message"]) == (UNAVAILABLE, "get did not run. m waits: perdure trust")
     assert spawned(list(stage.feed(Remount({"m": MANAGED})))) == ["m"]
     stage.serve("m", TOOLS)
     assert listed(stage, 3) == ["m__get", "m__put"]

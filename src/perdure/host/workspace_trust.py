@@ -58,7 +58,11 @@ class WorkspaceFile(NamedTuple):
     @property
     def untrusted(self) -> UntrustedFile:
         return UntrustedFile(
-            self.path, self.verdict == "changed", self.contents.starts, self.contents.settings
+            self.path,
+            self.verdict == "changed",
+            self.contents.starts,
+            self.contents.settings,
+            self.contents.problem,
         )
 
 

@@ -147,6 +147,7 @@ def _untrusted(file: UntrustedFile) -> dict[str, Any]:
         "changed": file.changed,
         "starts": [{"name": one.name, "runs": one.shown} for one in file.starts],
         "settings": list(file.settings),
+        **({"problem": file.problem} if file.problem else {}),
         "todo": command_for(file.path),
     }
 
@@ -345,6 +346,7 @@ def _shapes() -> dict[str, Shape]:
         Field("changed", full_only=True),
         Field("starts", "json"),
         Field("settings", "json"),
+        Field("problem"),
         Field("todo"),
     )
     counters = tuple(

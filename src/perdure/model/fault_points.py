@@ -52,6 +52,13 @@
 | `blob.linked` | it did |
 | `blob.before_dir_fsync` | before its directory is synced |
 | `blob.landed` | it counts |
+| `store.record` | before the record of a workspace's root is written |
+| `store.marker` | before the mark is written that the move of a store of an earlier version has begun |
+| `store.marked` | it is written; nothing was moved yet |
+| `store.content_moved` | one large content of a store of an earlier version was moved to its new place |
+| `store.before_journal` | all contents were; before the journal is moved |
+| `store.journal_moved` | the journal is in its new place; the old one is not removed yet |
+| `store.one_removed` | one file of the old place was removed |
 | `registry.locked` | the lock on a registry or a client's file is held |
 | `registry.read` | it was read; nothing is planned |
 | `registry.backed_up` | its content is in the backups; nothing is written |

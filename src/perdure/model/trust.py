@@ -31,10 +31,14 @@ class UntrustedFile(msgspec.Struct, frozen=True):
     starts: tuple[Start, ...] = ()
     settings: tuple[str, ...] = ()
     """The keys that wait."""
+    problem: str = ""
+    """Why it cannot be read, so that nobody knows what waits."""
 
     @property
     def sentence(self) -> str:
         why = "changed since it was trusted" if self.changed else "is not trusted"
+        if self.problem:
+            return f"{self.path} {why}, and it cannot be used: {self.problem}"
         return f"{self.path} {why}, so {_waiting(self)} until you run: {command_for(self.path)}"
 
 
