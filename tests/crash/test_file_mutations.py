@@ -116,7 +116,9 @@ def test_a_host_starts_on_settings_that_cannot_be_read_and_says_so(bed: Bed) -> 
 def test_a_worker_comes_back_although_the_settings_were_broken_meanwhile(bed: Bed) -> None:
     client = bed.run()
     client.use("safe_write", {"path": "a.txt", "content": "1\n"})
-    bed.settings("policy = [\n")
+    settings = bed.root / "config" / "perdure" / "perdure.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("policy = [\n")
 
     client.kill_mount("perdure")
 
