@@ -13,7 +13,8 @@ from hosts import SOON, pids, wait_note
 from harness.processes import is_running, wait_for
 from testbed import Bed, Server
 
-# Answers the first request, says some last words and leaves, so often; then it is the fake server.
+# Answers the first request, in whichever era it is, says some last words and leaves, so often; then it is the
+# fake server.
 LEAVER = """
 import os, sys, json
 path, times, words, *fake = sys.argv[1:]
@@ -21,7 +22,7 @@ with open(path, "ab") as file:
     file.write(b".")
 if os.path.getsize(path) <= int(times):
     asked = json.loads(sys.stdin.buffer.readline())
-    result = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}},
+    result = {"protocolVersion": "2025-11-25", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
               "serverInfo": {"name": "leaver", "version": "1"}}
     answer = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
     os.write(1, answer.encode() + b"\\n" + words.encode())

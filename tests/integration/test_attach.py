@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.processes import wait_for
 from perdure.testing.http_client import ServeProcess
 from perdure.testing.raw_client import RawClient
 
 JSON = {"render": "json", "detail": "full"}
+SOON = 30.0  # seconds: for what comes at once on an idle machine
 
 
 @pytest.fixture
@@ -125,14 +128,19 @@ class Client:
         """The next so many answers, by their ids."""
         assert self.process.stdout is not None
         found: dict[Any, bytes] = {}
-        while len(found) < count:
-            line = self.process.stdout.readline()
-            assert line, "the pipe was closed"
-            if b'"method"' not in line[:40]:
-                head = line[: line.index(b",", 20)]
-                identity = msgspec.json.decode(head.partition(b'"id":')[2])
-                assert identity not in found
-                found[identity] = line
+        alarm = threading.Timer(SOON, self.process.kill)  # its end closes the pipe
+        alarm.start()
+        try:
+            while len(found) < count:
+                line = self.process.stdout.readline()
+                assert line, f"the pipe was closed, or nothing came for {SOON:g} s"
+                if b'"method"' not in line[:40]:
+                    head = line[: line.index(b",", 20)]
+                    identity = msgspec.json.decode(head.partition(b'"id":')[2])
+                    assert identity not in found
+                    found[identity] = line
+        finally:
+            alarm.cancel()
         return found
 
     def close(self) -> None:
@@ -144,15 +152,15 @@ class Client:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LEDGER", str(tmp_path / "ledger"))
+def ledger(tmp_path: Path) -> Path:
+    """The calls that were really made, one name per line."""
     return tmp_path / "ledger"
 
 
 @pytest.fixture
 def working(tmp_path: Path, ledger: Path) -> Iterator[ServeProcess]:
     """A serving process with a tool of which nothing is known, so that no call of it may be made twice."""
-    process = ServeProcess(tmp_path, "--mount", "w=" + shlex.join([sys.executable, str(WORKER)]))
+    process = ServeProcess(tmp_path, "--mount", "w=" + shlex.join([sys.executable, str(WORKER), str(ledger)]))
     yield process
     process.process.kill()
     process.process.wait()
@@ -165,8 +173,7 @@ def test_an_answer_that_was_not_read_is_no_reason_to_make_the_call_again(
     client = Client(working)
     for number in range(1, 4):
         client.work(number, f"call {number}", size=2_000_000)  # none fits what pipes and sockets hold
-    while not ledger.exists() or len(ledger.read_text().splitlines()) < 3:
-        pass
+    assert wait_for(lambda: ledger.exists() and len(ledger.read_text().splitlines()) == 3, SOON)
     working.restart()
     answers = client.answers(3)
     assert sorted(answers) == [1, 2, 3]
@@ -195,8 +202,7 @@ def test_a_request_with_a_very_long_number_is_answered_although_serve_was_killed
         + arguments
         + b"}}"
     )
-    while not ledger.exists():
-        pass
+    assert wait_for(ledger.exists, SOON)
     working.restart()
     error = msgspec.json.decode(client.answers(1)[1])["error"]
     assert error["data"]["outcome"] == "unknown"
@@ -225,8 +231,7 @@ def test_a_call_that_ran_when_serve_went_for_good_has_an_unknown_outcome(
 ) -> None:
     client = Client(working, "--patience", "0.2")
     client.work(1, "hangs", hang=True)
-    while not ledger.exists():
-        pass
+    assert wait_for(ledger.exists, SOON)
     working.kill()
     error = msgspec.json.decode(client.answers(1)[1])["error"]
     assert error["data"]["outcome"] == "unknown"

@@ -20,6 +20,7 @@ import msgspec
 import pytest
 
 from harness.host import serve_storm
+from harness.processes import wait_for
 from perdure.testing import fake_server
 from perdure.testing.fake_ledger import lines
 from perdure.testing.http_client import HttpClient, ServeProcess, envelope
@@ -27,6 +28,7 @@ from perdure.testing.raw_client import RawClient
 from testbed import trusted
 
 JSON = {"render": "json", "detail": "full"}
+SOON = 30.0  # seconds: for what comes at once on an idle machine
 
 
 @pytest.fixture(scope="module")
@@ -170,8 +172,7 @@ def test_a_call_that_was_running_when_we_were_killed_is_not_done_twice(tmp_path:
 
         running = threading.Thread(target=lost)
         running.start()
-        while not _dispatches(tmp_path):
-            pass
+        assert wait_for(lambda: bool(_dispatches(tmp_path)), SOON)
         served.restart()
         running.join()
         answer = ask().last
@@ -227,11 +228,11 @@ def test_a_reload_gives_every_session_a_new_server_and_loses_no_call(tmp_path: P
             target=lambda: slow.append(clients[0].call("s__slow", {"ms": 1500, "key": "k"}))
         )
         running.start()
-        while not any("slow" in line for line in _dispatches(tmp_path)):
-            pass
+        assert wait_for(lambda: any("slow" in line for line in _dispatches(tmp_path)), SOON)
         served.process.send_signal(signal.SIGHUP)
-        while clients[1].call("s__whoami", {})["structuredContent"]["pid"] in before:
-            pass
+        assert wait_for(
+            lambda: clients[1].call("s__whoami", {})["structuredContent"]["pid"] not in before, SOON
+        )
         running.join()
         assert not slow[0].get("isError"), slow
         after = {client.call("s__whoami", {})["structuredContent"]["pid"] for client in clients}
@@ -278,8 +279,7 @@ def test_an_answer_that_its_client_did_not_wait_for_is_there_when_it_asks_again(
             )
             with socket.create_connection(("127.0.0.1", served.port)) as line:
                 line.sendall(head.encode() + body)
-            while len(_effects(tmp_path)) <= number:
-                pass
+            assert wait_for(lambda count=number: len(_effects(tmp_path)) > count, SOON)
             answer = client.request("tools/call", params, identity=500 + number).last
             assert "result" in answer
         assert len(_effects(tmp_path)) == 5

@@ -104,7 +104,8 @@ def head(served: ServeProcess, **headers: str) -> bytes:
 def drip(line: socket.socket, piece: bytes) -> bytes:
     """Send a byte now and then for as long as somebody listens; what was said at last."""
     line.settimeout(0.05)
-    while True:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
         try:
             line.sendall(piece)
             found = line.recv(65536)
@@ -114,17 +115,24 @@ def drip(line: socket.socket, piece: bytes) -> bytes:
             return b""
         line.settimeout(30)
         return found + everything(line)
+    raise AssertionError("it listens for ever")
 
 
 def one_answer(line: socket.socket) -> int:
     """The status of the next answer, of which everything is read."""
     found = b""
     while b"\r\n\r\n" not in found:
-        found += line.recv(1)
+        found += _received(line, 1)
     size = int(found.lower().partition(b"content-length: ")[2].split()[0])
     while size:
-        size -= len(line.recv(size))
+        size -= len(_received(line, size))
     return status(found)
+
+
+def _received(line: socket.socket, size: int) -> bytes:
+    found = line.recv(size)
+    assert found, "the server hung up"
+    return found
 
 
 @pytest.mark.thorough

@@ -208,12 +208,9 @@ def test_an_id_beyond_64_bits_is_an_id(served: ServeProcess) -> None:
         assert "result" in answer
 
 
-def test_a_pipelined_answer_that_was_not_read_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipelined_answer_that_was_not_read_is_kept(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
-    monkeypatch.setenv("LEDGER", str(ledger))
-    served = ServeProcess(tmp_path, "--mount", "w=" + shlex.join([sys.executable, str(WORK)]))
+    served = ServeProcess(tmp_path, "--mount", "w=" + shlex.join([sys.executable, str(WORK), str(ledger)]))
     client = opened(served)
     line = socket.socket()
     line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)

@@ -101,6 +101,21 @@ def test_a_server_that_breaks_on_a_request_it_does_not_know_is_asked_in_the_othe
     assert opening(stage) == ["initialize"]
 
 
+@pytest.mark.parametrize("starts", [1, 5])
+def test_a_server_that_keeps_failing_is_asked_in_both_eras_in_turn(starts: int) -> None:
+    """It may fail for a while for another reason, and break on a request of the era that is not its own."""
+    stage = Stage(ANY, limits=Limits(unproductive_starts=starts))
+    stage.initialize()
+    asked = []
+    for generation in range(1, 11):
+        while stage.newest("m") < generation:
+            stage.tick()
+        begin(stage)
+        asked += opening(stage)
+        stage.lose("m")
+    assert asked == ["initialize", "initialize", *["server/discover", "initialize"] * 4]
+
+
 @pytest.mark.parametrize("code", [-32020, -32021, UNSUPPORTED_VERSION, -32600, -32601, -32602, -32603, -1])
 def test_whatever_error_answers_initialize_the_other_era_is_tried_once(code: int) -> None:
     stage = initialized()

@@ -59,7 +59,7 @@ def test_every_line_within_the_bound_is_a_frame_and_every_other_keeps_its_two_en
         if len(line) > LIMIT:
             expected.append((len(line), line[:4096], line[-4096:]))
         elif line.strip():
-            expected.append(line.removesuffix(b"\r"))
+            expected.append(line.rstrip(b"\r"))
     assert taken(reader) == expected
 
 
@@ -75,6 +75,13 @@ def test_what_was_read_goes_on_in_another_reader_as_if_nothing_had_happened(
         second = read([first.dump(), data[at:], b"\n"])
 
         assert taken(second) == taken(read([data, b"\n"]))
+
+
+def test_carriage_returns_before_a_newline_are_dropped_however_often_a_line_is_handed_on() -> None:
+    first = read([b"{}\r\r\n"])
+    second = read([first.dump()])
+
+    assert taken(second) == taken(first) == [b"{}"]
 
 
 @pytest.mark.parametrize("rest", [b"x", b"x\n"])

@@ -25,7 +25,7 @@ class Oversize:
 
 
 class LineReader:
-    """Splits a stream at newlines. Blank lines are nothing; a carriage return before one is dropped."""
+    """Splits a stream at newlines. Blank lines are nothing; carriage returns before one are dropped."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -61,7 +61,7 @@ class LineReader:
             return
         line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts, self._size = [], 0
-        line = line.removesuffix(b"\r")
+        line = line.rstrip(b"\r")
         if line.strip():
             self.ready.append(line)
 

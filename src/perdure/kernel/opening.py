@@ -122,8 +122,10 @@ def _first_era(k: Kernel, link: Link) -> eras.Era:
     known: eras.Era = "modern" if spec.modern_first else "handshake"
     if mount.catalog is not None:
         known = mount.catalog.era
-    # One that was lost twice before it served may be of those that break on a request they do not know.
-    return known if mount.unproductive < 2 else _other(known)
+    # One that was lost twice before it served may be of those that break on a request they do not know. It may
+    # also fail for another reason, so each era has its turn.
+    failed = mount.unproductive + mount.opened
+    return known if failed < 2 or failed % 2 else _other(known)
 
 
 def _other(era: eras.Era) -> eras.Era:

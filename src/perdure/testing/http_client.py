@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import msgspec
 MODERN = "2026-07-28"
 ACCEPT = "application/json, text/event-stream"
 _PREFIX = "io.modelcontextprotocol/"
+_START_S = 60.0
 
 
 def envelope(name: str = "modern") -> dict[str, Any]:
@@ -44,8 +46,13 @@ class ServeProcess:
         command += ["--workspace", str(self.workspace), *self._options]
         process = subprocess.Popen(command, env=self._env, stderr=subprocess.PIPE)
         assert process.stderr is not None
-        line = process.stderr.readline()
-        assert b"/mcp" in line, line + process.stderr.read()
+        alarm = threading.Timer(_START_S, process.kill)  # its end closes the pipe
+        alarm.start()
+        try:
+            line = process.stderr.readline()
+            assert b"/mcp" in line, line + process.stderr.read()
+        finally:
+            alarm.cancel()
         return process
 
     def kill(self) -> None:

@@ -1,12 +1,14 @@
-"""A server with one tool of which nothing is known: `work` writes its name into the ledger and answers as it is told."""
+"""A server with one tool of which nothing is known: `work` writes its name into the ledger and answers as it is told.
+
+The ledger is the file that its first argument names.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 
-ledger = os.environ["LEDGER"]
+ledger = sys.argv[1]
 for line in sys.stdin:
     head = json.loads(line, parse_int=lambda digits: int(digits) if len(digits) < 4000 else 0)
     if "id" not in head:
