@@ -63,17 +63,16 @@ def row(client: HttpClient, mount: str) -> dict[str, object]:
 def test_a_registry_that_cannot_be_read_keeps_no_session_from_opening_and_is_named(
     served: ServeProcess,
 ) -> None:
-    place = served.workspace / "mcp.json"
-    place.write_text('{"mcpServers":\n{,}}')
+    home = served.root / "home"
+    place = trusted(served.workspace / "mcp.json", '{"mcpServers":\n{,}}', home)
     client = opened(served)
 
     health = client.call("health", JSON)["structuredContent"]
 
     assert str(place) in health["file_faults"][0]["detail"]
     assert "line 2" in health["file_faults"][0]["detail"]
-    place.write_text(
-        '{"mcpServers": {"a\\ud800": {"command": "x"}}, "perdure": {"allowedCommands": ["\\ud800"]}}'
-    )
+    odd = '{"mcpServers": {"a\\ud800": {"command": "x"}}, "perdure": {"allowedCommands": ["\\ud800"]}}'
+    trusted(place, odd, home)
     until = time.monotonic() + 30
     while "file_faults" in client.call("health", JSON)["structuredContent"]:
         assert time.monotonic() < until
