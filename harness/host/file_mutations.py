@@ -188,6 +188,7 @@ def mutated(rng: random.Random, content: bytes) -> bytes:
 
 # How a fault ends that is one of the file as a whole.
 _OF_THE_WHOLE: Final = (
+    "is a folder; a registry is a file",
     " bytes",
     "is not a file",
     "it cannot be read",

@@ -74,7 +74,8 @@ def faults(client: Client) -> list[str]:
 def test_a_registry_text_is_named_with_its_line_and_ends_neither_a_running_nor_a_starting_host(
     bed: Bed, text: str
 ) -> None:
-    registry = bed.workspace / "mcp.json"
+    registry = bed.root / "mcp.json"
+    bed.environ["PERDURE_REGISTRY"] = str(registry)
     registry.write_text(text)
     client = bed.run(bed.fake())
     client.names()

@@ -306,7 +306,7 @@ def test_a_file_that_a_trusted_one_names_is_shown_and_trusted_with_it(bed: Bed) 
 
 @pytest.mark.thorough
 def test_the_registrys_own_commands_keep_a_trusted_file_trusted_and_no_other(clone: Clone) -> None:
-    install = ("registry", "install", "more", "--json", "--", "node", "server.js")
+    install = ("registry", "install", "more", "--json", "--", "bash", "server.sh")
     assert clone.run(*install).returncode == 0
     [first, *_] = json.loads(clone.run("registry", "list", "--json").stdout)["servers"]
     assert first["trusted"] is False

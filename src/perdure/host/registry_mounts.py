@@ -480,7 +480,9 @@ def _read_fault(place: str, error: Exception) -> Fault:
     place = printable(shown_url(place) if "://" in place else place)
     kept = "its servers stay as they are until it can be read"
     if isinstance(error, RegistryError):
-        return Fault("resource", error.code, 0, f"{place}: {printable(error.message)}", error.hint or kept)
+        message = printable(error.message)
+        detail = message if message.startswith(place) else f"{place}: {message}"
+        return Fault("resource", error.code, 0, detail, error.hint or kept)
     reason = error.strerror if isinstance(error, OSError) else None
     return Fault(
         "resource", "unreadable", 0, f"{place}: {reason or f'cannot be read ({type(error).__name__})'}", kept

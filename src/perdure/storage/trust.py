@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from perdure.model.learned import learned
 from perdure.storage.places import data_dir, write_private
 
 Verdict = Literal["trusted", "waiting", "changed"]
@@ -71,7 +72,7 @@ class TrustStore:
             if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
                 return None  # not written by this user: it proves nothing
             try:
-                record = msgspec.json.decode(file.read(MAX_RECORD), type=Record)
+                record = msgspec.json.decode(file.read(MAX_RECORD), type=learned(Record))
             except (OSError, msgspec.MsgspecError):
                 return None
         return record if record.path == path else None
