@@ -298,7 +298,14 @@ def test_a_registry_that_changes_during_an_upgrade_is_followed_afterwards(bed: B
     assert client.row("kept")["pid"] == before["kept"]
 
 
-@pytest.mark.parametrize("content", ["fifo", "folder", "\x00\x01"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "fifo",
+        pytest.param("folder", marks=pytest.mark.thorough),
+        pytest.param("\x00\x01", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_registry_that_becomes_unreadable_during_an_upgrade_costs_nothing(bed: Bed, content: str) -> None:
     registry = bed.root / "mcp.json"
     bed.environ["PERDURE_REGISTRY"] = str(registry)

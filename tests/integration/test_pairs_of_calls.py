@@ -10,8 +10,11 @@ import pytest
 from harness.races import pairs
 from harness.races.pairs import KINDS, PAIRS, WAYS, Racers
 
+# Through a link, too, only in the thorough run.
+_WAYS = [pytest.param(way, marks=pytest.mark.thorough if way == "alias" else ()) for way in WAYS]
 
-@pytest.fixture(scope="module", params=WAYS)
+
+@pytest.fixture(scope="module", params=_WAYS)
 def racers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Racers]:
     made = Racers(tmp_path_factory.mktemp(request.param), request.param)
     yield made
