@@ -14,13 +14,13 @@ from perdure.host import catalogs, presence
 from perdure.host.console import Console
 from perdure.host.control import Control
 from perdure.host.guardian import Guardian
+from perdure.host.launching import mount_spec
 from perdure.host.loop import Shell
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
 from perdure.host.workspace_trust import trust_mark
 from perdure.kernel.core import Kernel
 from perdure.model.faults import Fault
-from perdure.model.mount_names import SEPARATOR
 from perdure.model.mounts import MountSpec
 from perdure.model.trust import UntrustedFile
 from perdure.storage.eventlog import EventLog
@@ -43,16 +43,7 @@ def specs_of(settings: Settings) -> dict[str, MountSpec]:
     """The built-in worker and every mount, in the order they are listed."""
     found = {BUILTIN: builtin_spec(settings)}
     for name, argv in settings.mounts.items():
-        found[name] = MountSpec(
-            name,
-            argv,
-            name + SEPARATOR,
-            cwd=settings.workspaces[0],
-            startup_s=settings.timeouts.startup,
-            call_s=settings.timeouts.call,
-            idle_s=settings.timeouts.idle,
-            env_names=settings.mount_env.get(name, ()),
-        )
+        found[name] = mount_spec(settings, name, argv)
     return found
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from perdure.host.settings import Settings
+from perdure.model.mount_names import SEPARATOR
 from perdure.model.mounts import MountSpec
 
 # What a program needs to run at all, and nothing that says who we are to others.
@@ -26,6 +28,21 @@ class Launch(NamedTuple):
 def minimal(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a mounted server, before what its entry or `--mount-env` names."""
     return {name: value for name, value in environ.items() if name in MINIMAL or name.startswith("LC_")}
+
+
+def mount_spec(settings: Settings, name: str, argv: tuple[str, ...], *, managed: bool = False) -> MountSpec:
+    """A server of `--mount`, or of `[mounts]` in a settings file (`managed`: it comes and goes with the file)."""
+    return MountSpec(
+        name,
+        argv,
+        name + SEPARATOR,
+        cwd=settings.workspaces[0],
+        startup_s=settings.timeouts.startup,
+        call_s=settings.timeouts.call,
+        idle_s=settings.timeouts.idle,
+        managed=managed,
+        env_names=settings.mount_env.get(name, ()),
+    )
 
 
 def environment(spec: MountSpec, environ: Mapping[str, str]) -> dict[str, str]:

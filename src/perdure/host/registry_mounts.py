@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from perdure.host.launching import Launch, environment, minimal
+from perdure.host.launching import Launch, environment, minimal, mount_spec
 from perdure.host.settings import Settings, load, user_file
 from perdure.host.workspace_trust import (
     WORKSPACE_FILES,
@@ -209,20 +209,8 @@ class RegistryMounts:
 
     def _settings_specs(self) -> dict[str, MountSpec]:
         """`[mounts]` of the settings files, as far as they are trusted."""
-        settings = self._settings
         return {
-            name: MountSpec(
-                name,
-                argv,
-                name + SEPARATOR,
-                cwd=settings.workspaces[0],
-                startup_s=settings.timeouts.startup,
-                call_s=settings.timeouts.call,
-                idle_s=settings.timeouts.idle,
-                managed=True,
-                env_names=settings.mount_env.get(name, ()),
-            )
-            for name, argv in self._mounts.items()
+            name: mount_spec(self._settings, name, argv, managed=True) for name, argv in self._mounts.items()
         }
 
     def _waiting_specs(self) -> dict[str, MountSpec]:
