@@ -16,6 +16,7 @@ def _kept_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
+@pytest.mark.thorough
 def test_whoever_is_killed_nothing_acknowledged_is_lost_or_done_twice() -> None:
     seed = 1
 

@@ -146,6 +146,7 @@ def test_a_bad_settings_file_is_refused_with_its_place(bed: Bed, text: str, said
     assert f"{path}, line " in told.stderr
 
 
+@pytest.mark.thorough
 def test_a_bad_settings_file_of_the_users_is_named_by_every_command_that_reads_it(bed: Bed) -> None:
     path = settings_file(bed, "user")
     path.write_text("rendr = 'json'\n")

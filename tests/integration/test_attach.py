@@ -54,6 +54,7 @@ def test_several_clients_share_one_worker(served: ServeProcess) -> None:
         assert len(pids) == 1
 
 
+@pytest.mark.thorough
 def test_the_client_does_not_notice_a_restart(served: ServeProcess) -> None:
     with attached(served) as client:
         for number in range(6):

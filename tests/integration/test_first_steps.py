@@ -149,6 +149,7 @@ def test_an_interrupted_wait_ends_without_a_traceback(bed: Bed) -> None:
     assert "Traceback" not in said
 
 
+@pytest.mark.thorough
 def test_a_damaged_journal_is_said_to_be_damaged_by_every_command(bed: Bed) -> None:
     bed.store.mkdir(mode=0o700, parents=True)
     (bed.store / "journal.db").write_bytes(os.urandom(9000))

@@ -255,6 +255,7 @@ def test_doctor_names_the_command_that_signs_in(
     assert found.returncode == 1
 
 
+@pytest.mark.thorough
 def test_a_machine_signs_in_with_the_entrys_own_credentials(
     bed: Bed, command: Command, started: Callable[..., Protected]
 ) -> None:

@@ -185,7 +185,8 @@ def test_a_call_that_was_running_when_we_were_killed_is_not_done_twice(tmp_path:
         served.stop()
 
 
-@pytest.mark.parametrize("era", [pytest.param("handshake", marks=pytest.mark.thorough), "modern"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("era", ["handshake", "modern"])
 def test_a_write_whose_answer_was_lost_is_answered_from_the_journal(served: ServeProcess, era: str) -> None:
     """Killed at a random moment, tried again until it is answered: the line is there once."""
     client = opened(served) if era == "handshake" else served.client()

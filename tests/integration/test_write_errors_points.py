@@ -54,7 +54,11 @@ def attempt(tools: Tools, kind: Kind, folder: str, action: str, number: int) -> 
     return is_met
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *HUGE_KINDS], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind",
+    [*KINDS, *(pytest.param(kind, marks=pytest.mark.thorough) for kind in HUGE_KINDS)],
+    ids=lambda kind: kind.name,
+)
 def test_a_failure_at_any_step_is_typed_and_nothing_is_lost(tools: Tools, kind: Kind) -> None:
     """Each step fails in two ways, which are other ones at the next step and for the next kind."""
     ways = len(ACTIONS) if os.environ.get("PERDURE_EVERY_FAULT") else 2

@@ -173,6 +173,7 @@ def advances_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_analytics, "ADVANCE_EVERY", 3)
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS, st.integers(-200, 2000))
 def test_analytics_equal_a_recomputation_over_all_rows(

@@ -218,6 +218,7 @@ def source(size: int, seed: int = 1) -> str:
     return "\n".join(rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(60)
 def test_two_hundred_edits_of_five_megabytes_come_to_an_end() -> None:
     rows = source(5_000_000).split("\n")
