@@ -20,6 +20,7 @@ from msgspec import inspect as shapes
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.frames import DuplicateMember, members
 from perdure.model.learned import learned
+from perdure.model.next_step import FILL, call_again
 from perdure.model.tools import DETAILS, PRESENTATION, RENDERS, View
 from perdure.present.paths import path_text
 
@@ -34,9 +35,15 @@ _text = msgspec.json.Decoder(str)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def _refuse(reason: str, message: str, **context: Any) -> ToolError:
+def _refuse(reason: str, message: str, next_step: str = call_again(), **context: Any) -> ToolError:
     return refuse(
-        "invalid_input", reason, message, reason_hint="syntax", suggested_action="fix_syntax", **context
+        "invalid_input",
+        reason,
+        message,
+        next_step=next_step,
+        reason_hint="syntax",
+        suggested_action="fix_syntax",
+        **context,
     )
 
 
@@ -129,6 +136,15 @@ def arguments(params: type[Params], given: Mapping[str, Any], *, roots: tuple[st
         return msgspec.convert(normal, type=learned(params), strict=True)
     except msgspec.ValidationError as error:
         raise _refuse("bad_argument", _without_values(str(error))) from None
+
+
+def given_arguments(params: msgspec.Struct) -> dict[str, Any]:
+    """The arguments of a call by their declared names, without those that are as if they had not been given."""
+    return {
+        field.encode_name: value
+        for field in msgspec.structs.fields(params)
+        if (value := getattr(params, field.name)) != field.default and value is not None
+    }
 
 
 def presentation(given: Mapping[str, Any], default: View) -> tuple[View, dict[str, Any]]:
@@ -274,7 +290,12 @@ def _value(declared: shapes.Type, value: Any, where: str, roots: tuple[str, ...]
             return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
         case shapes.LiteralType(values=values):
             if not any(_same(value, choice) for choice in values):
-                raise _refuse("not_a_choice", f"{where} is not one of its choices", choices=list(values))
+                raise _refuse(
+                    "not_a_choice",
+                    f"{where} is not one of its choices",
+                    call_again(**{where: FILL} if where.isidentifier() else {}),
+                    choices=list(values),
+                )
             return value
         case shapes.StructType() if isinstance(value, Mapping):
             return _object(declared, value, f"{where}.", roots)

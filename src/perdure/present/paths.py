@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, call_again
 from perdure.model.tools import PathStyle
 
 _SCHEME: Final = "file:"
@@ -67,6 +68,7 @@ def _bad(where: str, message: str) -> ToolError:
         "invalid_input",
         "bad_file_uri",
         f"{where}: {message}",
+        next_step=call_again(**{where: FILL}) if where.isidentifier() else call_again(),
         reason_hint="syntax",
         suggested_action="fix_syntax",
         argument=where,
