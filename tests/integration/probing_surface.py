@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from perdure.model.envelope import refuse
+from perdure.model.next_step import call_again
 from perdure.model.replay import CONVERGENT, JOURNAL, NEVER, SAFE_TO_RETRY, STILL_UNKNOWN
 from perdure.model.tools import ToolSpec, View, arg
 from perdure.present.shape import Field, Shape
@@ -95,7 +96,10 @@ class ProbingSurface:
             case "done":
                 return Done({"path": "a.txt", "bytes": 3, "sha256": "ab" * 32}, View("json", "full"))
             case "failed":
-                return Done(refuse("conflict", "taken", "it was taken").envelope, View("json"))
+                return Done(
+                    refuse("conflict", "taken", "it was taken.", next_step=call_again()).envelope,
+                    View("json"),
+                )
             case "absent":
                 return SAFE_TO_RETRY
             case _:
@@ -127,7 +131,8 @@ class ProbingSurface:
                 raise refuse(
                     "blocked",
                     "classified",
-                    "the content was refused",
+                    "not written: the content was refused.",
+                    next_step=call_again(),
                     reason_hint="content_filter",
                     suggested_action="redact",
                     detected_patterns=("github_pat",),

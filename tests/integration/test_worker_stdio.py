@@ -298,9 +298,8 @@ def test_bad_arguments_are_an_envelope_without_what_was_sent(
     result = worker.call("echo", arguments)
     assert result["isError"] is True
     lines = result["content"][0]["text"].split("\n")
-    assert lines[0].startswith("error invalid_input  syntax  action fix_syntax")
-    assert f"context.reason: {reason}" in lines
-    assert "context.tool: echo" in lines
+    assert lines[1].startswith("next: echo")
+    assert lines[-1] == f"[invalid_input/{reason}]"
     assert "SECRET" not in json.dumps(result)
 
 
@@ -310,7 +309,7 @@ def test_members_that_two_readers_read_differently_are_refused(worker: Pipe) -> 
         b'"arguments":{"path":"a","path":"b"}}}\n'
     )
     text = worker.receive()["result"]["content"][0]["text"]
-    assert "context.reason: duplicate_argument" in text
+    assert text.endswith("[invalid_input/duplicate_argument]")
     worker.send_bytes(
         b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","name":"fail"}}\n'
     )
@@ -324,7 +323,14 @@ def test_a_refusal_keeps_every_member_of_its_envelope(worker: Pipe) -> None:
     assert envelope["draft"] == "d_1"
     assert envelope["context"]["tool"] == "fail"
     text = worker.call("fail", {"how": "refused"})["content"][0]["text"]
-    assert text.startswith("error blocked  content_filter  action redact  retries 2  draft d_1\n")
+    assert text.split("\n") == [
+        "not written: the content was refused.",
+        "next: fail how=...",
+        "draft: d_1",
+        "retry_budget: 2",
+        "detected_patterns: github_pat",
+        "[blocked/classified]",
+    ]
 
 
 @pytest.mark.parametrize("how", ["unexpected", "exit", "os", "deep", "no object", "assertion"])

@@ -16,6 +16,7 @@ from harness.crash.write_kinds import found_in
 from harness.store_location import store_of
 from perdure.model import fault_points
 from perdure.model.envelope import refuse
+from perdure.model.next_step import call_again
 from perdure.storage.journal import JournalError
 from perdure.surfaces.write import settling, syncing
 from perdure.surfaces.write.landing import CallLanding
@@ -158,7 +159,7 @@ def test_a_refusal_that_the_journal_could_not_take_down_is_taken_down_with_the_n
         nonlocal calls
         calls += 1
         if calls > 1:
-            raise JournalError(refuse("quota_exceeded", "no_space", "full").envelope)
+            raise JournalError(refuse("quota_exceeded", "no_space", "full", next_step=call_again()).envelope)
         return transact(work)
 
     with monkeypatch.context() as patched:

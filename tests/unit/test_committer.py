@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import call_again
 from perdure.storage.beside import Helper
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.surfaces.write.committer import Committer
@@ -78,7 +79,7 @@ def test_a_refused_call_is_forgotten_at_once(tmp_path: Path) -> None:
     known = weakref.ref(held)
 
     def plan(held: Held = held) -> Landing:
-        raise refuse("conflict", "no", "not this time")
+        raise refuse("conflict", "no", "not this time", next_step=call_again())
 
     gc.disable()
     try:
@@ -140,7 +141,7 @@ def test_who_leads_works_for_all_who_wait_without_a_thread_and_tells_each_of_the
 
 
 def _refusing() -> Landing:
-    raise refuse("conflict", "no", "not this time")
+    raise refuse("conflict", "no", "not this time", next_step=call_again())
 
 
 def test_a_thread_that_waits_hands_over_where_those_behind_it_have_none(committer: Committer) -> None:

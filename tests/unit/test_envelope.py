@@ -82,12 +82,20 @@ def test_the_schema_refuses_what_is_not_an_envelope(broken: dict[str, object]) -
 
 
 def test_a_refusal_carries_its_envelope_and_says_only_its_kind_and_reason_as_text() -> None:
-    error = refuse("not_found", "no_file", "there is no such file", suggested_action="reread", path="a.txt")
+    error = refuse(
+        "not_found",
+        "no_file",
+        "there is no such file",
+        next_step="journal_tail",
+        suggested_action="reread",
+        path="a.txt",
+    )
     assert isinstance(error, ToolError)
     assert str(error) == "not_found/no_file"
     assert error.envelope.context == {
         "reason": "no_file",
         "message": "there is no such file",
+        "next": "journal_tail",
         "path": "a.txt",
     }
 

@@ -109,21 +109,30 @@ BLOCKED = Envelope(
     suggested_action="redact",
     retry_budget=2,
     draft="d_12",
-    context={"tool": "safe_write", "path": "src/app.py", "detected": [{"line": 3}]},
+    context={
+        "tool": "safe_write",
+        "reason": "risk",
+        "message": "not written: line 3 looks like a token.",
+        "next": "safe_write path=src/app.py draft=d_12",
+        "path": "src/app.py",
+        "hint": "",
+        "missing": [],
+        "detected": [{"line": 3}],
+    },
 )
 
 
-def test_an_error_in_porcelain_says_every_member() -> None:
+def test_an_error_in_porcelain_is_a_sentence_a_next_step_and_what_is_not_said_yet() -> None:
     result = failure(BLOCKED)
     assert set(result) == {"content", "isError"}
     assert result["isError"] is True
     assert result["content"][0]["text"].split("\n") == [
-        "error blocked  content_filter  action redact  retries 2  draft d_12",
+        "not written: line 3 looks like a token.",
+        "next: safe_write path=src/app.py draft=d_12",
+        "retry_budget: 2",
         'detected_patterns: github_pat | "a\\u007cb"',
-        "schema_version: 1",
-        "context.tool: safe_write",
-        "context.path: src/app.py",
-        'context.detected: [{"line":3}]',
+        'detected: [{"line":3}]',
+        "[blocked/risk]",
     ]
 
 
@@ -158,9 +167,9 @@ def test_any_error_is_bounded_and_can_be_sent(envelope: Envelope, render: Render
     msgspec.json.encode(result)
     if render == "porcelain":
         lines = result["content"][0]["text"].split("\n")
-        assert len(lines) <= ERROR_BOUNDS.lines
+        assert len(lines) <= ERROR_BOUNDS.lines + 1
         assert all(len(line) <= ERROR_BOUNDS.width and line.isprintable() for line in lines)
-        assert lines[0].startswith(f"error {envelope.error}  {envelope.reason_hint}  ")
+        assert lines[-1].startswith(f"[{envelope.error}/")
 
 
 def test_presenting_costs_the_host_nothing_it_does_not_have() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import call_again
 from perdure.storage.memory import MemoryState
 from perdure.storage.state import Author, Decide, Name, StateError, Wanted
 from perdure.storage.state_rounds import Job, Payload, Rounds, Step
@@ -80,7 +81,7 @@ def test_who_leads_works_for_all_who_wait_and_they_go_on_in_its_thread() -> None
 def test_one_refused_takes_nothing_from_the_others_of_its_round() -> None:
     def no(step: Step) -> Payload:
         step.put(name("b"), "1")
-        raise refuse("blocked", "no", "no")
+        raise refuse("blocked", "no", "no", next_step=call_again())
 
     rounds = Rounds(MemoryState())
     first, second = Awaited(new_job(rounds, "a")), Awaited(new_job(rounds, "b", no))

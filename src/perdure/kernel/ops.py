@@ -27,6 +27,7 @@ from perdure.kernel.state import (
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.eras import LATEST_MODERN, META_CONTRACT
 from perdure.model.faults import Fault
+from perdure.model.next_step import FILL, ask_user, call_tool, complete
 from perdure.model.replay import CONVERGENT
 from perdure.model.tools import ToolSpec, View, arg, definition
 from perdure.model.trust import UntrustedFile, command_for
@@ -94,14 +95,18 @@ def call(k: Kernel, name: str, raw_arguments: Raw | None) -> bytes:
     from perdure.present.result import failure, success
 
     view = View(k.render, k.detail)  # type: ignore[arg-type]
+    sent: dict[str, Any] = {}
     try:
         given = strict_object(raw_arguments) if raw_arguments is not None else {}
-        view, rest = presentation(given, view)
-        params = arguments(_SPECS[name].params, rest)
+        sent = given
+        view, sent = presentation(given, view)
+        params = arguments(_SPECS[name].params, sent)
         payload = _run(k, name, params)
         return msgspec.json.encode(success(payload, _shapes()[name], view))
     except ToolError as error:
-        return msgspec.json.encode(failure(error.envelope, view))
+        context = error.envelope.context
+        context = {"tool": name, **context, "next": complete(context["next"], name, sent)}
+        return msgspec.json.encode(failure(msgspec.structs.replace(error.envelope, context=context), view))
 
 
 def _run(k: Kernel, name: str, params: msgspec.Struct) -> dict[str, Any]:
@@ -292,12 +297,20 @@ def _mounts(k: Kernel, params: MountsParams) -> dict[str, Any]:
         mount = k.state.mounts.get(params.name)
         if mount is None:
             known = sorted(k.state.mounts)
-            raise refuse("not_found", "unknown_mount", "no server has this name", tool="mounts", mounts=known)
+            raise refuse(
+                "not_found",
+                "unknown_mount",
+                "no server has this name",
+                next_step=call_tool("mounts", action=params.action, name=FILL),
+                tool="mounts",
+                mounts=known,
+            )
         if params.action != "disable" and (sentence := k.specs[mount.name].untrusted):
             raise refuse(
                 "policy_violation",
                 "untrusted",
                 sentence,
+                next_step=ask_user(sentence),
                 reason_hint="permission",
                 suggested_action="ask_user",
                 tool="mounts",

@@ -5,9 +5,9 @@
     suggested_action   what to do next           redact … fix_syntax
     retry_budget       how often the same content may still be tried at the same target
     draft              the id under which a rejected payload is kept, to be sent instead of the content
-    context            details for this tool, in the tool's own words
+    context            details for this tool: `message` is one sentence, `next` the call to make then
 
-No content, secret or absolute host path may stand in an envelope: it is read by models and kept in logs.
+No content or secret may stand in an envelope: it is read by models and kept in logs.
 `python -m perdure.model.envelope` prints the JSON Schema that `spec/error.schema.json` holds.
 """
 
@@ -58,7 +58,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     context: Annotated[
         dict[str, Any],
-        Meta(description="Details of this failure; `tool`, `reason` and `message` where known."),
+        Meta(
+            description="Details of this failure: `tool`, `reason`, `message` (one sentence) and `next` (the call to make)."
+        ),
     ] = {}
 
 
@@ -81,6 +83,7 @@ def refuse(
     reason: str,
     message: str,
     *,
+    next_step: str,
     reason_hint: ReasonHint = "unknown",
     suggested_action: SuggestedAction = "abort",
     detected_patterns: tuple[str, ...] = (),
@@ -88,7 +91,8 @@ def refuse(
     draft: str | None = None,
     **context: Any,
 ) -> ToolError:
-    """The exception for a failure: a stable `reason` for machines, one sentence for people."""
+    """The exception for a failure: a stable `reason` for programs, one sentence, and the call to make next
+    (`perdure.model.next_step`)."""
     return ToolError(
         Envelope(
             error=error,
@@ -97,7 +101,7 @@ def refuse(
             suggested_action=suggested_action,
             retry_budget=retry_budget,
             draft=draft,
-            context={"reason": reason, "message": message, **context},
+            context={"reason": reason, "message": message, "next": next_step, **context},
         )
     )
 

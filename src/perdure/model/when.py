@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from perdure.model.envelope import refuse
+from perdure.model.next_step import FILL, call_again
 
 _AGO: Final = re.compile(r"([0-9]{1,6})([smhd])", re.ASCII)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -36,6 +37,9 @@ def _iso_time(text: str) -> datetime:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise refuse(
-            "invalid_input", "bad_time", "since is a time: 2026-11-17T13:00Z, 10m, 2h or today"
+            "invalid_input",
+            "bad_time",
+            "since is a time: 2026-11-17T13:00Z, 10m, 2h or today",
+            next_step=call_again(since=FILL),
         ) from None
     return when if when.tzinfo is not None else when.replace(tzinfo=UTC)

@@ -18,13 +18,15 @@ import msgspec
 from perdure.model.envelope import Envelope
 from perdure.model.tools import View
 from perdure.present.porcelain import Bounds, bounded_lines, render
-from perdure.present.scalar import printable, scalar
+from perdure.present.scalar import clipped, one_line, printable, scalar
 from perdure.present.shape import Payload, Shape, concise, full
 
 CallToolResult = dict[str, Any]
 
 _NESTED: Final = (dict, list, tuple)
-ERROR_BOUNDS: Final = Bounds(lines=40, width=600, scalar=400, cell=120, rows=20)
+ERROR_BOUNDS: Final = Bounds(lines=39, width=600, scalar=400, cell=120, rows=20)
+# What the caller knows, and what the first two lines and the last one tell.
+_TOLD: Final = frozenset({"tool", "reason", "message", "next"})
 
 
 def success(payload: object, shape: Shape, view: View | None = None) -> CallToolResult:
@@ -42,26 +44,52 @@ def failure(envelope: Envelope, view: View | None = None) -> CallToolResult:
     """The result of a call that failed."""
     match (view or View()).render:
         case "porcelain":
-            return _text(bounded_lines(_error_lines(envelope), ERROR_BOUNDS), is_error=True)
+            return _text(_error_text(envelope), is_error=True)
         case "json":
             return _structured(_plain(envelope), is_error=True)
 
 
-def _error_lines(envelope: Envelope) -> list[str]:
-    limit = ERROR_BOUNDS.scalar
-    patterns = [scalar(name, "cell", ERROR_BOUNDS.cell) for name in envelope.detected_patterns]
-    if (hidden := len(patterns) - ERROR_BOUNDS.rows) > 0:
-        patterns[ERROR_BOUNDS.rows :] = [f"… {hidden:,} omitted"]
-    return [
-        f"error {envelope.error}  {envelope.reason_hint}  action {envelope.suggested_action}"
-        f"  retries {envelope.retry_budget}  draft {scalar(envelope.draft, 'atom', limit)}",
-        f"detected_patterns: {' | '.join(patterns) or '-'}",
-        f"schema_version: {envelope.schema_version}",
-        *(
-            f"context.{scalar(name, 'atom', 80)}: {scalar(_builtins(value), 'line', limit)}"
-            for name, value in envelope.context.items()
-        ),
+def _error_text(envelope: Envelope) -> str:
+    """What did not happen, what to do next, then the facts that neither of them tells, then the code."""
+    context = envelope.context
+    sentence = clipped(one_line(str(context.get("message", envelope.error))), ERROR_BOUNDS.scalar)
+    head = [sentence]
+    if "next" in context:
+        head.append(f"next: {one_line(str(context['next']))}")
+    facts: dict[str, Any] = {
+        "draft": envelope.draft,
+        # Only what is kept and counted can be tried too often.
+        "retry_budget": envelope.retry_budget
+        if envelope.draft and envelope.error != "invalid_input"
+        else None,
+        "detected_patterns": envelope.detected_patterns,
+        **context,
+    }
+    lines = [
+        f"{scalar(name, 'atom', 80)}: {_fact(value)}"
+        for name, value in facts.items()
+        if name not in _TOLD and not _is_empty(value) and not _is_said(value, head)
     ]
+    code = f"[{envelope.error}/{scalar(context.get('reason', 'unknown'), 'atom', 80)}]"
+    return f"{bounded_lines([*head, *lines], ERROR_BOUNDS)}\n{code}"
+
+
+def _fact(value: object) -> str:
+    plain = _builtins(value)
+    if isinstance(plain, list) and all(isinstance(item, str | int) for item in plain):
+        shown = [scalar(item, "cell", ERROR_BOUNDS.cell) for item in plain[: ERROR_BOUNDS.rows]]
+        if (hidden := len(plain) - len(shown)) > 0:
+            shown.append(f"… {hidden:,} omitted")
+        return clipped(" | ".join(shown), ERROR_BOUNDS.scalar)
+    return scalar(plain, "line", ERROR_BOUNDS.scalar)
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or (isinstance(value, str | list | tuple | dict) and not value)
+
+
+def _is_said(value: object, lines: list[str]) -> bool:
+    return isinstance(value, str) and len(value) > 3 and any(value in line for line in lines)
 
 
 def _text(lines: str, *, is_error: bool) -> CallToolResult:

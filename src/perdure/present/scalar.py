@@ -77,6 +77,11 @@ def escaped(value: str) -> str:
     return value
 
 
+def one_line(value: str) -> str:
+    """A sentence as it reads, on one line: only what is not printable is escaped."""
+    return value if value.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in value)
+
+
 def _escape(char: str) -> str:
     if (short := _SHORT.get(char)) is not None:
         return short

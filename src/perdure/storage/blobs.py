@@ -25,6 +25,7 @@ import msgspec
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import passed, point
+from perdure.model.next_step import FILL, ask_user, call_again
 from perdure.storage import temp_names
 from perdure.storage.copying import CANNOT, copy_file
 from perdure.storage.digest import sha256_of
@@ -254,9 +255,21 @@ def _pieces(source: bytes | Readable | Iterable[bytes]) -> Iterator[bytes]:
 
 def _path(sha256: str) -> str:
     if not _SHA256.fullmatch(sha256):
-        raise refuse("invalid_input", "bad_sha256", "a sha256 is 64 small hex digits")
+        raise refuse(
+            "invalid_input",
+            "bad_sha256",
+            "a sha256 is 64 small hex digits",
+            next_step=call_again(sha256=FILL),
+        )
     return sha256
 
 
 def _damaged(reason: str, message: str, sha256: str) -> ToolError:
-    return refuse("write_corruption", reason, message, suggested_action="ask_user", sha256=sha256)
+    return refuse(
+        "write_corruption",
+        reason,
+        message,
+        next_step=ask_user("to run perdure verify, which names every damaged content"),
+        suggested_action="ask_user",
+        sha256=sha256,
+    )

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import call_again
 
 Sha = bytes
 State = Literal["aborted", "conflict", "break"]
@@ -32,6 +33,7 @@ class StoreReplaced(JournalError):
                 "conflict",
                 "store_replaced",
                 "the store of this workspace was removed or replaced; nothing was changed, call again",
+                next_step=call_again(),
                 suggested_action="retry_later",
             ).envelope
         )

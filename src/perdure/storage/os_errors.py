@@ -20,6 +20,7 @@ import errno
 from typing import Any, Final, NamedTuple
 
 from perdure.model.envelope import ErrorKind, ReasonHint, SuggestedAction, ToolError, refuse
+from perdure.model.next_step import FILL, ask_user, call_again
 
 
 class _Meaning(NamedTuple):
@@ -28,20 +29,36 @@ class _Meaning(NamedTuple):
     action: SuggestedAction
     reason: str
     message: str
+    next_step: str
 
 
 _FULL: Final = _Meaning(
-    "quota_exceeded", "size_limit", "retry_later", "no_space", "there is no space left on the device"
+    "quota_exceeded",
+    "size_limit",
+    "retry_later",
+    "no_space",
+    "there is no space left on the device",
+    ask_user("to free space on the disk"),
 )
 _DENIED: Final = _Meaning(
-    "policy_violation", "permission", "ask_user", "permission_denied", "the system does not permit it"
+    "policy_violation",
+    "permission",
+    "ask_user",
+    "permission_denied",
+    "the system does not permit it",
+    ask_user("to change the permissions"),
 )
-_BUSY: Final = _Meaning("conflict", "unknown", "retry_later", "busy", "the file is busy")
+_BUSY: Final = _Meaning("conflict", "unknown", "retry_later", "busy", "the file is busy", call_again())
 _FILES: Final = _Meaning(
-    "quota_exceeded", "unknown", "retry_later", "out_of_descriptors", "too many files are open"
+    "quota_exceeded", "unknown", "retry_later", "out_of_descriptors", "too many files are open", call_again()
 )
 _OTHER: Final = _Meaning(
-    "write_corruption", "unknown", "ask_user", "os_error", "the operating system refused the operation"
+    "write_corruption",
+    "unknown",
+    "ask_user",
+    "os_error",
+    "the operating system refused the operation",
+    ask_user("to check the disk"),
 )
 _MEANINGS: Final[dict[int, _Meaning]] = {
     errno.ENOSPC: _FULL,
@@ -61,16 +78,30 @@ _MEANINGS: Final[dict[int, _Meaning]] = {
     errno.EXDEV: _DENIED._replace(
         action="abort", reason="mount_crossing", message="the path crosses into another file system"
     ),
-    errno.EISDIR: _Meaning("invalid_input", "unknown", "abort", "is_directory", "the path is a directory"),
+    errno.EISDIR: _Meaning(
+        "invalid_input", "unknown", "abort", "is_directory", "the path is a directory", call_again(path=FILL)
+    ),
     errno.ENOTDIR: _Meaning(
-        "invalid_input", "unknown", "abort", "not_a_directory", "a parent of the path is not a directory"
+        "invalid_input",
+        "unknown",
+        "abort",
+        "not_a_directory",
+        "a parent of the path is not a directory",
+        call_again(path=FILL),
     ),
     errno.ENAMETOOLONG: _Meaning(
-        "invalid_input", "size_limit", "abort", "name_too_long", "the path is too long"
+        "invalid_input", "size_limit", "abort", "name_too_long", "the path is too long", call_again(path=FILL)
     ),
-    errno.ENOENT: _Meaning("not_found", "unknown", "abort", "file_not_found", "there is no such file"),
+    errno.ENOENT: _Meaning(
+        "not_found", "unknown", "abort", "file_not_found", "there is no such file", call_again(path=FILL)
+    ),
     errno.EEXIST: _Meaning(
-        "stale_precondition", "unknown", "reread", "file_already_exists", "there is a file of this name"
+        "stale_precondition",
+        "unknown",
+        "reread",
+        "file_already_exists",
+        "there is a file of this name",
+        call_again(path=FILL),
     ),
     errno.EAGAIN: _BUSY,
     errno.EBUSY: _BUSY,
@@ -101,14 +132,17 @@ def is_of_system(error: ToolError) -> bool:
     return number is not None and number not in _OF_THE_PATH
 
 
-def os_refusal(error: OSError, *, reason: str = "", message: str = "", **context: Any) -> ToolError:
-    """The refusal for a failed system call. `reason` and `message` replace what the errno alone would say."""
+def os_refusal(
+    error: OSError, *, reason: str = "", message: str = "", next_step: str = "", **context: Any
+) -> ToolError:
+    """The refusal for a failed system call. `reason`, `message` and `next_step` replace what the errno alone would say."""
     number = error.errno or 0
     meaning = _MEANINGS.get(number, _OTHER)
     return refuse(
         meaning.error,
         reason or meaning.reason,
         message or meaning.message,
+        next_step=next_step or meaning.next_step,
         reason_hint=meaning.hint,
         suggested_action=meaning.action,
         errno=errno.errorcode.get(number, str(number)),
@@ -126,6 +160,7 @@ def sync_refusal(error: OSError, what: str, **context: Any) -> ToolError:
         "write_corruption",
         "fsync_failed",
         f"the {what} could not be made durable",
+        next_step=ask_user("to check the disk: the system could not make a write durable"),
         suggested_action="ask_user",
         errno=errno.errorcode.get(number, str(number)),
         **context,

@@ -14,6 +14,7 @@ from typing import Final
 
 from perdure.model import relief
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import ask_user, call_again, either
 from perdure.storage.durable import close_quietly
 
 _UNSUPPORTED: Final = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -160,6 +161,9 @@ def workspace_locked() -> ToolError:
         "conflict",
         "workspace_locked",
         "another process keeps the workspace locked; `perdure doctor` names one that is stopped",
+        next_step=either(
+            call_again(), ask_user("to run perdure doctor, which names a process that is stopped")
+        ),
         suggested_action="retry_later",
     )
 

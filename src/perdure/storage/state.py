@@ -19,6 +19,7 @@ import msgspec
 
 from perdure.model.envelope import Envelope, ToolError, refuse
 from perdure.model.faults import FaultClass, Retry
+from perdure.model.next_step import ask_user, call_again
 
 Space = Literal["key", "lease", "once"]
 Name = tuple[Space, str, str]
@@ -200,6 +201,9 @@ def state_error(
         "blocked",
         code,
         message,
+        next_step=call_again()
+        if retry in ("safe", "later")
+        else ask_user(f"to check the state store: {message}"),
         reason_hint="network" if fault == "transport" else "unknown",
         suggested_action="retry_later" if retry in ("safe", "later") else "ask_user",
         fault={"class": fault, "code": code, "retry": retry, "outcome": outcome},

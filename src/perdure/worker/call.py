@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from perdure.model.envelope import Envelope, ToolError, refuse
+from perdure.model.next_step import ask_user, call_again, complete
 from perdure.model.tools import View
-from perdure.present.normalize import arguments, presentation, strict_object
+from perdure.present.normalize import arguments, given_arguments, presentation, required, strict_object
 from perdure.present.result import CallToolResult, failure, success
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, Tool
@@ -36,27 +37,33 @@ async def steps(
 ) -> CallToolResult:
     """Normalize, run, present."""
     view = default
+    sent = required(tool.spec.params)
     name = called_as if "." in called_as else tool.spec.name
     try:
         given = strict_object(raw_arguments) if raw_arguments is not None else {}
-        view, rest = presentation(given, default)
+        sent = given or sent
+        view, sent = presentation(given, default)
         # Clients of the dotted names were written for a server that always sent every key.
         if "." in called_as and view.render == "json":
             view = View("json", "full")
-        params = arguments(tool.spec.params, rest, roots=roots)
+        params = arguments(tool.spec.params, sent, roots=roots)
+        sent = given_arguments(params)
         if tool.steps is not None:
             payload = await tool.steps(params, context(view))
         else:
             payload = tool.handler(params, context(view))
         return success(payload, tool.shape, view)
     except ToolError as error:
-        return failure(_placed(error.envelope, name), view)
+        return failure(_placed(error.envelope, name, sent), view)
     except (Exception, SystemExit) as error:
-        return failure(_placed(_unexpected(tool.spec.name, error, diagnostics), name), view)
+        return failure(_placed(_unexpected(tool.spec.name, error, diagnostics), name, sent), view)
 
 
-def _placed(envelope: Envelope, tool: str) -> Envelope:
+def _placed(envelope: Envelope, tool: str, sent: Mapping[str, Any]) -> Envelope:
+    """The envelope with the call that failed: its tool, and a next step that repeats its arguments."""
     context: dict[str, Any] = {"tool": tool, **envelope.context}
+    if "next" in context:
+        context["next"] = complete(context["next"], tool, sent, envelope.draft)
     return msgspec.structs.replace(envelope, context=context)
 
 
@@ -71,6 +78,7 @@ def _unexpected(tool: str, error: BaseException, diagnostics: Diagnostics) -> En
             "blocked",
             "not_loaded",
             "a part of this program could not be loaded; the effect of the call is not known",
+            next_step=call_again(),
             suggested_action="retry_later",
             incident=incident,
         ).envelope
@@ -78,6 +86,7 @@ def _unexpected(tool: str, error: BaseException, diagnostics: Diagnostics) -> En
         "blocked",
         "unexpected",
         "the tool failed in a way it did not foresee; its effect is not known",
+        next_step=ask_user(f"to look for incident {incident} in the log of Perdure"),
         suggested_action="ask_user",
         exception=type(error).__name__,
         incident=incident,

@@ -24,6 +24,7 @@ from typing import Final
 
 from perdure.model.envelope import Envelope, ToolError
 from perdure.model.fault_points import passed, point
+from perdure.model.next_step import call_again
 from perdure.storage.digest import sha256_of
 from perdure.storage.durable import close_quietly
 from perdure.storage.files.identity import Expected
@@ -69,7 +70,7 @@ class Conflict(ToolError):
             Envelope(
                 error="conflict",
                 suggested_action="retry_later" if waiting else "reread",
-                context={"reason": reason, "message": _MESSAGES[reason]},
+                context={"reason": reason, "message": _MESSAGES[reason], "next": call_again()},
             )
         )
         self.reason = reason

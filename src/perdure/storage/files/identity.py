@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from perdure.model.envelope import refuse
+from perdure.model.next_step import call_again
 from perdure.storage.digest import sha256_of
 
 CHUNK: Final = 1 << 20
@@ -87,6 +88,7 @@ def read_seen(fd: int, most: int) -> tuple[bytes, Expected]:
         "conflict",
         "file_changing",
         "another program keeps writing to the file",
+        next_step=call_again(),
         suggested_action="retry_later",
     )
 

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 import apsw
 
 from perdure.model.envelope import ErrorKind, ReasonHint, SuggestedAction, ToolError, refuse
+from perdure.model.next_step import ask_user, call_again
 from perdure.storage.journal import JournalError
 from perdure.storage.os_errors import os_refusal
 from perdure.storage.sqlite.database import StoreError
@@ -100,4 +101,11 @@ def _errno(error: apsw.Error, connection: apsw.Connection | None) -> int:
 def _of_journal(
     error: ErrorKind, reason: str, message: str, action: SuggestedAction, *, hint: ReasonHint = "unknown"
 ) -> ToolError:
-    return refuse(error, reason, message, reason_hint=hint, suggested_action=action)
+    return refuse(
+        error,
+        reason,
+        message,
+        next_step=call_again() if action == "retry_later" else ask_user("to run perdure doctor"),
+        reason_hint=hint,
+        suggested_action=action,
+    )

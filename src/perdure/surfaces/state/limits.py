@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, call_again
 from perdure.model.state_limits import StateLimits
 from perdure.storage.state import Name, Space
 from perdure.storage.state_values import BadValue, key_problem, parsed
@@ -34,6 +35,7 @@ def named(space: Space, namespace: str, key: str, *, what: str = "key") -> Name:
                 "invalid_input",
                 f"bad_{shown}",
                 f"{shown} {problem}",
+                next_step=call_again(**{shown: FILL}),
                 reason_hint=hint,
                 suggested_action="abort",
                 argument=shown,
@@ -49,6 +51,7 @@ def sized(value: str, limits: StateLimits) -> str:
             "quota_exceeded",
             "value_too_large",
             f"the value has {size} bytes, more than {limits.value_bytes}",
+            next_step=call_again(value=FILL),
             reason_hint="size_limit",
             suggested_action="split",
             bytes=size,
@@ -71,6 +74,7 @@ def bad_json(problem: str, argument: str = "value") -> ToolError:
         "invalid_input",
         "invalid_json",
         f"Invalid JSON: {problem}",
+        next_step=call_again(**{argument: FILL}),
         reason_hint="syntax",
         suggested_action="fix_syntax",
         argument=argument,
@@ -78,7 +82,14 @@ def bad_json(problem: str, argument: str = "value") -> ToolError:
 
 
 def bad_argument(argument: str, message: str) -> ToolError:
-    return refuse("invalid_input", "bad_argument", message, suggested_action="abort", argument=argument)
+    return refuse(
+        "invalid_input",
+        "bad_argument",
+        message,
+        next_step=call_again(**{argument: FILL}),
+        suggested_action="abort",
+        argument=argument,
+    )
 
 
 def expiry(ttl_s: float | None, now: int) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, call_again
 from perdure.storage.state_values import canonical
 
 
@@ -56,4 +57,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _unfit(message: str) -> ToolError:
-    return refuse("invalid_input", "unfit_value", message, suggested_action="reread")
+    return refuse(
+        "invalid_input", "unfit_value", message, next_step=call_again(value=FILL), suggested_action="reread"
+    )

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from perdure.model.envelope import refuse
+from perdure.model.next_step import call_again
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.state import Change, Entry, Name, Span, prefix_end
@@ -67,7 +68,12 @@ def _at(service: StateService, name: Name, revision: int, newest: int) -> Payloa
         return shown(change.entry)
     kept = service.backend.history(name, MOST_LISTED) if change is None else []
     if kept and kept[-1].entry.version > 1:
-        raise refuse("not_found", "history_dropped", "versions that old are no longer kept")
+        raise refuse(
+            "not_found",
+            "history_dropped",
+            "versions that old are no longer kept",
+            next_step=call_again(at_revision=None),
+        )
     return {"status": "not_found", "key": name[2], "revision": revision}
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from perdure.model.envelope import refuse
+from perdure.model.next_step import ask_user
 from perdure.model.replay import SAFE_TO_RETRY, STILL_UNKNOWN
 from perdure.model.state_limits import StateLimits
 from perdure.model.tools import View
@@ -67,6 +68,7 @@ class StateService:
                     "quota_exceeded",
                     f"namespace_{over[0]}",
                     f"the namespace would hold more {over[0]} than its quota",
+                    next_step=ask_user("which keys may go, or to raise the quota"),
                     reason_hint="size_limit",
                     suggested_action="ask_user",
                     quota=getattr(self.limits, f"namespace_{over[0]}"),

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from perdure.model.envelope import refuse
+from perdure.model.next_step import call_again
 from perdure.model.tools import arg
 from perdure.storage.state import Change, Span, prefix_end
 from perdure.storage.state_rounds import Payload
@@ -34,7 +35,11 @@ def state_wait(service: StateService, params: Wait, call: Call) -> Payload:
         raise bad_argument("after", "after is a revision")
     if not service.waits.acquire(blocking=False):
         raise refuse(
-            "quota_exceeded", "too_many_waits", "too many calls wait already", suggested_action="retry_later"
+            "quota_exceeded",
+            "too_many_waits",
+            "too many calls wait already",
+            next_step=call_again(),
+            suggested_action="retry_later",
         )
     try:
         return _waited(service, span, params, call)
@@ -55,7 +60,7 @@ def _waited(service: StateService, span: Span, params: Wait, call: Call) -> Payl
         over = time.monotonic() + left if left is not None else None
         while not backend.wait_beyond(log.revision, _pause(until, over)):
             if call.cancelled.is_set():
-                raise refuse("blocked", "cancelled", "cancelled while it waited")
+                raise refuse("blocked", "cancelled", "cancelled while it waited", next_step=call_again())
             if over is not None and over <= time.monotonic():
                 service.expire_due()
                 break

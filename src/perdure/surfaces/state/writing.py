@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from perdure.model.envelope import refuse
+from perdure.model.next_step import call_tool
 from perdure.model.tools import arg
 from perdure.storage.state import Name
 from perdure.storage.state_rounds import Payload, Step
@@ -150,7 +151,12 @@ def _version_value(service: StateService, name: Name, version: Any) -> str:
     for change in service.backend.history(name, 1000):
         if change.entry.version == version and change.entry.value is not None:
             return change.entry.value
-    raise refuse("not_found", "version_not_found", "the key has no kept value of this version")
+    raise refuse(
+        "not_found",
+        "version_not_found",
+        "the key has no kept value of this version",
+        next_step=call_tool("state_history", key=name[2]),
+    )
 
 
 async def lease(service: StateService, params: LeaseCall, call: Call) -> Payload:

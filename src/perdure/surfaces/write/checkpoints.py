@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import refuse
+from perdure.model.next_step import FILL, call_again, call_tool
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
@@ -104,7 +105,12 @@ def checkpoint_read(service: WriteService, given: CheckpointRead, call: Call) ->
     _check_name(given.name)
     item = service.journal.item(KIND, given.name)
     if item is None:
-        raise refuse("not_found", "checkpoint_not_found", "there is no such checkpoint, or it has ended")
+        raise refuse(
+            "not_found",
+            "checkpoint_not_found",
+            "there is no such checkpoint, or it has ended",
+            next_step=call_tool("checkpoint_list"),
+        )
     import json
 
     return {**_told(item), "data": json.loads(service.store.load(item.sha.hex()))}
@@ -145,7 +151,10 @@ def _saves(item: Item) -> int:
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise refuse(
-            "invalid_input", "bad_name", "a checkpoint is named by letters, digits, - and _, at most 64"
+            "invalid_input",
+            "bad_name",
+            "a checkpoint is named by letters, digits, - and _, at most 64",
+            next_step=call_again(name=FILL),
         )
 
 
@@ -160,7 +169,10 @@ def _seconds(ttl: str) -> int | None:
     seconds = sum(part * unit for part, unit in zip(parts, _UNITS, strict=False))
     if seconds <= 0 or seconds > 10**9:
         raise refuse(
-            "invalid_input", "bad_ttl", "ttl is session, permanent, or an ISO 8601 duration such as P7D"
+            "invalid_input",
+            "bad_ttl",
+            "ttl is session, permanent, or an ISO 8601 duration such as P7D",
+            next_step=call_again(ttl=FILL),
         )
     return seconds
 

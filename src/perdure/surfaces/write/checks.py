@@ -18,6 +18,7 @@ import msgspec
 
 from perdure import risk
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, ask_user, call_again
 from perdure.risk import Report
 from perdure.surfaces.port import Call
 from perdure.surfaces.waiting import finished
@@ -161,6 +162,7 @@ class Checks:
             "conflict",
             "file_changing",
             "the file changed each time while it was being checked",
+            next_step=call_again(),
             suggested_action="retry_later",
         )
 
@@ -236,7 +238,9 @@ class Checks:
             return
         report = risk.scan(names, self._service.policy)
         if report.verdict == "high":
-            raise _blocked(report, "high", SECRET_IN_NAME, "a path or message has a secret in it")
+            raise _blocked(
+                report, "high", SECRET_IN_NAME, "a path or message has a secret in it", call_again(path=FILL)
+            )
         self._are_names_known = True
 
     def _check_size(self, path: str, content: Content) -> None:
@@ -246,6 +250,9 @@ class Checks:
                 "quota_exceeded",
                 "too_large",
                 f"the policy allows files of at most {most} bytes",
+                next_step=ask_user(
+                    f"whether {path} may have more than {most} bytes (max_bytes in the policy)"
+                ),
                 reason_hint="size_limit",
                 suggested_action="split",
                 path=path,
@@ -259,16 +266,24 @@ class Checks:
     def _check_risk(self, report: Report, path: str) -> None:
         if self._is_refused(report):
             raise _blocked(
-                report, self._reject_at, "risk", "the content would not be safe to write", path=path
+                report,
+                self._reject_at,
+                "risk",
+                "the content would not be safe to write",
+                call_again(content=FILL),
+                path=path,
             )
 
 
-def _blocked(report: Report, reject_at: Verdict, reason: str, message: str, **context: Any) -> ToolError:
+def _blocked(
+    report: Report, reject_at: Verdict, reason: str, message: str, next_step: str, **context: Any
+) -> ToolError:
     places = screening.told(report)
     return refuse(
         "blocked",
         reason,
         message,
+        next_step=next_step,
         reason_hint="content_filter",
         suggested_action="redact",
         detected_patterns=tuple(sorted({one.kind for one in report.findings})),

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, call_again, call_tool
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
@@ -173,6 +174,7 @@ def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dic
                 "conflict",
                 "chunks_changed",
                 "the session was written to meanwhile",
+                next_step=call_again(),
                 suggested_action="retry_later",
             )
         known = tree.look(given.output_path)
@@ -293,7 +295,10 @@ def _counts(session: Item | None, *, writes: int = 0, composes: int = 0) -> dict
 def _check_name(session: str) -> None:
     if not _NAME.fullmatch(session):
         raise refuse(
-            "invalid_input", "bad_session", "a session is named by letters, digits, - and _, at most 64"
+            "invalid_input",
+            "bad_session",
+            "a session is named by letters, digits, - and _, at most 64",
+            next_step=call_again(session=FILL),
         )
 
 
@@ -303,6 +308,7 @@ def _check_index(session: str, index: int, total: int | None) -> None:
             "invalid_input",
             "index_exceeds_total_expected",
             f"chunk {index} of {total}: index goes from 1 to total_expected",
+            next_step=call_again(total_expected=index),
             reason_hint="encoding",
             session=session,
             index=index,
@@ -336,7 +342,11 @@ def _complete(service: WriteService, session: str) -> list[Item]:
     chunks = [item for item in items if item.at > 0]
     if not chunks:
         raise refuse(
-            "not_found", "session_not_found", "there is no such session, or nothing in it", session=session
+            "not_found",
+            "session_not_found",
+            "there is no such session, or nothing in it",
+            next_step=call_tool("chunk_status"),
+            session=session,
         )
     present, total = [item.at for item in chunks], _total(items)
     missing = _missing(present, total)
@@ -345,6 +355,7 @@ def _complete(service: WriteService, session: str) -> list[Item]:
             "stale_precondition",
             "non_contiguous_chunks",
             f"chunks are missing: {', '.join(map(str, missing[:20]))}",
+            next_step=call_tool("chunk_write", session=session, index=missing[0], content=FILL),
             suggested_action="retry_later",
             session=session,
             have=len(present),
@@ -355,6 +366,7 @@ def _complete(service: WriteService, session: str) -> list[Item]:
             "stale_precondition",
             "chunk_count_mismatch",
             f"{total} chunks were expected, and there are {len(chunks)}",
+            next_step=_next_chunk(session, missing, len(chunks)),
             suggested_action="retry_later" if missing else "ask_user",
             session=session,
             total_expected=total,
@@ -363,6 +375,13 @@ def _complete(service: WriteService, session: str) -> list[Item]:
             unexpected=[at for at in present if at > total][:100],
         )
     return chunks
+
+
+def _next_chunk(session: str, missing: list[int], have: int) -> str:
+    """The chunk to send; where none is missing, the number of chunks that there are."""
+    if missing:
+        return call_tool("chunk_write", session=session, index=missing[0], content=FILL)
+    return call_tool("chunk_write", session=session, index=have, content=FILL, total_expected=have)
 
 
 def _pieces(service: WriteService, chunks: list[Item], separator: str) -> Iterator[bytes]:
@@ -384,6 +403,7 @@ def _intact(service: WriteService, item: Item) -> Iterator[bytes]:
             "write_corruption",
             "chunk_damaged",
             f"chunk {item.at} is not what was sent; send it again",
+            next_step=call_tool("chunk_write", session=item.name, index=item.at, content=FILL),
             suggested_action="retry_later",
             session=item.name,
             index=item.at,

@@ -25,6 +25,7 @@ from typing import Any, Final
 from perdure.model import relief
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import passed, point
+from perdure.model.next_step import call_again
 from perdure.storage.beside import Helper
 from perdure.storage.journal import Journal, JournalError
 from perdure.storage.os_errors import os_refusal
@@ -107,7 +108,13 @@ class Committer:
                 leads = not self._is_led
                 self._is_led = True
                 return leads
-        job.error = refuse("blocked", "closing", "the worker is closing", suggested_action="retry_later")
+        job.error = refuse(
+            "blocked",
+            "closing",
+            "the worker is closing",
+            next_step=call_again(),
+            suggested_action="retry_later",
+        )
         job.finish()
         return False
 
@@ -276,7 +283,9 @@ class Committer:
         for job in batch:
             job.is_postponed = False
             if job.cancelled is not None and job.cancelled.is_set():
-                job.error = refuse("blocked", "cancelled", "cancelled before it was written")
+                job.error = refuse(
+                    "blocked", "cancelled", "cancelled before it was written", next_step=call_again()
+                )
                 continue
             self.claims.begin_job()
             try:

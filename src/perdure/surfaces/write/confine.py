@@ -19,6 +19,7 @@ from typing import Any, Literal, Self
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
+from perdure.model.next_step import FILL, ask_user, call_again
 from perdure.storage.durable import close_quietly, sync_directory
 from perdure.storage.files.syscalls import has_openat2
 from perdure.storage.files.visible import shown
@@ -123,6 +124,7 @@ class Place:
                 "conflict",
                 "path_changing",
                 "another program replaced a directory of the path",
+                next_step=call_again(),
                 suggested_action="retry_later",
                 path=shown(self.path),
             )
@@ -326,7 +328,15 @@ def refuse_irregular(found: os.stat_result, path: str, *, allow_links: bool = Fa
 
 
 def _denied(reason: str, message: str, path: str, **context: Any) -> ToolError:
-    return refuse("policy_violation", reason, message, reason_hint="permission", path=shown(path), **context)
+    return refuse(
+        "policy_violation",
+        reason,
+        message,
+        next_step=call_again(path=FILL),
+        reason_hint="permission",
+        path=shown(path),
+        **context,
+    )
 
 
 def _replaced(root: Root) -> ToolError:
@@ -335,6 +345,7 @@ def _replaced(root: Root) -> ToolError:
             "not_found",
             "workspace_gone",
             "the workspace directory was moved or removed; put it back, or start Perdure where it is now",
+            next_step=ask_user("to put the workspace directory back, or to start Perdure where it is now"),
             suggested_action="ask_user",
             errno="ESTALE",  # not what was found at a path: recovery must not take it for that
         )
@@ -342,6 +353,7 @@ def _replaced(root: Root) -> ToolError:
         "conflict",
         "workspace_replaced",
         "another directory has taken the place of the workspace; call again to work in that one",
+        next_step=call_again(),
         suggested_action="retry_later",
         errno="ESTALE",
     )

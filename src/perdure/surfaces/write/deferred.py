@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import call_again
 
 T = TypeVar("T")
 
@@ -61,6 +62,7 @@ class DeferredWork:
                 "conflict",
                 "file_changing",
                 "another program changed the file each time while it was being read",
+                next_step=call_again(),
                 suggested_action="retry_later",
             )
         self._done[deferred.key] += 1

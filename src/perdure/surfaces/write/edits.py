@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, call_again
 from perdure.model.tools import arg
 from perdure.surfaces.write import lines
 
@@ -261,12 +262,26 @@ def _each(new: str, moved: Callable[[str], str | None]) -> str | None:
 
 def _invalid(reason: str, message: str, number: int) -> ToolError:
     return refuse(
-        "invalid_input", reason, message, reason_hint="syntax", suggested_action="fix_syntax", edit=number
+        "invalid_input",
+        reason,
+        message,
+        next_step=call_again(edits=FILL),
+        reason_hint="syntax",
+        suggested_action="fix_syntax",
+        edit=number,
     )
 
 
 def _stale(reason: str, message: str, number: int, **context: Any) -> ToolError:
-    return refuse("stale_precondition", reason, message, suggested_action="reread", edit=number, **context)
+    return refuse(
+        "stale_precondition",
+        reason,
+        message,
+        next_step=call_again(edits=FILL),
+        suggested_action="reread",
+        edit=number,
+        **context,
+    )
 
 
 def _missing(content: str, wanted: list[str], number: int) -> ToolError:

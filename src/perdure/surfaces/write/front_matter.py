@@ -13,6 +13,7 @@ import re
 from typing import Any, Final
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import call_again
 
 MOST_BYTES: Final = 256 * 1024
 MOST_DEPTH: Final = 40
@@ -151,7 +152,13 @@ def _yaml() -> Any:
     return yaml
 
 
-def _bad(reason: str, message: str, **context: Any) -> ToolError:
+def _bad(reason: str, message: str, next_step: str = call_again(), **context: Any) -> ToolError:
     return refuse(
-        "invalid_input", reason, message, reason_hint="syntax", suggested_action="fix_syntax", **context
+        "invalid_input",
+        reason,
+        message,
+        next_step=next_step,
+        reason_hint="syntax",
+        suggested_action="fix_syntax",
+        **context,
     )

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, call_again, call_tool, either
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import elision, lines
 from perdure.surfaces.write.rejecting import Rejected
@@ -22,12 +23,18 @@ def check_precondition(known: Known, expected: str | None) -> None:
     if expected is None:
         return
     if expected and not _SHA.fullmatch(expected):
-        raise refuse("invalid_input", "bad_sha256", "expected_prev_sha256 is 64 small hex digits, or empty")
+        raise refuse(
+            "invalid_input",
+            "bad_sha256",
+            "expected_prev_sha256 is 64 small hex digits, or empty",
+            next_step=call_again(expected_prev_sha256=FILL),
+        )
     if (known.sha256 or "") != expected:
         raise refuse(
             "stale_precondition",
             "hash_mismatch" if known.now is not None else "file_not_found",
             "the file is not what the caller expected",
+            next_step=call_tool("read", path=known.path),
             suggested_action="reread",
             path=known.path,
             expected_prev_sha256=expected,
@@ -55,6 +62,7 @@ def check_target(
             "stale_precondition",
             "file_already_exists",
             "the file is there already; overwrite it, or give the hash it must have",
+            next_step=either(call_again(mode="overwrite"), call_tool("edit", path=known.path, edits=FILL)),
             suggested_action="reread",
             path=known.path,
             existing_sha256=known.sha256,
@@ -73,6 +81,7 @@ def check_unseen(service: WriteService, known: Known, session: str, *, force: bo
             "stale_precondition",
             "unseen",
             "this session has not read the file it would replace; read it first, or give its hash",
+            next_step=call_tool("read", path=known.path),
             suggested_action="reread",
             path=known.path,
             existing_sha256=known.sha256,
@@ -99,6 +108,7 @@ def check_seen(service: WriteService, tree: Tree, known: Known, session: str) ->
         "stale_precondition",
         "changed_since_seen",
         "the file changed since this session last saw it",
+        next_step=call_tool("read", path=known.path),
         suggested_action="reread",
         path=known.path,
         seen_sha256=last[0],
@@ -134,6 +144,7 @@ def check_elision(after: Content, new: bytes, old: bytes, path: str) -> None:
             "blocked",
             "elided_content",
             "the content has placeholders where the rest of the file should be; force writes it as it is",
+            next_step=either(call_again(content=FILL), "force:=true if it is meant literally"),
             reason_hint="content_filter",
             suggested_action="ask_user",
             path=path,

@@ -11,6 +11,7 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.handoff import GoodFile, Handoff, Step
 from perdure.model.learned import learned
+from perdure.model.next_step import FILL, call_again, call_tool
 from perdure.model.step_graph import GraphError, ready_steps
 from perdure.model.tools import arg
 from perdure.model.when import iso
@@ -73,7 +74,11 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
         content = front_matter.join(front_matter.write(envelope, kept), given.body)
         if len(content.encode()) > MOST_BYTES:
             raise refuse(
-                "quota_exceeded", "too_large", "a handoff is at most 1 MiB", reason_hint="size_limit"
+                "quota_exceeded",
+                "too_large",
+                "a handoff is at most 1 MiB",
+                next_step=call_again(body=FILL),
+                reason_hint="size_limit",
             )
         after = service.store.take(content.encode())
         mode = "overwrite" if known.now is not None else "create"
@@ -121,6 +126,7 @@ def _checked(envelope: dict[str, Any]) -> Handoff:
             "policy_violation",
             "missing_fields",
             f"a handoff needs {', '.join(missing)}",
+            next_step=call_again(envelope=FILL),
             reason_hint="encoding",
             suggested_action="fix_syntax",
             missing_fields=missing,
@@ -135,6 +141,7 @@ def _checked(envelope: dict[str, Any]) -> Handoff:
             "invalid_input",
             "bad_handoff",
             f"{message} at {place}",
+            next_step=call_again(envelope=FILL),
             reason_hint="syntax",
             suggested_action="fix_syntax",
         ) from None
@@ -145,7 +152,12 @@ def _ready(steps: list[Step]) -> list[str]:
         return ready_steps(steps)
     except GraphError as error:
         raise refuse(
-            "invalid_input", "bad_steps", str(error), reason_hint="syntax", suggested_action="fix_syntax"
+            "invalid_input",
+            "bad_steps",
+            str(error),
+            next_step=call_again(envelope=FILL),
+            reason_hint="syntax",
+            suggested_action="fix_syntax",
         ) from None
 
 
@@ -167,6 +179,7 @@ def _check_same_task(before: tuple[str, dict[str, Any]] | None, handoff: Handoff
         "stale_precondition",
         "other_task",
         "another task's handoff stands there; read it, then give expected_prev_sha256",
+        next_step=call_tool("handoff_read", path=known.path),
         suggested_action="reread",
         path=known.path,
         existing_sha256=known.sha256,
@@ -251,11 +264,23 @@ def _content(service: WriteService, path: str) -> tuple[str, str, str]:
     with service.workspace.locate(path) as place:
         service.check_recovered(journal_path(place))
         if place.found is None:
-            raise refuse("not_found", "not_found", "there is no handoff", path=path)
+            raise refuse(
+                "not_found",
+                "not_found",
+                "there is no handoff",
+                next_step=call_tool("handoff_write", path=path, envelope=FILL),
+                path=path,
+            )
         fd = place.open()
         try:
             if os.fstat(fd).st_size > MOST_BYTES:
-                raise refuse("invalid_input", "too_large", "this is larger than a handoff can be", path=path)
+                raise refuse(
+                    "invalid_input",
+                    "too_large",
+                    "this is larger than a handoff can be",
+                    next_step=call_tool("read", path=path, end_line=100),
+                    path=path,
+                )
             data, expected = read_seen(fd, MOST_BYTES)
         finally:
             os.close(fd)

@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.fault_points import point
+from perdure.model.next_step import ask_user
 from perdure.storage.beside import Beside, Helper
 from perdure.storage.files.exchange import Conflict
 from perdure.storage.files.fidelity import Facts
@@ -223,6 +224,7 @@ class CallLanding:
                 "write_corruption",
                 "not_taken_back",
                 "a part of the change is on disk and cannot be taken back now; the next start completes it",
+                next_step=ask_user("to restart Perdure, which completes the change"),
                 suggested_action="ask_user",
             )
         if self._is_lost:
@@ -230,6 +232,7 @@ class CallLanding:
                 "write_corruption",
                 "displaced_not_kept",
                 "another program wrote to the file meanwhile, and some of its content could not be kept",
+                next_step=ask_user("to compare the file with what the other program wrote"),
                 suggested_action="ask_user",
             )
         return os_refusal(error) if isinstance(error, OSError) else error

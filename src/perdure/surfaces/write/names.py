@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from perdure.model.envelope import ReasonHint, ToolError, refuse
+from perdure.model.next_step import FILL, call_again
 from perdure.storage.files.visible import is_ignorable, shown
 from perdure.storage.temp_names import PREFIX
 
@@ -59,7 +60,9 @@ def check_name(name: str) -> None:
 
 def bad_path(reason: str, message: str, path: str = "", *, hint: ReasonHint = "encoding") -> ToolError:
     context: dict[str, Any] = {"path": shown(path)} if path and not path.startswith("/") else {}
-    return refuse("invalid_input", reason, message, reason_hint=hint, **context)
+    return refuse(
+        "invalid_input", reason, message, next_step=call_again(path=FILL), reason_hint=hint, **context
+    )
 
 
 def _check_characters(name: str) -> None:

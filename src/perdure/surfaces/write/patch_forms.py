@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, call_again
 
 Operation = Literal["create", "update", "delete"]
 
@@ -117,6 +118,7 @@ class _Reader:
             "invalid_input",
             "bad_patch",
             f"the patch cannot be read at its line {line}: {why}",
+            next_step=call_again(ops=FILL),
             reason_hint="syntax",
             suggested_action="fix_syntax",
             patch_line=line,

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import call_tool
 from perdure.surfaces.write import lines
 from perdure.surfaces.write.patch_forms import FilePatch, Hunk, Operation, parse
 
@@ -101,7 +102,13 @@ def _stands(hunk: Hunk, have: Sequence[str], start: int) -> bool:
 def stale(patch: FilePatch, reason: str, message: str, **context: Any) -> ToolError:
     shown = patch.path.rsplit("/", 1)[-1] if patch.path.startswith("/") else patch.path
     return refuse(
-        "stale_precondition", reason, message, suggested_action="reread", file=shown[:_NAME_SHOWN], **context
+        "stale_precondition",
+        reason,
+        message,
+        next_step=call_tool("read", path=patch.path),
+        suggested_action="reread",
+        file=shown[:_NAME_SHOWN],
+        **context,
     )
 
 

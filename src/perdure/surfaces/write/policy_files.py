@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import ask_user
 from perdure.model.toml_places import line_of
 from perdure.storage.bounded_read import read_bounded
 from perdure.storage.trust import TrustStore
@@ -231,6 +232,7 @@ def _broken(shown: str, what: str, line: int | None, *, is_pattern: bool = False
         "policy_violation",
         "bad_regex" if is_pattern else "bad_policy",
         f"the policy is not in force, so nothing is done: {where}: {what}",
+        next_step=ask_user(f"to fix {shown}"),
         reason_hint="syntax",
         suggested_action="ask_user",
         file=shown,

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import ask_user
 from perdure.storage.files.visible import is_ignorable, shown
 
 OURS: Final = ".perdure/"
@@ -79,6 +80,7 @@ def _protected(parts: Sequence[str], rule: str, way: str, can_force: bool = Fals
         "policy_violation",
         "protected_path",
         f"{rule.strip('/')} is protected; {way}",
+        next_step=ask_user(f"whether {rule} may be written: {way}"),
         reason_hint="permission",
         suggested_action="ask_user",
         path=shown("/".join(parts)),

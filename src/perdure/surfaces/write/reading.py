@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, call_again, call_tool
 from perdure.model.tools import arg
 from perdure.model.when import iso, microseconds
 from perdure.storage.files.identity import Expected, read_seen
@@ -68,7 +69,10 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
             if given.encoding == "base64":
                 if given.start_line is not None or given.end_line is not None:
                     raise refuse(
-                        "invalid_input", "no_lines", "base64 has no lines; leave start_line and end_line"
+                        "invalid_input",
+                        "no_lines",
+                        "base64 has no lines; leave start_line and end_line",
+                        next_step=call_again(start_line=None, end_line=None),
                     )
                 data, expected = read_seen(fd, given.max_bytes)
                 size = _size(expected)
@@ -104,10 +108,19 @@ def _size(expected: Expected) -> int:
 def journal_tail(service: WriteService, given: JournalTail, call: Call) -> dict[str, Any]:
     before = sequence(given.cursor) if given.cursor is not None else None
     if before is None and given.cursor is not None:
-        raise refuse("invalid_input", "bad_cursor", "a cursor is what next_cursor was")
+        raise refuse(
+            "invalid_input",
+            "bad_cursor",
+            "a cursor is what next_cursor was",
+            next_step=call_again(cursor=None),
+        )
     if given.filter_mode is not None and given.filter_mode not in MODES:
         raise refuse(
-            "invalid_input", "not_a_choice", "filter_mode is not one of its choices", choices=list(MODES)
+            "invalid_input",
+            "not_a_choice",
+            "filter_mode is not one of its choices",
+            next_step=call_again(filter_mode=FILL),
+            choices=list(MODES),
         )
     path = canonical(service, given.filter_path) if given.filter_path is not None else None
     wanted = Filter(path=path, mode=given.filter_mode, client=given.filter_client, before=before)
@@ -138,7 +151,13 @@ def history(service: WriteService, given: History, call: Call) -> dict[str, Any]
     path = canonical(service, given.path)
     rows = service.journal.rows(Filter(path=path), given.n)
     if not rows:
-        raise refuse("not_found", "no_history", "nothing was written here", path=path)
+        raise refuse(
+            "not_found",
+            "no_history",
+            "nothing was written here",
+            next_step=call_tool("journal_tail"),
+            path=path,
+        )
     shown = ("journal_id", "ts", "op", "mode", "sha256", "bytes", "client", "session")
     return {"path": path, "versions": [{k: v for k, v in _entry(row).items() if k in shown} for row in rows]}
 

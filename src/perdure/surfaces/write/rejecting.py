@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from perdure.model.envelope import Envelope, ToolError, refuse
+from perdure.model.next_step import ask_user
 from perdure.storage.journal import Draft, Invocation, StoreReplaced
 from perdure.surfaces.port import Call
 from perdure.surfaces.write.jobs import NoFiles
@@ -71,6 +72,7 @@ def rejected(
             "quota_exceeded",
             "retries_spent",
             "the same content was refused here too often",
+            next_step=ask_user(f"how to go on with {path}: the same content was refused each time"),
             suggested_action="ask_user",
             draft=identity,
             path=path,

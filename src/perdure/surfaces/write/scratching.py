@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import refuse
+from perdure.model.next_step import ask_user, call_again, call_tool
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
@@ -131,6 +132,7 @@ def scratch_get(service: WriteService, given: ScratchGet, call: Call) -> dict[st
             "policy_violation",
             "scratch_get_disabled",
             "policy keeps scratch material from being read back",
+            next_step=ask_user("to allow scratch_get in the policy (scratch.get)"),
             reason_hint="permission",
             suggested_action="ask_user",
         )
@@ -145,6 +147,7 @@ def scratch_get(service: WriteService, given: ScratchGet, call: Call) -> dict[st
             "invalid_input",
             "not_valid_utf8",
             "this is not text; ask for base64",
+            next_step=call_again(encoding="base64"),
             reason_hint="encoding",
             suggested_action="retry_later",
         ) from None
@@ -162,7 +165,12 @@ def scratch_get(service: WriteService, given: ScratchGet, call: Call) -> dict[st
 def scratch_drop(service: WriteService, given: ScratchRef, call: Call) -> dict[str, Any]:
     """By its hash with all its labels; by a label the same."""
     if given.sha256 is None and given.label is None:
-        raise refuse("invalid_input", "must_provide_sha256_or_label", "give the sha256, or the label")
+        raise refuse(
+            "invalid_input",
+            "must_provide_sha256_or_label",
+            "give the sha256, or the label",
+            next_step=call_tool("scratch_ref"),
+        )
     item = _found(service, given.sha256, given.label)
 
     def plan(tree: Tree) -> dict[str, Any]:
@@ -177,15 +185,27 @@ def scratch_drop(service: WriteService, given: ScratchRef, call: Call) -> dict[s
 
 def _found(service: WriteService, sha256: str | None, label: str | None) -> Item:
     if sha256 is None and label is None:
-        raise refuse("invalid_input", "must_provide_sha256_or_label", "give the sha256, or the label")
+        raise refuse(
+            "invalid_input",
+            "must_provide_sha256_or_label",
+            "give the sha256, or the label",
+            next_step=call_tool("scratch_ref"),
+        )
     if sha256 is not None and not _SHA256.fullmatch(sha256):
-        raise refuse("invalid_input", "not_a_lowercase_sha256_hex", "a sha256 is 64 small hex digits")
+        raise refuse(
+            "invalid_input",
+            "not_a_lowercase_sha256_hex",
+            "a sha256 is 64 small hex digits",
+            next_step=call_tool("scratch_ref"),
+        )
     if sha256 is None and label is not None:
         aliases = service.journal.shelf(LABEL, label)
         sha256 = _named(aliases[-1]) if aliases else ""
     item = service.journal.item(KIND, sha256 or "")
     if item is None:
-        raise refuse("not_found", "not_found", "nothing is kept under this name")
+        raise refuse(
+            "not_found", "not_found", "nothing is kept under this name", next_step=call_tool("scratch_ref")
+        )
     return item
 
 

@@ -14,6 +14,7 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import ask_user
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -80,4 +81,11 @@ def _no_key() -> ToolError:
 
 
 def _cannot(reason: str, message: str) -> ToolError:
-    return refuse("policy_violation", reason, message, reason_hint="permission", suggested_action="ask_user")
+    return refuse(
+        "policy_violation",
+        reason,
+        message,
+        next_step=ask_user(f"for the key of scratch material: {message}"),
+        reason_hint="permission",
+        suggested_action="ask_user",
+    )

@@ -16,6 +16,7 @@ import msgspec
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.keep import Keep
+from perdure.model.next_step import FILL, call_again
 from perdure.model.replay import SAFE_TO_RETRY, STILL_UNKNOWN
 from perdure.model.tools import View
 from perdure.storage.blobs import Blobs
@@ -126,6 +127,7 @@ class WriteService:
             "recovery_waits",
             f"{path} could not be restored after a crash, and waits for that: "
             f"{envelope.context.get('message', envelope.error)}",
+            next_step=str(envelope.context.get("next")),
             reason_hint=envelope.reason_hint,
             suggested_action=envelope.suggested_action,
             path=path,
@@ -264,7 +266,12 @@ class WriteService:
         if known is None or (known.last_seq is not None and self.journal.row(known.last_seq) is None):
             return None
         if known.fingerprint != fingerprint:
-            raise refuse("conflict", "key_reused", "this idempotency key was used with other arguments")
+            raise refuse(
+                "conflict",
+                "key_reused",
+                "this idempotency key was used with other arguments",
+                next_step=call_again(),
+            )
         payload: dict[str, Any] = msgspec.json.decode(known.result)
         return {**payload, "deduplicated": True}
 
@@ -294,7 +301,9 @@ class WriteService:
     def draft(self, identity: str) -> Content:
         known = self.journal.draft(identity)
         if known is None:
-            raise refuse("not_found", "draft_not_found", "no draft has this id")
+            raise refuse(
+                "not_found", "draft_not_found", "no draft has this id", next_step=call_again(content=FILL)
+            )
         return self.store.find(known.sha.hex())
 
     # --- lost calls ---------------------------------------------------------------------------------------------------
@@ -344,7 +353,12 @@ class _Aftermath:
 
 def _check_key(key: str | None) -> None:
     if key is not None and not 1 <= len(key) <= KEY_MAX:
-        raise refuse("invalid_input", "bad_key", f"an idempotency key has 1 to {KEY_MAX} characters")
+        raise refuse(
+            "invalid_input",
+            "bad_key",
+            f"an idempotency key has 1 to {KEY_MAX} characters",
+            next_step=call_again(),
+        )
 
 
 def _fingerprint(tool: str, arguments: object) -> bytes:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import ask_user
 from perdure.storage.blobs import Blobs
 from perdure.storage.files.identity import CHUNK
 from perdure.storage.files.pending import PendingFile
@@ -98,6 +99,7 @@ class Store:
                 "not_found",
                 "content_expired",
                 "this content was dropped: it was older or larger than what is to be kept",
+                next_step=ask_user("for another source of this content: Perdure no longer keeps it"),
                 suggested_action="ask_user",
                 sha256=sha256,
             )
@@ -130,4 +132,9 @@ class Store:
 
 
 def _damaged() -> ToolError:
-    return refuse("write_corruption", "content_damaged", "the kept content does not match its hash")
+    return refuse(
+        "write_corruption",
+        "content_damaged",
+        "the kept content does not match its hash",
+        next_step=ask_user("to run perdure verify, which names every damaged content"),
+    )

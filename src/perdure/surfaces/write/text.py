@@ -22,6 +22,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import SuggestedAction, ToolError, refuse
+from perdure.model.next_step import FILL, call_again
 from perdure.surfaces.write import lines
 from perdure.surfaces.write.lines import Change
 
@@ -87,9 +88,15 @@ class Excerpt(msgspec.Struct, frozen=True):
     truncated: bool
 
 
-def _refuse(reason: str, message: str, action: SuggestedAction, **context: Any) -> ToolError:
+def _refuse(reason: str, message: str, action: SuggestedAction, next_step: str, **context: Any) -> ToolError:
     return refuse(
-        "invalid_input", reason, message, reason_hint="encoding", suggested_action=action, **context
+        "invalid_input",
+        reason,
+        message,
+        next_step=next_step,
+        reason_hint="encoding",
+        suggested_action=action,
+        **context,
     )
 
 
@@ -102,7 +109,9 @@ def decode(data: bytes, encoding: str | None = None) -> Text:
         return _asked(data, encoding)
     found = _detect(data, final=True)
     if found is None:
-        raise _refuse("binary_file", "the file is not text; ask for base64", "reread")
+        raise _refuse(
+            "binary_file", "the file is not text; ask for base64", "reread", call_again(encoding="base64")
+        )
     body, codec, bom = found
     return Text(body, _style(body, codec, bom))
 
@@ -116,7 +125,13 @@ def style_of(data: bytes, *, complete: bool = True) -> Style | None:
 def _asked(data: bytes, encoding: str) -> Text:
     codec = _ASKED.get(encoding)
     if codec is None:
-        raise _refuse("unknown_encoding", "no such text encoding", "fix_syntax", choices=list(_ASKED))
+        raise _refuse(
+            "unknown_encoding",
+            "no such text encoding",
+            "fix_syntax",
+            call_again(encoding=FILL),
+            choices=list(_ASKED),
+        )
     bom = False
     for mark, marked in _MARKS:
         if data.startswith(mark) and (marked == codec or (encoding == "utf-16" and marked != "utf-8")):
@@ -124,7 +139,13 @@ def _asked(data: bytes, encoding: str) -> Text:
             break
     body = _decoded(data, codec, final=True)
     if body is None:
-        raise _refuse("not_in_encoding", f"the file is not valid {encoding}", "reread", encoding=encoding)
+        raise _refuse(
+            "not_in_encoding",
+            f"the file is not valid {encoding}",
+            "reread",
+            call_again(encoding=None),
+            encoding=encoding,
+        )
     return Text(body, _style(body, codec, bom))
 
 
@@ -218,10 +239,18 @@ def content_bytes(content: str, encoding: str = "utf-8") -> bytes:
         try:
             return base64.b64decode("".join(content.split()).encode("ascii"), validate=True)
         except (binascii.Error, UnicodeError):
-            raise _refuse("bad_base64", "content is not valid base64", "fix_syntax") from None
+            raise _refuse(
+                "bad_base64", "content is not valid base64", "fix_syntax", call_again(content=FILL)
+            ) from None
     codec = _ASKED.get(encoding)
     if codec is None:
-        raise _refuse("unknown_encoding", "no such encoding", "fix_syntax", choices=[*_ASKED, "base64"])
+        raise _refuse(
+            "unknown_encoding",
+            "no such encoding",
+            "fix_syntax",
+            call_again(encoding=FILL),
+            choices=[*_ASKED, "base64"],
+        )
     marked = encoding == "utf-16" and not content.startswith(_BOM)
     return encode_body(Style(codec, marked), content)
 
@@ -267,6 +296,7 @@ def _encoded(text: str, codec: Encoding) -> bytes:
             "unencodable",
             f"the content holds a character that {codec} cannot write",
             "escape",
+            call_again(encoding="utf-8"),
             encoding=codec,
             line=lines.number_at(text, error.start),
             column=error.start - text.rfind("\n", 0, error.start),
@@ -288,11 +318,14 @@ def excerpt(
             "invalid_input",
             "no_such_lines",
             f"the file has {len(whole)} lines",
+            next_step=call_again(start_line=max(1, len(whole) - 100), end_line=None),
             suggested_action="reread",
             total_lines=len(whole),
         )
     if max_bytes < 1:
-        raise refuse("invalid_input", "bad_limit", "max_bytes must be at least 1")
+        raise refuse(
+            "invalid_input", "bad_limit", "max_bytes must be at least 1", next_step=call_again(max_bytes=None)
+        )
     last = min(last, len(whole))
     taken: list[str] = []
     room = max_bytes

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, ask_user, call_again
 from perdure.model.tools import arg
 from perdure.storage.files import fidelity
 from perdure.surfaces.port import Call
@@ -187,15 +188,21 @@ class _Step:
                 return [self._write(one, content)]
             case "edit":
                 if not one.edits:
-                    raise refuse("invalid_input", "no_edits", "edit needs edits")
+                    raise refuse(
+                        "invalid_input", "no_edits", "edit needs edits", next_step=call_again(ops=FILL)
+                    )
                 return [self._edit(one, one.edits)]
             case "patch":
                 if one.patch is None:
-                    raise refuse("invalid_input", "no_patch", "patch needs a patch")
+                    raise refuse(
+                        "invalid_input", "no_patch", "patch needs a patch", next_step=call_again(ops=FILL)
+                    )
                 return [done for file in patches.parse(one.patch, one.path) for done in self._patch(file)]
             case "move":
                 if one.to is None:
-                    raise refuse("invalid_input", "no_target", "move needs to")
+                    raise refuse(
+                        "invalid_input", "no_target", "move needs to", next_step=call_again(ops=FILL)
+                    )
                 return self._move(one.path, one.to)
             case "delete":
                 return [self._put(self._existing(one.path, follow=False), None, "delete", "delete")]
@@ -263,6 +270,7 @@ class _Step:
                 "stale_precondition",
                 "target_exists",
                 "a move never replaces a file; delete the target first if it may go",
+                next_step=ask_user(f"whether {target.path} may be deleted first"),
                 suggested_action="ask_user",
                 to=target.path,
             )
@@ -280,7 +288,13 @@ class _Step:
     def _existing(self, path: str, *, follow: bool = True) -> Known:
         known = self._look(path, follow=follow)
         if known.now is None:
-            raise refuse("not_found", "file_not_found", "there is no such file", path=known.path)
+            raise refuse(
+                "not_found",
+                "file_not_found",
+                "there is no such file",
+                next_step=call_again(ops=FILL),
+                path=known.path,
+            )
         return known
 
     def _new(self, path: str) -> Known:
@@ -290,6 +304,7 @@ class _Step:
                 "stale_precondition",
                 "file_already_exists",
                 "the file is there already; change it, or overwrite it with op write and mode overwrite",
+                next_step=call_again(ops=FILL),
                 suggested_action="reread",
                 path=known.path,
                 existing_sha256=known.sha256,

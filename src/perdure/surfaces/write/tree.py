@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import call_again, call_tool
 from perdure.storage.files import fidelity
 from perdure.storage.files.fidelity import Facts
 from perdure.storage.files.identity import Expected, Identity, seen
@@ -277,6 +278,7 @@ def check_in_memory(size: int, path: str) -> None:
             "quota_exceeded",
             "too_large",
             f"the file has {size} bytes; up to {MOST_IN_MEMORY} can be read, edited or merged as text",
+            next_step=call_tool("read", path=path, encoding="base64", max_bytes=262144),
             reason_hint="size_limit",
             path=path,
             bytes=size,
@@ -289,7 +291,9 @@ def capture(store: Store, fd: int) -> Captured:
     was_kept = store.has(expected.sha256)
     content = store.find_or_mend(fd, expected.sha256) if was_kept else store.take_file(fd)
     if content.sha256 != expected.sha256:
-        raise refuse("conflict", "file_changing", "another program keeps writing to the file")
+        raise refuse(
+            "conflict", "file_changing", "another program keeps writing to the file", next_step=call_again()
+        )
     return Captured(expected, content, was_kept)
 
 

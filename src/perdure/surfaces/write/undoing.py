@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import call_tool
 from perdure.model.tools import arg
 from perdure.model.when import microseconds
 from perdure.storage.files import fidelity
@@ -109,7 +110,14 @@ class _Refused(ToolError):
     """Raised to change nothing: because of conflicts, or because only a preview was wanted."""
 
     def __init__(self, conflicts: list[dict[str, Any]], preview: dict[str, Any] | None = None) -> None:
-        super().__init__(refuse("conflict", "undo_conflict", "the change cannot be taken back").envelope)
+        super().__init__(
+            refuse(
+                "conflict",
+                "undo_conflict",
+                "the change cannot be taken back",
+                next_step=call_tool("journal_tail"),
+            ).envelope
+        )
         self.conflicts = conflicts
         self.preview = preview
 
@@ -131,7 +139,9 @@ def _nothing(given: Undo, call: Call) -> ToolError:
     whose = "of this session " if _session(given, call) == call.session else ""
     hint = '; session: "any" also takes back what others changed' if whose else ""
     what = "undo" if given.redo else "change"
-    return refuse("not_found", "nothing_to_undo", f"no {what} {whose}matches{hint}")
+    return refuse(
+        "not_found", "nothing_to_undo", f"no {what} {whose}matches{hint}", next_step=call_tool("journal_tail")
+    )
 
 
 def _select(service: WriteService, given: Undo, call: Call, since: int | None) -> list[Row]:
@@ -140,9 +150,19 @@ def _select(service: WriteService, given: Undo, call: Call, since: int | None) -
         seq = sequence(given.journal_id)
         row = service.journal.row(seq) if seq is not None else None
         if row is None:
-            raise refuse("not_found", "version_not_found", "the journal has no such entry")
+            raise refuse(
+                "not_found",
+                "version_not_found",
+                "the journal has no such entry",
+                next_step=call_tool("journal_tail"),
+            )
         if not _is_effective(service, row):
-            raise refuse("conflict", "already_undone", "this change was taken back already")
+            raise refuse(
+                "conflict",
+                "already_undone",
+                "this change was taken back already",
+                next_step=call_tool("journal_tail"),
+            )
         return _whole(service, row)
     path = canonical(service, given.path) if given.path is not None else None
     found: list[list[Row]] = []
@@ -195,7 +215,12 @@ def _reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Cont
     if known.sha256 == new:
         return service.store.find(old) if old is not None else None
     if known.now is None or new is None or old is None:
-        raise refuse("conflict", "changed_since", "the file came or went since")
+        raise refuse(
+            "conflict",
+            "changed_since",
+            "the file came or went since",
+            next_step=call_tool("diff", path=known.path),
+        )
     return tree.derive(known, f"undo {row.seq}", lambda: _merged(service, tree, known, new, old))
 
 
@@ -207,9 +232,19 @@ def _merged(service: WriteService, tree: Tree, known: Known, new: str, old: str)
         base = text.decode(service.store.load(new)).body
         back = text.decode(service.store.load(old)).body
     except ToolError:
-        raise refuse("conflict", "changed_since", "the file is not text and was changed since") from None
+        raise refuse(
+            "conflict",
+            "changed_since",
+            "the file is not text and was changed since",
+            next_step=call_tool("diff", path=known.path),
+        ) from None
     match merge.merge(base, now.body, back):
         case merge.Merged(merged):
             return service.store.take(text.encode_body(now.style, merged))
         case merge.Conflict():
-            raise refuse("conflict", "later_edit", "a later change touches the same lines")
+            raise refuse(
+                "conflict",
+                "later_edit",
+                "a later change touches the same lines",
+                next_step=call_tool("diff", path=known.path),
+            )

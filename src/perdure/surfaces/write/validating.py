@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, call_again
 from perdure.model.tools import arg
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import text
@@ -30,7 +31,12 @@ class ValidateParams(msgspec.Struct, frozen=True):
 
 def validate(service: WriteService, given: ValidateParams, call: Call) -> dict[str, Any]:
     if (given.content is None) == (given.draft is None):
-        raise refuse("invalid_input", "content_or_draft", "give content, or the id of a draft, and not both")
+        raise refuse(
+            "invalid_input",
+            "content_or_draft",
+            "give content, or the id of a draft, and not both",
+            next_step=call_again(content=FILL),
+        )
     if given.draft is not None:
         content = _text(service, service.draft(given.draft))
     else:
@@ -95,6 +101,7 @@ def _broken(path: str, report: Report, problems: list[Problem]) -> ToolError:
         "blocked",
         "breaks_syntax",
         f"the file would not be valid {report.format}: line {problems[0].line}: {problems[0].message}",
+        next_step=call_again(content=FILL),
         reason_hint="syntax",
         suggested_action="fix_syntax",
         path=path,
@@ -105,5 +112,9 @@ def _broken(path: str, report: Report, problems: list[Problem]) -> ToolError:
 
 def _too_large() -> ToolError:
     return refuse(
-        "invalid_input", "too_large", "content above 16 MiB is not validated", reason_hint="size_limit"
+        "invalid_input",
+        "too_large",
+        "content above 16 MiB is not validated",
+        next_step=call_again(content=FILL),
+        reason_hint="size_limit",
     )

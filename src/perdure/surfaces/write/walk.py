@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, ask_user, call_again
 from perdure.storage.files.syscalls import (
     RESOLVE_BENEATH,
     RESOLVE_NO_MAGICLINKS,
@@ -114,6 +115,7 @@ def escapes(how: str) -> ToolError:
         "policy_violation",
         "escapes_workspace",
         "the path leads out of the workspace",
+        next_step=call_again(path=FILL),
         reason_hint="permission",
         how=how,
     )
@@ -124,6 +126,7 @@ def _changing() -> ToolError:
         "conflict",
         "path_changing",
         "another program keeps changing the directories of the path",
+        next_step=call_again(),
         suggested_action="retry_later",
     )
 
@@ -242,6 +245,9 @@ class _Walk:
                 "not_found",
                 "workspace_gone",
                 "the workspace directory was moved or removed; put it back, or start Perdure where it is now",
+                next_step=ask_user(
+                    "to put the workspace directory back, or to start Perdure where it is now"
+                ),
             )
         if ".." in self.ahead:
             raise os_refusal(FileNotFoundError(errno.ENOENT, ""), message="a parent of the path is missing")

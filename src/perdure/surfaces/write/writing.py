@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, call_again, call_tool
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.files import fidelity
@@ -131,7 +132,12 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
 def sent_content(service: WriteService, content: str | None, draft: str | None, encoding: str) -> Content:
     """Store the content of a call, or find its draft."""
     if (content is None) == (draft is None):
-        raise refuse("invalid_input", "content_or_draft", "give content, or the id of a draft, and not both")
+        raise refuse(
+            "invalid_input",
+            "content_or_draft",
+            "give content, or the id of a draft, and not both",
+            next_step=call_again(content=FILL),
+        )
     if draft is not None:
         return service.draft(draft)
     try:
@@ -162,6 +168,7 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
                 "invalid_input",
                 "unmarked_encoding",
                 "the file has two or four bytes to a character and no mark that says which; append base64",
+                next_step=call_again(encoding="base64", content=FILL),
                 reason_hint="encoding",
                 suggested_action="escape",
                 path=known.path,
@@ -198,7 +205,13 @@ async def edit(service: WriteService, given: EditFile | SafeReplace, call: Call)
     def plan(tree: Tree) -> dict[str, Any]:
         known = tree.look(given.path, force=given.force)
         if known.now is None:
-            raise refuse("not_found", "file_not_found", "there is no such file", path=known.path)
+            raise refuse(
+                "not_found",
+                "file_not_found",
+                "there is no such file",
+                next_step=call_tool("safe_write", path=known.path, content=FILL),
+                path=known.path,
+            )
         guards.check_precondition(known, given.expected_prev_sha256)
 
         def change() -> tuple[Content, edits.Edited]:
@@ -233,7 +246,11 @@ def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]
         after = service.store.find(row.new_sha.hex()) if row.new_sha is not None else None
         if after is None and known.now is None:
             raise refuse(
-                "not_found", "nothing_to_restore", "there was no file then, nor is there now", path=known.path
+                "not_found",
+                "nothing_to_restore",
+                "there was no file then, nor is there now",
+                next_step=call_tool("history", path=known.path),
+                path=known.path,
             )
         if known.now is None and (gone := service.journal.last_of(known.path)) is not None:
             known.facts = fidelity.recalled(gone.detail)
@@ -247,7 +264,13 @@ def row_of(service: WriteService, path: str, journal_id: str) -> Row:
     seq = sequence(journal_id)
     row = service.journal.row(seq) if seq is not None else None
     if row is None or row.path != path:
-        raise refuse("not_found", "version_not_found", "the file has no such version", path=path)
+        raise refuse(
+            "not_found",
+            "version_not_found",
+            "the file has no such version",
+            next_step=call_tool("history", path=path),
+            path=path,
+        )
     return row
 
 
