@@ -2,7 +2,8 @@
 
     strict_object(raw)        bytes of one JSON object that every reader reads alike
     presentation(given, …)    render and detail, taken out
-    arguments(params, given)  aliases, integer-like strings, "true"/"false", file:// URIs, path style
+    arguments(params, given)  aliases, integer-like strings, "true"/"false", file:// URIs, path style,
+                              one object for a list of objects
 
 Nothing is rounded, clamped or guessed: what is not certain is refused, with the nearest name or the
 choices where that helps. A refusal names arguments and types, never the values that were sent.
@@ -301,6 +302,8 @@ def _value(declared: shapes.Type, value: Any, where: str, roots: tuple[str, ...]
             return _object(declared, value, f"{where}.", roots)
         case shapes.ListType(item_type=item) | shapes.VarTupleType(item_type=item) if isinstance(value, list):
             return [_value(item, element, f"{where}[{i}]", roots) for i, element in enumerate(value)]
+        case shapes.ListType(item_type=shapes.StructType() as item) if _is_one_of(item, value):
+            return [_value(item, value, f"{where}[0]", roots)]  # one object where a list is meant
         case shapes.DictType(value_type=item) if isinstance(value, Mapping):
             return {key: _value(item, element, f"{where}{{}}", roots) for key, element in value.items()}
         case shapes.UnionType(types=types):
@@ -309,6 +312,12 @@ def _value(declared: shapes.Type, value: Any, where: str, roots: tuple[str, ...]
             return value if value is None or len(others) != 1 else _value(others[0], value, where, roots)
         case _:
             return value
+
+
+def _is_one_of(declared: shapes.StructType, value: Any) -> bool:
+    """Whether a value is an object with a member that this struct has."""
+    names = _names(declared)
+    return isinstance(value, Mapping) and any(name in names.fields or name in names.aliases for name in value)
 
 
 def _integer(value: Any) -> Any:
