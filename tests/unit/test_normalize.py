@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.model.envelope import Envelope, ToolError
+from perdure.model.next_step import complete
 from perdure.model.tools import View, arg
 from perdure.present.normalize import MAX_DEPTH, arguments, presentation, strict_object
 from perdure.present.paths import path_text
@@ -74,7 +75,7 @@ def test_an_integral_number_is_an_integer() -> None:
 
 
 def test_nothing_is_clamped() -> None:
-    assert refused({"path": "a", "count": -2}).context["message"] == "Expected `int` >= -1 at count"
+    assert refused({"path": "a", "count": -2}).context["message"] == "count must be at least -1."
 
 
 def test_a_number_that_cannot_be_kept_exactly_is_refused() -> None:
@@ -144,6 +145,51 @@ def test_a_wrong_choice_is_answered_with_the_choices() -> None:
     assert refused({"path": "a", "mode": "replace"}).context["choices"] == ["create", "overwrite"]
 
 
+def test_all_faults_of_a_call_are_said_at_once_in_plain_words() -> None:
+    given = {"cout": 1, "mode": "replace", "force": 3, "edits": [{"old": {"a": 1}}, {}], "zzz": 1}
+    context = refused(given).context
+    assert context["faults"] == [
+        "there is no argument cout (did you mean count?)",
+        "mode must be create or overwrite",
+        "force must be true or false, and you sent a number",
+        "edits[0].old must be a string, and you sent an object (for JSON, send its text)",
+        "edits[1].old is missing",
+        "there is no argument zzz (there are path, count, limit, ratio, force, mode, edits, expected, either, other "
+        "and from)",
+        "path is missing",
+    ]
+    assert context["message"] == "; ".join([*context["faults"][:6], "1 more."])
+    assert complete(context["next"], "tool", given) == "tool mode=... force=... edits=... count=... path=..."
+
+
+class Bounds(msgspec.Struct):
+    some: Annotated[list[Edit], arg(min_length=1, max_length=2)] = []
+    name: Annotated[str, arg(min_length=1, max_length=4)] = "x"
+    n: Annotated[int, arg(ge=1, le=9)] = 1
+    ratio: Annotated[float, arg(gt=0)] = 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"some": []}, "some is empty: give at least 1 {old}."),
+        ({"some": [{"old": ""}] * 3}, "some has 3 items: give at most 2."),
+        ({"some": "x"}, "some must be a list, and you sent a string."),
+        ({"name": ""}, "name must not be empty."),
+        ({"name": "12345"}, "name must have at most 4 characters, and it has 5."),
+        ({"name": None}, "name must be a string, and you sent null."),
+        ({"n": 10}, "n must be from 1 to 9."),
+        ({"n": 1.5}, "n must be a whole number, and you sent another number."),
+        ({"ratio": 0}, "ratio must be more than 0."),
+        ({"ratio": "1"}, "ratio must be a number, and you sent a string."),
+    ],
+)
+def test_a_bound_that_is_not_kept_is_said_with_what_is_accepted(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ToolError) as caught:
+        arguments(Bounds, given)
+    assert caught.value.envelope.context["message"] == message
+
+
 SENT = st.text(st.characters(categories=["L"]), min_size=12, max_size=30)
 
 
@@ -199,8 +245,8 @@ def test_a_view_nobody_offers_is_refused(wrong: dict[str, Any]) -> None:
 )
 def test_a_path_is_given_in_the_style_that_was_declared(given: str, relative: str, absolute: str) -> None:
     roots = ("/srv/project", "/srv/other")
-    assert path_text(given, "relative", roots, "path") == relative
-    assert path_text(given, "absolute", roots, "path") == absolute
+    assert path_text(given, "relative", roots) == relative
+    assert path_text(given, "absolute", roots) == absolute
 
 
 @pytest.mark.parametrize(
@@ -227,7 +273,7 @@ def test_a_file_uri_of_uncertain_meaning_is_refused(uri: str) -> None:
 def test_a_file_uri_is_the_path_that_was_encoded(name: str) -> None:
     from urllib.parse import quote
 
-    assert path_text(f"file:///{quote(name)}", "relative", (), "path") == f"/{name}"
+    assert path_text(f"file:///{quote(name)}", "relative", ()) == f"/{name}"
 
 
 # --- strict JSON -------------------------------------------------------------------------------------

@@ -98,6 +98,7 @@ def call(k: Kernel, name: str, raw_arguments: Raw | None) -> bytes:
     sent: dict[str, Any] = {}
     try:
         given = strict_object(raw_arguments) if raw_arguments is not None else {}
+        sent = given
         view, sent = presentation(given, view)
         params = arguments(_SPECS[name].params, sent)
         payload = _run(k, name, params)

@@ -115,7 +115,11 @@ def complete(line: str, tool: str, given: Mapping[str, Any], draft: str | None =
         return line
     parsed = parse(line)
     assert isinstance(parsed, ToolCall)
-    arguments = {name: _repeated(name, value) for name, value in given.items() if name not in _DROPPED}
+    arguments = {
+        name: _repeated(name, value)
+        for name, value in given.items()
+        if name not in _DROPPED and name.isidentifier()
+    }
     if {"content", "draft"} & parsed.arguments.keys():
         arguments = {name: value for name, value in arguments.items() if name not in ("content", "draft")}
     elif "content" in arguments and draft is not None:

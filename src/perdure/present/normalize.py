@@ -6,13 +6,14 @@
                               one object for a list of objects
 
 Nothing is rounded, clamped or guessed: what is not certain is refused, with the nearest name or the
-choices where that helps. A refusal names arguments and types, never the values that were sent.
+choices where that helps. All faults of one call are said at once. A refusal names arguments and types, never the values
+that were sent.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -23,11 +24,13 @@ from perdure.model.frames import DuplicateMember, members
 from perdure.model.learned import learned
 from perdure.model.next_step import FILL, call_again
 from perdure.model.tools import DETAILS, PRESENTATION, RENDERS, View
-from perdure.present.paths import path_text
+from perdure.present.paths import BadFileUri, path_text
 
 Params = TypeVar("Params", bound=msgspec.Struct)
 
 MAX_DEPTH: Final = 64
+_MOST_TOLD: Final = 6
+_MOST_NAMED: Final = 12
 _EXACT_FLOAT: Final = 2**53
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}", re.ASCII)
@@ -59,8 +62,8 @@ def strict_object(raw: bytes | msgspec.Raw) -> dict[str, Any]:
     if found is None:
         # It is read once more to say what is wrong with it.
         if not isinstance(_strict(bytes(raw)), dict):
-            raise _refuse("not_an_object", "arguments must be an object")
-        raise _refuse("not_json", "arguments are not valid JSON")
+            raise _refuse("not_an_object", "the arguments must be one JSON object.")
+        raise _refuse("not_json", "the arguments are not valid JSON.")
     return {name: _member(value) for name, value in found.items()}
 
 
@@ -78,7 +81,7 @@ def _strict(data: bytes) -> Any:
     import json
 
     if _depth(data) >= MAX_DEPTH:
-        raise _refuse("too_deep", f"arguments are nested deeper than {MAX_DEPTH} levels")
+        raise _refuse("too_deep", f"the arguments are nested deeper than {MAX_DEPTH} levels.")
     try:
         value = json.loads(
             data.decode(), object_pairs_hook=_unique, parse_constant=_not_a_number, parse_float=_finite
@@ -87,9 +90,9 @@ def _strict(data: bytes) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except UnicodeError:
-        raise _refuse("bad_text", "arguments hold text that is not valid Unicode") from None
+        raise _refuse("bad_text", "the arguments have text that is not valid Unicode.") from None
     except ValueError:
-        raise _refuse("not_json", "arguments are not valid JSON") from None
+        raise _refuse("not_json", "the arguments are not valid JSON.") from None
 
 
 def _depth(data: bytes) -> int:
@@ -115,28 +118,76 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _twice(name: str) -> ToolError:
-    return _refuse("duplicate_argument", f"{_named(name)} is given twice", argument=_named(name))
+    return _refuse(
+        "duplicate_argument", f"{_named(name)} is given twice: give it once.", argument=_named(name)
+    )
 
 
 def _not_a_number(_: str) -> Any:
-    raise _refuse("not_a_number", "NaN and Infinity are not JSON numbers")
+    raise _refuse("not_a_number", "NaN and Infinity are not numbers in JSON.")
 
 
 def _finite(literal: str) -> float:
     value = float(literal)
     if value in (float("inf"), float("-inf")):
-        raise _refuse("number_too_large", "a number is larger than any that can be kept exactly")
+        raise _refuse("number_too_large", "a number is too large: JSON numbers go up to about 1.8e308.")
     return value
+
+
+class _Faults:
+    """Everything that is wrong with the arguments of one call, to be said at once."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+        self._reason = ""
+        self._changes: dict[str, Any] = {}
+        self._context: dict[str, Any] = {}
+
+    def add(self, reason: str, sentence: str, *places: str, **context: Any) -> None:
+        """`places` are the arguments that the caller has to fill in anew."""
+        self._reason = self._reason or reason
+        self.sentences.append(sentence)
+        self._changes |= {_argument(place): FILL for place in places}
+        self._context = {**context, **self._context}
+
+    def drop(self, place: str) -> None:
+        """An argument that the next call leaves out."""
+        if place.isidentifier():
+            self._changes.setdefault(place, None)
+
+    def refusal(self) -> ToolError:
+        shown = self.sentences[:_MOST_TOLD]
+        if (more := len(self.sentences) - len(shown)) > 0:
+            shown.append(f"{more} more")
+        several = {"faults": self.sentences} if len(self.sentences) > 1 else {}
+        return _refuse(
+            self._reason, f"{'; '.join(shown)}.", call_again(**self._changes), **self._context, **several
+        )
+
+
+def _argument(place: str) -> str:
+    """The argument that a place such as `edits[0].old` is in."""
+    return re.split(r"[.\[{]", place, maxsplit=1)[0]
 
 
 def arguments(params: type[Params], given: Mapping[str, Any], *, roots: tuple[str, ...] = ()) -> Params:
     """The declared arguments of a tool from what a client sent. Raises `ToolError`."""
     declared = _declared(params)
-    normal = _object(declared, given, "", roots)
+    faults = _Faults()
+    normal = _object(declared, given, "", roots, faults)
+    if faults.sentences:
+        raise faults.refusal()
     try:
         return msgspec.convert(normal, type=learned(params), strict=True)
     except msgspec.ValidationError as error:
-        raise _refuse("bad_argument", _without_values(str(error))) from None
+        _, _, where = str(error).partition(" - at ")
+        place = where.strip("`").removeprefix("$").lstrip(".") or "arguments"
+        raise _refuse("bad_argument", f"{place} has a value that is not accepted.") from None
+
+
+def required(params: type[msgspec.Struct]) -> dict[str, Any]:
+    """The arguments that a call must give, to be filled in."""
+    return dict.fromkeys(_names(_declared(params)).required, FILL)
 
 
 def given_arguments(params: msgspec.Struct) -> dict[str, Any]:
@@ -153,7 +204,9 @@ def presentation(given: Mapping[str, Any], default: View) -> tuple[View, dict[st
     rest = {name: value for name, value in given.items() if name not in PRESENTATION}
     for name, choices in (("render", RENDERS), ("detail", DETAILS)):
         if name in given and given[name] not in choices:
-            raise _refuse("not_a_choice", f"{name} is not one of its choices", choices=list(choices))
+            raise _refuse(
+                "not_a_choice", f"{name} must be {_listed(choices)}.", argument=name, choices=list(choices)
+            )
     return View(given.get("render", default.render), given.get("detail", default.detail)), rest
 
 
@@ -168,16 +221,8 @@ def _declared(params: type[msgspec.Struct]) -> shapes.StructType:
     return found
 
 
-def _without_values(message: str) -> str:
-    """msgspec's sentence, which names types and places; the one that quotes a value is replaced."""
-    what, _, where = message.partition(" - at ")
-    if what.startswith("Invalid") or len(what) > 200:
-        what = "not an accepted value"
-    return f"{what} at {where.strip('`').removeprefix('$').lstrip('.')}" if where else what
-
-
 def _object(
-    declared: shapes.StructType, given: Mapping[str, Any], where: str, roots: tuple[str, ...]
+    declared: shapes.StructType, given: Mapping[str, Any], where: str, roots: tuple[str, ...], faults: _Faults
 ) -> dict[str, Any]:
     fields, aliases, texts, required = _names(declared)
     normal: dict[str, Any] = {}
@@ -187,20 +232,28 @@ def _object(
             if declared.tag_field == name:
                 normal[name] = value
                 continue
-            raise _unknown(name, [*fields, *aliases], aliases, where)
+            _unknown(name, fields, aliases, where, faults)
+            continue
         place = f"{where}{canonical}" if where else canonical
         if type(value) is str and canonical in texts:
             settled: Any = value
         else:
-            settled = _value(fields[canonical].type, value, place, roots)
+            settled = _value(fields[canonical].type, value, place, roots, faults)
         if canonical in normal and not _same(normal[canonical], settled):
-            raise _refuse(
-                "conflicting_alias", f"{place} is given under two names with different values", argument=place
+            others = [other for other in given if aliases.get(other) == canonical]
+            faults.add(
+                "conflicting_alias",
+                f"{place} is given under two names with different values ({_listed([canonical, *others], 'and')})",
+                place,
+                argument=place,
             )
+            for other in others if not where else []:
+                faults.drop(other)
         normal[canonical] = settled
     missing = [f"{where}{name}" for name in required if name not in normal]
     if missing:
-        raise _refuse("missing_argument", f"required: {', '.join(missing)}", missing=missing)
+        are = "is" if len(missing) == 1 else "are"
+        faults.add("missing_argument", f"{_listed(missing, 'and')} {are} missing", *missing, missing=missing)
     return normal
 
 
@@ -234,7 +287,7 @@ def _names(declared: shapes.StructType) -> Names:
 
 def _is_text(declared: shapes.Type) -> bool:
     match declared:
-        case shapes.StrType():
+        case shapes.StrType(min_length=None, max_length=None, pattern=None):
             return True
         case shapes.Metadata(type=inner, extra=extra):
             return (extra or {}).get("path") is None and _is_text(inner)
@@ -258,16 +311,29 @@ def _extra(declared: shapes.Type, key: str, default: Any) -> Any:
             return default
 
 
-def _unknown(name: str, known: list[str], aliases: Mapping[str, str], where: str) -> ToolError:
+def _unknown(
+    name: str, fields: Mapping[str, Any], aliases: Mapping[str, str], where: str, faults: _Faults
+) -> None:
     from difflib import get_close_matches
 
     shown = f"{where}{_named(name)}"
-    near = get_close_matches(name[:64].lower(), known, n=1, cutoff=0.6)
+    near = get_close_matches(name[:64].lower(), [*fields, *aliases], n=1, cutoff=0.6)
+    if not where:
+        faults.drop(name)
     if not near:
-        return _refuse("unknown_argument", f"no argument {shown}", argument=shown)
+        accepted = _listed(list(fields)[:_MOST_NAMED], "and") if fields else "none"
+        place = () if not where else (where,)
+        faults.add(
+            "unknown_argument", f"there is no argument {shown} (there are {accepted})", *place, argument=shown
+        )
+        return
     nearest = where + aliases.get(near[0], near[0])
-    return _refuse(
-        "unknown_argument", f"no argument {shown}; did you mean {nearest}?", argument=shown, nearest=nearest
+    faults.add(
+        "unknown_argument",
+        f"there is no argument {shown} (did you mean {nearest}?)",
+        nearest,
+        argument=shown,
+        nearest=nearest,
     )
 
 
@@ -276,40 +342,75 @@ def _named(name: str) -> str:
     return name if _NAME.fullmatch(name) else "(unnamed)"
 
 
-def _value(declared: shapes.Type, value: Any, where: str, roots: tuple[str, ...]) -> Any:
+def _listed(words: Sequence[object], last: str = "or") -> str:
+    """`a, b or c`."""
+    *first, end = map(str, words)
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def _value(declared: shapes.Type, value: Any, where: str, roots: tuple[str, ...], faults: _Faults) -> Any:
+    """The value as it was declared; what is wrong with it goes to `faults`."""
     match declared:
         case shapes.Metadata(type=inner, extra=extra):
             style = (extra or {}).get("path")
             if style is not None and isinstance(value, str):
-                return path_text(value, style, roots, where)
-            return _value(inner, value, where, roots)
+                try:
+                    return path_text(value, style, roots)
+                except BadFileUri as error:
+                    faults.add("bad_file_uri", f"{where}: {error}", where, argument=where)
+                    return value
+            return _value(inner, value, where, roots, faults)
+        case shapes.StrType():
+            return _text_value(declared, value, where, faults)
         case shapes.IntType():
-            return _integer(value)
+            value = _integer(value)
+            if type(value) is not int:
+                return _mistyped("a whole number", value, where, faults)
+            return _bounded(declared, value, where, faults)
         case shapes.FloatType():
-            return _float(value, where)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                return _mistyped("a number", value, where, faults)
+            if isinstance(value, int) and abs(value) > _EXACT_FLOAT:
+                faults.add("number_too_large", f"{where} must be at most 2^53", where, argument=where)
+                return value
+            return _bounded(declared, value, where, faults)
         case shapes.BoolType():
-            return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+            value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+            return value if isinstance(value, bool) else _mistyped("true or false", value, where, faults)
         case shapes.LiteralType(values=values):
             if not any(_same(value, choice) for choice in values):
-                raise _refuse(
+                choices = list(values)
+                faults.add(
                     "not_a_choice",
-                    f"{where} is not one of its choices",
-                    call_again(**{where: FILL} if where.isidentifier() else {}),
-                    choices=list(values),
+                    f"{where} must be {_listed(choices)}",
+                    where,
+                    argument=where,
+                    choices=choices,
                 )
             return value
-        case shapes.StructType() if isinstance(value, Mapping):
-            return _object(declared, value, f"{where}.", roots)
-        case shapes.ListType(item_type=item) | shapes.VarTupleType(item_type=item) if isinstance(value, list):
-            return [_value(item, element, f"{where}[{i}]", roots) for i, element in enumerate(value)]
-        case shapes.ListType(item_type=shapes.StructType() as item) if _is_one_of(item, value):
-            return [_value(item, value, f"{where}[0]", roots)]  # one object where a list is meant
-        case shapes.DictType(value_type=item) if isinstance(value, Mapping):
-            return {key: _value(item, element, f"{where}{{}}", roots) for key, element in value.items()}
+        case shapes.StructType():
+            if not isinstance(value, Mapping):
+                return _mistyped("an object", value, where, faults)
+            return _object(declared, value, f"{where}.", roots, faults)
+        case shapes.ListType(item_type=item) | shapes.VarTupleType(item_type=item):
+            if isinstance(item, shapes.StructType) and _is_one_of(item, value):
+                value = [value]  # one object where a list is meant
+            if not isinstance(value, list):
+                return _mistyped("a list", value, where, faults)
+            _check_count(declared, item, len(value), where, faults)
+            return [_value(item, element, f"{where}[{i}]", roots, faults) for i, element in enumerate(value)]
+        case shapes.DictType(value_type=item):
+            if not isinstance(value, Mapping):
+                return _mistyped("an object", value, where, faults)
+            return {
+                key: _value(item, element, f"{where}{{}}", roots, faults) for key, element in value.items()
+            }
         case shapes.UnionType(types=types):
             # With more than one type besides null, which one was meant is not certain.
             others = [one for one in types if not isinstance(one, shapes.NoneType)]
-            return value if value is None or len(others) != 1 else _value(others[0], value, where, roots)
+            if (value is None and len(others) < len(types)) or len(others) != 1:
+                return value
+            return _value(others[0], value, where, roots, faults)
         case _:
             return value
 
@@ -320,16 +421,93 @@ def _is_one_of(declared: shapes.StructType, value: Any) -> bool:
     return isinstance(value, Mapping) and any(name in names.fields or name in names.aliases for name in value)
 
 
+_SENT: Final = (
+    (type(None), "null"),
+    (bool, "true or false"),
+    (str, "a string"),
+    (int, "a number"),
+    (float, "a number"),
+    (list, "a list"),
+    (Mapping, "an object"),
+)
+
+
+def _mistyped(wanted: str, value: Any, where: str, faults: _Faults) -> Any:
+    sent = next((name for kind, name in _SENT if isinstance(value, kind)), "something else")
+    hint = ""
+    if wanted == "a string" and isinstance(value, list | Mapping):
+        hint = " (for JSON, send its text)"
+    if sent == wanted or (sent == "a number" and wanted == "a whole number"):
+        sent = "another number"
+    faults.add("bad_argument", f"{where} must be {wanted}, and you sent {sent}{hint}", where, argument=where)
+    return value
+
+
+def _text_value(declared: shapes.StrType, value: Any, where: str, faults: _Faults) -> Any:
+    if not isinstance(value, str):
+        return _mistyped("a string", value, where, faults)
+    problem = ""
+    if len(value) < (declared.min_length or 0):
+        problem = (
+            "must not be empty" if declared.min_length == 1 else f"must have {declared.min_length} characters"
+        )
+    elif declared.max_length is not None and len(value) > declared.max_length:
+        problem = f"must have at most {declared.max_length:,} characters, and it has {len(value):,}"
+    elif declared.pattern is not None and not re.search(declared.pattern, value):
+        problem = f"must match {declared.pattern}"
+    if problem:
+        faults.add("bad_argument", f"{where} {problem}", where, argument=where)
+    return value
+
+
+def _bounded(declared: shapes.IntType | shapes.FloatType, value: float, where: str, faults: _Faults) -> float:
+    low, high = declared.ge, declared.le
+    is_low = (low is not None and value < low) or (declared.gt is not None and value <= declared.gt)
+    is_high = (high is not None and value > high) or (declared.lt is not None and value >= declared.lt)
+    if is_low or is_high:
+        if low is not None and high is not None:
+            problem = f"must be from {low} to {high}"
+        elif is_low:
+            problem = f"must be at least {low}" if low is not None else f"must be more than {declared.gt}"
+        else:
+            problem = f"must be at most {high}" if high is not None else f"must be less than {declared.lt}"
+        faults.add("bad_argument", f"{where} {problem}", where, argument=where)
+    return value
+
+
+def _check_count(
+    declared: shapes.ListType | shapes.VarTupleType,
+    item: shapes.Type,
+    count: int,
+    where: str,
+    faults: _Faults,
+) -> None:
+    if count < (declared.min_length or 0):
+        while isinstance(item, shapes.Metadata):
+            item = item.type
+        one = "item"
+        if isinstance(item, shapes.StructType):
+            one = f"{{{', '.join(field.encode_name for field in item.fields if field.required)}}}"
+        state = "is empty" if not count else f"has {count} items"
+        faults.add(
+            "bad_argument",
+            f"{where} {state}: give at least {declared.min_length} {one}",
+            where,
+            argument=where,
+        )
+    elif declared.max_length is not None and count > declared.max_length:
+        faults.add(
+            "bad_argument",
+            f"{where} has {count:,} items: give at most {declared.max_length:,}",
+            where,
+            argument=where,
+        )
+
+
 def _integer(value: Any) -> Any:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         return int(value)
     # 3.0 is an integer in JSON Schema; beyond 2^53 the digits that were sent may already be gone.
     if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT_FLOAT:
         return int(value)
-    return value
-
-
-def _float(value: Any, where: str) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _EXACT_FLOAT:
-        raise _refuse("number_too_large", f"{where} is larger than a number can be kept exactly")
     return value

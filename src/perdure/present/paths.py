@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, call_again
 from perdure.model.tools import PathStyle
 
 _SCHEME: Final = "file:"
 _ESCAPE = re.compile(r"%(?:([0-9A-Fa-f]{2})|.?)", re.DOTALL)
 
 
-def path_text(value: str, style: PathStyle, roots: tuple[str, ...], where: str) -> str:
-    """The path meant by an argument. Without roots its style is left alone."""
-    path = _unwrapped(value, where) if value[:5].lower() == _SCHEME else value
+class BadFileUri(ValueError):
+    """A `file:` URI that names no file; its text says why."""
+
+
+def path_text(value: str, style: PathStyle, roots: tuple[str, ...]) -> str:
+    """The path meant by an argument. Without roots its style is left alone. Raises `BadFileUri`."""
+    path = _unwrapped(value) if value[:5].lower() == _SCHEME else value
     if not roots or ".." in path.split("/"):
         return path
     if style == "absolute":
@@ -37,39 +39,27 @@ def path_text(value: str, style: PathStyle, roots: tuple[str, ...], where: str) 
     return f"@{at}/{rest}" if rest else path
 
 
-def _unwrapped(uri: str, where: str) -> str:
+def _unwrapped(uri: str) -> str:
     rest = uri[5:]
     if not rest.startswith("//"):
-        raise _bad(where, "a file URI starts with file://")
+        raise BadFileUri("a file URI starts with file://")
     host, slash, tail = rest[2:].partition("/")
     if host.lower() not in ("", "localhost") or not slash:
-        raise _bad(where, "a file URI names a file of this machine, file:///path")
+        raise BadFileUri("a file URI names a file of this machine, file:///path")
     if "?" in tail or "#" in tail:
-        raise _bad(where, "a file URI has no query or fragment; write ? as %3F and # as %23")
+        raise BadFileUri("a file URI has no query or fragment; write ? as %3F and # as %23")
     raw = bytearray()
     last = 0
     for found in _ESCAPE.finditer(tail):
         raw += tail[last : found.start()].encode("utf-8", "surrogatepass")
         last = found.end()
         if found.group(1) is None:
-            raise _bad(where, "a file URI has a broken percent escape")
+            raise BadFileUri("a file URI has a broken percent escape")
         raw.append(int(found.group(1), 16))
         if raw[-1] in b"\0/":
-            raise _bad(where, "a file URI escapes a character that no file name has")
+            raise BadFileUri("a file URI escapes a character that no file name has")
     raw += tail[last:].encode("utf-8", "surrogatepass")
     try:
         return "/" + raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise _bad(where, "a file URI is not UTF-8") from None
-
-
-def _bad(where: str, message: str) -> ToolError:
-    return refuse(
-        "invalid_input",
-        "bad_file_uri",
-        f"{where}: {message}",
-        next_step=call_again(**{where: FILL}) if where.isidentifier() else call_again(),
-        reason_hint="syntax",
-        suggested_action="fix_syntax",
-        argument=where,
-    )
+        raise BadFileUri("a file URI is not UTF-8") from None

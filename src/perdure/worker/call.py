@@ -12,7 +12,7 @@ from msgspec import Raw
 from perdure.model.envelope import Envelope, ToolError, refuse
 from perdure.model.next_step import ask_user, call_again, complete
 from perdure.model.tools import View
-from perdure.present.normalize import arguments, given_arguments, presentation, strict_object
+from perdure.present.normalize import arguments, given_arguments, presentation, required, strict_object
 from perdure.present.result import CallToolResult, failure, success
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, Tool
@@ -37,10 +37,11 @@ async def steps(
 ) -> CallToolResult:
     """Normalize, run, present."""
     view = default
-    sent: dict[str, Any] = {}
+    sent = required(tool.spec.params)
     name = called_as if "." in called_as else tool.spec.name
     try:
         given = strict_object(raw_arguments) if raw_arguments is not None else {}
+        sent = given or sent
         view, sent = presentation(given, default)
         # Clients of the dotted names were written for a server that always sent every key.
         if "." in called_as and view.render == "json":
