@@ -167,6 +167,22 @@ def test_an_unknown_mount_is_refused_with_the_known_ones(bed: Bed) -> None:
     assert "fake" in result["structuredContent"]["context"]["mounts"]
 
 
+def test_a_restart_without_a_name_or_with_a_wrong_one_names_the_servers(bed: Bed) -> None:
+    client = bed.run(bed.fake())
+    [unnamed, misspelt] = [
+        client.use("mounts", {"action": "restart", **more})["result"]["content"][0]["text"].split("\n")
+        for more in ({}, {"name": "fak"})
+    ]
+    assert unnamed[:2] == [
+        "restart needs name: one of fake, perdure.",
+        "next: mounts action=restart name=...",
+    ]
+    assert misspelt[:2] == [
+        "no server is named fak: one of fake, perdure.",
+        "next: mounts action=restart name=fake",
+    ]
+
+
 # Deadlines
 
 

@@ -22,8 +22,8 @@ def expect_unknown(response: Object, attempts: int = 1) -> None:
     assert (data["outcome"], data["retry"], data["attempts"]) == ("unknown", "never", attempts)
     assert data["generation"] >= 1
     assert error["message"] == (
-        "fake was ended by SIGKILL while effect ran (sent once). It may or may not have taken effect. "
-        "Check that before you send it again."
+        "fake was ended by SIGKILL while effect ran (sent once). It may or may not have taken effect: "
+        "check before you send it again."
     )
 
 

@@ -39,23 +39,23 @@ SIGN_IN = Fault("downstream", "sign_in_required", 1, "shop wants a sign-in", "pe
     [
         (
             message(KILLED),
-            "shop was ended by SIGKILL while place_order ran (sent once). It may or may not have taken effect. "
-            "Check that before you send it again.",
+            "shop was ended by SIGKILL while place_order ran (sent once). It may or may not have taken effect: "
+            "check before you send it again.",
         ),
         (
             message(KILLED, retry="safe", attempts=2),
-            "shop was ended by SIGKILL while place_order ran (sent 2 times). It may or may not have taken effect. "
-            "It is safe to send it again.",
+            "shop was ended by SIGKILL while place_order ran (sent 2 times). It may or may not have taken effect; "
+            "it is safe to send it again.",
         ),
         (
             message(Fault("replay", "replays_exhausted", 2, "process/killed"), "unknown", "safe", 2, KILLED),
             "shop was lost each time that place_order was sent to it (sent 2 times; at last ended by SIGKILL). "
-            "It may or may not have taken effect. It is safe to send it again.",
+            "It may or may not have taken effect; it is safe to send it again.",
         ),
         (
             message(Fault("process", "circuit_open", 5, "process/killed"), "not_started", "later", 0, KILLED),
-            "shop is not available: ended by SIGKILL. place_order did not run. It is started again by itself; to do it now, "
-            "call mounts with action=restart and name=shop.",
+            "shop is not available: it was ended by SIGKILL. place_order did not run. It is started again by "
+            "itself; to do it now, call mounts with action=restart and name=shop.",
         ),
         (
             message(NO_COMMAND, "not_started", "later", 0),
@@ -75,18 +75,18 @@ SIGN_IN = Fault("downstream", "sign_in_required", 1, "shop wants a sign-in", "pe
         (
             message(Fault("timeout", "deadline", 1, "no answer within 60 s")),
             "shop did not finish place_order in time (no answer within 60 s, sent once). It may or may not have taken "
-            "effect. Check that before you send it again.",
+            "effect: check before you send it again.",
         ),
         (
             message(
                 Fault("resource", "queue_full", 1, "256 requests wait already"), "not_started", "later", 0
             ),
-            "place_order was not sent to shop: 256 requests wait already. place_order did not run. Try again later.",
+            "place_order was not sent to shop: 256 requests wait already. place_order did not run. Send it again later.",
         ),
         (
             message(Fault("protocol", "unreadable_answer", 1, "not valid JSON")),
             "shop answered place_order with something that cannot be passed on (not valid JSON). It may or may not have "
-            "taken effect. Check that before you send it again.",
+            "taken effect: check before you send it again.",
         ),
     ],
 )

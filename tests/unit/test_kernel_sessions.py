@@ -273,13 +273,45 @@ def test_an_unknown_method_goes_to_the_only_server_that_can_have_it() -> None:
     assert one.got("m", "x/y")[0].params == {"a": 1}
 
 
-def test_an_unknown_tool_is_refused_with_the_nearest_name() -> None:
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("safe_writ", "no tool safe_writ here: did you mean safe_write?"),
+        ("mcp__perdure__safe_write", "no tool mcp__perdure__safe_write here: did you mean safe_write?"),
+        ("write_file", "no tool write_file here: use safe_write (whole file) or edit (passages)."),
+        ("WriteFile", "no tool WriteFile here: use safe_write (whole file) or edit (passages)."),
+        ("str_replace", "no tool str_replace here: use edit (passages) or safe_write (whole file)."),
+        ("read_text_file", "no tool read_text_file here: use read."),
+        ("delete_file", "no tool delete_file here: use transaction with op=delete."),
+        ("move_file", "no tool move_file here: use transaction with op=move."),
+        ("apply_patch", "no tool apply_patch here: use transaction with op=patch, or edit (passages)."),
+        ("bash", "no tool bash here: no tool here runs commands; use that of your client."),
+        (
+            "list_directory",
+            "no tool list_directory here: no tool here lists or searches files; use those of your client, then read.",
+        ),
+        (
+            "qqqq",
+            "no tool qqqq here, nor one with a similar name: tools/list has them all, and health says which servers "
+            "are missing.",
+        ),
+    ],
+)
+def test_an_unknown_tool_is_answered_with_the_one_to_use(name: str, message: str) -> None:
     stage = Stage(WORKER)
     stage.initialize()
-    stage.serve("w", [tool("safe_write", "probe")])
-    stage.call(1, "safe_writ")
+    stage.serve("w", [tool(one, "probe") for one in ("safe_write", "edit", "read", "transaction")])
+    stage.call(1, name)
     assert stage.answer(1)["error"]["code"] == -32602
-    assert "safe_write" in stage.answer(1)["error"]["message"]
+    assert stage.answer(1)["error"]["message"] == message
+
+
+def test_an_unknown_tool_is_not_answered_with_one_that_is_not_here() -> None:
+    stage = Stage(WORKER)
+    stage.initialize()
+    stage.serve("w", [tool("get_state", "convergent")])
+    stage.call(1, "write_file")
+    assert "safe_write" not in stage.answer(1)["error"]["message"]
 
 
 # --- the end -----------------------------------------------------------------------------------------------------

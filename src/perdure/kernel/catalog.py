@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -35,7 +36,6 @@ CHANGED = {
     "prompts": "notifications/prompts/list_changed",
     "resources": "notifications/resources/list_changed",
 }
-MOST_SUGGESTED: Final = 64  # characters of a name that is compared with those of the tools
 MOST_TEMPLATE: Final = 2048
 MOST_URI: Final = 8192
 _CONTRACTS: dict[str, ReplayClass] = {"convergent": CONVERGENT, "probe": JOURNAL, "never": NEVER}
@@ -113,12 +113,9 @@ class Public:
         """Whether a server may have tools that its catalog does not show: always, if its prefix places them."""
         return bool(spec.prefix) or self._k.wrapped or self._k.state.mounts[spec.name].catalog is None
 
-    def nearest_tool(self, name: str) -> str | None:
-        from difflib import get_close_matches
-
+    def tool_names(self) -> Collection[str]:
         self._refresh()
-        found = get_close_matches(name[:MOST_SUGGESTED], self._tools, 1, 0.6)
-        return found[0] if found else None
+        return self._tools.keys()
 
     def prompt(self, name: str) -> tuple[str, str] | None:
         self._refresh()

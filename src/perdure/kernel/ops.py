@@ -296,21 +296,13 @@ def _mounts(k: Kernel, params: MountsParams) -> dict[str, Any]:
     if params.action != "list":
         mount = k.state.mounts.get(params.name)
         if mount is None:
-            known = sorted(k.state.mounts)
-            raise refuse(
-                "not_found",
-                "unknown_mount",
-                "no server has this name",
-                next_step=call_tool("mounts", action=params.action, name=FILL),
-                tool="mounts",
-                mounts=known,
-            )
+            raise _unknown_mount(k, params)
         if params.action != "disable" and (sentence := k.specs[mount.name].untrusted):
             raise refuse(
                 "policy_violation",
                 "untrusted",
                 sentence,
-                next_step=ask_user(sentence),
+                next_step=ask_user(f"to run: {sentence.rpartition('the user runs: ')[2]}"),
                 reason_hint="permission",
                 suggested_action="ask_user",
                 tool="mounts",
@@ -323,6 +315,22 @@ def _mounts(k: Kernel, params: MountsParams) -> dict[str, Any]:
             mounts.disable(k, mount)
     rows = [_mount_row(k, mount) for mount in k.state.mounts.values()]
     return {"action": params.action, "name": params.name, "mounts": rows}
+
+
+def _unknown_mount(k: Kernel, params: MountsParams) -> ToolError:
+    from difflib import get_close_matches
+
+    known = sorted(k.state.mounts)
+    near = get_close_matches(params.name, known, 1, 0.6) or (known if len(known) == 1 else [])
+    missing = f"no server is named {params.name[:64]}" if params.name else f"{params.action} needs name"
+    return refuse(
+        "not_found",
+        "unknown_mount",
+        f"{missing}: one of {', '.join(known)}." if known else f"{missing}: this session has no server.",
+        next_step=call_tool("mounts", action=params.action, name=near[0] if near else FILL),
+        suggested_action="fix_syntax",
+        mounts=known,
+    )
 
 
 @cache

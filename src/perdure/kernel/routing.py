@@ -10,6 +10,7 @@ from perdure.kernel.state import Invocation
 from perdure.model import eras
 from perdure.model.frames import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, members
 from perdure.model.mounts import MountSpec
+from perdure.model.unknown_tools import describe_unknown
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
@@ -58,9 +59,7 @@ def call_tool(k: Kernel, request: Incoming) -> None:
         _accept(k, request, waiting.name, name.removeprefix(waiting.prefix))  # to be told why it is not there
         return
     if entry is None:
-        near = k.public.nearest_tool(name)
-        hint = f"; did you mean {near}?" if near else ""
-        raise Refusal(INVALID_PARAMS, f"unknown tool: {name[:64]}{hint}")
+        raise Refusal(INVALID_PARAMS, describe_unknown(name, k.public.tool_names()))
     if entry.mount == ops.MOUNT:
         reply(k, request, ops.call(k, name, request.params.get("arguments")))
     elif k.specs[entry.mount].builtin:

@@ -1,7 +1,7 @@
 """What a client reads of a fault: whole sentences, since several clients show their model nothing but the message.
 
-shop was ended by SIGKILL while place_order ran (sent once). It may or may not have taken effect. Check that before …
-└─ what happened                                            └─ what is known                     └─ what to do
+shop was ended by SIGKILL while place_order ran (sent once). It may or may not have taken effect: check before you …
+└─ what happened                                            └─ what is known                      └─ what to do
 """
 
 from __future__ import annotations
@@ -23,8 +23,22 @@ _LOST: Final = {
     "sign_in_required": "asked for a sign-in",
     "closing": "was ended with the session",
     "host_lost": "was lost with its host",
-    "question_lost": "is gone, with the question that this answers,",
+    "question_lost": "was lost, and the question that this answers with it,",
+    "probe_unknown": "was lost, and its probe cannot tell the outcome,",
+    "probe_impossible": "was lost, and it cannot be asked for the outcome,",
 }
+# Why a server is not there; its `detail` stands for {0}.
+_ABSENT: Final = {
+    "killed": "it was {0}",
+    "exited": "it ended with {0}",
+    "unresponsive": "it stopped answering ({0})",
+    "restarted": "it is being restarted on request",
+    "unmounted": "it was taken out of the registry",
+    "startup_timeout": "it did not get ready in time ({0})",
+    "handshake_refused": "it refused the session ({0})",
+}
+# Nothing is wrong with the server: the call was not taken.
+_REFUSED: Final = frozenset({"deadline", "too_many_pending", "queue_full", "closing", "call_not_recorded"})
 _UNREADABLE: Final = frozenset({"unreadable_answer", "answer_too_large"})
 
 
@@ -37,9 +51,12 @@ def describe_fault(
     if fault.code == "untrusted":
         return f"{what} did not run. {fault.detail}"  # says all of it, the command to type included
     happened = _happened(fault, cause, server, what, attempts, outcome)
-    not_run = f"{what} did not run." if call else "The call did not run."
-    known = not_run if outcome == "not_started" else "It may or may not have taken effect."
-    return f"{happened}. {known} {_advice(fault, cause, server, outcome, retry)}"
+    advice = _advice(fault, cause, server, outcome, retry)
+    if outcome == "not_started":
+        return f"{happened}. {what if call else 'The call'} did not run. {advice}"
+    if fault.code == "answer_not_kept":
+        return f"{happened}. Look for its effect before you send it again."
+    return f"{happened}. It may or may not have taken effect{advice}"
 
 
 def _happened(fault: Fault, cause: Fault, server: str, what: str, attempts: int, outcome: Outcome) -> str:
@@ -56,7 +73,8 @@ def _happened(fault: Fault, cause: Fault, server: str, what: str, attempts: int,
             case "disabled":
                 return f"{server} is not available: it is disabled"
             case _:
-                return f"{server} is not available: {_reason(cause)}"
+                absent = _ABSENT.get(cause.code, "{0}")
+                return f"{server} is not available: {absent.format(_reason(cause))}"
     sent = "sent once" if attempts == 1 else f"sent {attempts} times"
     match fault.code:
         case "deadline" | "probe_timeout" if fault.detail:
@@ -82,7 +100,7 @@ def _reason(cause: Fault) -> str:
 
 def _advice(fault: Fault, cause: Fault, server: str, outcome: Outcome, retry: Retry) -> str:
     if outcome == "unknown":
-        return "It is safe to send it again." if retry == "safe" else "Check that before you send it again."
+        return "; it is safe to send it again." if retry == "safe" else ": check before you send it again."
     hint = fault.hint or cause.hint
     match fault.code:
         case "disabled":
@@ -96,4 +114,6 @@ def _advice(fault: Fault, cause: Fault, server: str, outcome: Outcome, retry: Re
         return f"Ask the user to type: {hint}"
     if hint:
         return f"{hint[:1].upper()}{hint[1:]}."
-    return "Send it again." if retry == "safe" else "Try again later."
+    if cause.code in _ABSENT and fault.code not in _REFUSED:
+        return "It is started again by itself: send the call again in a moment."
+    return "Send it again." if retry == "safe" else "Send it again later."

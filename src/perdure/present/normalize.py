@@ -2,7 +2,8 @@
 
     strict_object(raw)        bytes of one JSON object that every reader reads alike
     presentation(given, …)    render and detail, taken out
-    arguments(params, given)  aliases, integer-like strings, "true"/"false", file:// URIs, path style
+    arguments(params, given)  aliases, integer-like strings, "true"/"false", file:// URIs, path style,
+                              one object for a list of objects
 
 Nothing is rounded, clamped or guessed: what is not certain is refused, with the nearest name or the
 choices where that helps. All faults of one call are said at once. A refusal names arguments and types, never the values
@@ -392,6 +393,8 @@ def _value(declared: shapes.Type, value: Any, where: str, roots: tuple[str, ...]
                 return _mistyped("an object", value, where, faults)
             return _object(declared, value, f"{where}.", roots, faults)
         case shapes.ListType(item_type=item) | shapes.VarTupleType(item_type=item):
+            if isinstance(item, shapes.StructType) and _is_one_of(item, value):
+                value = [value]  # one object where a list is meant
             if not isinstance(value, list):
                 return _mistyped("a list", value, where, faults)
             _check_count(declared, item, len(value), where, faults)
@@ -410,6 +413,12 @@ def _value(declared: shapes.Type, value: Any, where: str, roots: tuple[str, ...]
             return _value(others[0], value, where, roots, faults)
         case _:
             return value
+
+
+def _is_one_of(declared: shapes.StructType, value: Any) -> bool:
+    """Whether a value is an object with a member that this struct has."""
+    names = _names(declared)
+    return isinstance(value, Mapping) and any(name in names.fields or name in names.aliases for name in value)
 
 
 _SENT: Final = (

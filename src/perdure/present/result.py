@@ -67,15 +67,31 @@ def _error_text(envelope: Envelope) -> str:
     }
     lines = [
         f"{scalar(name, 'atom', 80)}: {_fact(value)}"
-        for name, value in facts.items()
-        if name not in _TOLD and not _is_empty(value) and not _is_said(value, head)
+        for name, value in _untold(facts, head).items()
+        if name not in _TOLD
     ]
     code = f"[{envelope.error}/{scalar(context.get('reason', 'unknown'), 'atom', 80)}]"
     return f"{bounded_lines([*head, *lines], ERROR_BOUNDS)}\n{code}"
 
 
+def _untold(facts: Mapping[str, Any], head: list[str]) -> dict[str, Any]:
+    """The facts without those that are empty or that the first lines tell, nor such members of a fact."""
+    inner = {
+        name: _untold(value, head) if isinstance(value, dict) else value for name, value in facts.items()
+    }
+    return {
+        name: value for name, value in inner.items() if not _is_empty(value) and not _is_said(value, head)
+    }
+
+
 def _fact(value: object) -> str:
     plain = _builtins(value)
+    if isinstance(plain, dict) and not any(isinstance(item, _NESTED) for item in plain.values()):
+        items = (
+            f"{scalar(name, 'atom', 80)} {scalar(item, 'atom', ERROR_BOUNDS.cell)}"
+            for name, item in plain.items()
+        )
+        return clipped("  ".join(items), ERROR_BOUNDS.scalar)
     if isinstance(plain, list) and all(isinstance(item, str | int) for item in plain):
         shown = [scalar(item, "cell", ERROR_BOUNDS.cell) for item in plain[: ERROR_BOUNDS.rows]]
         if (hidden := len(plain) - len(shown)) > 0:

@@ -76,6 +76,15 @@ class Methods:
         name = asked.text("name")
         return self._registry.tool(name) if name is not None else None
 
+    def describe_unknown(self, asked: Asked) -> str:
+        """Why a call names no tool, and which one it may have meant."""
+        from perdure.model.unknown_tools import describe_unknown
+
+        name = asked.text("name")
+        if name is None:
+            return "tools/call needs name, a string."
+        return describe_unknown(name, [tool.spec.name for tool in self._registry])
+
     async def call(self, tool: Tool, key: str | None, asked: Asked, running: Running) -> Answer:
         """Run a tool. Whatever goes wrong inside it is a result, never a JSON-RPC error."""
 

@@ -125,7 +125,7 @@ class Server:
         match request.method:
             case "tools/call":
                 if (tool := methods.tool(asked)) is None:
-                    self._refuse(identity, Refusal(frames.INVALID_PARAMS, "unknown tool"))
+                    self._refuse(identity, Refusal(frames.INVALID_PARAMS, methods.describe_unknown(asked)))
                     return None
                 key = asked.invocation_key()
 

@@ -5,36 +5,37 @@
 | exact | always tried first |
 | tolerant | only where it is nowhere exact: whole lines that differ in trailing whitespace, or in an |
 |          | indentation that differs alike on every line; `new` is then indented the same way |
+| tolerant | only where neither finds it: the spacing inside its lines differs (`spacing.py`) |
 
 A text must stand in as many places as `count` says (-1: in all there are). Content is in LF, and so are
-`old` and `new` whatever they were sent in; the file's own endings come back when it is encoded. An error
-tells lines and shapes, never what the file or the edit says.
+`old` and `new` whatever they were sent in; the file's own endings come back when it is encoded. What an
+error says is in `edit_refusals.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, call_again
 from perdure.model.tools import arg
-from perdure.surfaces.write import lines
+from perdure.risk import DEFAULT, RiskSettings
+from perdure.surfaces.write import lines, spacing
+from perdure.surfaces.write.edit_refusals import Attempt, ambiguous, check, missing, no_edits, too_few
+from perdure.surfaces.write.spacing import Place
 
 Match = Literal["exact", "tolerant"]
 
-LINES_SHOWN: Final = 100
 _BLANK: Final = " \t\r\f\v"
 _LOOKED_FOR: Final = 32  # lines that must be somewhere before it is worth comparing any
 _COMPARISONS: Final = 200_000  # lines compared before a tolerant search in a repetitive file gives up
 
 
 class Edit(msgspec.Struct, frozen=True):
-    old: Annotated[str, arg()]
-    new: Annotated[str, arg()]
+    old: Annotated[str, arg(aliases=("old_string",))]
+    new: Annotated[str, arg(aliases=("new_string",))]
     count: Annotated[int, arg("How many there must be; -1: all.")] = 1
 
 
@@ -54,26 +55,50 @@ class Edited(msgspec.Struct, frozen=True):
     match: Match
     applied: tuple[Applied, ...]
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the caller must know of an edit that was not found as it was sent."""
+        return [
+            f"edit {number} matched line {one.line} apart from whitespace; the file's own whitespace is kept"
+            for number, one in enumerate(self.applied, 1)
+            if one.match == "tolerant"
+        ]
 
-class _Place(NamedTuple):
-    start: int
-    end: int
-    new: str
 
+def apply(
+    content: str,
+    edits: Sequence[Edit],
+    *,
+    path: str = "the file",
+    settings: RiskSettings = DEFAULT,
+    retries: int = 0,
+) -> Edited:
+    """The content with every edit in it, or a `ToolError` and no content at all.
 
-def apply(content: str, edits: Sequence[Edit]) -> Edited:
-    """The content with every edit in it, or a `ToolError` and no content at all."""
+    The error names `path` and says how many `retries` are left; the settings say what in it is a secret.
+    """
     if not edits:
-        raise _invalid("no_edits", "there is no edit to apply", 0)
+        raise no_edits()
+    original = content
     applied: list[Applied] = []
     for number, edit in enumerate(edits, 1):
-        old, new = _lf(edit.old), _lf(edit.new)
-        _check(edit, old, new, number)
+        attempt = Attempt(
+            path=path,
+            settings=settings,
+            retries=retries,
+            number=number,
+            original=original,
+            content=content,
+            old=_lf(edit.old),
+            new=_lf(edit.new),
+            count=edit.count,
+        )
+        check(attempt)
         match: Match = "exact"
-        places = _exact(content, old, new, edit.count, number)
+        places = _exact(attempt)
         if not places:
             match = "tolerant"
-            places = _tolerated(content, old, new, edit.count, number)
+            places = _tolerated(attempt)
         applied.append(Applied(match, len(places), lines.number_at(content, places[0].start)))
         content = _replaced(content, places)
     loose: Match = "tolerant" if any(one.match == "tolerant" for one in applied) else "exact"
@@ -84,18 +109,7 @@ def _lf(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _check(edit: Edit, old: str, new: str, number: int) -> None:
-    if not old:
-        raise _invalid("empty_old_string", "old must not be empty", number)
-    if old == new:
-        raise _invalid("nothing_to_change", "old and new are the same but for line endings", number)
-    if edit.count == 0:
-        raise _invalid("count_cannot_be_zero", "count must be at least 1, or -1 for all", number)
-    if edit.count < -1:
-        raise _invalid("bad_count", "count must be at least 1, or -1 for all", number)
-
-
-def _replaced(content: str, places: Sequence[_Place]) -> str:
+def _replaced(content: str, places: Sequence[Place]) -> str:
     parts: list[str] = []
     at = 0
     for place in places:
@@ -108,21 +122,22 @@ def _replaced(content: str, places: Sequence[_Place]) -> str:
 # --- exact -------------------------------------------------------------------------------------------------
 
 
-def _exact(content: str, old: str, new: str, count: int, number: int) -> list[_Place]:
+def _exact(attempt: Attempt) -> list[Place]:
     """The places of a text; none if it is nowhere. Raises if they are not as many as were asked for."""
+    content, old, count = attempt.content, attempt.old, attempt.count
     if count == -1:
-        return [_Place(start, start + len(old), new) for start in _starts(content, old, len(old))]
+        return [Place(start, start + len(old), attempt.new) for start in _starts(content, old, len(old))]
     # Places that overlap count too: of "aa" in "aaa", which one was meant is not certain.
     found: list[int] = []
     for start in _starts(content, old, 1):
         found.append(start)
         if len(found) > count:
-            raise _ambiguous(content, _starts(content, old, 1), count, content.count(old), number)
+            raise ambiguous(attempt, _starts(content, old, 1), content.count(old))
     if any(later - start < len(old) for start, later in pairwise(found)):
-        raise _ambiguous(content, found, count, len(found), number)
+        raise ambiguous(attempt, found, len(found))
     if 0 < len(found) < count:
-        raise _too_few(content, found, count, number)
-    return [_Place(start, start + len(old), new) for start in found]
+        raise too_few(attempt, found)
+    return [Place(start, start + len(old), attempt.new) for start in found]
 
 
 def _starts(content: str, old: str, step: int) -> Iterator[int]:
@@ -135,21 +150,39 @@ def _starts(content: str, old: str, step: int) -> Iterator[int]:
 # --- tolerant ----------------------------------------------------------------------------------------------
 
 
-def _tolerated(content: str, old: str, new: str, count: int, number: int) -> list[_Place]:
-    wanted = old.removesuffix("\n").split("\n")
-    found: list[_Place] = []
-    for start, block in _blocks(content, [line.strip(_BLANK) for line in wanted]):
-        place = _fitted(content, start, block, wanted, old.endswith("\n"), new)
-        if place is not None and (count != -1 or not found or found[-1].end <= place.start):
+def _tolerated(attempt: Attempt) -> list[Place]:
+    """The places of a text with other whitespace. Raises if they are not as many as were asked for."""
+    places = list(_indented(attempt)) or spacing.find(attempt.content, attempt.old, attempt.new)
+    if attempt.count == -1:
+        places = _apart(places)
+    if not places:
+        raise missing(attempt)
+    starts = [place.start for place in places]
+    overlap = any(later.start < place.end for place, later in pairwise(places))
+    if attempt.count != -1 and (len(places) > attempt.count or overlap):
+        raise ambiguous(attempt, starts, len(places))
+    if len(places) < attempt.count:
+        raise too_few(attempt, starts)
+    return places
+
+
+def _apart(places: list[Place]) -> list[Place]:
+    """The places without those that overlap the one before."""
+    found: list[Place] = []
+    for place in places:
+        if not found or found[-1].end <= place.start:
             found.append(place)
-    if not found:
-        raise _missing(content, wanted, number)
-    overlap = any(later.start < place.end for place, later in pairwise(found))
-    if count != -1 and (len(found) > count or overlap):
-        raise _ambiguous(content, [place.start for place in found], count, len(found), number)
-    if len(found) < count:
-        raise _too_few(content, [place.start for place in found], count, number)
     return found
+
+
+def _indented(attempt: Attempt) -> Iterator[Place]:
+    """The places where whole lines differ in their indentation, or in whitespace at their ends."""
+    content, old = attempt.content, attempt.old
+    wanted = old.removesuffix("\n").split("\n")
+    for start, block in _blocks(content, [line.strip(_BLANK) for line in wanted]):
+        place = _fitted(content, start, block, wanted, old.endswith("\n"), attempt.new)
+        if place is not None:
+            yield place
 
 
 def _blocks(content: str, wanted: list[str]) -> Iterator[tuple[int, list[str]]]:
@@ -187,7 +220,7 @@ def _blocks(content: str, wanted: list[str]) -> Iterator[tuple[int, list[str]]]:
 
 def _fitted(
     content: str, start: int, block: list[str], wanted: list[str], newline: bool, new: str
-) -> _Place | None:
+) -> Place | None:
     """The replacement of a block, indented as the block is; None where that is not certain."""
     end = start + sum(len(line) for line in block) + len(block) - 1
     pairs = [
@@ -206,7 +239,7 @@ def _fitted(
         end += 1
     elif newline:
         indented = indented.removesuffix("\n")  # the file has no final newline and keeps none
-    return _Place(start, end, indented)
+    return Place(start, end, indented)
 
 
 def indentation(line: str) -> str:
@@ -255,69 +288,3 @@ def _each(new: str, moved: Callable[[str], str | None]) -> str | None:
             return None
         found.append(settled + line[len(indent) :])
     return "\n".join(found)
-
-
-# --- refusals ----------------------------------------------------------------------------------------------
-
-
-def _invalid(reason: str, message: str, number: int) -> ToolError:
-    return refuse(
-        "invalid_input",
-        reason,
-        message,
-        next_step=call_again(edits=FILL),
-        reason_hint="syntax",
-        suggested_action="fix_syntax",
-        edit=number,
-    )
-
-
-def _stale(reason: str, message: str, number: int, **context: Any) -> ToolError:
-    return refuse(
-        "stale_precondition",
-        reason,
-        message,
-        next_step=call_again(edits=FILL),
-        suggested_action="reread",
-        edit=number,
-        **context,
-    )
-
-
-def _missing(content: str, wanted: list[str], number: int) -> ToolError:
-    near = lines.nearest(content, wanted)
-    if near is None:
-        return _stale("old_string_not_found", "old is not in the file", number, nearest=None)
-    at = near.diverges + 1
-    shown = {"line": near.start + 1, "diverges_at_line": at, "text": lines.masked(near.text)}
-    message = f"old is not in the file; the nearest text differs at line {at}"
-    return _stale("old_string_not_found", message, number, nearest=shown)
-
-
-def _ambiguous(
-    content: str, starts: Iterator[int] | Sequence[int], count: int, actual: int, number: int
-) -> ToolError:
-    shown, more = _numbers(content, starts)
-    message = "old stands in more places than count says; take in more of the lines around it"
-    counts = {"expected_count": count, "actual_count": actual}
-    return _stale("ambiguous_match", message, number, lines=shown, more=more, **counts)
-
-
-def _too_few(content: str, starts: Sequence[int], count: int, number: int) -> ToolError:
-    shown, more = _numbers(content, starts)
-    message = f"old stands in {len(starts)} of the {count} places that count says"
-    counts = {"expected_count": count, "actual_count": len(starts)}
-    return _stale("insufficient_matches", message, number, lines=shown, more=more, **counts)
-
-
-def _numbers(content: str, starts: Iterator[int] | Sequence[int]) -> tuple[list[int], bool]:
-    """The lines of the first places, and whether there are more than are shown."""
-    found: list[int] = []
-    at, line = 0, 1
-    for start in starts:
-        if len(found) == LINES_SHOWN:
-            return found, True
-        line += content.count("\n", at, start)
-        at = start
-        found.append(line)
-    return found, False

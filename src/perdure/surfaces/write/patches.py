@@ -15,6 +15,7 @@ from perdure.model.envelope import ToolError, refuse
 from perdure.model.next_step import call_tool
 from perdure.surfaces.write import lines
 from perdure.surfaces.write.patch_forms import FilePatch, Hunk, Operation, parse
+from perdure.surfaces.write.similarity import nearest
 
 __all__ = ["FilePatch", "Hunk", "Operation", "apply", "parse"]
 
@@ -126,7 +127,7 @@ def diverging(
     patch: FilePatch, number: int, old: Sequence[str], have: list[str], expected: int, at: int = 0
 ) -> ToolError:
     """The old lines of a hunk stand nowhere; names the first line that differs where they come closest."""
-    near = lines.nearest("".join(have[at:]), [line.removesuffix("\n") for line in old])
+    near = nearest("".join(have[at:]), [line.removesuffix("\n") for line in old])
     start = expected if near is None else at + near.start
     for line, want in enumerate(old, start):
         if line >= len(have) or have[line] != want:

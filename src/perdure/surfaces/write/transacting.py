@@ -18,7 +18,7 @@ from perdure.surfaces.write.service import WriteService, new_transaction_id
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Known, Tree
 from perdure.surfaces.write.validating import Validate
-from perdure.surfaces.write.writing import CLASSIFY, VALIDATE, is_small, put, sent_content
+from perdure.surfaces.write.writing import CLASSIFY, VALIDATE, apply_edits, is_small, put, sent_content
 
 MOST_OPS = 1000
 DRAFTS_TOLD: Final = 100
@@ -220,7 +220,8 @@ class _Step:
     def _edit(self, one: Operation, wanted: list[edits.Edit]) -> dict[str, Any]:
         known = self._existing(one.path)
         before = text.decode(self._tree.data(known))
-        edited = edits.apply(before.content, wanted)
+        edited = apply_edits(self._service, known, before.content, wanted)
+        self.warnings += edited.warnings
         after = self._changed(known, text.encode(before, edited.content))
         return {
             **self._put(known, after, "edit", "replace"),

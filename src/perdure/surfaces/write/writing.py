@@ -218,7 +218,7 @@ async def edit(service: WriteService, given: EditFile | SafeReplace, call: Call)
             old = tree.data(known)
             before = text.decode(old)
             try:
-                edited = edits.apply(before.content, wanted)
+                edited = apply_edits(service, known, before.content, wanted)
             except ToolError as error:
                 raise placed(error, known.path) from None
             new = text.encode(before, edited.content)
@@ -229,13 +229,23 @@ async def edit(service: WriteService, given: EditFile | SafeReplace, call: Call)
 
         after, edited = tree.derive(known, "edit", change)
         payload = put(tree, known, after, call, op="edit", mode="replace")
-        return {**payload, "replacements": edited.replacements, "match": edited.match}
+        return {
+            **payload,
+            "replacements": edited.replacements,
+            "match": edited.match,
+            "warnings": edited.warnings,
+        }
 
     return await checks.changed(
         plan,
         idempotency_key=given.idempotency_key,
         arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
     )
+
+
+def apply_edits(service: WriteService, known: Known, content: str, wanted: list[edits.Edit]) -> edits.Edited:
+    policy = service.policy
+    return edits.apply(content, wanted, path=known.path, settings=policy, retries=policy.retry_budget.default)
 
 
 def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]:
