@@ -186,7 +186,7 @@ def _inlined(node: Any, components: dict[str, Any], open_refs: tuple[str, ...]) 
         if (key != "title" or not isinstance(value, str)) and not (key in _BOUNDS and isinstance(value, int))
     }
     if "properties" in schema and schema.get("type") == "object":
-        schema["additionalProperties"] = False
+        schema.setdefault("additionalProperties", False)
     if "enum" in schema:
         # It goes without saying, but some models' services refuse the whole list where it does.
         schema = {"type": "string", **schema}

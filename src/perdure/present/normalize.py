@@ -170,7 +170,9 @@ def _object(
             if declared.tag_field == name:
                 normal[name] = value
                 continue
-            raise _unknown(name, [*fields, *aliases], aliases, where)
+            # What every tool takes was taken out before: only a misspelt one is still here.
+            common = () if where else PRESENTATION
+            raise _unknown(name, [*fields, *aliases, *common], aliases, where)
         place = f"{where}{canonical}" if where else canonical
         if type(value) is str and canonical in texts:
             settled: Any = value

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 import time
 from typing import Annotated, Any, Final, Literal
 
@@ -20,7 +19,7 @@ from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
 from perdure.surfaces.port import Call
-from perdure.surfaces.write import sealing
+from perdure.surfaces.write import hash_prefix, sealing
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.text import content_bytes
 from perdure.surfaces.write.tree import Tree
@@ -28,7 +27,7 @@ from perdure.surfaces.write.tree import Tree
 KIND: Final = "scratch"
 LABEL: Final = "scratch-label"
 MOST_LABEL: Final = 200
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+WHOLE: Final = 64
 
 Encoding = Literal["utf-8", "base64"]
 SHA = arg()
@@ -178,8 +177,8 @@ def scratch_drop(service: WriteService, given: ScratchRef, call: Call) -> dict[s
 def _found(service: WriteService, sha256: str | None, label: str | None) -> Item:
     if sha256 is None and label is None:
         raise refuse("invalid_input", "must_provide_sha256_or_label", "give the sha256, or the label")
-    if sha256 is not None and not _SHA256.fullmatch(sha256):
-        raise refuse("invalid_input", "not_a_lowercase_sha256_hex", "a sha256 is 64 small hex digits")
+    if sha256 is not None:
+        sha256 = _whole_hash(service, sha256)
     if sha256 is None and label is not None:
         aliases = service.journal.shelf(LABEL, label)
         sha256 = _named(aliases[-1]) if aliases else ""
@@ -187,6 +186,30 @@ def _found(service: WriteService, sha256: str | None, label: str | None) -> Item
     if item is None:
         raise refuse("not_found", "not_found", "nothing is kept under this name")
     return item
+
+
+def _whole_hash(service: WriteService, sha256: str) -> str:
+    """The hash of the entry that begins with these digits."""
+    if not hash_prefix.is_prefix(sha256):
+        raise refuse(
+            "invalid_input",
+            "not_a_lowercase_sha256_hex",
+            "sha256 is at least the first 8 of 64 lowercase hex digits; scratch_ref without arguments lists the entries",
+            reason_hint="syntax",
+            suggested_action="fix_syntax",
+        )
+    if len(sha256) == WHOLE:
+        return sha256
+    names = sorted({item.name for item in service.journal.shelf(KIND) if item.name.startswith(sha256)})
+    if len(names) > 1:
+        raise refuse(
+            "invalid_input",
+            "ambiguous_sha256",
+            f"{len(names)} scratch entries begin with {sha256}; give more digits",
+            suggested_action="fix_syntax",
+            matches=names[:10],
+        )
+    return names[0] if names else sha256
 
 
 def _alias_count(item: Item, labels: list[Item], given: ScratchRef) -> int:
