@@ -40,6 +40,7 @@ MOST_BYTES: Final = 1024 * 1024
 MOST_ARCHIVED: Final = 100
 MOST_FAULTS: Final = 20
 OUTSIDE: Final = ""
+# Short, because a model reads it at every start. Files may also be given as {path, sha256}.
 TEXTS: Final = {"type": "array", "items": {"type": "string"}}
 ENVELOPE: Final = {
     "type": "object",
@@ -48,17 +49,8 @@ ENVELOPE: Final = {
         "status": {"type": "string", "enum": list(get_args(Status))},
         "summary": {"type": "string"},
         "next_steps": TEXTS,
-        "last_good_state": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"path": {"type": "string"}, "sha256": {"type": "string"}},
-            },
-            "description": "Files to trust. A path is enough: the hash is added.",
-        },
+        "last_good_state": {**TEXTS, "description": "Paths of files to trust; their hashes are added."},
         "agent": {"type": "string", "description": "Default: this client."},
-        "open_questions": TEXTS,
-        "blockers": TEXTS,
         "steps": {
             "type": "array",
             "items": {
@@ -69,6 +61,7 @@ ENVELOPE: Final = {
                     "depends_on": TEXTS,
                     "status": {"type": "string", "enum": list(get_args(StepStatus))},
                 },
+                "additionalProperties": True,
             },
         },
     },
@@ -81,7 +74,8 @@ WHERE = arg(path="relative")
 
 class HandoffWrite(msgspec.Struct, frozen=True):
     envelope: Annotated[
-        dict[str, Any], arg("Other keys, such as context_hints, are kept.", extra_json_schema=ENVELOPE)
+        dict[str, Any],
+        arg("Also open_questions[], blockers[], context_hints, any other key.", extra_json_schema=ENVELOPE),
     ]
     body: Annotated[str, arg("Free text.")] = ""
     path: Annotated[str, WHERE] = DEFAULT_PATH

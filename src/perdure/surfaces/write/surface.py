@@ -210,9 +210,7 @@ DIFF = Shape(
         Field("truncated", full_only=True),
         Field("diff", "block"),
     ),
-    hint=lambda payload: (
-        f"next: read path={quote(payload['path'])} for the whole file" if payload["truncated"] else None
-    ),
+    hint=lambda payload: f"next: read path={quote(payload['path'])}" if payload["truncated"] else None,
 )
 
 
