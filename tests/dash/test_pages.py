@@ -153,7 +153,9 @@ def test_a_server_is_restarted_stopped_and_started_for_everyone(served: ServePro
     def pids() -> list[int]:
         return [
             row.get("pid", 0)
-            for row in client.call("health", {"render": "json"})["structuredContent"]["mounts"]
+            for row in client.call("health", {"render": "json", "detail": "full"})["structuredContent"][
+                "mounts"
+            ]
         ]
 
     before = pids()

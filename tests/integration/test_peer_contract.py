@@ -203,7 +203,7 @@ def test_a_lone_address_or_number_is_low_and_blocks_where_that_is_asked_for(shar
 def test_a_handoff_names_what_it_lacks(client: Client) -> None:
     refused = client.use("handoff_write", envelope={"task_id": "t", "agent": "a", "next_steps": []})
     assert (refused["error"], refused["reason_hint"]) == ("policy_violation", "encoding")
-    assert refused["context"]["missing_fields"] == ["status", "summary", "last_good_state"]
+    assert refused["context"]["missing_fields"] == ["status", "summary"]
     assert not (client.workspace / "HANDOFF.md").exists()
 
 

@@ -64,7 +64,7 @@ def test_porcelain_is_the_default_and_says_what_happened(bed: Bed, tmp_path: Pat
     assert made.splitlines()[0] == "ok a  version 1  revision 1"
     assert read.splitlines()[0] == "ok a  version 1  revision 1"
     assert "value: 1" in read.splitlines()[1:]
-    assert listed.splitlines()[0] == "1 keys  revision 1"
+    assert listed.splitlines()[0] == "1 key  revision 1"
 
 
 def test_the_guides_can_be_read(bed: Bed, tmp_path: Path) -> None:

@@ -242,7 +242,7 @@ def test_porcelain_is_the_default_and_carries_no_structured_content(worker: Pipe
     assert result["content"] == [
         {
             "type": "text",
-            "text": "echoed src/app.py  1,204 bytes  sha256 4b0c12…\nrows: 1 row\nn\n0",
+            "text": "echoed src/app.py  1,204 bytes  sha256 4b0c12000000\nrows: 1 row\nn\n0",
         }
     ]
     assert "structuredContent" not in result

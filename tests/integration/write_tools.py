@@ -69,6 +69,11 @@ class Tools:
 
     def use(self, name: str, arguments: dict[str, Any], client: str = "test") -> tuple[bool, dict[str, Any]]:
         """As a client that has one session, of its own name."""
+        is_ok, text = self.show(name, arguments, client)
+        return is_ok, msgspec.json.decode(text)
+
+    def show(self, name: str, arguments: dict[str, Any], client: str = "test") -> tuple[bool, str]:
+        """As `use`, with the text that the client shows: JSON, unless the arguments ask for porcelain."""
         tool = self._registry.tool(name)
         assert tool is not None
         result = call.run(
@@ -81,7 +86,7 @@ class Tools:
             diagnostics=Diagnostics("emergency"),
         )
         found = msgspec.to_builtins(result)
-        return not found.get("isError"), msgspec.json.decode(found["content"][0]["text"])
+        return not found.get("isError"), found["content"][0]["text"]
 
     def _call(self, client: str) -> Call:
         return _Call(client)

@@ -28,7 +28,7 @@ WROTE = Shape(
 )
 WRITTEN = {
     "path": "src/app.py",
-    "sha256": "4b0c12" + "f" * 58,
+    "sha256": "4b0c12d98a31" + "f" * 52,
     "bytes": 1204,
     "journal_id": "318",
     "wrote_at": "2026-01-01T00:00:00Z",
@@ -64,13 +64,18 @@ def test_a_scalar_is_printable_and_within_its_bound(value: str, place: Place, li
 
 @given(ANYTHING, st.integers(30, 60))
 def test_a_truncated_scalar_is_a_json_string_that_says_how_much_is_missing(value: str, limit: int) -> None:
-    shown = text(value, "line", limit)
-    if "…" not in shown:
+    shown = text(value, "line", limit, "detail=full")
+    kept, quote, mark = shown.rpartition('"')
+    if not mark or not quote:
         assert read_back(shown) == value
         return
-    kept, _, mark = read_back(shown).rpartition("…")
-    assert value.startswith(kept)
-    assert mark == f" +{len(value) - len(kept)} chars"
+    start = read_back(kept + quote)
+    assert value.startswith(start)
+    missing = len(value) - len(start)
+    assert mark in (
+        f"… {missing} more character{'' if missing == 1 else 's'}: detail=full",
+        f"… +{missing}",
+    )
 
 
 @given(ANYTHING, ANYTHING)
@@ -93,11 +98,12 @@ def test_two_values_never_look_alike(one: str, other: str) -> None:
         ("bell\x07", '"bell\\u0007"'),
         ("\x7f", '"\\u007f"'),
         ("right\u202eleft", '"right\\u202eleft"'),
-        ("cut…", '"cut\\u2026"'),
+        ("ghp_aB3d…", "ghp_aB3d…"),
+        ("cut… 3 more", '"cut… 3 more"'),
         ("\U000e0001", '"\\udb40\\udc01"'),
         ("file\udc80", '"file\\udc80"'),
         ('say "x"', '"say \\"x\\""'),
-        ({"a": ["b|c", "…"]}, '{"a":["b\\u007cc","\\u2026"]}'),
+        ({"a": ["b|c", "…"]}, '{"a":["b\\u007cc","…"]}'),
     ],
 )
 def test_scalars_are_delimited_where_they_would_be_ambiguous(value: Any, shown: str) -> None:
@@ -135,7 +141,7 @@ def test_a_clipped_line_keeps_its_bound_and_marks_the_cut(line: str, limit: int)
 
 
 def test_the_summary_comes_first_and_says_it_all() -> None:
-    assert render(WRITTEN, WROTE) == "wrote src/app.py  1,204 bytes  sha256 4b0c12…  journal 318"
+    assert render(WRITTEN, WROTE) == "wrote src/app.py  1,204 bytes  sha256 4b0c12d98a31  journal 318"
 
 
 def test_full_repeats_every_field_in_declared_order() -> None:
@@ -151,7 +157,7 @@ def test_full_repeats_every_field_in_declared_order() -> None:
 
 
 def test_a_segment_of_the_summary_is_left_out_with_its_value() -> None:
-    assert render({**WRITTEN, "journal_id": None}, WROTE).endswith("sha256 4b0c12…")
+    assert render({**WRITTEN, "journal_id": None}, WROTE).endswith("sha256 4b0c12d98a31")
 
 
 def test_the_order_of_the_payload_does_not_matter() -> None:
@@ -173,7 +179,7 @@ def test_a_function_may_choose_the_summary() -> None:
 
 
 MOUNTS = Shape(
-    "{state}  {mounts} mounts  p50 {latency.p50}",
+    "{state}  {mounts:mount}  p50 {latency.p50}",
     (
         Field("state"),
         Field("latency", "record", columns=(Field("p50"), Field("p99", full_only=True))),
@@ -203,7 +209,6 @@ def test_a_list_is_a_table_with_a_header_and_bars() -> None:
     assert render(MOUNTED, MOUNTS).split("\n") == [
         "ready  2 mounts  p50 1.5",
         "latency: p50 1.5",
-        "mounts: 2 rows",
         "name | calls | latency.p50",
         '"a\\u007cb" | 12,345 | 1',
         '"two\\nlines" | 1 | -',
@@ -213,7 +218,7 @@ def test_a_list_is_a_table_with_a_header_and_bars() -> None:
 
 @given(st.lists(st.fixed_dictionaries({"name": ANYTHING, "calls": st.integers(0, 9)}), max_size=5))
 def test_every_row_of_a_table_has_as_many_cells_as_its_header(rows: list[dict[str, Any]]) -> None:
-    table = Shape("{t}", (Field("t", "table", columns=(Field("name"), Field("calls"))),))
+    table = Shape("{t:row}", (Field("t", "table", columns=(Field("name"), Field("calls"))),))
     lines = render({"t": rows}, table, "full").split("\n")
     for line, row in zip(lines[3:], rows, strict=False):
         name, calls = line.split(" | ")
@@ -238,14 +243,17 @@ def test_a_column_that_no_row_has_is_left_out() -> None:
 def test_rows_and_items_beyond_the_bound_are_counted() -> None:
     shape = Shape("x", (Field("t", "table", columns=(Field("n"),)), Field("i", "items")))
     shown = render({"t": [{"n": n} for n in range(1005)], "i": list(range(7))}, shape, bounds=Bounds(rows=2))
-    assert shown.split("\n")[-2:] == ["… 1,003 rows omitted", "i: 0 | 1 | … 5 omitted"]
+    assert shown.split("\n")[-2:] == [
+        "… 1,003 more rows: render=json detail=full",
+        "i: 0 | 1 | … 5 more items: render=json detail=full",
+    ]
 
 
 def test_three_keys_at_two_lines_of_eight_characters_say_that_something_is_omitted() -> None:
     shown = render({"a": 1, "b": 2, "c": 3}, BARE, "full", Bounds(lines=2, width=8))
-    assert shown.split("\n") == ["a: 1", "…omitted"]
-    wide = render({"a": 1, "b": 2, "c": 3}, BARE, "full", Bounds(lines=2))
-    assert wide.split("\n")[1] == "… 2 lines omitted"
+    assert shown.split("\n") == ["a: 1", "… +2"]
+    wide = render({"a": 1, "b": 2, "c": 3}, BARE, "full", Bounds(lines=2, more="detail=full"))
+    assert wide.split("\n")[1] == "… 2 more lines: detail=full"
 
 
 @pytest.mark.thorough
@@ -288,7 +296,7 @@ def test_what_cannot_be_shown_exactly_is_said() -> None:
 def test_a_long_block_is_cut_and_counted() -> None:
     shown = block("x\n" * 600, Bounds(block=1000))
     assert shown[0] == "content: 500 lines"
-    assert shown[-1] == "… 200 characters omitted"
+    assert shown[-1] == "… 200 more characters: render=json detail=full"
 
 
 @given(ANYTHING)
@@ -304,4 +312,80 @@ def test_a_block_can_be_read_back_by_its_fences(content: str) -> None:
 def test_concise_is_bounded_more_tightly_than_full() -> None:
     assert CONCISE.lines < FULL.lines
     assert CONCISE.rows < CONCISE.lines
-    assert bounded_lines(["x" * 5000], CONCISE).endswith("chars")
+    assert bounded_lines(["x" * 5000], CONCISE).endswith("… 4,036 more characters: detail=full")
+
+
+# --- counts, words and hints --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("template", "payload", "line"),
+    [
+        ("{n:change}", {"n": 1}, "1 change"),
+        ("{n:change}", {"n": 1200}, "1,200 changes"),
+        ("{rows:entry/entries}", {"rows": []}, "0 entries"),
+        ("{rows:entry/entries}", {"rows": [{}]}, "1 entry"),
+        ("{bytes}", {"bytes": 1}, "1 byte"),
+        ("{n:change} since", {"n": 2}, "2 changes since"),
+    ],
+)
+def test_a_count_has_a_singular(template: str, payload: dict[str, Any], line: str) -> None:
+    shape = Shape(
+        template, (Field("n", "count"), Field("rows", "table", full_only=True), Field("bytes", "bytes"))
+    )
+    assert render(payload, shape) == line
+
+
+@pytest.mark.parametrize("template", ["{n} changes", "{rows}", "kept {items}", "{rows} rows"])
+def test_a_template_cannot_say_1_changes(template: str) -> None:
+    fields = (Field("n", "count"), Field("rows", "table"), Field("items", "items"))
+    with pytest.raises(ValueError, match="noun"):
+        Shape(template, fields)
+    with pytest.raises(ValueError, match="noun"):
+        render({"n": 1, "rows": [], "items": []}, Shape(lambda _: template, fields))
+
+
+def test_the_only_row_of_a_table_fits_the_summary() -> None:
+    shape = Shape("undid {rows.0.op} of {rows.0.path}", (Field("rows", "table"),))
+    assert render({"rows": [{"op": "edit", "path": "a b.py"}]}, shape) == 'undid edit of "a b.py"'
+
+
+def test_a_sentence_that_is_the_whole_summary_has_no_quotes() -> None:
+    assert render({"summary": "valid JSON"}, Shape("{summary}", (Field("summary"),))) == "valid JSON"
+
+
+def test_json_that_does_not_fit_a_line_is_a_whole_block() -> None:
+    shape = Shape("read", (Field("data", "json"),))
+    assert render({"data": {"a": 1}}, shape) == 'read\ndata: {"a":1}'
+    data = {f"key{n}": "x" * 20 for n in range(40)}
+    lines = render({"data": data}, shape).split("\n")
+    assert lines[1] == "data: 42 lines"
+    assert json.loads("\n".join(lines[3:-1])) == data
+
+
+def test_words_and_quiet_fields_are_for_the_concise_reader() -> None:
+    shape = Shape(
+        "{n:change}",
+        (
+            Field("n", "count"),
+            Field("state", quiet=True),
+            Field("drift", "table", words=lambda rows: [f"{row['path']} is gone" for row in rows]),
+        ),
+    )
+    payload = {"n": 1, "state": "ok", "drift": [{"path": "a.py"}]}
+    assert render(payload, shape) == "1 change\ndrift: a.py is gone"
+    assert render(payload, shape, "full").split("\n")[1:] == [
+        "n: 1",
+        "state: ok",
+        "drift: 1 row",
+        "path",
+        "a.py",
+    ]
+
+
+def test_a_hint_is_the_last_line_even_where_others_are_cut() -> None:
+    shape = Shape(
+        "{n:row}", (Field("n", "count"), Field("t", "table")), hint=lambda payload: f"next: {payload['n']}"
+    )
+    shown = render({"n": 9, "t": [{"a": n} for n in range(9)]}, shape, bounds=Bounds(lines=3)).split("\n")
+    assert shown[-2:] == ["… 10 more lines: render=json detail=full", "next: 9"]

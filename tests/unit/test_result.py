@@ -18,7 +18,7 @@ from perdure.present.result import ERROR_BOUNDS, failure, success
 from perdure.present.shape import Field, Shape
 
 SHAPE = Shape(
-    "{state}  {mounts} mounts",
+    "{state}  {mounts:mount}",
     (
         Field("state"),
         Field("uptime_ms", "count", full_only=True),
@@ -40,7 +40,7 @@ def test_porcelain_carries_no_structured_content() -> None:
         result = success(PAYLOAD, SHAPE, View("porcelain", detail))
         assert set(result) == {"content", "isError"}
         assert result["isError"] is False
-        assert result["content"][0]["text"].startswith("ready  1 mounts\n")
+        assert result["content"][0]["text"].startswith("ready  1 mount\n")
 
 
 def test_json_full_is_the_whole_object_in_declared_order() -> None:
@@ -74,7 +74,7 @@ def test_a_struct_is_a_payload_and_a_number_is_not() -> None:
         mounts: tuple[Mount, ...]
 
     text = success(Health("ready", (Mount("a"),)), SHAPE)["content"][0]["text"]
-    assert text == "ready  1 mounts\nmounts: 1 row\nname\na"
+    assert text == "ready  1 mount\nname\na"
     with pytest.raises(TypeError):
         success(7, SHAPE)
 

@@ -13,7 +13,7 @@ from perdure.model.instructions import INSTRUCTIONS
 from perdure.model.tools import definition
 from perdure.worker.compose import Settings, surfaces
 
-MOST_BYTES = 24_000
+MOST_BYTES = 26_000
 WRITE_TOOLS = [
     "risk_score",
     "safe_write",

@@ -112,7 +112,8 @@ def _reason(error: Exception) -> str:
 def _show(found: dict[str, Any]) -> None:
     screen, envelope = Screen(), found["envelope"]
     head = f"{clean(found['handoff_path'])}  {clean(envelope['task_id'])}  {envelope['status']}"
-    screen.line(f"{head}  by {clean(envelope['agent'])}", "bold")
+    author = envelope.get("agent")
+    screen.line(f"{head}  by {clean(author)}" if author else head, "bold")
     _wrapped(screen, str(envelope["summary"]))
     if found["drift_warnings"]:
         screen.line("changed since", "bold yellow")

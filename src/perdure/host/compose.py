@@ -7,7 +7,7 @@ import sys
 import time
 from binascii import hexlify
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from perdure import __version__
 from perdure.host import catalogs, presence
@@ -150,8 +150,19 @@ def new_kernel(
         tools=tools,
         file_faults=file_faults,
         untrusted=untrusted,
+        places=lambda: {} if wrapped else places_of(settings.workspaces[0], settings.store),
         seed=int.from_bytes(os.urandom(6), "big"),
     )
+
+
+def places_of(workspace: str, store: Literal["data", "workspace"]) -> dict[str, str]:
+    """The workspace and where its journal and contents are. Read when asked: it costs imports that a host can do without."""
+    from perdure.storage.workspace_store import find
+
+    try:
+        return {"workspace": workspace, "store": find(workspace, store).folder}
+    except OSError:
+        return {"workspace": workspace}
 
 
 def new_shell(

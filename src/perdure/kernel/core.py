@@ -110,10 +110,12 @@ class Kernel:
         tools: Mapping[str, KnownTools] | None = None,
         file_faults: Mapping[str, Sequence[Fault]] | None = None,
         untrusted: tuple[UntrustedFile, ...] = (),
+        places: Callable[[], dict[str, str]] = dict,
         seed: int = 1,
     ) -> None:
         self.specs = dict(specs)
         self.untrusted = untrusted
+        self.places = places  # the workspace and its store, for `health`
         self.limits = limits or Limits()
         self.wrapped = wrapped
         self.version = version

@@ -126,6 +126,7 @@ def health(k: Kernel) -> dict[str, Any]:
     newest = max((m.generation for m in state.mounts.values()), default=0)
     found: dict[str, Any] = {
         "state": _overall(k),
+        **k.places(),
         "uptime_ms": int((k.now - session.started_at) * 1000),
         "protocol": session.version or (LATEST_MODERN if session.modern else ""),
         "generation": newest,
@@ -203,6 +204,8 @@ def _mount_row(k: Kernel, mount: Mount) -> dict[str, Any]:
         row["notices"] = list(mount.notices)
     if sentence := k.specs[mount.name].untrusted:
         row["untrusted"] = sentence
+    if reason := _trouble(k, mount):
+        row["reason"] = reason
     if mount.last_fault is not None:
         row["last_fault"] = _fault(mount.last_fault)
         if mount.exit_code is not None:
@@ -226,6 +229,17 @@ def _mount_state(mount: Mount) -> str:
             return "disabled"
         case Idle():
             return "cold"
+
+
+def _trouble(k: Kernel, mount: Mount) -> str:
+    """Why a server does not serve, in words; empty for one that does, or that was disabled on request."""
+    if k.specs[mount.name].untrusted:
+        return k.specs[mount.name].untrusted
+    fault = mount.last_fault
+    if fault is None or not isinstance(mount.phase, Open | Stopped | Waiting | Starting):
+        return ""
+    reason = fault.detail or fault.code.replace("_", " ")
+    return f"{reason}; {fault.hint}" if fault.hint else reason
 
 
 def _circuit(mount: Mount) -> str:
@@ -341,25 +355,26 @@ def _shapes() -> dict[str, Shape]:
         Field("class"),
         Field("code"),
         Field("generation", "count", full_only=True),
-        Field("detail", full_only=True),
+        Field("detail"),
         Field("hint", full_only=True),
     )
     row = (
         Field("name"),
         Field("state"),
-        Field("generation", "count"),
+        Field("generation", "count", full_only=True),
         Field("restarts", "count"),
-        Field("circuit"),
-        Field("pid"),
+        Field("circuit", full_only=True),
+        Field("pid", full_only=True),
         Field("tools", "count"),
+        Field("reason"),
         Field("rollout", full_only=True),
         Field("required", full_only=True),
         Field("changed", "json", full_only=True),
         Field("held", "json"),
         Field("notices", "json"),
-        Field("untrusted"),
-        Field("last_fault", "record", columns=fault),
-        Field("exit_code"),
+        Field("untrusted", full_only=True),
+        Field("last_fault", "record", columns=fault, full_only=True),
+        Field("exit_code", full_only=True),
         Field("stderr", full_only=True),
     )
     waiting = (
@@ -383,43 +398,77 @@ def _shapes() -> dict[str, Shape]:
             "replays",
         )
     )
-    times = tuple(Field(name) for name in ("last", "mean", "p50", "p99", "max"))
+    # What a reader asks first; the rest is for detail=full.
+    brief = ("requests", "errors", "tool_errors", "replays")
+    summed = tuple(Field(c.name, c.kind, full_only=c.name not in brief) for c in counters)
+    times = tuple(
+        Field(name, full_only=name not in ("p50", "p99")) for name in ("last", "mean", "p50", "p99", "max")
+    )
     return {
         "health": Shape(
-            "{state}  restarts {restart_count}  pending {pending}  mounts {mounts}  up {uptime_ms} ms",
+            "{state}  {mounts:server}  {restart_count:restart}  {pending} pending  workspace {workspace}  store {store}",
             (
                 Field("state"),
-                Field("uptime_ms", "count"),
+                Field("workspace"),
+                Field("store"),
+                Field("uptime_ms", "count", quiet=True),
                 Field("protocol", full_only=True),
-                Field("generation", "count"),
+                Field("generation", "count", full_only=True),
                 Field("restart_count", "count"),
-                Field("consecutive_failures", "count"),
-                Field("last_fault", "record", columns=fault),
+                Field("consecutive_failures", "count", full_only=True),
+                Field("last_fault", "record", columns=fault, full_only=True),
                 Field(
                     "file_faults",
                     "table",
                     columns=(Field("code"), Field("detail"), Field("hint", full_only=True)),
                 ),
-                Field("rollout"),
+                Field("rollout", full_only=True),
                 Field("pending", "count", full_only=True),
                 Field("quarantined", "json", full_only=True),
-                Field("mounts", "table", columns=row),
+                Field("mounts", "table", columns=row, words=_servers),
                 Field("untrusted", "table", columns=waiting),
             ),
         ),
         "telemetry": Shape(
-            "requests {totals.requests}  errors {totals.errors}  replays {totals.replays}",
+            "{totals.requests:request}  {totals.errors:error}  {totals.tool_errors:tool error}  "
+            "{totals.replays:replay}",
             (
-                Field("totals", "record", columns=counters),
+                Field("totals", "record", columns=summed),
                 Field(
                     "methods",
                     "table",
-                    columns=(Field("method"), *counters, Field("latency_ms", "record", columns=times)),
+                    columns=(Field("method"), *summed, Field("latency_ms", "record", columns=times)),
                 ),
             ),
         ),
         "mounts": Shape(
-            "{action} {name}  mounts {mounts}",
-            (Field("action"), Field("name"), Field("mounts", "table", columns=row)),
+            lambda payload: _MOUNTS_SUMMARY[payload["action"]],
+            (
+                Field("action", quiet=True),
+                Field("name", quiet=True),
+                Field("mounts", "table", columns=row, words=_servers),
+            ),
         ),
     }
+
+
+_MOUNTS_SUMMARY = {
+    "list": "{mounts:server}",
+    "restart": "restarting {name}",
+    "enable": "enabled {name}",
+    "disable": "disabled {name}",
+}
+
+
+def _servers(rows: list[dict[str, Any]]) -> list[str]:
+    """Each server in words: its state, its tools, and what is wrong with it."""
+    return [_server(row) for row in rows]
+
+
+def _server(row: dict[str, Any]) -> str:
+    tools = f"{row['tools']} tool{'' if row['tools'] == 1 else 's'}"
+    restarts = f", {row['restarts']} restart{'' if row['restarts'] == 1 else 's'}" if row["restarts"] else ""
+    held = f", held back for approval: {', '.join(row['held'])}" if row.get("held") else ""
+    notices = "".join(f"; {notice}" for notice in row.get("notices", ()))
+    reason = f": {row['reason']}" if row.get("reason") else ""
+    return f"{row['name']} {row['state']}, {tools}{restarts}{held}{notices}{reason}"

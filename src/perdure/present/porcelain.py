@@ -1,10 +1,11 @@
 """A payload as lines for a reader: summary first, fields in declared order, every bound marked where it cuts.
 
-    wrote src/app.py  1,204 bytes  sha256 4b0c12…  journal 318      summary
-    warnings: no final newline | long line                          items
-    files: 2 rows                                                   table
+    wrote src/app.py  1,204 bytes  sha256 4b0c12d98a31  journal 318   summary
+    warnings: no final newline | long line                            items
+    files: 2 rows                                                     table
     path | op | bytes
     src/app.py | write | 1,204
+    next: read path=src/app.py start_line=7                           hint
 
 Deterministic: the same payload, shape and bounds give the same bytes.
 """
@@ -13,18 +14,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, assert_never
 
 import msgspec
 
 from perdure.model.tools import Detail
-from perdure.present.scalar import ABSENT, ELLIPSIS, Place, clipped, json_text, scalar, text
-from perdure.present.shape import Field, Payload, Shape
+from perdure.present.scalar import (
+    ABSENT,
+    ELLIPSIS,
+    Place,
+    clipped,
+    cut_mark,
+    encoded_json,
+    json_text,
+    scalar,
+    text,
+)
+from perdure.present.shape import Field, Kind, Payload, Placeholder, Segment, Shape, segments
+
+WHOLE: Final = "render=json detail=full"
+"""The arguments with which nothing is cut."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How much is shown: lines and their width, one scalar, one cell, rows of a table, one block of text."""
+    """How much is shown: lines and their width, one scalar, one cell, rows of a table, one block of text. `more` is the
+    argument that shows more."""
 
     lines: int = 160
     width: int = 1_000
@@ -32,13 +46,14 @@ class Bounds(msgspec.Struct, frozen=True):
     cell: int = 160
     rows: int = 100
     block: int = 400_000
+    more: str = WHOLE
 
 
-CONCISE: Final = Bounds()
+CONCISE: Final = Bounds(more="detail=full")
 FULL: Final = Bounds(lines=2_000, width=16_000, scalar=8_000, cell=2_000, rows=1_000)
 
-_DIGEST_SHOWN: Final = 6
-_PLACEHOLDER = re.compile(r"\{([a-z0-9_.]+)\}")
+_DIGEST_SHOWN: Final = 12
+_FRACTION = re.compile(r"\.[0-9]+(?=Z$)")
 _MISSING: Final = object()
 
 
@@ -50,16 +65,25 @@ class _Block(msgspec.Struct, frozen=True):
 def render(payload: Payload, shape: Shape, detail: Detail = "concise", bounds: Bounds | None = None) -> str:
     """The porcelain of one payload."""
     limits = bounds or (FULL if detail == "full" else CONCISE)
-    template = shape.template(payload)
+    summary = segments(shape, shape.template(payload))
     parts: list[str | _Block] = []
-    if summary := _summary(template, payload, shape, detail, limits):
-        parts.append(summary)
-    told = _names(template)
+    if line := _summary(summary, payload, detail, limits):
+        parts.append(line)
+    told = {part.head: part for segment in summary for part in segment if isinstance(part, Placeholder)}
     for field in _shown(payload, shape, detail):
+        placeholder = told.get(field.name)
+        value = payload[field.name]
         # A list in the summary is only counted there, so its rows are still to come.
-        if detail == "full" or field.name not in told or isinstance(payload[field.name], list):
-            parts.extend(_field(field, payload[field.name], detail, limits))
-    return "\n".join(_bounded(parts, limits)) or "ok"
+        is_told = placeholder is not None and (
+            placeholder.is_row or not (placeholder.members or isinstance(value, list))
+        )
+        if detail == "full" or not is_told:
+            is_counted = placeholder is not None and detail == "concise"
+            parts.extend(_field(field, value, detail, limits, is_counted=is_counted))
+    lines = list(_bounded(parts, limits))
+    if shape.hint is not None and (hint := shape.hint(payload)):
+        lines.append(clipped(hint, limits.width))
+    return "\n".join(lines) or "ok"
 
 
 def bounded_lines(lines: Sequence[str], bounds: Bounds = CONCISE) -> str:
@@ -72,110 +96,99 @@ def _shown(payload: Payload, shape: Shape, detail: Detail) -> Iterator[Field]:
         value = payload.get(field.name, _MISSING)
         if value is _MISSING:
             continue
-        if detail == "full" or not (field.full_only or value is None or value == [] or value == {}):
+        if detail == "full" or not (field.full_only or field.quiet or _is_empty(field, value)):
             yield field
     if detail == "full":
         declared = {"ok", *(field.name for field in shape.fields)}
         yield from (Field(name, "json") for name in payload if name not in declared)
 
 
-class _Told(msgspec.Struct, frozen=True, gc=False):
-    """A field as a summary names it: where it is, and what is known of its kind."""
-
-    head: str
-    rest: tuple[str, ...]
-    field: Field
+def _is_empty(field: Field, value: Any) -> bool:
+    return value is None or value == [] or value == {} or (field.kind == "block" and value == "")
 
 
-@lru_cache(maxsize=512)
-def _segments(shape: Shape, template: str) -> tuple[tuple[str | _Told, ...], ...]:
-    """A summary in its segments, each in turn a text and a field. Read once: there are few of them."""
-    return tuple(
-        tuple(
-            _reached(shape, part) if at % 2 else part for at, part in enumerate(_PLACEHOLDER.split(segment))
-        )
-        for segment in template.split("  ")
-    )
-
-
-def _reached(shape: Shape, name: str) -> _Told:
-    head, *rest = name.split(".")
-    field = shape.field(head)
-    for member in rest:
-        field = next((c for c in field.columns if c.name == member), None) if field else None
-    return _Told(head, tuple(rest), field or Field(name))
-
-
-@lru_cache(maxsize=256)
-def _names(template: str) -> frozenset[str]:
-    return frozenset(_PLACEHOLDER.findall(template))
-
-
-def _summary(template: str, payload: Payload, shape: Shape, detail: Detail, bounds: Bounds) -> str:
+def _summary(summary: tuple[Segment, ...], payload: Payload, detail: Detail, bounds: Bounds) -> str:
     """The segments all of whose fields are there."""
-    segments: list[str] = []
-    for segment in _segments(shape, template):
+    lines: list[str] = []
+    for segment in summary:
+        # A sentence that is all of the summary needs no quotes.
+        place: Place = "line" if len(summary) == len(segment) == 1 else "atom"
         parts: list[str] = []
         for part in segment:
-            shown = part if isinstance(part, str) else _told(part, payload, detail, bounds)
+            shown = part if isinstance(part, str) else _told(part, payload, detail, bounds, place)
             if shown is None:
                 break
             parts.append(shown)
         else:
-            segments.append("".join(parts))
-    return "  ".join(segments)
+            lines.append("".join(parts))
+    return "  ".join(lines)
 
 
-def _told(told: _Told, payload: Payload, detail: Detail, bounds: Bounds) -> str | None:
+def _told(told: Placeholder, payload: Payload, detail: Detail, bounds: Bounds, place: Place) -> str | None:
     """A field as the summary tells it, or None where it is absent."""
     value: Any = payload.get(told.head)
-    for member in told.rest:
-        value = value.get(member) if isinstance(value, Mapping) else None
+    for member in told.members:
+        if isinstance(value, list) and member.isdigit():
+            value = value[int(member)] if int(member) < len(value) else None
+        else:
+            value = value.get(member) if isinstance(value, Mapping) else None
     if value is None:
         return None
     if isinstance(value, (list, dict)):
-        return f"{len(value):,}"
-    return _scalar(told.field, value, "atom", bounds.scalar, detail)
+        words = told.field.words if detail == "concise" else None
+        value = len(words(value) if words is not None else value)
+    if told.noun:
+        return f"{value:,} {told.noun if value == 1 else told.plural}"
+    return _scalar(told.field, value, place, bounds, detail)
 
 
-def _scalar(field: Field, value: Any, place: Place, limit: int, detail: Detail) -> str:
-    if field.kind == "text":
-        return scalar(value, place, limit)
+def _scalar(field: Field, value: Any, place: Place, bounds: Bounds, detail: Detail) -> str:
+    limit = bounds.cell if place == "cell" else bounds.scalar
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     match field.kind:
         case "count" if is_integer:
             return f"{value:,}"
         case "bytes" if is_integer:
-            return f"{value:,}" if place == "cell" else f"{value:,} bytes"
-        case "digest" if isinstance(value, str) and detail == "concise" and value[_DIGEST_SHOWN:]:
-            if value.isalnum():
-                return value[:_DIGEST_SHOWN] + ELLIPSIS
-            return text(value, place, limit)
+            return f"{value:,}" if place == "cell" else f"{value:,} byte{'' if value == 1 else 's'}"
+        case "time" if isinstance(value, str) and detail == "concise":
+            return scalar(_FRACTION.sub("", value), place, limit)
+        case "digest" if isinstance(value, str) and detail == "concise" and value.isalnum():
+            return value[:_DIGEST_SHOWN]
         case "json":
-            return clipped(json_text(value), limit)
+            return clipped(json_text(value), limit, bounds.more)
         case _:
-            return scalar(value, place, limit)
+            return scalar(value, place, limit, bounds.more)
 
 
-def _field(field: Field, value: Any, detail: Detail, bounds: Bounds) -> Iterator[str | _Block]:
+def _field(
+    field: Field, value: Any, detail: Detail, bounds: Bounds, *, is_counted: bool = False
+) -> Iterator[str | _Block]:
     room = max(min(bounds.scalar, bounds.width - len(_label(field.name)) - 2), 1)
+    if field.words is not None and detail == "concise":
+        value = field.words(value)
+        is_table = isinstance(value, list) and any(isinstance(row, Mapping) for row in value)
+        kind: Kind = "table" if is_table else "items" if isinstance(value, list) else "block"
+        field = Field(field.name, kind, columns=field.columns if is_table else ())
     match field.kind:
         case "table" if isinstance(value, list):
-            yield from _table(field, value, detail, bounds)
+            yield from _table(field, value, detail, bounds, has_label=not is_counted)
         case "record" if isinstance(value, Mapping):
             yield f"{_label(field.name)}: {_record(field, value, detail, bounds) or ABSENT}"
         case "items" if isinstance(value, list):
-            shown = [scalar(item, "cell", bounds.cell) for item in value[: bounds.rows]]
+            shown = [scalar(item, "cell", bounds.cell, bounds.more) for item in value[: bounds.rows]]
             if hidden := len(value) - len(shown):
-                shown.append(f"{ELLIPSIS} {hidden:,} omitted")
+                shown.append(cut_mark(hidden, "item", bounds.more))
             yield f"{_label(field.name)}: {' | '.join(shown) or ABSENT}"
         case "block" if isinstance(value, str):
             if "\n" in value or len(value) > room:
                 yield _Block(field.name, value)
             else:
                 yield f"{_label(field.name)}: {text(value, 'line', bounds.block)}"
-        case "text" | "count" | "bytes" | "digest" | "json" | "items" | "table" | "record" | "block":
-            yield f"{_label(field.name)}: {_scalar(field, value, 'line', room, detail)}"
+        case "json" if len(json_text(value)) > room:
+            yield _Block(field.name, msgspec.json.format(encoded_json(value), indent=2).decode() + "\n")
+        case "text" | "count" | "bytes" | "digest" | "time" | "json" | "items" | "table" | "record" | "block":
+            limits = msgspec.structs.replace(bounds, scalar=room)
+            yield f"{_label(field.name)}: {_scalar(field, value, 'line', limits, detail)}"
         case _:
             assert_never(field.kind)
 
@@ -187,15 +200,20 @@ def _label(name: str) -> str:
 
 def _record(field: Field, value: Payload, detail: Detail, bounds: Bounds) -> str:
     columns = field.columns or tuple(Field(name) for name in value)
+    limits = msgspec.structs.replace(bounds, scalar=bounds.cell)
     return "  ".join(
-        f"{_label(column.name)} {_scalar(column, value[column.name], 'atom', bounds.cell, detail)}"
+        f"{_label(column.name)} {_scalar(column, value[column.name], 'atom', limits, detail)}"
         for column in columns
-        if column.name in value and not (column.full_only and detail == "concise")
+        if column.name in value
+        and not (detail == "concise" and (column.full_only or value[column.name] is None))
     )
 
 
-def _table(field: Field, rows: list[Any], detail: Detail, bounds: Bounds) -> Iterator[str]:
-    yield f"{_label(field.name)}: {len(rows):,} {'row' if len(rows) == 1 else 'rows'}"
+def _table(
+    field: Field, rows: list[Any], detail: Detail, bounds: Bounds, *, has_label: bool
+) -> Iterator[str]:
+    if has_label:
+        yield f"{_label(field.name)}: {len(rows):,} {'row' if len(rows) == 1 else 'rows'}"
     columns = list(_columns(field.columns or _undeclared(rows), detail, ()))
     # What no row has was not asked for.
     columns = [(path, column) for path, column in columns if any(_has(row, path) for row in rows)]
@@ -203,11 +221,9 @@ def _table(field: Field, rows: list[Any], detail: Detail, bounds: Bounds) -> Ite
         return
     yield " | ".join(text(".".join(path), "cell", bounds.cell) for path, _ in columns)
     for row in rows[: bounds.rows]:
-        yield " | ".join(
-            _scalar(column, _at(row, path), "cell", bounds.cell, detail) for path, column in columns
-        )
+        yield " | ".join(_scalar(column, _at(row, path), "cell", bounds, detail) for path, column in columns)
     if len(rows) > bounds.rows:
-        yield f"{ELLIPSIS} {len(rows) - bounds.rows:,} rows omitted"
+        yield cut_mark(len(rows) - bounds.rows, "row", bounds.more)
 
 
 def _columns(
@@ -243,11 +259,15 @@ def _bounded(parts: Sequence[str | _Block], bounds: Bounds) -> Iterator[str]:
     kept = parts if len(parts) <= bounds.lines else parts[: bounds.lines - 1]
     for part in kept:
         if isinstance(part, str):
-            yield clipped(part, bounds.width)
+            yield clipped(part, bounds.width, bounds.more)
         else:
             yield from _fenced(part, bounds)
     if hidden := len(parts) - len(kept):
-        marks = (f"{ELLIPSIS} {hidden:,} lines omitted", f"{ELLIPSIS}omitted", ELLIPSIS)
+        marks = (
+            cut_mark(hidden, "line", bounds.more),
+            cut_mark(hidden, "line", ""),
+            f"{ELLIPSIS} +{hidden:,}",
+        )
         yield next((mark for mark in marks if len(mark) <= bounds.width), ELLIPSIS)
 
 
@@ -272,7 +292,7 @@ def _fenced(block: _Block, bounds: Bounds) -> Iterator[str]:
     yield body[:-1]
     yield fence
     if hidden:
-        yield f"{ELLIPSIS} {hidden:,} characters omitted"
+        yield cut_mark(hidden, "character", WHOLE)
 
 
 def _visible(line: str) -> str:

@@ -1,12 +1,11 @@
 """One value as text that cannot be mistaken for another: bare where that is clear, else a JSON string.
 
-    a value that starts with a quote   is a JSON string
-    a lone -                           is an absent value
-    an ellipsis                        always and only marks something left out
+    a value that starts with a quote    is a JSON string
+    a lone -                            is an absent value
+    an ellipsis after the last quote    marks a cut, with how much is missing and which argument shows it
 
-So `…` inside a value is written as an escape, and so is every character that is not printable (controls,
-bidirectional marks, lone surrogates): what a reader sees is what is there. Only a fenced block, which is
-exact, may hold an ellipsis of its own.
+Every character that is not printable (controls, bidirectional marks, lone surrogates) is written as an escape: what a
+reader sees is what is there. An ellipsis inside a value is shown as it is.
 """
 
 from __future__ import annotations
@@ -22,37 +21,38 @@ ABSENT: Final = "-"
 ELLIPSIS: Final = "…"
 
 # What is printable and yet written otherwise; the backslash first, since it is in all the others.
-_MARKS: Final = (("\\", "\\\\"), ('"', '\\"'), ("|", "\\u007c"), (ELLIPSIS, "\\u2026"))
+_MARKS: Final = (("\\", "\\\\"), ('"', '\\"'), ("|", "\\u007c"))
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def scalar(value: Any, place: Place = "line", limit: int = 400) -> str:
-    """A value of any type as one bounded scalar."""
+def scalar(value: Any, place: Place = "line", limit: int = 400, more: str = "") -> str:
+    """A value of any type as one bounded scalar. `more` is the argument that shows what is cut off here."""
     if type(value) is str:  # most are
-        return text(value, place, limit)
+        return text(value, place, limit, more)
     match value:
         case None:
             return ABSENT
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return clipped(str(value), limit)
+            return clipped(str(value), limit, more)
         case str():
-            return text(value, place, limit)
+            return text(value, place, limit, more)
         case _:
-            return clipped(json_text(value), limit)
+            return clipped(json_text(value), limit, more)
 
 
-def text(value: str, place: Place = "line", limit: int = 400) -> str:
+def text(value: str, place: Place = "line", limit: int = 400, more: str = "") -> str:
     """A string: bare where it reads back as itself, else quoted; what does not fit is counted."""
     shown = value if _is_bare(value, place) else quoted(value)
-    return shown if len(shown) <= limit else _truncated(value, limit)
+    return shown if len(shown) <= limit else _truncated(value, limit, more)
 
 
 def _is_bare(value: str, place: Place) -> bool:
     if not value or value == ABSENT or not value.isprintable() or value != value.strip():
         return False
-    if '"' in value or "\\" in value or ELLIPSIS in value:
+    # An ellipsis before a space could be taken for the mark of a cut.
+    if '"' in value or "\\" in value or f"{ELLIPSIS} " in value:
         return False
     match place:
         case "atom":
@@ -64,7 +64,7 @@ def _is_bare(value: str, place: Place) -> bool:
 
 
 def quoted(value: str) -> str:
-    """A JSON string of printable characters, without bars or ellipses of its own."""
+    """A JSON string of printable characters, without bars of its own."""
     return '"' + escaped(value) + '"'
 
 
@@ -85,7 +85,7 @@ def one_line(value: str) -> str:
 def _escape(char: str) -> str:
     if (short := _SHORT.get(char)) is not None:
         return short
-    if char.isprintable() and char not in "|…":
+    if char.isprintable() and char != "|":
         return char
     code = ord(char)
     if code < 0x10000:
@@ -94,14 +94,23 @@ def _escape(char: str) -> str:
     return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
-def _truncated(value: str, limit: int) -> str:
-    """As much of a string as fits, still a JSON string, saying how many characters are missing."""
-    for mark in (f"… +{len(value)} chars", ELLIPSIS):
-        room = limit - len(mark) - 2
-        if room >= 0:
-            break
-    else:
+def cut_mark(missing: int, noun: str, more: str) -> str:
+    """How much is left out, and the argument that shows it."""
+    return f"{ELLIPSIS} {missing:,} more {noun}{'' if missing == 1 else 's'}{f': {more}' if more else ''}"
+
+
+def _marks(missing: int, more: str) -> tuple[str, ...]:
+    """Marks of a cut, the most telling first."""
+    return cut_mark(missing, "character", more), f"{ELLIPSIS} +{missing:,}", ELLIPSIS
+
+
+def _truncated(value: str, limit: int, more: str) -> str:
+    """As much of a string as fits, as a JSON string, then the mark of the cut."""
+    marks = _marks(len(value), more)
+    kind = next((kind for kind, mark in enumerate(marks) if len(mark) + 2 <= limit), None)
+    if kind is None:
         return ELLIPSIS[: max(limit, 1)]
+    room = limit - len(marks[kind]) - 2
     kept: list[str] = []
     for char in value:
         piece = _escape(char)
@@ -109,29 +118,32 @@ def _truncated(value: str, limit: int) -> str:
             break
         kept.append(piece)
         room -= len(piece)
-    if mark != ELLIPSIS:
-        mark = f"… +{len(value) - len(kept)} chars"
-    return '"' + "".join(kept) + mark + '"'
+    return f'"{"".join(kept)}"{_marks(len(value) - len(kept), more)[kind]}'
 
 
-def clipped(line: str, limit: int) -> str:
+def clipped(line: str, limit: int, more: str = "") -> str:
     """A finished line cut to `limit` characters, the cut marked and counted where there is room."""
     if len(line) <= limit:
         return line
-    mark = f"… +{len(line)} chars"
-    if len(mark) >= limit:
-        return line[: max(limit - 1, 0)] + ELLIPSIS
-    kept = limit - len(mark)
-    return line[:kept] + f"… +{len(line) - kept} chars"
+    for kind, mark in enumerate(_marks(len(line), more)):
+        if len(mark) < limit:
+            kept = limit - len(mark)
+            return line[:kept] + _marks(len(line) - kept, more)[kind]
+    return line[: max(limit - 1, 0)] + ELLIPSIS
+
+
+def encoded_json(value: Any) -> bytes:
+    """Compact JSON as it is sent, lone surrogates spelled out."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(printable(value))
 
 
 def json_text(value: Any) -> str:
     """Compact JSON of printable characters. Bars stand only inside its strings, so escaping them is safe."""
-    try:
-        encoded = msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
-        encoded = msgspec.json.encode(printable(value)).decode()
-    if encoded.isprintable() and "|" not in encoded and ELLIPSIS not in encoded:
+    encoded = encoded_json(value).decode()
+    if encoded.isprintable() and "|" not in encoded:
         return encoded
     return "".join(c if c in '"\\' else _escape(c) for c in encoded)
 

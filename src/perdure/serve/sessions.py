@@ -17,6 +17,7 @@ import msgspec
 
 from perdure import __version__
 from perdure.host import catalogs
+from perdure.host.compose import places_of
 from perdure.host.console import Console
 from perdure.host.settings import Settings
 from perdure.kernel.catalog import load_catalog
@@ -235,6 +236,11 @@ class Sessions:
 
     # --- inside ----------------------------------------------------------------------------------------------
 
+    def _places(self, workspace: str) -> dict[str, str]:
+        if self._wrapped:
+            return {}
+        return places_of(workspace or self.settings.workspaces[0], self.settings.store)
+
     def _made(self, name: str, identity: str, workspace: str, owner: str = "") -> HttpSession:
         self._make_room()
         specs = self._specs_of(workspace)
@@ -253,6 +259,7 @@ class Sessions:
             tools=self._registries.tools_of(workspace, specs),
             file_faults={"registry": self._registries.faults(workspace)},
             untrusted=self._registries.untrusted(workspace),
+            places=lambda: self._places(workspace),
             seed=int.from_bytes(os.urandom(6), "big"),
         )
 

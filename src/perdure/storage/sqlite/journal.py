@@ -415,10 +415,10 @@ class SqliteJournal:
         ).fetchone()
         return Draft(*found) if found is not None else None
 
-    def drafts(self, n: int) -> list[Draft]:
-        """The newest payloads that were not written."""
-        text = "SELECT id, sha, size, path, reason FROM drafts ORDER BY ts DESC LIMIT ?"
-        return [Draft(*found) for found in self._read.execute(text, (n,))]
+    def drafts(self, n: int, session: str) -> list[Draft]:
+        """The newest payloads of a session that were not written."""
+        text = "SELECT id, sha, size, path, reason FROM drafts WHERE session = ? ORDER BY ts DESC LIMIT ?"
+        return [Draft(*row) for row in self._read.execute(text, (session, n))]
 
     def last_seen(self, session: str, path: str) -> tuple[Sha | None] | None:
         """What this session last saw at the path; None where it never looked."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Final
 
 from perdure.present.shape import Field, Payload, Shape
@@ -13,8 +14,8 @@ VERSION = Field("version")
 REVISION = Field("revision")
 MESSAGE = Field("message")
 REASON = Field("reason")
-UPDATED = Field("updated_at", full_only=True)
-EXPIRES = Field("expires_at", full_only=True)
+UPDATED = Field("updated_at", "time", full_only=True)
+EXPIRES = Field("expires_at", "time", full_only=True)
 ACTUAL = (Field("expected_version", full_only=True), Field("actual_version", full_only=True))
 
 GOT: Final = Shape(
@@ -28,18 +29,21 @@ SET: Final = Shape(
     ok=False,
 )
 LISTED: Final = Shape(
-    "{keys} keys  revision {revision}",
+    "{keys:key}  revision {revision}",
     (
-        STATUS,
+        Field("status", quiet=True),
         REVISION,
         Field(
             "keys",
             "table",
-            columns=(KEY, VERSION, REVISION, Field("updated_at"), Field("value", "json"), EXPIRES),
+            columns=(KEY, VERSION, REVISION, Field("updated_at", "time"), Field("value", "json"), EXPIRES),
         ),
-        Field("next_cursor"),
+        Field("next_cursor", quiet=True),
     ),
     ok=False,
+    hint=lambda payload: (
+        f"more keys: give cursor={quote(payload['next_cursor'])}" if payload.get("next_cursor") else None
+    ),
 )
 DELETED: Final = Shape(
     "{status} {key}  deleted {deleted}  revision {revision}",
@@ -48,14 +52,14 @@ DELETED: Final = Shape(
 )
 _CHANGE = (KEY, VERSION, REVISION, Field("deleted"))
 WAITED: Final = Shape(
-    "{status}  revision {revision}  {changes} changes",
+    "{status}  revision {revision}  {changes:change}",
     (STATUS, REVISION, Field("changes", "table", columns=_CHANGE)),
 )
 
 
 def _transacted(payload: Payload) -> str:
-    return "{status}  revision {revision}  {results} writes" + (
-        "  {failed} failed" if "failed" in payload else ""
+    return "{status}  revision {revision}  {results:write}" + (
+        "  {failed:condition} failed" if "failed" in payload else ""
     )
 
 
@@ -63,7 +67,7 @@ TRANSACTED: Final = Shape(
     _transacted,
     (
         STATUS,
-        Field("succeeded"),
+        Field("succeeded", quiet=True),
         REVISION,
         Field("results", "table", columns=(Field("op"), KEY, VERSION, Field("deleted"))),
         Field("failed", "table", columns=(KEY, REASON, Field("actual_version"))),
@@ -78,21 +82,21 @@ _VERSION = (
     REVISION,
     Field("value", "json"),
     Field("deleted"),
-    Field("updated_at"),
+    Field("updated_at", "time"),
     Field("client"),
     Field("session", full_only=True),
     Field("tool"),
     Field("diff", "json"),
 )
 HISTORY: Final = Shape(
-    "{key}  {versions} versions",
-    (STATUS, KEY, REVISION, Field("versions", "table", columns=_VERSION)),
+    "{key}  {versions:version}",
+    (Field("status", quiet=True), KEY, REVISION, Field("versions", "table", columns=_VERSION)),
 )
 LEASE: Final = Shape(
     "{status} {name}  owner {owner}  token {token}  until {expires_at}",
-    (STATUS, Field("name"), Field("owner"), Field("token"), Field("expires_at"), REVISION),
+    (STATUS, Field("name"), Field("owner"), Field("token"), Field("expires_at", "time"), REVISION),
 )
 ONCE: Final = Shape(
     "{status} {key}  token {token}  until {expires_at}",
-    (STATUS, KEY, Field("token"), Field("expires_at"), Field("outcome", "json"), REVISION),
+    (STATUS, KEY, Field("token"), Field("expires_at", "time"), Field("outcome", "json"), REVISION),
 )

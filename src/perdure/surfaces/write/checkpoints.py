@@ -1,7 +1,8 @@
 """Data of a task on its way, kept by name: what an agent needs to go on after it was interrupted.
 
-An end is a time, everywhere: what has ended is not read, not listed, and swept. Data of one session ends a day after
-its last write, or when that session cleans up after itself.
+An end is a time, everywhere: what has ended is not read, not listed, and swept. An interruption usually ends the session,
+so `ttl: session` outlives it: such data ends a week after its last write, or when the session that wrote it calls
+`checkpoint_cleanup`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.tree import Tree
 
 KIND: Final = "checkpoint"
-SESSION_S: Final = 86_400
+SESSION_S: Final = 7 * 86_400
 # Larger ones are stored as blob files in chunks, and say so to clients that look for it.
 CHUNKED_BYTES: Final = 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

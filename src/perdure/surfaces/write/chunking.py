@@ -20,7 +20,7 @@ from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
 from perdure.surfaces.port import Call
-from perdure.surfaces.write import guards
+from perdure.surfaces.write import guards, hash_prefix
 from perdure.surfaces.write.checks import Checks
 from perdure.surfaces.write.rejecting import rejected
 from perdure.surfaces.write.service import WriteService
@@ -413,14 +413,16 @@ def _intact(service: WriteService, item: Item) -> Iterator[bytes]:
 def _resume_at(service: WriteService, chunks: list[Item], have: str) -> int | None:
     """The chunk to send next by one who has a beginning of this hash; None where no beginning has it."""
     digest = hashlib.sha256()
-    if have in ("", digest.hexdigest()):
+    if have:
+        hash_prefix.check_prefix(have, "have_sha256")
+    if digest.hexdigest().startswith(have):
         return 1
     for number, item in enumerate(chunks, 1):
         if item.at != number:
             return None
         for piece in _intact(service, item):
             digest.update(piece)
-        if digest.hexdigest() == have:
+        if digest.hexdigest().startswith(have):
             return number + 1
     return None
 

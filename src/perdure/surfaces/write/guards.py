@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.next_step import FILL, call_again, call_tool, either
 from perdure.surfaces.port import Call
-from perdure.surfaces.write import elision, lines
+from perdure.surfaces.write import elision, hash_prefix, lines
 from perdure.surfaces.write.rejecting import Rejected
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.text import decode
 from perdure.surfaces.write.tree import Known, Tree
 
-_SHA = re.compile(r"[0-9a-f]{64}")
-
 
 def check_precondition(known: Known, expected: str | None) -> None:
-    """`expected` is the hash the caller has seen; empty for "there must be no file"; None for no opinion."""
+    """`expected` is the hash the caller has seen, or its beginning; empty for "there must be no file"; None for no
+    opinion."""
     if expected is None:
         return
-    if expected and not _SHA.fullmatch(expected):
-        raise refuse(
-            "invalid_input",
-            "bad_sha256",
-            "expected_prev_sha256 is 64 small hex digits, or empty",
-            next_step=call_again(expected_prev_sha256=FILL),
-        )
-    if (known.sha256 or "") != expected:
+    if expected:
+        hash_prefix.check_prefix(expected, "expected_prev_sha256")
+    if not (known.sha256 or "").startswith(expected) or bool(known.sha256) != bool(expected):
         raise refuse(
             "stale_precondition",
             "hash_mismatch" if known.now is not None else "file_not_found",

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.handoff import GoodFile, Handoff, Step
+from perdure.model.handoff import (
+    REQUIRED,
+    GoodFile,
+    Handoff,
+    Status,
+    Step,
+    StepStatus,
+    faults,
+    missing,
+    normalized,
+)
 from perdure.model.learned import learned
 from perdure.model.next_step import FILL, call_again, call_tool
 from perdure.model.step_graph import GraphError, ready_steps
@@ -29,7 +39,36 @@ KIND: Final = "handoff"
 DEFAULT_PATH: Final = "HANDOFF.md"
 MOST_BYTES: Final = 1024 * 1024
 MOST_ARCHIVED: Final = 100
-REQUIRED: Final = tuple(field.name for field in msgspec.structs.fields(Handoff) if field.required)
+MOST_FAULTS: Final = 20
+OUTSIDE: Final = ""
+# Short, because a model reads it at every start. Files may also be given as {path, sha256}.
+TEXTS: Final = {"type": "array", "items": {"type": "string"}}
+ENVELOPE: Final = {
+    "type": "object",
+    "properties": {
+        "task_id": {"type": "string"},
+        "status": {"type": "string", "enum": list(get_args(Status))},
+        "summary": {"type": "string"},
+        "next_steps": TEXTS,
+        "last_good_state": {**TEXTS, "description": "Paths of files to trust; their hashes are added."},
+        "agent": {"type": "string", "description": "Default: this client."},
+        "steps": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string"},
+                    "description": {"type": "string"},
+                    "depends_on": TEXTS,
+                    "status": {"type": "string", "enum": list(get_args(StepStatus))},
+                },
+                "additionalProperties": True,
+            },
+        },
+    },
+    "required": list(REQUIRED),
+    "additionalProperties": True,
+}
 
 WHERE = arg(path="relative")
 
@@ -37,11 +76,7 @@ WHERE = arg(path="relative")
 class HandoffWrite(msgspec.Struct, frozen=True):
     envelope: Annotated[
         dict[str, Any],
-        arg(
-            "task_id, status (complete, partial, blocked, handed_off), agent, summary, next_steps[], "
-            "last_good_state[{path, sha256}]; optional: open_questions[], blockers[], context_hints, "
-            "steps[{id, description, depends_on[], status}], any others."
-        ),
+        arg("Also open_questions[], blockers[], context_hints, any other key.", extra_json_schema=ENVELOPE),
     ]
     body: Annotated[str, arg("Free text.")] = ""
     path: Annotated[str, WHERE] = DEFAULT_PATH
@@ -54,11 +89,13 @@ class HandoffRead(msgspec.Struct, frozen=True):
 
 
 def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dict[str, Any]:
-    handoff = _checked(given.envelope)
+    sent = normalized({"agent": call.client, "next_steps": [], "last_good_state": [], **given.envelope})
+    handoff = _checked(sent)
     ready = _ready(handoff.steps)
-    drift = [found for good in handoff.last_good_state if (found := _drift(service, good)) is not None]
+    sent["last_good_state"] = _hashed(service, sent["last_good_state"])
+    drift = _drifts(service, msgspec.convert(sent["last_good_state"], list[GoodFile]))
     checks = Checks(service, call, frozenset({given.path}), always=True)
-    checks.sent(given.path, service.store.take(_text(given.envelope, given.body)))
+    checks.sent(given.path, service.store.take(_text(sent, given.body)))
 
     def plan(tree: Tree) -> dict[str, Any]:
         known = tree.look(given.path)
@@ -69,7 +106,7 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
             _check_same_task(before, handoff, known)
         if given.archive and known.now is not None:
             _archive(service, tree, known, call, before)
-        envelope = {**given.envelope, **_story(service, given.envelope)}
+        envelope = {**sent, **_story(service, sent, call)}
         kept = before[0] if before is not None else None
         content = front_matter.join(front_matter.write(envelope, kept), given.body)
         if len(content.encode()) > MOST_BYTES:
@@ -89,7 +126,7 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
             "drift_warnings": drift,
             "ready_steps": ready,
             **_checkpoints(service),
-            "warnings": checks.warnings,
+            "warnings": [*checks.warnings, *_renamed(given.envelope, sent)],
         }
 
     return service.change(call, frozenset({given.path}), plan)
@@ -104,47 +141,80 @@ def handoff_read(service: WriteService, given: HandoffRead, call: Call) -> dict[
     content, sha256, path = _content(service, given.path)
     front, body = front_matter.split(content)
     envelope = front_matter.read(front)
-    handoff = _checked(envelope)
+    handoff = _checked(normalized(envelope))
     service.saw(call.session, path, sha256, since)
     return {
         "handoff_path": given.path,
         "sha256": sha256,
         "envelope": envelope,
         "body": body,
-        "drift_warnings": [
-            found for good in handoff.last_good_state if (found := _drift(service, good)) is not None
-        ],
+        "drift_warnings": _drifts(service, handoff.last_good_state),
         "ready_steps": _ready(handoff.steps),
         **_checkpoints(service),
     }
 
 
 def _checked(envelope: dict[str, Any]) -> Handoff:
-    missing = [name for name in REQUIRED if name not in envelope]
-    if missing:
+    """A normalized envelope as it is declared. All that is wrong with it is named at once."""
+    absent, wrong = missing(envelope), faults(envelope)
+    if absent:
+        needed = ", ".join(
+            f"status ({', '.join(get_args(Status))})" if name == "status" else name for name in absent
+        )
         raise refuse(
             "policy_violation",
             "missing_fields",
-            f"a handoff needs {', '.join(missing)}",
+            f"not written: {'; '.join([f'a handoff needs {needed}', *wrong[:MOST_FAULTS]])}.",
             next_step=call_again(envelope=FILL),
             reason_hint="encoding",
             suggested_action="fix_syntax",
-            missing_fields=missing,
+            missing_fields=absent,
         )
+    if wrong:
+        raise _bad_handoff(wrong)
     try:
         return msgspec.convert(envelope, type=learned(Handoff))
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at ")
-        place = where.strip("`").removeprefix("$").lstrip(".") or "envelope"
-        message = "not an accepted value" if what.startswith("Invalid") else what
-        raise refuse(
-            "invalid_input",
-            "bad_handoff",
-            f"{message} at {place}",
-            next_step=call_again(envelope=FILL),
-            reason_hint="syntax",
-            suggested_action="fix_syntax",
+        _, _, where = str(error).partition(" - at ")
+        raise _bad_handoff(
+            [f"not an accepted value at {where.strip('`').removeprefix('$').lstrip('.')}"]
         ) from None
+
+
+def _bad_handoff(wrong: list[str]) -> ToolError:
+    return refuse(
+        "invalid_input",
+        "bad_handoff",
+        f"not written: {'; '.join(wrong[:MOST_FAULTS])}.",
+        next_step=call_again(envelope=FILL),
+        reason_hint="syntax",
+        suggested_action="fix_syntax",
+    )
+
+
+def _renamed(given: dict[str, Any], sent: dict[str, Any]) -> list[str]:
+    """What was written under another word than the one that was sent."""
+    pairs = [("status", given.get("status"), sent["status"])]
+    for step, written in zip(given.get("steps", ()), sent.get("steps", ()), strict=True):
+        pairs.append((f"status of step {written['id']}", step.get("status"), written.get("status")))
+    return [f"{where} {before} was written as {after}" for where, before, after in pairs if before != after]
+
+
+def _hashed(service: WriteService, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Files with their whole hash, computed where none was sent. One that cannot be read then is refused."""
+    hashed, wrong = [], []
+    for file in files:
+        actual = _actual(service, file["path"])
+        sha256 = file.get("sha256", "")
+        if not sha256 and actual is None:
+            wrong.append(f"{file['path']} does not exist")
+        elif not sha256 and actual == OUTSIDE:
+            wrong.append(f"{file['path']} is not a file in the workspace")
+        is_same = actual is not None and actual != OUTSIDE and actual.startswith(sha256)
+        hashed.append({**file, "sha256": actual if is_same else sha256})
+    if wrong:
+        raise _bad_handoff([f"last_good_state: {'; '.join(wrong[:MOST_FAULTS])}"])
+    return hashed
 
 
 def _ready(steps: list[Step]) -> list[str]:
@@ -186,13 +256,13 @@ def _check_same_task(before: tuple[str, dict[str, Any]] | None, handoff: Handoff
     )
 
 
-def _story(service: WriteService, envelope: dict[str, Any]) -> dict[str, Any]:
-    """What the next agent can check the rest against: where the journal stood, and what was not written."""
+def _story(service: WriteService, envelope: dict[str, Any], call: Call) -> dict[str, Any]:
+    """What the next agent can check the rest against: where the journal stood, and what this session could not write."""
     rows = service.journal.rows(Filter(), 1)
     return {
         "updated_at": envelope.get("updated_at") or iso(int(time.time() * 1_000_000)),
         "journal_head": str(rows[0].seq) if rows else "0",
-        "open_drafts": [draft.id for draft in service.journal.drafts(50)],
+        "open_drafts": [draft.id for draft in service.journal.drafts(50, call.session)],
     }
 
 
@@ -222,20 +292,34 @@ def _archive(
         service.journal.unshelve(KIND, name, at - MOST_ARCHIVED)
 
 
-def _drift(service: WriteService, good: GoodFile) -> dict[str, Any] | None:
-    """How a listed file differs by now. What is outside the workspace is not looked at, whether it exists or not."""
+def _actual(service: WriteService, path: str) -> str | None:
+    """The hash of a file, None where there is none, OUTSIDE for what is not a file in the workspace, whether it exists
+    or not."""
     try:
-        with service.workspace.locate(good.path) as place:
+        with service.workspace.locate(path) as place:
             if place.found is None:
-                return {"path": good.path, "reason": "missing"}
+                return None
             fd = place.open()
             try:
-                actual = seen(fd).sha256
+                return seen(fd).sha256
             finally:
                 os.close(fd)
     except ToolError:
+        return OUTSIDE
+
+
+def _drifts(service: WriteService, files: list[GoodFile]) -> list[dict[str, Any]]:
+    """The listed files that differ by now."""
+    return [drift for file in files if (drift := _drift(service, file)) is not None]
+
+
+def _drift(service: WriteService, good: GoodFile) -> dict[str, Any] | None:
+    actual = _actual(service, good.path)
+    if actual is None:
+        return {"path": good.path, "reason": "missing"}
+    if actual == OUTSIDE:
         return {"path": good.path, "reason": "invalid_path"}
-    if actual == good.sha256:
+    if actual.startswith(good.sha256):
         return None
     return {
         "path": good.path,

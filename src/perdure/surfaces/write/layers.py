@@ -7,7 +7,15 @@ from typing import Any, Final
 
 from perdure.model.tools import ToolSpec
 from perdure.present.shape import Field, Payload, Shape
-from perdure.surfaces.write import checkpoints, chunking, handing, scoring, scratching, validating
+from perdure.surfaces.write import (
+    checkpoints,
+    chunking,
+    handing,
+    handoff_text,
+    scoring,
+    scratching,
+    validating,
+)
 from perdure.surfaces.write.declaring import reads, writes
 
 SHA = Field("sha256", "digest")
@@ -20,7 +28,7 @@ CHUNK = Shape(
     (SESSION, Field("index", "count"), Field("chunk_path", full_only=True), SHA, SIZE, JOURNAL_ID),
 )
 COMPOSED = Shape(
-    "composed {output_path}  {chunk_count} chunks  {bytes}  sha256 {sha256}  journal {journal_id}",
+    "composed {output_path}  {chunk_count:chunk}  {bytes}  sha256 {sha256}  journal {journal_id}",
     (
         SESSION,
         Field("output_path"),
@@ -28,89 +36,111 @@ COMPOSED = Shape(
         SIZE,
         Field("chunk_count", "count"),
         JOURNAL_ID,
-        Field("cleaned_up"),
+        Field("cleaned_up", quiet=True),
         Field("warnings", "items"),
         Field("chunk_hashes", "items", full_only=True),
     ),
 )
-RESET = Shape("reset {session}  {removed} chunks", (SESSION, Field("removed", "count"), Field("existed")))
+RESET = Shape(
+    lambda payload: (
+        "reset {session}  {removed:chunk} dropped"
+        if payload["existed"]
+        else "{session}  there was no such session"
+    ),
+    (SESSION, Field("removed", "count", quiet=True), Field("existed", quiet=True)),
+)
 
 
 def _status(payload: Payload) -> str:
     if "sessions" in payload:
-        return "{sessions} sessions"
-    return "{session}  {chunks} chunks  {bytes}" if payload["exists"] else "{session}  no such session"
+        return "{sessions:session}"
+    if not payload["exists"]:
+        return "{session}  no such session"
+    count = "{chunks:chunk}" if payload["total_expected"] is None else "{chunks:chunk} of {total_expected}"
+    return f"{{session}}  {count}  {{bytes}}" + ("" if payload["missing_indices"] else "  none missing")
 
 
 STATUS = Shape(
     _status,
     (
         SESSION,
-        Field("exists"),
-        Field("total_expected", "count"),
+        Field("exists", quiet=True),
+        Field("total_expected", "count", quiet=True),
         Field("missing_indices", "items"),
         Field("resume_at", "count"),
         SIZE,
-        Field("expires_at"),
+        Field("expires_at", "time"),
         Field("present_indices", "items", full_only=True),
         Field("chunk_dir", full_only=True),
         Field("chunks", "table", full_only=True, columns=(Field("index", "count"), SHA, SIZE)),
         Field(
             "sessions",
             "table",
-            columns=(SESSION, Field("chunks", "count"), SIZE, Field("client"), Field("updated_at")),
+            columns=(SESSION, Field("chunks", "count"), SIZE, Field("client"), Field("updated_at", "time")),
         ),
     ),
 )
 PREVIEW = Shape(
-    "preview of {session}  {chunk_count} chunks  {total_bytes}",
+    lambda payload: (
+        "preview of {session}  {chunk_count:chunk}  {total_bytes}"
+        + ("  cut: only its beginning is shown" if payload["truncated"] else "")
+    ),
     (
         SESSION,
         Field("chunk_count", "count"),
         Field("total_bytes", "bytes"),
-        Field("truncated"),
+        Field("truncated", quiet=True),
         Field("preview", full_only=True),
         Field("chunk_hashes", "items", full_only=True),
         Field("content", "block"),
     ),
 )
 KEPT = Shape(
-    "kept {sha256}  {bytes}",
+    lambda payload: (
+        "kept {sha256}  {bytes}"
+        + ("  it was kept already" if payload["deduped"] else "")
+        + ("  until {expires_at}" if payload["expires_at"] else "")
+    ),
     (
-        Field("sha256"),
+        SHA,
         SIZE,
-        Field("deduped"),
+        Field("deduped", quiet=True),
         Field("sealed", full_only=True),
-        Field("expires_at"),
+        Field("expires_at", "time"),
         Field("warnings", "items"),
         Field("scratch_path", full_only=True),
         Field("journal_id", full_only=True),
     ),
 )
 _ENTRY = (
-    Field("sha256"),
+    SHA,
     Field("label"),
     SIZE,
     Field("content_type"),
     Field("notes"),
     Field("encoding", full_only=True),
-    Field("created_at"),
-    Field("expires_at", full_only=True),
+    Field("created_at", "time"),
+    Field("expires_at", "time", full_only=True),
 )
 REFERENCE = Shape(
-    lambda payload: "{entries} entries" if "entries" in payload else "{entry.sha256}  {entry.bytes}",
+    lambda payload: (
+        "{entries:entry/entries}"
+        if "entries" in payload
+        else "{entry.sha256}  {entry.bytes}  label {entry.label}  type {entry.content_type}  kept {entry.created_at}  "
+        "notes: {entry.notes}"
+    ),
     (
-        Field("entry", "record", columns=_ENTRY),
-        Field("alias_count", "count"),
+        Field("entry", "record", columns=_ENTRY, quiet=True),
+        Field("alias_count", "count", quiet=True),
         Field("bin_exists", full_only=True),
         Field("scratch_path", full_only=True),
         Field("entries", "table", columns=_ENTRY),
     ),
 )
 GOT = Shape(
-    "{sha256}  {bytes}  {encoding}",
+    "{sha256}  {bytes}  {encoding}  label {label}  type {content_type}",
     (
-        Field("sha256"),
+        SHA,
         SIZE,
         Field("encoding"),
         Field("label"),
@@ -118,33 +148,50 @@ GOT = Shape(
         Field("content", "block"),
     ),
 )
-DROPPED = Shape("dropped {sha256}", (Field("sha256"), Field("dropped")))
+DROPPED = Shape(
+    lambda payload: "dropped {sha256}" if payload["dropped"] else "{sha256} was dropped already",
+    (SHA, Field("dropped", quiet=True)),
+)
 _CHECKPOINT = (
     Field("name"),
     SIZE,
     Field("format"),
     Field("ttl"),
     SHA,
-    Field("created_at", full_only=True),
-    Field("updated_at"),
-    Field("expires_at"),
+    Field("created_at", "time", full_only=True),
+    Field("updated_at", "time"),
+    Field("expires_at", "time"),
     Field("checkpoint_path", full_only=True),
 )
+
+
+def _saved(payload: Payload) -> str:
+    verb = "replaced checkpoint" if payload["overwritten"] else "saved checkpoint"
+    until = (
+        "permanent" if payload["expires_at"] is None else "kept until {expires_at}, also after this session"
+    )
+    return f"{verb} {{name}}  {{bytes}}  {until}"
+
+
 CHECKPOINT = Shape(
-    "checkpoint {name}  {bytes}  until {expires_at}",
+    _saved,
     (
-        *_CHECKPOINT,
-        Field("overwritten"),
+        *(Field(f.name, f.kind, f.full_only, quiet=True) for f in _CHECKPOINT),
+        Field("overwritten", quiet=True),
         Field("journal_id", full_only=True),
         Field("chunked", full_only=True),
     ),
 )
-CHECKPOINT_READ = Shape("checkpoint {name}  {bytes}", (*_CHECKPOINT, Field("data", "json")))
+CHECKPOINT_READ = Shape(
+    "checkpoint {name}  {bytes}  saved {updated_at}  until {expires_at}",
+    (*(Field(f.name, f.kind, f.full_only, quiet=True) for f in _CHECKPOINT), Field("data", "json")),
+)
 CHECKPOINTS = Shape(
-    "{count} checkpoints", (Field("count", "count"), Field("checkpoints", "table", columns=_CHECKPOINT))
+    "{checkpoints:checkpoint}",
+    (Field("count", "count", quiet=True), Field("checkpoints", "table", columns=_CHECKPOINT)),
 )
 CLEANED = Shape(
-    "removed {removed}  kept {kept}",
+    "removed {removed:checkpoint}  kept {kept}",
     (
         Field("removed", "table", columns=(Field("name"), Field("ttl"), Field("reason"))),
         Field("kept", "count"),
@@ -160,24 +207,37 @@ _DRIFT = (
 _HANDOFF = (
     Field("handoff_path"),
     SHA,
-    Field("drift_warnings", "table", columns=_DRIFT),
+    Field("drift_warnings", "table", columns=_DRIFT, words=handoff_text.drift_words),
     Field("ready_steps", "items"),
     Field("checkpoint_refs", "table", full_only=True, columns=(Field("name"), SHA, SIZE)),
 )
 HANDED = Shape(
-    "handoff {handoff_path}  {bytes}  {drift_warnings} drifted  journal {journal_id}",
+    "handoff {handoff_path}  {bytes}  sha256 {sha256}  journal {journal_id}",
     (*_HANDOFF, SIZE, JOURNAL_ID, Field("warnings", "items")),
 )
 HANDOFF = Shape(
-    "handoff {handoff_path}  {drift_warnings} drifted  ready {ready_steps}",
-    (*_HANDOFF, Field("envelope", "json"), Field("body", "block")),
+    "handoff {handoff_path}  task {envelope.task_id}  {envelope.status}  by {envelope.agent}  "
+    "{envelope.updated_at}  sha256 {sha256}",
+    (
+        *_HANDOFF,
+        Field("envelope", "json", words=handoff_text.envelope_words),
+        Field("body", "block"),
+    ),
 )
 
 SCORED = Shape(
-    "{verdict}  score {score}  {detected_patterns} places  {bytes}",
+    lambda payload: (
+        "{verdict}  score {score} of 1  {detected_patterns:place}  {bytes}  safe_write "
+        + (
+            "would write it"
+            if payload["accepted"]
+            else "would refuse it; redact=true gives a copy it accepts"
+        )
+    ),
     (
         Field("score"),
         Field("verdict"),
+        Field("accepted", quiet=True),
         SIZE,
         Field("line_count", "count", full_only=True),
         Field("max_line_len", "count", full_only=True),
@@ -201,8 +261,8 @@ SCORED = Shape(
 VALIDATED = Shape(
     "{summary}",
     (
-        Field("valid"),
-        Field("format"),
+        Field("valid", quiet=True),
+        Field("format", quiet=True),
         Field("summary"),
         Field(
             "errors",

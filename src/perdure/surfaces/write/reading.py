@@ -144,6 +144,7 @@ def _entry(row: Row) -> dict[str, Any]:
         "client": row.client,
         "session": row.session,
         **({"transaction_id": row.txn} if row.txn is not None else {}),
+        **{key: row.detail[key] for key in ("moved_from", "moved_to") if key in row.detail},
     }
 
 

@@ -14,6 +14,7 @@ from perdure.surfaces.port import Call
 from perdure.surfaces.write import screening
 from perdure.surfaces.write.service import WriteService
 
+REJECTED: Final = "high"  # the default of safe_write's classify_reject_at
 MOST_REDACTED: Final = 16 * 1024 * 1024
 
 
@@ -54,6 +55,7 @@ def risk_score(service: WriteService, given: RiskScore, call: Call) -> dict[str,
     found: dict[str, Any] = {
         "score": report.score,
         "verdict": report.verdict,
+        "accepted": report.verdict != REJECTED,
         "bytes": report.bytes,
         "line_count": report.line_count,
         "max_line_len": longest,

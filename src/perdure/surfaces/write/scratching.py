@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 import time
 from typing import Annotated, Any, Final, Literal
 
@@ -21,7 +20,7 @@ from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
 from perdure.surfaces.port import Call
-from perdure.surfaces.write import sealing
+from perdure.surfaces.write import hash_prefix, sealing
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.text import content_bytes
 from perdure.surfaces.write.tree import Tree
@@ -29,7 +28,7 @@ from perdure.surfaces.write.tree import Tree
 KIND: Final = "scratch"
 LABEL: Final = "scratch-label"
 MOST_LABEL: Final = 200
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+WHOLE: Final = 64
 
 Encoding = Literal["utf-8", "base64"]
 SHA = arg()
@@ -191,13 +190,8 @@ def _found(service: WriteService, sha256: str | None, label: str | None) -> Item
             "give the sha256, or the label",
             next_step=call_tool("scratch_ref"),
         )
-    if sha256 is not None and not _SHA256.fullmatch(sha256):
-        raise refuse(
-            "invalid_input",
-            "not_a_lowercase_sha256_hex",
-            "a sha256 is 64 small hex digits",
-            next_step=call_tool("scratch_ref"),
-        )
+    if sha256 is not None:
+        sha256 = _whole_hash(service, sha256)
     if sha256 is None and label is not None:
         aliases = service.journal.shelf(LABEL, label)
         sha256 = _named(aliases[-1]) if aliases else ""
@@ -207,6 +201,32 @@ def _found(service: WriteService, sha256: str | None, label: str | None) -> Item
             "not_found", "not_found", "nothing is kept under this name", next_step=call_tool("scratch_ref")
         )
     return item
+
+
+def _whole_hash(service: WriteService, sha256: str) -> str:
+    """The hash of the entry that begins with these digits."""
+    if not hash_prefix.is_prefix(sha256):
+        raise refuse(
+            "invalid_input",
+            "not_a_lowercase_sha256_hex",
+            "sha256 must be at least the first 8 of 64 lowercase hex digits.",
+            next_step=call_tool("scratch_ref"),
+            reason_hint="syntax",
+            suggested_action="fix_syntax",
+        )
+    if len(sha256) == WHOLE:
+        return sha256
+    names = sorted({item.name for item in service.journal.shelf(KIND) if item.name.startswith(sha256)})
+    if len(names) > 1:
+        raise refuse(
+            "invalid_input",
+            "ambiguous_sha256",
+            f"{len(names)} scratch entries begin with {sha256}: give more digits.",
+            next_step=call_tool("scratch_ref"),
+            suggested_action="fix_syntax",
+            matches=names[:10],
+        )
+    return names[0] if names else sha256
 
 
 def _alias_count(item: Item, labels: list[Item], given: ScratchRef) -> int:

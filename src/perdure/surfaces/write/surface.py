@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from shlex import quote
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -39,30 +40,78 @@ _WROTE = (
     Field("bytes", "bytes"),
     Field("mode_applied", full_only=True),
     Field("journal_id"),
-    Field("wrote_at", full_only=True),
+    Field("wrote_at", "time", full_only=True),
     Field("warnings", "items"),
-    Field("deduplicated"),
+    Field("deduplicated", quiet=True),
 )
-WROTE = Shape("wrote {path}  {bytes}  sha256 {sha256}  journal {journal_id}", _WROTE)
+_RESULT = "{path}  {bytes}  sha256 {sha256}  journal {journal_id}"
+_DEDUPLICATED = "  not done again: same idempotency_key"
+
+
+def _wrote(verb: str) -> Callable[[Payload], str]:
+    """The line about one changed file: an unchanged one, a deleted one and a repeated call are named as such."""
+
+    def summary(payload: Payload) -> str:
+        again = _DEDUPLICATED if payload.get("deduplicated") else ""
+        if payload["sha256"] is None:
+            return "deleted {path}  journal {journal_id}" + again
+        if payload["sha256"] == payload.get("prev_sha256"):
+            return f"unchanged {_RESULT}  the content was already the same{again}"
+        return f"{verb} {_RESULT}{again}"
+
+    return summary
+
+
+WROTE = Shape(_wrote("wrote"), _WROTE)
+RESTORED = Shape(_wrote("restored"), _WROTE)
 EDITED = Shape(
-    "edited {path}  {replacements} replacements  match {match}  {bytes}  sha256 {sha256}  journal {journal_id}",
+    "edited {path}  {replacements:replacement}  match {match}  {bytes}  sha256 {sha256}  journal {journal_id}",
     (*_WROTE, Field("replacements", "count"), Field("match")),
 )
+
+
+def _read_summary(payload: Payload) -> str:
+    size = "{bytes}  sha256 {sha256}"
+    if not payload["bytes"]:
+        return f"{{path}}  empty file  {size}"
+    unusual = "" if payload["encoding"] == "utf-8" else "  {encoding}"
+    if payload["eol"] in ("crlf", "mixed"):
+        unusual += "  line endings {eol}"
+    lines = "lines {start_line}-{end_line} of {total_lines}  " if payload["total_lines"] is not None else ""
+    return f"{{path}}  {lines}{size}{unusual}" + ("  cut" if payload["truncated"] else "")
+
+
+def _read_on(payload: Payload) -> str | None:
+    """The call that reads on where this one was cut."""
+    if not payload["truncated"]:
+        return None
+    path, end = quote(payload["path"]), payload["end_line"]
+    if end is None:
+        return f"next: read path={path} encoding=base64 max_bytes={payload['bytes']}"
+    shown = payload["content"]
+    if shown.endswith("\n") and end < payload["total_lines"]:
+        return f"next: read path={path} start_line={end + 1}"
+    # A line that is longer than max_bytes: only its beginning is here.
+    return f"next: read path={path} start_line={end} end_line={end} max_bytes={payload['bytes']}"
+
+
 READ = Shape(
-    "{path}  lines {start_line}-{end_line} of {total_lines}  {bytes}  sha256 {sha256}",
+    _read_summary,
     (
         Field("path"),
-        Field("sha256", "text"),
+        Field("sha256", "digest"),
         Field("bytes", "bytes"),
-        Field("encoding"),
-        Field("eol"),
-        Field("start_line", "count"),
-        Field("end_line", "count"),
-        Field("total_lines", "count"),
-        Field("truncated"),
+        Field("encoding", quiet=True),
+        Field("eol", quiet=True),
+        Field("start_line", "count", quiet=True),
+        Field("end_line", "count", quiet=True),
+        Field("total_lines", "count", quiet=True),
+        Field("truncated", quiet=True),
         Field("content", "block"),
     ),
+    hint=_read_on,
 )
+_MOVED = (Field("moved_from", full_only=True), Field("moved_to", full_only=True))
 _FILE = (
     Field("path"),
     Field("op"),
@@ -70,19 +119,48 @@ _FILE = (
     Field("prev_sha256", "digest", full_only=True),
     Field("bytes", "bytes"),
     Field("journal_id"),
+    *_MOVED,
 )
+
+
+def _join_moves(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A move is two rows of the journal, and one line for a reader: from -> to."""
+    targets = {(row["moved_from"], row["path"]) for row in rows if row.get("moved_from")}
+    joined = []
+    for row in rows:
+        if row.get("moved_from"):
+            joined.append({**row, "path": f"{row['moved_from']} -> {row['path']}"})
+        elif not row.get("moved_to"):
+            joined.append(row)
+        elif (row["path"], row["moved_to"]) not in targets:
+            joined.append({**row, "path": f"{row['path']} -> {row['moved_to']}"})
+    return joined
+
+
+def _transacted(payload: Payload) -> str:
+    again = _DEDUPLICATED if payload.get("deduplicated") else ""
+    files = payload["files"]
+    if len(_join_moves(files)) > 1:
+        return "transaction {transaction_id}  {files:change}" + again
+    path = "{files.0.moved_from} -> {files.0.path}" if files[0].get("moved_from") else "{files.0.path}"
+    size = "" if files[0]["sha256"] is None else "  {files.0.bytes}  sha256 {files.0.sha256}"
+    return (
+        f"transaction {{transaction_id}}  {{files.0.op}} {path}{size}  journal {{files.0.journal_id}}{again}"
+    )
+
+
 TRANSACTED = Shape(
-    "transaction {transaction_id}  {files} changes",
+    _transacted,
     (
         Field("transaction_id"),
-        Field("files", "table", columns=_FILE),
+        Field("files", "table", columns=_FILE, words=_join_moves),
         Field("warnings", "items"),
-        Field("deduplicated"),
+        Field("deduplicated", quiet=True),
     ),
 )
 _ROW = (
     Field("journal_id"),
-    Field("ts"),
+    Field("ts", "time"),
     Field("path"),
     Field("op"),
     Field("mode"),
@@ -92,34 +170,101 @@ _ROW = (
     Field("client"),
     Field("session", full_only=True),
     Field("transaction_id", full_only=True),
+    *_MOVED,
 )
-TAIL = Shape("{entries} entries", (Field("entries", "table", columns=_ROW), Field("next_cursor")))
+
+
+def _older(payload: Payload) -> str | None:
+    cursor = payload.get("next_cursor")
+    return f"older entries: give cursor={quote(cursor)}" if cursor is not None else None
+
+
+TAIL = Shape(
+    "{entries:entry/entries}",
+    (Field("entries", "table", columns=_ROW, words=_join_moves), Field("next_cursor", quiet=True)),
+    hint=_older,
+)
 VERSIONS = Shape(
-    "{path}  {versions} versions",
+    "{path}  {versions:version}",
     (
         Field("path"),
         Field("versions", "table", columns=tuple(f for f in _ROW if f.name not in ("path", "prev_sha256"))),
     ),
 )
+
+
+def _diff_summary(payload: Payload) -> str:
+    line = "{path}  {from} to {to}"
+    if not payload["changed"]:
+        return f"{line}  no difference"
+    return f"{line}  cut" if payload["truncated"] else line
+
+
 DIFF = Shape(
-    lambda payload: (
-        "{path}  {from} to {to}" if payload["changed"] else "{path}  {from} to {to}  no difference"
-    ),
+    _diff_summary,
     (
         Field("path"),
         Field("from"),
         Field("to"),
-        Field("changed"),
+        Field("changed", quiet=True),
         Field("truncated", full_only=True),
         Field("diff", "block"),
     ),
+    hint=lambda payload: f"next: read path={quote(payload['path'])}" if payload["truncated"] else None,
 )
 
 
+_CONFLICTS: Final = {
+    "later_edit": "was changed afterwards in the same lines",
+    "changed_since": "was created, deleted or replaced afterwards",
+}
+
+
 def _undo_summary(payload: Payload) -> str:
+    """One change is named with its author; several are counted, and a table names them."""
+    conflicts, rows = payload["conflicts"], payload["reverted"]
+    if len(conflicts) == 1:
+        by = " (by {conflicts.0.by})" if conflicts[0].get("by") else ""
+        return f"nothing undone: {{conflicts.0.path}} {_conflict(conflicts[0])}{by}"
+    if conflicts:
+        return "nothing undone: {conflicts:conflict}"
+    is_redo, is_dry = payload.get("redo"), payload.get("dry_run")
+    verb = ("would redo" if is_dry else "redid") if is_redo else ("would undo" if is_dry else "undid")
+    if len(rows) != 1:
+        return f"{verb} {{reverted:change}}"
+    row = rows[0]
+    author = "by {reverted.0.client}, " + ("this session" if row["this_session"] else "another session")
+    if is_redo:
+        return f"{verb} {{reverted.0.path}} (takes back undo {{reverted.0.undone}}, {author})"
+    change = row["mode"] if row["op"] == "write" else row["op"]
+    return f"{verb} {change} of {{reverted.0.path}} (journal {{reverted.0.undone}}, {author})"
+
+
+def _conflict(conflict: Payload) -> str:
+    reason = conflict["reason"]
+    return _CONFLICTS.get(reason, f"cannot be changed: {reason}")
+
+
+def _conflicts(conflicts: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{conflict['path']} {_conflict(conflict)}"
+        + (f" (by {conflict['by']})" if conflict.get("by") else "")
+        for conflict in conflicts
+    ]
+
+
+def _undo_hint(payload: Payload) -> str | None:
+    """The call that shows a conflict, does what a dry run showed, or takes the undo back."""
     if payload["conflicts"]:
-        return "nothing undone  {conflicts} conflicts"
-    return "would undo {reverted} changes" if payload.get("dry_run") else "undid {reverted} changes"
+        conflict = payload["conflicts"][0]
+        path = quote(conflict["path"])
+        return f"next: diff path={path} from={conflict['undone']}   (or history path={path}, then restore)"
+    rows, redo = payload["reverted"], " redo=true" if payload.get("redo") else ""
+    if payload.get("dry_run"):
+        is_one = len({row.get("transaction_id") or row["undone"] for row in rows}) == 1
+        same = f"undo journal_id={rows[0]['undone']}{redo}" if is_one else "the same call without dry_run"
+        return f"nothing was changed; to do it: {same}"
+    return None if redo else f"redo: undo redo=true journal_id={rows[0]['journal_id']}"
 
 
 UNDONE = Shape(
@@ -132,19 +277,30 @@ UNDONE = Shape(
                 Field("path"),
                 Field("undone"),
                 Field("op"),
+                Field("mode", full_only=True),
                 Field("client"),
+                Field("this_session"),
                 Field("journal_id"),
                 Field("sha256", "digest"),
                 Field("session", full_only=True),
+                Field("transaction_id", full_only=True),
             ),
         ),
-        Field("conflicts", "table", columns=(Field("path"), Field("reason"))),
+        Field(
+            "conflicts",
+            "table",
+            columns=(Field("path"), Field("reason"), Field("by"), Field("undone")),
+            words=_conflicts,
+        ),
+        Field("kept", "items", words=lambda paths: [f"later edits of {path}" for path in paths]),
         Field("journal_ids", "items", full_only=True),
-        Field("dry_run"),
+        Field("redo", quiet=True),
+        Field("dry_run", quiet=True),
     ),
+    hint=_undo_hint,
 )
 ANALYTICS = Shape(
-    "{total_writes} writes  {unique_paths} files  {total_bytes_written}",
+    "{total_writes:write}  {unique_paths:file}  {total_bytes_written}",
     (
         Field("total_writes", "count"),
         Field("unique_paths", "count"),
@@ -314,7 +470,7 @@ class WriteSurface:
                     writing.Restore,
                     conflict=("/path",),
                 ),
-                WROTE,
+                RESTORED,
                 writing.restore,
             ),
             self._tool(

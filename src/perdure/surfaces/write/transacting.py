@@ -323,6 +323,9 @@ class _Step:
             txn=self._identity,
             detail={**self._detail, **detail},
         )
-        return {"path": done["path"], "op": op} | {
-            k: done[k] for k in ("sha256", "prev_sha256", "bytes", "journal_id")
+        return {
+            "path": done["path"],
+            "op": op,
+            **{key: done[key] for key in ("sha256", "prev_sha256", "bytes", "journal_id")},
+            **detail,
         }

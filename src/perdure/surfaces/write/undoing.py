@@ -50,7 +50,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
         rows = _select(service, given, call, since)
         if not rows:
             raise _nothing(given, call)
-        reverted, conflicts = [], []
+        reverted, conflicts, kept = [], [], []
         for row in rows:
             try:
                 known = tree.look(row.path, force=True)
@@ -58,10 +58,10 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
             except ToolError as error:
                 if isinstance(error, JournalError) or is_of_system(error):
                     raise
-                conflicts.append(
-                    {"path": row.path, "reason": error.envelope.context.get("reason", "refused")}
-                )
+                conflicts.append(_conflict(service, row, error))
                 continue
+            if _is_changed_since(known, row):
+                kept.append(row.path)
             if known.now is None:
                 known.facts = fidelity.recalled(row.detail) or known.facts
             elif known.facts is not None and known.facts.mode == row.detail.get("file_mode"):
@@ -83,8 +83,11 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
                     "sha256": done["sha256"],
                     "undone": str(row.seq),
                     "op": row.op,
+                    "mode": row.mode,
                     "client": row.client,
                     "session": row.session,
+                    "this_session": row.session == call.session,
+                    **({"transaction_id": row.txn} if row.txn is not None else {}),
                 }
             )
         if conflicts:
@@ -92,7 +95,9 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
         payload = {
             "reverted": reverted,
             "conflicts": [],
+            "kept": kept,
             "journal_ids": [one["journal_id"] for one in reverted],
+            **({"redo": True} if given.redo else {}),
         }
         if given.dry_run:
             raise _Refused([], {**payload, "reverted": [{**one, "journal_id": None} for one in reverted]})
@@ -103,7 +108,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
     except _Refused as refused:
         if refused.preview is not None:
             return {**refused.preview, "journal_ids": [], "dry_run": True}
-        return {"reverted": [], "conflicts": refused.conflicts, "journal_ids": []}
+        return {"reverted": [], "conflicts": refused.conflicts, "kept": [], "journal_ids": []}
 
 
 class _Refused(ToolError):
@@ -206,6 +211,21 @@ def _is_effective(service: WriteService, row: Row) -> bool:
 
 
 # --- taking one back ---------------------------------------------------------------------------------------------
+
+
+def _is_changed_since(known: Known, row: Row) -> bool:
+    """Whether the file has later edits, which stay."""
+    return known.now is not None and known.sha256 != (row.new_sha.hex() if row.new_sha is not None else None)
+
+
+def _conflict(service: WriteService, row: Row, error: ToolError) -> dict[str, Any]:
+    """Why a change cannot be taken back, and the author of the later change, as far as the journal knows."""
+    reason = error.envelope.context.get("reason", "refused")
+    conflict = {"path": row.path, "reason": reason, "undone": str(row.seq)}
+    if reason in ("later_edit", "changed_since"):
+        last = service.journal.last_of(row.path)
+        conflict["by"] = last.client if last is not None and last.seq > row.seq else "another program"
+    return conflict
 
 
 def _reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Content | None:
