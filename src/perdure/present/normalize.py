@@ -232,9 +232,7 @@ def _object(
             if declared.tag_field == name:
                 normal[name] = value
                 continue
-            # What every tool takes was taken out before: only a misspelt one is still here.
-            common = () if where else PRESENTATION
-            _unknown(name, [*fields, *common], aliases, where, faults)
+            _unknown(name, fields, aliases, where, faults)
             continue
         place = f"{where}{canonical}" if where else canonical
         if type(value) is str and canonical in texts:
@@ -314,16 +312,18 @@ def _extra(declared: shapes.Type, key: str, default: Any) -> Any:
 
 
 def _unknown(
-    name: str, names: Sequence[str], aliases: Mapping[str, str], where: str, faults: _Faults
+    name: str, fields: Mapping[str, Any], aliases: Mapping[str, str], where: str, faults: _Faults
 ) -> None:
     from difflib import get_close_matches
 
     shown = f"{where}{_named(name)}"
-    near = get_close_matches(name[:64].lower(), [*names, *aliases], n=1, cutoff=0.6)
+    # What every tool takes was taken out before: only a misspelt one is still here.
+    common = () if where else PRESENTATION
+    near = get_close_matches(name[:64].lower(), [*fields, *aliases, *common], n=1, cutoff=0.6)
     if not where:
         faults.drop(name)
     if not near:
-        accepted = _listed(names[:_MOST_NAMED], "and") if names else "none"
+        accepted = _listed(list(fields)[:_MOST_NAMED], "and") if fields else "none"
         place = () if not where else (where,)
         faults.add(
             "unknown_argument", f"there is no argument {shown} (there are {accepted})", *place, argument=shown
