@@ -55,6 +55,8 @@ _REPEATED: Final = frozenset(
         "validate",
     ]
 )
+# What other tools than those with `content` are given to write.
+_PAYLOADS: Final = frozenset({"edits", "old_string", "ops", "output_path", "envelope"})
 _DROPPED: Final = frozenset({"render", "detail", "idempotency_key"})
 
 
@@ -125,7 +127,10 @@ def complete(line: str, tool: str, given: Mapping[str, Any], draft: str | None =
     elif "content" in arguments and draft is not None:
         del arguments["content"]
         arguments["draft"] = draft
-    arguments |= parsed.arguments
+    changes = parsed.arguments
+    if changes.get("content") == FILL and _PAYLOADS & arguments.keys():
+        changes = {name: value for name, value in changes.items() if name != "content"}
+    arguments |= changes
     called = call_tool(tool, **{name: value for name, value in arguments.items() if value is not None})
     _, mark, others = line.partition(_OTHERS)
     return called + mark + others

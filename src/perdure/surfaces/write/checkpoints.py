@@ -109,8 +109,9 @@ def checkpoint_read(service: WriteService, given: CheckpointRead, call: Call) ->
         raise refuse(
             "not_found",
             "checkpoint_not_found",
-            "there is no such checkpoint, or it has ended",
+            f"there is no checkpoint {given.name}, or it has expired.",
             next_step=call_tool("checkpoint_list"),
+            suggested_action="reread",
         )
     import json
 
@@ -154,8 +155,9 @@ def _check_name(name: str) -> None:
         raise refuse(
             "invalid_input",
             "bad_name",
-            "a checkpoint is named by letters, digits, - and _, at most 64",
+            "name must be 1 to 64 letters, digits, - and _.",
             next_step=call_again(name=FILL),
+            suggested_action="fix_syntax",
         )
 
 
@@ -172,8 +174,9 @@ def _seconds(ttl: str) -> int | None:
         raise refuse(
             "invalid_input",
             "bad_ttl",
-            "ttl is session, permanent, or an ISO 8601 duration such as P7D",
+            "ttl must be session, permanent, or an ISO 8601 duration such as P7D or PT12H.",
             next_step=call_again(ttl=FILL),
+            suggested_action="fix_syntax",
         )
     return seconds
 

@@ -21,7 +21,7 @@ from perdure.model.handoff import (
     normalized,
 )
 from perdure.model.learned import learned
-from perdure.model.next_step import FILL, call_again, call_tool
+from perdure.model.next_step import FILL, call_again, call_tool, either
 from perdure.model.step_graph import GraphError, ready_steps
 from perdure.model.tools import arg
 from perdure.model.when import iso
@@ -113,8 +113,9 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
             raise refuse(
                 "quota_exceeded",
                 "too_large",
-                "a handoff is at most 1 MiB",
+                "the handoff would be larger than 1 MiB.",
                 next_step=call_again(body=FILL),
+                suggested_action="split",
                 reason_hint="size_limit",
             )
         after = service.store.take(content.encode())
@@ -248,8 +249,11 @@ def _check_same_task(before: tuple[str, dict[str, Any]] | None, handoff: Handoff
     raise refuse(
         "stale_precondition",
         "other_task",
-        "another task's handoff stands there; read it, then give expected_prev_sha256",
-        next_step=call_tool("handoff_read", path=known.path),
+        f"{known.path} is the handoff of another task.",
+        next_step=either(
+            call_tool("handoff_read", path=known.path),
+            f"again with expected_prev_sha256={known.sha256} to replace it",
+        ),
         suggested_action="reread",
         path=known.path,
         existing_sha256=known.sha256,
@@ -351,8 +355,9 @@ def _content(service: WriteService, path: str) -> tuple[str, str, str]:
             raise refuse(
                 "not_found",
                 "not_found",
-                "there is no handoff",
+                f"there is no handoff at {path}.",
                 next_step=call_tool("handoff_write", path=path, envelope=FILL),
+                suggested_action="reread",
                 path=path,
             )
         fd = place.open()
@@ -361,8 +366,9 @@ def _content(service: WriteService, path: str) -> tuple[str, str, str]:
                 raise refuse(
                     "invalid_input",
                     "too_large",
-                    "this is larger than a handoff can be",
+                    f"{path} is larger than 1 MiB, and no handoff is.",
                     next_step=call_tool("read", path=path, end_line=100),
+                    suggested_action="reread",
                     path=path,
                 )
             data, expected = read_seen(fd, MOST_BYTES)
