@@ -186,8 +186,9 @@ def _inlined(node: Any, components: dict[str, Any], open_refs: tuple[str, ...]) 
         if (key != "title" or not isinstance(value, str)) and not (key in _BOUNDS and isinstance(value, int))
     }
     if "properties" in schema and schema.get("type") == "object":
-        if schema.setdefault("additionalProperties", False) is True:
-            del schema["additionalProperties"]  # it goes without saying
+        schema.setdefault("additionalProperties", False)
+    if schema.get("additionalProperties") is True:
+        del schema["additionalProperties"]  # it goes without saying
     if "enum" in schema:
         # It goes without saying, but some models' services refuse the whole list where it does.
         schema = {"type": "string", **schema}
