@@ -20,14 +20,14 @@ def test_health_names_workspace_store_and_the_reason_of_each_trouble(bed: Bed) -
     full = client.health()
     assert lines[0].startswith("degraded  3 servers  ")
     assert lines[0].endswith(f"  workspace {bed.workspace}  store {full['store']}")
-    servers = lines[1].removeprefix("mounts: ").split(" | ")
+    servers = " | ".join(line.removeprefix("mounts:").strip() for line in lines[1:]).strip(" |").split(" | ")
     assert re.fullmatch(r"perdure ready, \d+ tools", servers[0])
     assert re.fullmatch(
         r"foo degraded, 0 tools(, \d restarts?)?: nosuchcmd: No such file or directory; check the command",
         servers[1],
     )
     assert servers[2].startswith("fake ready, ")
-    assert len(lines) == 2
+    assert len(servers) == 3
 
 
 def test_concise_json_of_health_is_a_summary_and_full_has_every_key(bed: Bed) -> None:
@@ -71,3 +71,16 @@ def test_a_misspelt_argument_gets_the_nearest_name(bed: Bed) -> None:
     ):
         context = client.use_data(tool, {wrong: "x", "render": "json"})["context"]
         assert context["nearest"] == right
+
+
+def test_a_file_that_waits_for_trust_is_a_sentence_with_the_command_to_type(bed: Bed) -> None:
+    (bed.workspace / "mcp.md").write_text("## notes\ncommand: python\nargs: notes.py\n")
+    client = bed.run()
+    client.wait_row("perdure", state="ready")
+    text = client.use_text("health")
+    assert (
+        f"mcp.md is not trusted, so notes is not started until you run: perdure trust {bed.workspace}/mcp.md"
+        in text
+    )
+    assert "notes untrusted, 0 tools: notes is not started" in text
+    assert "more characters" not in text

@@ -65,6 +65,12 @@ def test_porcelain_is_the_default_and_says_what_happened(bed: Bed, tmp_path: Pat
     assert read.splitlines()[0] == "ok a  version 1  revision 1"
     assert "value: 1" in read.splitlines()[1:]
     assert listed.splitlines()[0] == "1 key  revision 1"
+    client.use("set_state", {"key": "b", "value": "1"})
+    first = client.use_text("list_state", {"limit": 1}).splitlines()
+    assert first[-1].startswith("more keys: give cursor=")
+    second = client.use_text("list_state", {"limit": 1, "cursor": first[-1].partition("=")[2].strip("'")})
+    assert [line.split(" | ")[0] for line in (first[2], second.splitlines()[2])] == ["a", "b"]
+    assert client.use_text("delete_state", {"key": "b"}) == "deleted b  version 2  revision 3"
 
 
 def test_the_guides_can_be_read(bed: Bed, tmp_path: Path) -> None:

@@ -155,6 +155,7 @@ def _untrusted(file: UntrustedFile) -> dict[str, Any]:
         "settings": list(file.settings),
         **({"problem": file.problem} if file.problem else {}),
         "todo": command_for(file.path),
+        "waits": file.sentence,
     }
 
 
@@ -380,10 +381,11 @@ def _shapes() -> dict[str, Shape]:
     waiting = (
         Field("path"),
         Field("changed", full_only=True),
-        Field("starts", "json"),
-        Field("settings", "json"),
-        Field("problem"),
+        Field("starts", "json", full_only=True),
+        Field("settings", "json", full_only=True),
+        Field("problem", full_only=True),
         Field("todo"),
+        Field("waits"),
     )
     counters = tuple(
         Field(name, "count")
@@ -426,7 +428,9 @@ def _shapes() -> dict[str, Shape]:
                 Field("pending", "count", full_only=True),
                 Field("quarantined", "json", full_only=True),
                 Field("mounts", "table", columns=row, words=_servers),
-                Field("untrusted", "table", columns=waiting),
+                Field(
+                    "untrusted", "table", columns=waiting, words=lambda rows: [row["waits"] for row in rows]
+                ),
             ),
         ),
         "telemetry": Shape(

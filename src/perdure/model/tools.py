@@ -185,8 +185,9 @@ def _inlined(node: Any, components: dict[str, Any], open_refs: tuple[str, ...]) 
         # A struct's class name means nothing to a caller; an argument may be called "title".
         if (key != "title" or not isinstance(value, str)) and not (key in _BOUNDS and isinstance(value, int))
     }
-    is_object = "properties" in schema and schema.get("type") == "object"
-    if is_object and schema.setdefault("additionalProperties", False) is True:
+    if "properties" in schema and schema.get("type") == "object":
+        schema.setdefault("additionalProperties", False)
+    if schema.get("additionalProperties") is True:
         del schema["additionalProperties"]  # it goes without saying
     if "enum" in schema:
         # It goes without saying, but some models' services refuse the whole list where it does.

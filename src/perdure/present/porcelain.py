@@ -30,7 +30,7 @@ from perdure.present.scalar import (
     scalar,
     text,
 )
-from perdure.present.shape import Field, Kind, Payload, Placeholder, Segment, Shape, segments
+from perdure.present.shape import Field, Payload, Placeholder, Segment, Shape, segments
 
 WHOLE: Final = "render=json detail=full"
 """The arguments with which nothing is cut."""
@@ -166,9 +166,14 @@ def _field(
     room = max(min(bounds.scalar, bounds.width - len(_label(field.name)) - 2), 1)
     if field.words is not None and detail == "concise":
         value = field.words(value)
-        is_table = isinstance(value, list) and any(isinstance(row, Mapping) for row in value)
-        kind: Kind = "table" if is_table else "items" if isinstance(value, list) else "block"
-        field = Field(field.name, kind, columns=field.columns if is_table else ())
+        if isinstance(value, list) and not any(isinstance(row, Mapping) for row in value):
+            yield from _sentences(field, value, bounds)
+            return
+        field = (
+            Field(field.name, "block")
+            if isinstance(value, str)
+            else Field(field.name, "table", columns=field.columns)
+        )
     match field.kind:
         case "table" if isinstance(value, list):
             yield from _table(field, value, detail, bounds, has_label=not is_counted)
@@ -191,6 +196,20 @@ def _field(
             yield f"{_label(field.name)}: {_scalar(field, value, 'line', limits, detail)}"
         case _:
             assert_never(field.kind)
+
+
+def _sentences(field: Field, sentences: list[Any], bounds: Bounds) -> Iterator[str]:
+    """Short ones on one line, else one on each line."""
+    line = " | ".join(scalar(sentence, "cell", bounds.scalar, bounds.more) for sentence in sentences)
+    if len(line) <= bounds.cell or len(sentences) == 1:
+        yield f"{_label(field.name)}: {line or ABSENT}"
+        return
+    yield f"{_label(field.name)}:"
+    yield from (
+        f"  {scalar(sentence, 'line', bounds.scalar, bounds.more)}" for sentence in sentences[: bounds.rows]
+    )
+    if len(sentences) > bounds.rows:
+        yield cut_mark(len(sentences) - bounds.rows, "line", bounds.more)
 
 
 def _label(name: str) -> str:

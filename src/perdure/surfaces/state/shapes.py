@@ -46,8 +46,12 @@ LISTED: Final = Shape(
     ),
 )
 DELETED: Final = Shape(
-    "{status} {key}  deleted {deleted}  revision {revision}",
-    (STATUS, KEY, Field("deleted"), VERSION, REVISION, MESSAGE, *ACTUAL),
+    lambda payload: (
+        "deleted {key}  version {version}  revision {revision}"
+        if payload.get("deleted")
+        else "{status} {key}  revision {revision}"
+    ),
+    (Field("status", quiet=True), KEY, Field("deleted", quiet=True), VERSION, REVISION, MESSAGE, *ACTUAL),
     ok=False,
 )
 _CHANGE = (KEY, VERSION, REVISION, Field("deleted"))
