@@ -23,10 +23,9 @@ from perdure.model.frames import (
     decode_id,
     members,
 )
-from perdure.model.instructions import INSTRUCTIONS
 
 SERVER_INFO: Final = {"name": "perdure", "title": "Perdure", "version": __version__}
-CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "logging": {}}
+CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "prompts": {}, "logging": {}}
 
 _HANDSHAKE_ONLY: Final = frozenset({"ping", "logging/setLevel"})
 _MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen"})
@@ -118,21 +117,21 @@ class Session:
             self._told = told, (_text(caller.get("name")), _text(caller.get("session")))
         return self._told[1]
 
-    def initialize(self, asked: Asked) -> dict[str, Any]:
+    def initialize(self, asked: Asked, instructions: str) -> dict[str, Any]:
         self._client = _name(asked.params.get("clientInfo")) or self._client
         return {
             "protocolVersion": eras.negotiate(asked.text("protocolVersion")),
             "capabilities": CAPABILITIES,
             "serverInfo": SERVER_INFO,
-            "instructions": INSTRUCTIONS,
+            "instructions": instructions,
         }
 
 
-def discovery() -> dict[str, Any]:
+def discovery(instructions: str) -> dict[str, Any]:
     return {
         "supportedVersions": list(eras.SUPPORTED_VERSIONS),
         "capabilities": CAPABILITIES,
-        "instructions": INSTRUCTIONS,
+        "instructions": instructions,
     }
 
 
