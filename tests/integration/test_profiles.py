@@ -102,6 +102,25 @@ def test_a_group_that_cannot_be_meant_is_refused_with_the_nearest(bed: Bed) -> N
     assert client.names()[-1] == "once"
 
 
+def test_an_error_names_the_group_that_helps_while_it_is_not_listed(bed: Bed) -> None:
+    client = start(bed, "--profile", "core")
+    secret = {"path": "a.env", "content": "TOKEN=ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8\n"}
+
+    def enabled_by(tool: str, **arguments: object) -> object:
+        result = client.use(tool, {**arguments, "detail": "full", **JSON})["result"]["structuredContent"]
+        return result.get("context", result).get("enable")
+
+    assert enabled_by("safe_write", **secret) == "tools action=enable group=scratch"
+    client.use("set_state", {"key": "k", "value": "1"})
+    conflict = {"key": "k", "value": "2", "expected_version": 7}
+    assert "tools action=enable group=coordination" in client.use_text("set_state", conflict)
+    assert enabled_by("set_state", **conflict) == "tools action=enable group=coordination"
+    for group in ("scratch", "coordination"):
+        client.use("tools", choose("enable", group))
+    assert enabled_by("safe_write", **secret) is None
+    assert enabled_by("set_state", **conflict) is None
+
+
 def test_a_mounted_server_is_listed_in_every_profile(bed: Bed) -> None:
     client = bed.start([*bed.command(bed.fake()), "--profile", "core"])
     client.initialize()

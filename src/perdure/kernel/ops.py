@@ -90,7 +90,7 @@ _SPECS = {
         ToolSpec(
             name="tools",
             title="Tool groups",
-            description="List groups of tools and enable one, so that its tools are listed, or disable it. "
+            description="List groups of tools; enable one so that its tools are listed. "
             "A tool that is not listed can still be called by name.",
             params=ToolsParams,
             replay=CONVERGENT,
@@ -344,13 +344,17 @@ def _tools(k: Kernel, params: ToolsParams) -> dict[str, Any]:
     if params.action != "list":
         names = tuple(group.name for group in groups)
         if params.group not in names:
-            message = (
-                f"there is no group {params.group or '(group is missing)'}{nearest(params.group, names)}"
+            named = (
+                f"no group is named {params.group[:64]}" if params.group else f"{params.action} needs group"
             )
-            raise refuse("not_found", "unknown_group", message, tool="tools", groups=list(names))
+            message = f"{named}{nearest(params.group, names)}"
+            raise refuse(
+                "not_found", "unknown_group", message, next_step="tools", tool="tools", groups=list(names)
+            )
         is_enabled = params.action == "enable"
         if params.group == CORE and not is_enabled:
-            raise refuse("invalid_input", "core_group", "the group core cannot be disabled", tool="tools")
+            message = "the group core cannot be disabled"
+            raise refuse("invalid_input", "core_group", message, next_step="tools", tool="tools")
         if (params.group in k.groups) != is_enabled:
             k.state.session.groups[params.group] = is_enabled
             streams.announce(k, CHANGED["tools"], "tools")

@@ -103,7 +103,8 @@ _LISTED: Final[dict[str, frozenset[str]]] = {
 
 def enabled_groups(profile: str, choices: Mapping[str, bool]) -> frozenset[str]:
     """The groups of a profile, with what a session enabled and disabled since."""
-    return frozenset(name for name in GROUP_NAMES if choices.get(name, name in _LISTED[profile]))
+    listed = _LISTED[profile]
+    return frozenset(n for n in GROUP_NAMES if choices.get(n, n in listed)) if choices else listed
 
 
 def offered_tools(surfaces: tuple[str, ...], tools: tuple[str, ...]) -> tuple[str, ...]:

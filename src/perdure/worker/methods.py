@@ -107,6 +107,7 @@ class Methods:
             roots=self._roots,
             context=context,
             diagnostics=self._diagnostics,
+            disabled_groups=asked.disabled_groups,
         )
         return _encode(result)
 

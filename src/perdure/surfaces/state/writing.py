@@ -34,7 +34,7 @@ class Set(msgspec.Struct, frozen=True):
     value: Annotated[str, arg("JSON")]
     expected_version: Annotated[int, arg("-1: overwrite; 0: create only.")] = ANY
     ttl_s: float | None = None
-    lease: Annotated[str | None, arg("Write only while lease_token holds this lease.")] = None
+    lease: Annotated[str | None, arg("Only while lease_token holds it.")] = None
     lease_token: int | None = None
     namespace: str = unlisted("default")
 

@@ -358,8 +358,7 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         writes(
             "handoff_write",
             "Write handoff",
-            "Write HANDOFF.md for the next agent: status, summary, next steps, files. To save progress for "
-            "yourself use checkpoint.",
+            "Write HANDOFF.md for the next agent: status, summary, next steps, files. For yourself use checkpoint.",
             handing.HandoffWrite,
             conflict=("/path",),
             destructive=True,
@@ -371,8 +370,8 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         reads(
             "handoff_read",
             "Read handoff",
-            "Read what the last agent left in HANDOFF.md, and which of its files changed since. Call it first "
-            "when you take over a task.",
+            "Read the handoff of the last agent, and which of its files changed since. Call it first when you "
+            "take over a task.",
             handing.HandoffRead,
         ),
         HANDOFF,

@@ -236,8 +236,8 @@ class WriteSurface:
                 writes(
                     "safe_write",
                     "Write file",
-                    "Create a file, or replace/append to one with mode. Default mode=create refuses an existing "
-                    "file. Atomic, journaled, undoable. To change part of a file use edit.",
+                    "Create a file; mode=overwrite or append changes one. Default mode=create refuses an "
+                    "existing file. Atomic, journaled, undoable. For passages use edit.",
                     writing.SafeWrite,
                     conflict=("/path",),
                     destructive=True,
@@ -319,7 +319,8 @@ class WriteSurface:
                 reads(
                     "diff",
                     "Compare versions",
-                    "Unified diff between two versions of a file. Default: from the version before the last change to disk.",
+                    "Unified diff between two versions of a file. Default: from the version before the last "
+                    "change to disk.",
                     reading.DiffParams,
                 ),
                 DIFF,
@@ -329,8 +330,8 @@ class WriteSurface:
                 writes(
                     "undo",
                     "Undo changes",
-                    "Undo your last change; choose others with n, path, since or journal_id, and those of other "
-                    'agents with session="any". Later edits are kept; a conflict changes nothing.',
+                    'Undo your last change, or those chosen by n, path, since or journal_id; session="any" '
+                    "includes other agents. Later edits are kept.",
                     undoing.Undo,
                     conflict=("/path",),
                     destructive=True,
@@ -342,8 +343,7 @@ class WriteSurface:
                 writes(
                     "restore",
                     "Restore version",
-                    "Write an old version of a file back, by its journal_id from history. The content it "
-                    "replaces stays in history.",
+                    "Write back an old version of a file, by its journal_id from history. Undoable.",
                     writing.Restore,
                     conflict=("/path",),
                     destructive=True,
