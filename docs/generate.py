@@ -76,17 +76,11 @@ def host_tools() -> list[dict[str, Any]]:
 
 def worker_tools() -> list[dict[str, Any]]:
     """What the built-in worker lists, without what it says to the host alone."""
-    from perdure.model.eras import META_CONTRACT
-    from perdure.model.tools import definition
+    from perdure.model.tools import public_definition
     from perdure.worker.compose import Settings, surfaces
 
-    found = []
-    for surface in surfaces(Settings(workspaces=("/",))):
-        for tool in surface.tools():
-            public = definition(tool.spec)
-            del public["_meta"][META_CONTRACT]
-            found.append(public)
-    return found
+    served = surfaces(Settings(workspaces=("/",)))
+    return [public_definition(tool.spec) for surface in served for tool in surface.tools()]
 
 
 def _variants(schema: dict[str, Any]) -> list[dict[str, Any]]:
@@ -112,18 +106,35 @@ def _meaning(schema: dict[str, Any]) -> str:
 
 
 def tools() -> str:
-    from perdure.model.instructions import INSTRUCTIONS
+    from perdure.model.instructions import instructions
+    from perdure.model.tool_groups import GROUP_OF, GROUPS, PROFILES, enabled_groups
 
+    listed = [*host_tools(), *worker_tools()]
     parts = [
         "# Tools",
         "",
         "Generated from the tools' declarations. Every tool also takes `render` and `detail`. What the server tells",
-        "a model when a session opens:",
+        "a model when a session with all tools opens:",
         "",
-        *(f"> {line}" if line else ">" for line in INSTRUCTIONS.replace("\n", "\n\n").split("\n")),
+        *(f"> {line}" if line else ">" for line in instructions(GROUP_OF).replace("\n", "\n\n").split("\n")),
+        "",
+        "## Groups and profiles",
+        "",
+        "A profile says which groups a session lists when it opens (`--profile`, `profile` in `perdure.toml`). The tool",
+        "`tools` enables and disables groups for its session. A tool that is not listed can be called by its name.",
+        "",
+        "| group | tools | " + " | ".join(f"`{profile}`" for profile in PROFILES) + " |",
+        "|---|---|" + "---|" * len(PROFILES),
+        *(
+            f"| `{group.name}`: {group.about} | {', '.join(f'`{name}`' for name in group.tools)} | "
+            + " | ".join("yes" if group.name in enabled_groups(profile, {}) else "" for profile in PROFILES)
+            + " |"
+            for group in GROUPS
+        ),
+        f"| size of `tools/list` in bytes | | {' | '.join(_sizes(listed))} |",
     ]
-    for tool in [*host_tools(), *worker_tools()]:
-        parts += ["", f"## {tool['name']}", "", tool["description"], ""]
+    for tool in listed:
+        parts += ["", f"## {tool['name']}", "", f"{tool['title']}. {tool['description']}", ""]
         rows = [
             f"| `{name}` | {_kind(schema)} | {_default(name, schema, tool)} | {_meaning(schema)} |"
             for name, schema in tool["inputSchema"]["properties"].items()
@@ -133,6 +144,17 @@ def tools() -> str:
             ["| argument | type | default | |", "|---|---|---|---|", *rows] if rows else ["No arguments."]
         )
     return "\n".join(parts) + "\n"
+
+
+def _sizes(listed: list[dict[str, Any]]) -> list[str]:
+    from perdure.model.tool_groups import GROUP_OF, PROFILES, enabled_groups
+
+    found = []
+    for profile in PROFILES:
+        groups = enabled_groups(profile, {})
+        body = {"tools": [tool for tool in listed if GROUP_OF[tool["name"]] in groups]}
+        found.append(f"{len(msgspec.json.encode(body)):,}")
+    return found
 
 
 def limits() -> str:

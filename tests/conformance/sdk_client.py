@@ -72,7 +72,7 @@ async def expect_fake(client: Client, heard: Heard, resources: list[str]) -> Non
     (read,) = (await client.read_resource("fake://item/7")).contents
     assert isinstance(read, types.TextResourceContents)
     assert read.text == "fake://item/7 revision 0"
-    assert [p.name for p in (await client.list_prompts()).prompts] == ["s__greet"]
+    assert [p.name for p in (await client.list_prompts()).prompts][-1] == "s__greet"
     prompt = await client.get_prompt("s__greet", {"who": "bob"})
     assert getattr(prompt.messages[0].content, "text", "") == "greet bob"
     reference = types.PromptReference(type="ref/prompt", name="s__greet")

@@ -12,6 +12,8 @@ import pytest
 
 from perdure.testing.raw_client import RawClient
 
+HOST_TOOLS = ("health", "telemetry", "mounts", "tools")
+
 
 class Agent:
     """A client of `perdure run` on one workspace, with the options and variables given."""
@@ -103,7 +105,7 @@ def test_only_the_tools_asked_for_are_served(tmp_path: Path, agents: list[Agent]
     agent = Agent(tmp_path, "--tools", "read,rw.safe_write")
     agents.append(agent)
     listed = agent.client.request("tools/list", {})["result"]["tools"]
-    assert [tool["name"] for tool in listed if tool["name"] not in ("health", "telemetry", "mounts")] == [
+    assert [tool["name"] for tool in listed if tool["name"] not in HOST_TOOLS] == [
         "safe_write",
         "read",
     ]

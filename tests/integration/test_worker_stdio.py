@@ -138,12 +138,36 @@ def test_an_unknown_handshake_version_is_answered_with_the_latest(worker: Pipe) 
 
 def test_every_list_is_there_without_any_handshake(worker: Pipe) -> None:
     assert len(worker.ask("tools/list")["result"]["tools"]) == 6
-    assert worker.ask("prompts/list", {})["result"] == {"prompts": []}
+    prompts = worker.ask("prompts/list", {})["result"]["prompts"]
+    assert [prompt["name"] for prompt in prompts] == ["undo", "handoff", "review-changes"]
     assert worker.ask("resources/templates/list")["result"] == {"resourceTemplates": []}
     uris = [r["uri"] for r in worker.ask("resources/list")["result"]["resources"]]
     assert uris == ["perdure://schema/error", "probing://doc"]
     assert worker.ask("completion/complete", {})["result"]["completion"]["values"] == []
     assert worker.ask("ping")["result"] == {}
+
+
+def test_a_prompt_is_the_text_that_a_user_would_type(worker: Pipe) -> None:
+    def text(**params: object) -> str:
+        result = worker.ask("prompts/get", params)["result"]
+        assert [message["role"] for message in result["messages"]] == ["user"]
+        return str(result["messages"][0]["content"]["text"])
+
+    assert "src/a.py" in text(name="undo", arguments={"what": "src/a.py"})
+    assert "your last change" in text(name="undo")
+    assert "handoff_write" in text(name="handoff", arguments={"note": "  "})
+    assert "2h" in text(name="review-changes", arguments={"since": "2h"})
+    for prompt in ("undo", "handoff", "review-changes"):
+        assert "{" not in text(name=prompt)
+
+
+def test_a_prompt_that_cannot_be_made_says_what_there_is(worker: Pipe) -> None:
+    assert "review-changes" in worker.ask("prompts/get", {"name": "nope"})["error"]["message"]
+    unknown = worker.ask("prompts/get", {"name": "undo", "arguments": {"path": "a"}})["error"]
+    assert unknown["code"] == -32602
+    assert "what" in unknown["message"]
+    wrong = worker.ask("prompts/get", {"name": "undo", "arguments": {"what": 3}})["error"]
+    assert "strings" in wrong["message"]
 
 
 def test_a_list_carries_the_contract_that_the_host_reads(worker: Pipe) -> None:
@@ -554,7 +578,9 @@ def test_the_official_client_works_in_every_mode(mode: str) -> None:
                 await client.call_tool("nope", {})
             read = await client.read_resource("perdure://schema/error")
             assert read.contents
-            assert (await client.list_prompts()).prompts == []
+            assert "undo" in [one.name for one in (await client.list_prompts()).prompts]
+            prompt = await client.get_prompt("undo", {"what": "a.txt"})
+            assert "a.txt" in prompt.messages[0].content.text
             if mode != "legacy":
                 async with client.listen(tools_list_changed=True) as stream:
                     assert not stream.honored.tools_list_changed

@@ -65,7 +65,7 @@ def test_a_list_is_the_same_bytes_as_without_us(bed: Bed, server: Era, method: s
 def test_the_hosts_own_tools_are_not_there(bed: Bed) -> None:
     client = opened(bed, bed.fake(), wrapped=True)
     client.initialize()
-    assert not {"health", "telemetry", "mounts"} & set(client.names())
+    assert not {"health", "telemetry", "mounts", "tools"} & set(client.names())
     assert client.use("health")["error"]["code"] == -32602
 
 

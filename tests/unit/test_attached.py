@@ -28,7 +28,7 @@ class OneSession:
     def named_as(self, identity: str) -> HttpSession | None:
         return self.session
 
-    def open(self, workspace: str) -> HttpSession:
+    def open(self, workspace: str, owner: str = "", profile: str = "") -> HttpSession:
         return self.session
 
 

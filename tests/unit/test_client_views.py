@@ -376,17 +376,26 @@ def test_a_folder_in_which_somebody_put_something_stays(tmp_path: Path) -> None:
     [
         ("claude-code", ["run"]),
         ("codex", ["run"]),
-        ("cursor", ["run", "--workspace", "${workspaceFolder}"]),
-        ("vscode", ["run", "--workspace", "${workspaceFolder}"]),
-        ("claude-desktop", ["run", "--workspace", "/work space"]),
-        ("opencode", ["/opt/perdure", "run"]),
+        ("cursor", ["run", "--profile", "core", "--workspace", "${workspaceFolder}"]),
+        ("vscode", ["run", "--profile", "core", "--workspace", "${workspaceFolder}"]),
+        ("claude-desktop", ["run", "--profile", "core", "--workspace", "/work space"]),
+        ("opencode", ["/opt/perdure", "run", "--profile", "core"]),
     ],
 )
-def test_perdure_is_told_its_workspace_as_fits_the_client(name: str, words: list[str]) -> None:
+def test_perdure_is_told_its_workspace_and_profile_as_fits_the_client(name: str, words: list[str]) -> None:
     client = CLIENTS[name]
     fields = fields_of(client)
     assert fields[client.shape.args or client.shape.command] == words
     assert not {client.shape.env, client.shape.headers[0]} & set(fields)
+
+
+@CLIENT
+def test_a_profile_that_was_chosen_is_the_one_it_lists(file: File) -> None:
+    for profile, named in (("full", ""), ("standard", "standard"), ("core", "core")):
+        fields = installing.own_fields(file.client, ("/opt/perdure",), "/work space", profile=profile)
+        words = fields[file.client.shape.args or file.client.shape.command]
+        assert ("--profile" in words) == bool(named)
+        assert not named or words[words.index("--profile") + 1] == named
 
 
 HUGE = "1" * 6000

@@ -164,12 +164,18 @@ def test_a_list_waits_for_the_first_catalog_no_longer_than_its_grace() -> None:
     stage.request(1, "tools/list")
     assert stage.answers(1) == []
     stage.serve("w", [tool("get", "convergent")])
-    assert [t["name"] for t in stage.answer(1)["result"]["tools"]] == ["health", "telemetry", "mounts", "get"]
+    assert [t["name"] for t in stage.answer(1)["result"]["tools"]] == [
+        "health",
+        "telemetry",
+        "mounts",
+        "tools",
+        "get",
+    ]
     late = Stage(WORKER, limits=Limits(list_grace_s=5.0))
     late.initialize()
     late.request(1, "tools/list")
     late.wait(5.0)
-    assert len(late.answer(1)["result"]["tools"]) == 3
+    assert len(late.answer(1)["result"]["tools"]) == 4
     late.serve("w", [tool("get", "convergent")])
     assert late.heard("notifications/tools/list_changed")
 

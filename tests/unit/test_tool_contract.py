@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from perdure.model import eras
-from perdure.model.instructions import INSTRUCTIONS
+from perdure.model.instructions import instructions
 from perdure.model.replay import CONVERGENT, JOURNAL, NEVER
 from perdure.model.tools import Contract, ToolSpec, arg, contract, definition, input_schema
 
@@ -88,12 +88,17 @@ def test_every_tool_takes_render_and_detail() -> None:
     schema = input_schema(Nothing)
     assert schema["properties"] == {"render": {"type": "string"}, "detail": {"type": "string"}}
     # Their choices are said once, for all tools.
-    assert "render (porcelain, json) and detail (concise, full)" in INSTRUCTIONS
+    assert "render (porcelain, json) and detail (concise, full)" in instructions(())
     assert "required" not in schema
 
 
-def test_annotations_say_what_differs_from_what_is_assumed() -> None:
-    assert definition(spec())["annotations"] == {"openWorldHint": False}
+def test_annotations_say_whether_a_tool_reads_or_destroys() -> None:
+    assert definition(spec())["annotations"] == {"destructiveHint": True, "openWorldHint": False}
+    assert definition(spec(destructive=False, idempotent=True))["annotations"] == {
+        "idempotentHint": True,
+        "destructiveHint": False,
+        "openWorldHint": False,
+    }
     assert definition(spec(read_only=True, destructive=False, replay=CONVERGENT))["annotations"] == {
         "readOnlyHint": True,
         "openWorldHint": False,

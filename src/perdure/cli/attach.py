@@ -35,18 +35,17 @@ _REQUEST = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*' + _ID
 
 
 def main(argv: list[str]) -> int:
-    workspace, patience, start = _options(argv) if argv else ("", 30.0, False)
-    return Attached(workspace, patience, start=start).run()
-
-
-def _options(argv: list[str]) -> tuple[str, float, bool]:
+    if not argv:
+        return Attached("", 30.0, start=False, profile=os.environ.get("PERDURE_PROFILE", "")).run()
     parsed = parser().parse_args(argv)
     workspace = os.path.realpath(parsed.workspace) if os.path.isdir(parsed.workspace) else parsed.workspace
-    return workspace, parsed.patience, parsed.start
+    profile = parsed.profile or os.environ.get("PERDURE_PROFILE", "")
+    return Attached(workspace, parsed.patience, start=parsed.start, profile=profile).run()
 
 
 def parser() -> argparse.ArgumentParser:
     from perdure.cli.parser import new_parser
+    from perdure.model.tool_groups import PROFILES
 
     parser = new_parser(
         "attach",
@@ -54,6 +53,11 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--start", action="store_true", help="start perdure serve where none is running")
     parser.add_argument("--workspace", default="", metavar="DIR", help="which of its workspaces: all")
+    parser.add_argument(
+        "--profile",
+        choices=PROFILES,
+        help="which tools this client's session lists (PERDURE_PROFILE): as perdure serve was told",
+    )
     parser.add_argument(
         "--patience", type=float, default=30.0, metavar="S", help="how long a request waits for it: 30"
     )
@@ -79,8 +83,9 @@ class Attached:
     lasts, which begins when the line breaks, or with the first request after it was over.
     """
 
-    def __init__(self, workspace: str, patience: float, *, start: bool) -> None:
+    def __init__(self, workspace: str, patience: float, *, start: bool, profile: str = "") -> None:
         self._workspace = workspace
+        self._profile = profile
         self._patience = patience
         self._start = start
         self._session: str | None = None
@@ -219,7 +224,12 @@ class Attached:
         try:
             line.settimeout(max(MIN_GREETING_S, self._until - time.monotonic()))
             line.connect(attach_path())
-            hello = {"session": self._session, "workspace": self._workspace, "confirms": True}
+            hello = {
+                "session": self._session,
+                "workspace": self._workspace,
+                "profile": self._profile,
+                "confirms": True,
+            }
             line.sendall(dumps(hello).encode() + b"\n")
             while not lines.ready:
                 if not (data := line.recv(READ_BYTES)):

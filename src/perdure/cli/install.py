@@ -11,6 +11,7 @@ import msgspec
 
 from perdure.cli.client_option import add_apply, add_client, chosen
 from perdure.cli.parser import Parser
+from perdure.model.tool_groups import PROFILES
 
 if TYPE_CHECKING:
     from perdure.registry.clients.installing import Report
@@ -34,6 +35,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="where files may be written (default: the client's project, or here where it has none)",
     )
+    found.add_argument(
+        "--profile",
+        choices=PROFILES,
+        help="which tools are listed (default: core, or full for a client that searches tools; see perdure tools)",
+    )
     return found
 
 
@@ -56,7 +62,11 @@ def run(parser: argparse.ArgumentParser, argv: list[str]) -> int:
             if not os.path.isdir(workspace):
                 parser.error(f"--workspace {options.workspace}: not a directory")
             fields = installing.own_fields(
-                client, installing.running_words(), workspace, is_chosen=options.workspace is not None
+                client,
+                installing.running_words(),
+                workspace,
+                is_chosen=options.workspace is not None,
+                profile=options.profile,
             )
             report = installing.install(client, path, fields, apply=options.apply)
     except RegistryError as error:

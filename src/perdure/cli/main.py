@@ -36,6 +36,7 @@ COMMANDS = {
     "hook": ("perdure.cli.hook", "hooks for a client's own write tools: steer, journal"),
     "install": ("perdure.cli.install", "put Perdure into a client's config file"),
     "uninstall": ("perdure.cli.uninstall", "take it out again, byte for byte"),
+    "tools": ("perdure.cli.tools", "the tools that a model sees, by group and profile"),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
     "reload": ("perdure.cli.reload", "roll servers, and the host, over to what is installed now"),
     "completion": ("perdure.cli.completion", "completion for bash, zsh and fish"),

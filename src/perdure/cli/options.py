@@ -9,6 +9,7 @@ import sys
 from perdure.host.guardian import MARK as GUARDED
 from perdure.host.settings import Settings, SettingsError, load
 from perdure.model.eras import LOG_LEVELS
+from perdure.model.tool_groups import PROFILES
 from perdure.model.tools import DETAILS, RENDERS
 
 
@@ -47,7 +48,8 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--render", choices=RENDERS, help="default render of results: porcelain")
     parser.add_argument("--detail", choices=DETAILS, help="default detail of results: concise")
     parser.add_argument("--surfaces", metavar="NAMES", help="which surfaces to serve: write,state")
-    parser.add_argument("--tools", metavar="NAMES", help="which of their tools to serve: all")
+    parser.add_argument("--tools", metavar="NAMES", help="serve only these of their tools: all")
+    add_profile(parser)
     parser.add_argument(
         "--policy", metavar="FILE", help="what may be written, and where (PERDURE_POLICY, RW_POLICY_FILE)"
     )
@@ -57,6 +59,14 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-level", choices=LOG_LEVELS, help="what goes to standard error: warning")
     parser.add_argument(
         "--log-format", choices=("text", "json"), help="how it is written there (PERDURE_LOG_FORMAT): text"
+    )
+
+
+def add_profile(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--profile",
+        choices=PROFILES,
+        help="which tools are listed when a session opens (PERDURE_PROFILE; see perdure tools): full",
     )
 
 

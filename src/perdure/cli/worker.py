@@ -61,6 +61,7 @@ def main(argv: list[str]) -> int:
     return serve_stdio(
         served,
         tools=settings.tools,
+        profile=known.profile,
         view=settings.view,
         roots=settings.workspaces,
         log_level=settings.log_level,

@@ -22,6 +22,7 @@ from perdure.host.workspace_trust import trust_mark
 from perdure.kernel.core import Kernel
 from perdure.model.faults import Fault
 from perdure.model.mounts import MountSpec
+from perdure.model.tool_groups import offered_tools
 from perdure.model.trust import UntrustedFile
 from perdure.storage.eventlog import EventLog
 from perdure.storage.places import state_dir
@@ -57,6 +58,7 @@ def builtin_spec(settings: Settings) -> MountSpec:
         ("--detail", settings.detail),
         ("--surfaces", ",".join(settings.surfaces)),
         ("--tools", ",".join(settings.tools) or None),
+        ("--profile", "full"),  # what a session lists is decided here, for each session
         ("--durability", settings.durability),
         ("--log-level", settings.log_level),
         ("--log-format", settings.log_format if settings.log_format != "text" else None),
@@ -71,6 +73,7 @@ def builtin_spec(settings: Settings) -> MountSpec:
         env=env,
         cwd=settings.workspaces[0],
         builtin=True,
+        allow=offered_tools(settings.surfaces, settings.tools),
         mark=trust_mark(settings),
     )
 
@@ -146,6 +149,7 @@ def new_kernel(
         version=__version__,
         render=settings.render,
         detail=settings.detail,
+        profile=settings.profile,
         catalogs=catalogs,
         tools=tools,
         file_faults=file_faults,

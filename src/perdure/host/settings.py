@@ -16,6 +16,7 @@ from perdure.model.mount_names import RESERVED
 from perdure.model.mounts import Limits
 from perdure.model.serving import ServeFile, ServeLimits
 from perdure.model.state_limits import StateLimits
+from perdure.model.tool_groups import PROFILES, Profile, unknown_tool
 from perdure.storage.bounded_read import read_bounded
 
 FILE_NAME = "perdure.toml"
@@ -47,6 +48,7 @@ class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     detail: Literal["concise", "full"] | None = None
     surfaces: list[str] | str | None = None
     tools: list[str] | str | None = None
+    profile: Profile | None = None
     policy: str | dict[str, Any] | None = None
     durability: Literal["journal", "strict"] | None = None
     store: Literal["data", "workspace"] | None = None
@@ -72,6 +74,7 @@ class Settings(msgspec.Struct, frozen=True):
     detail: Literal["concise", "full"] = "concise"
     surfaces: tuple[str, ...] = ("write", "state")
     tools: tuple[str, ...] = ()
+    profile: Profile = "full"
     policy: str | None = None
     durability: Literal["journal", "strict"] = "journal"
     store: Literal["data", "workspace"] = "data"
@@ -155,6 +158,10 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str], *, leave_out_faul
         found["otel"] = _collector(found["otel"])
     if found.get("log_level", LOG_LEVELS[0]) not in LOG_LEVELS:
         raise SettingsError(f"log-level: {found['log_level']}: one of {', '.join(LOG_LEVELS)}")
+    if (problem := unknown_tool(found.get("tools", ()))) is not None:
+        raise SettingsError(f"tools: {problem}")
+    if found.get("profile", PROFILES[0]) not in PROFILES:
+        raise SettingsError(f"profile: {found['profile']}: one of {', '.join(PROFILES)}")
     try:
         return msgspec.convert(found, type=Settings)
     except msgspec.ValidationError as error:
@@ -168,6 +175,7 @@ _VARIABLES = {
     "detail": ("PERDURE_DETAIL",),
     "surfaces": ("PERDURE_SURFACES",),
     "tools": ("PERDURE_TOOLS",),
+    "profile": ("PERDURE_PROFILE",),
     "durability": ("PERDURE_DURABILITY",),
     "log_level": ("PERDURE_LOG_LEVEL",),
     "log_format": ("PERDURE_LOG_FORMAT",),
@@ -291,6 +299,8 @@ def _problem(part: dict[str, Any]) -> str | None:
         return f"one of {', '.join(LOG_LEVELS)} - at `$.log-level`"
     if unknown := [name for name in split_names(file.surfaces or ()) if name not in SURFACES]:
         return f"no surface {unknown[0]}; there are {', '.join(SURFACES)} - at `$.surfaces`"
+    if (problem := unknown_tool(split_names(file.tools or ()))) is not None:
+        return f"{problem} - at `$.tools`"
     return None
 
 

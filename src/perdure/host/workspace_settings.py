@@ -2,7 +2,7 @@
 
 | key | before it is trusted |
 |---|---|
-| `render`, `detail`, `log-level`, `log-format` | counts: it only says how something is shown |
+| `render`, `detail`, `profile`, `log-level`, `log-format` | counts: it only says how something is shown |
 | `durability = "strict"` | counts |
 | `surfaces`, `tools` | count where they only leave some out |
 | `policy` | counts where it refuses more; see `surfaces/write/policy_files.py` |
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perdure.host.settings import FileSettings
     from perdure.model.faults import Fault
 
-SHOWING: Final = frozenset({"render", "detail", "log_level", "log_format"})
+SHOWING: Final = frozenset({"render", "detail", "profile", "log_level", "log_format"})
 
 
 class WorkspaceSettings(NamedTuple):

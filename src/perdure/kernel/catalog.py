@@ -16,10 +16,11 @@ from perdure.kernel.state import ChildCatalog, Disabled
 from perdure.model import eras
 from perdure.model.eras import Era
 from perdure.model.frames import Members, encode_members, joined, members
-from perdure.model.instructions import INSTRUCTIONS
+from perdure.model.instructions import instructions
 from perdure.model.mount_names import SEPARATOR
 from perdure.model.mounts import MountSpec
 from perdure.model.replay import CONVERGENT, JOURNAL, NEVER, ReplayClass, from_annotations
+from perdure.model.tool_groups import GROUP_OF, GROUPS, ToolGroup
 from perdure.model.tools import Contract
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Public:
         self._resources: dict[str, str] = {}
         self._templates: list[tuple[UriTemplate, str]] = []
         self._lists: dict[str, bytes] = {}
+        self._tool_list: tuple[frozenset[str], bytes] | None = None
         self._identities: dict[str, bytes] = {}
 
     def invalidate(self) -> None:
@@ -151,12 +153,32 @@ class Public:
 
     def listing(self, method: str, era: Era) -> bytes:
         self._refresh()
-        body = self._lists[method]
+        body = self._lists[method] if method != "tools/list" else self._list_tools()
         return (
             bytes(encode_members({**list_hint(self._k, method), **members(body)}))
             if era == "modern"
             else body
         )
+
+    def _list_tools(self) -> bytes:
+        """Tools of mounted servers are always listed, a built-in one while its group is enabled."""
+        groups = self._k.groups
+        if self._tool_list is None or self._tool_list[0] != groups:
+            listed = [
+                tool.definition
+                for tool in self._tools.values()
+                if not self._is_disabled(tool.mount) and self._group(tool) in (None, *groups)
+            ]
+            self._tool_list = (groups, _array("tools", listed))
+        return self._tool_list[1]
+
+    def _is_disabled(self, mount: str) -> bool:
+        found = self._k.state.mounts.get(mount)
+        return found is not None and isinstance(found.phase, Disabled)
+
+    def _group(self, tool: ToolEntry) -> str | None:
+        spec = self._k.specs.get(tool.mount)
+        return GROUP_OF.get(tool.name) if spec is None or spec.builtin else None
 
     def count_tools(self, mount: str) -> int:
         self._refresh()
@@ -207,14 +229,36 @@ class Public:
         parts = []
         for name, mount in self._k.state.mounts.items():
             spec = self._k.specs[name]
-            if mount.catalog is not None and mount.catalog.instructions:
+            if spec.builtin:
+                parts.append(self._own_instructions(spec))
+            elif mount.catalog is not None and mount.catalog.instructions:
                 heading = f"Tools named {spec.prefix}…: " if spec.prefix else ""
                 parts.append(heading + mount.catalog.instructions)
-            elif mount.catalog is None and spec.builtin:
-                parts.append(
-                    INSTRUCTIONS
-                )  # said once, and at the first start nobody has asked the worker yet
         return "\n\n".join(parts)
+
+    def _own_instructions(self, worker: MountSpec) -> str:
+        enabled = self._k.groups
+        groups = self.groups()
+        listed = [tool for group in groups if group.name in enabled for tool in group.tools]
+        return instructions(listed, [group for group in groups if group.name not in enabled], worker.cwd)
+
+    def groups(self) -> list[ToolGroup]:
+        """The groups of built-in tools, each with the tools that there are.
+
+        Before the worker's first catalog these are all that it may offer."""
+        self._refresh()
+        workers = [spec for spec in self._k.specs.values() if spec.builtin]
+        is_unknown = any(self._k.state.mounts[spec.name].catalog is None for spec in workers)
+        found = []
+        for group in GROUPS:
+            tools = tuple(
+                tool
+                for tool in group.tools
+                if tool in self._tools or (is_unknown and all(spec.offers(tool) for spec in workers))
+            )
+            if tools:
+                found.append(ToolGroup(group.name, group.about, tools))
+        return found
 
     def _wrapped_catalog(self) -> ChildCatalog | None:
         if not self._k.wrapped:
@@ -237,7 +281,8 @@ class Public:
 
             for entry in ops.entries():
                 self._tools[entry.public] = entry
-        hidden = {n for n, mount in self._k.state.mounts.items() if isinstance(mount.phase, Disabled)}
+        self._tool_list = None
+        hidden = {name for name in self._k.state.mounts if self._is_disabled(name)}
         for name, mount in sorted(self._k.state.mounts.items(), key=lambda item: item[0] in hidden):
             if mount.catalog is None:
                 continue
@@ -261,9 +306,6 @@ class Public:
         catalogs = {name: mount.catalog for name, mount in self._k.state.mounts.items()}
         self._identities = {name: _identity(c.server_info) for name, c in catalogs.items() if c is not None}
         self._lists = {
-            "tools/list": _array(
-                "tools", [t.definition for t in self._tools.values() if t.mount not in hidden]
-            ),
             "prompts/list": _array("prompts", [p.definition for p in self._prompts.values()]),
             "resources/list": _array("resources", resources),
             "resources/templates/list": _array("resourceTemplates", templates),

@@ -17,7 +17,7 @@
 | rollout | when a new generation takes over |
 | asks | what servers ask of the client |
 | streams | subscriptions, log levels, change notifications |
-| ops | `health`, `telemetry`, `mounts` |
+| ops | `health`, `telemetry`, `mounts`, `tools` |
 | metrics | counters and latencies |
 """
 
@@ -87,6 +87,7 @@ from perdure.kernel.state import (
 from perdure.model.faults import Fault
 from perdure.model.frames import RequestId
 from perdure.model.mounts import Limits, MountSpec
+from perdure.model.tool_groups import enabled_groups
 from perdure.model.trust import UntrustedFile
 
 SNAPSHOT_VERSION: Final = 2
@@ -106,6 +107,7 @@ class Kernel:
         version: str = "0",
         render: str = "porcelain",
         detail: str = "concise",
+        profile: str = "full",
         catalogs: Mapping[str, ChildCatalog] | None = None,
         tools: Mapping[str, KnownTools] | None = None,
         file_faults: Mapping[str, Sequence[Fault]] | None = None,
@@ -121,6 +123,7 @@ class Kernel:
         self.version = version
         self.render = render
         self.detail = detail
+        self.profile = profile
         self.now = now
         self.out: list[Effect] = []
         known, accepted = catalogs or {}, tools or {}
@@ -233,6 +236,12 @@ class Kernel:
         del self.public
 
     # --- what every rule uses -------------------------------------------------------------------------
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups of built-in tools that this session lists."""
+        session = self.state.session
+        return enabled_groups(session.profile or self.profile, session.groups)
 
     def mint(self) -> int:
         """A number never used before in this session: call order, child ids and ask ids come from here."""

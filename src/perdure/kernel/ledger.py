@@ -53,6 +53,7 @@ from perdure.model.frames import (
     members,
 )
 from perdure.model.replay import CONVERGENT, NEVER, READ_METHODS, pointed
+from perdure.model.tool_groups import GROUP_NAMES
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel
@@ -263,9 +264,8 @@ def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> byte
     if call.token is not None:
         meta["progressToken"] = Raw(_encode(child_id))
     if spec.builtin:
-        session = k.state.session
         meta[eras.META_INVOCATION] = Raw(_encode(invocation_key(k, call)))
-        meta[eras.META_CALLER] = Raw(_encode({"name": session.client_name, "session": session.session_id}))
+        meta[eras.META_CALLER] = Raw(_encode(_caller(k)))
         if k.now > call.accepted_at:  # it waited here, or another worker had it before
             meta[eras.META_AGE] = Raw(_encode(round((k.now - call.accepted_at) * 1000)))
     if call.inputs is not None:
@@ -275,6 +275,15 @@ def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> byte
     else:
         found.pop("_meta", None)
     return found
+
+
+def _caller(k: Kernel) -> dict[str, object]:
+    session = k.state.session
+    known: dict[str, object] = {"name": session.client_name, "session": session.session_id}
+    enabled = k.groups
+    if len(enabled) < len(GROUP_NAMES):
+        known["disabled_groups"] = [name for name in GROUP_NAMES if name not in enabled]
+    return known
 
 
 def _inner_reference(raw: Raw, name: str) -> Raw:

@@ -1,15 +1,16 @@
-"""The tools that the host answers itself, in every phase: `health`, `telemetry`, `mounts` (law 16)."""
+"""The tools that the host answers itself, in every phase: `health`, `telemetry`, `mounts`, `tools` (law 16)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import metrics, mounts
-from perdure.kernel.catalog import ToolEntry
+from perdure.kernel import metrics, mounts, streams
+from perdure.kernel.catalog import CHANGED, ToolEntry
 from perdure.kernel.state import (
     Announced,
     Counters,
@@ -25,11 +26,12 @@ from perdure.kernel.state import (
     Waiting,
 )
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.eras import LATEST_MODERN, META_CONTRACT
+from perdure.model.eras import LATEST_MODERN
 from perdure.model.faults import Fault
 from perdure.model.next_step import FILL, ask_user, call_tool, complete
-from perdure.model.replay import CONVERGENT
-from perdure.model.tools import ToolSpec, View, arg, definition
+from perdure.model.replay import CONVERGENT, NEVER
+from perdure.model.tool_groups import CORE, nearest
+from perdure.model.tools import ToolSpec, View, arg, public_definition
 from perdure.model.trust import UntrustedFile, command_for
 
 if TYPE_CHECKING:
@@ -46,9 +48,14 @@ class NoParams(msgspec.Struct, frozen=True):
 class MountsParams(msgspec.Struct, frozen=True):
     action: Annotated[
         Literal["list", "restart", "enable", "disable"],
-        arg("restart replaces its process now; disable stops it and hides its tools"),
+        arg("restart starts its process anew; disable stops it and hides its tools."),
     ] = "list"
-    name: Annotated[str, arg("Which; not for list.")] = ""
+    name: Annotated[str, arg("The server; not for list.")] = ""
+
+
+class ToolsParams(msgspec.Struct, frozen=True):
+    action: Literal["list", "enable", "disable"] = "list"
+    group: Annotated[str, arg("A group's name, from list.")] = ""
 
 
 _SPECS = {
@@ -56,22 +63,37 @@ _SPECS = {
     for spec in (
         ToolSpec(
             name="health",
-            description="The state of this session and of every server behind it. Answers in every phase.",
+            title="Server health",
+            description="State of this session and of every server behind it. "
+            "Call it when a tool or a server does not answer.",
             params=NoParams,
             replay=CONVERGENT,
             read_only=True,
         ),
         ToolSpec(
             name="telemetry",
-            description="Requests, errors, replays and latencies of this session, per method.",
+            title="Call statistics",
+            description="Requests, errors, replays and latencies of this session, per method. For statistics of writes "
+            "use analytics.",
             params=NoParams,
             replay=CONVERGENT,
             read_only=True,
         ),
         ToolSpec(
             name="mounts",
-            description="List the servers behind this session, or restart, enable or disable one of them.",
+            title="Mounted servers",
+            description="List the MCP servers behind this session; restart, enable or disable one. Disabling one stops it "
+            "for this session; to hide built-in tools use tools.",
             params=MountsParams,
+            replay=NEVER,
+            destructive=True,
+        ),
+        ToolSpec(
+            name="tools",
+            title="Tool groups",
+            description="List groups of tools; enable one so that its tools are listed. "
+            "A tool that is not listed can still be called by name.",
+            params=ToolsParams,
             replay=CONVERGENT,
             idempotent=True,
         ),
@@ -83,9 +105,8 @@ _SPECS = {
 def entries() -> tuple[ToolEntry, ...]:
     found = []
     for spec in _SPECS.values():
-        public = definition(spec)
-        del public["_meta"][META_CONTRACT]
-        found.append(ToolEntry(spec.name, MOUNT, spec.name, definition=msgspec.json.encode(public)))
+        public = msgspec.json.encode(public_definition(spec))
+        found.append(ToolEntry(spec.name, MOUNT, spec.name, definition=public))
     return tuple(found)
 
 
@@ -113,6 +134,8 @@ def _run(k: Kernel, name: str, params: msgspec.Struct) -> dict[str, Any]:
     match params:
         case MountsParams():
             return _mounts(k, params)
+        case ToolsParams():
+            return _tools(k, params)
         case _:
             return health(k) if name == "health" else telemetry(k)
 
@@ -348,6 +371,44 @@ def _unknown_mount(k: Kernel, params: MountsParams) -> ToolError:
     )
 
 
+# --- tools -----------------------------------------------------------------------------------------------------
+
+
+def _tools(k: Kernel, params: ToolsParams) -> dict[str, Any]:
+    """Only this session's list changes: what it enabled is part of its state, and outlives worker and host."""
+    groups = k.public.groups()
+    if params.action != "list":
+        names = tuple(group.name for group in groups)
+        if params.group not in names:
+            named = (
+                f"no group is named {params.group[:64]}" if params.group else f"{params.action} needs group"
+            )
+            message = f"{named}{nearest(params.group, names)}"
+            raise refuse(
+                "not_found", "unknown_group", message, next_step="tools", tool="tools", groups=list(names)
+            )
+        is_enabled = params.action == "enable"
+        if params.group == CORE and not is_enabled:
+            message = "the group core cannot be disabled"
+            raise refuse("invalid_input", "core_group", message, next_step="tools", tool="tools")
+        if (params.group in k.groups) != is_enabled:
+            k.state.session.groups[params.group] = is_enabled
+            streams.announce(k, CHANGED["tools"], "tools")
+    enabled = k.groups
+    rows = [
+        {"name": one.name, "enabled": one.name in enabled, "tools": list(one.tools), "about": one.about}
+        for one in groups
+        if params.action == "list" or one.name == params.group
+    ]
+    return {"groups": rows} if params.action == "list" else {"group": params.group, "groups": rows}
+
+
+def _tools_summary(payload: Mapping[str, Any]) -> str:
+    if "group" not in payload:
+        return "{groups} groups"
+    return "{group} is enabled" if payload["groups"][0]["enabled"] else "{group} is disabled"
+
+
 @cache
 def _shapes() -> dict[str, Shape]:
     from perdure.present.shape import Field, Shape
@@ -451,6 +512,17 @@ def _shapes() -> dict[str, Shape]:
                 Field("action", quiet=True),
                 Field("name", quiet=True),
                 Field("mounts", "table", columns=row, words=_servers),
+            ),
+        ),
+        "tools": Shape(
+            _tools_summary,
+            (
+                Field("group"),
+                Field(
+                    "groups",
+                    "table",
+                    columns=(Field("name"), Field("enabled"), Field("tools", "items"), Field("about")),
+                ),
             ),
         ),
     }

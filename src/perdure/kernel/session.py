@@ -75,7 +75,10 @@ def on_oversize(k: Kernel, event: ClientOversize) -> None:
         "retry": "never",
         "hint": "send it in chunks",
     }
-    message = f"the request did not run: its {event.size:,} bytes are more than {k.limits.frame_bytes:,}; send it in chunks"
+    how = "send it in chunks" + ("" if "chunks" in k.groups else " (tools action=enable group=chunks)")
+    message = (
+        f"the request did not run: its {event.size:,} bytes are more than {k.limits.frame_bytes:,}; {how}"
+    )
     k.to_client(encode_error(identity, INVALID_REQUEST, message, data))
 
 

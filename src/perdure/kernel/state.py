@@ -369,6 +369,10 @@ class Session(msgspec.Struct):
     client_name: str = "unknown"
     capabilities: bytes = b"{}"
     log_level: str = ""
+    profile: str = ""
+    """The profile that this session asked for; empty: the host's."""
+    groups: dict[str, bool] = {}
+    """The groups of tools that the session enabled or disabled itself."""
     roots: bytes | None = None
     subscriptions: dict[str, str] = {}
     listens: list[Listen] = []

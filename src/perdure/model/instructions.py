@@ -1,23 +1,67 @@
-"""What the built-in server tells a model about itself: when to use what, and what its arguments have in common.
+"""What a model is told when a session opens: which tool for which need, and what arguments have in common.
 
-The host says it too while the worker has not started yet, so it is kept where both can read it.
+The text names only tools that the session lists. The host composes it, since it knows what a session lists; a worker
+without a host does the same for itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Final
 
-INSTRUCTIONS: Final = """\
-Write files with safe_write (whole), edit (passages) or transaction (many files, all or none); read gives content and \
-sha256. Every change is journaled: history, diff, undo, restore.
-Too large for one call: chunk_append pieces, then chunk_compose; chunk_status says what is missing. Must not be in the \
-tree (secrets, raw evidence): scratch_put. Unsure whether a content is safe or well-formed: risk_score, validate. \
-Interrupted work: checkpoint for data, handoff_write for the next agent, handoff_read to take over.
-Shared between agents: get_state, and set_state with the version that was read; state_txn for several keys at once, \
-state_wait instead of asking again, lease for exclusive work (its token guards writes), once for a job that runs once.
-Common arguments: expected_prev_sha256, the hash the file must have now (empty: no file), else the write is refused; \
-draft, the id of a kept payload instead of content; validate, warn or refuse what breaks the syntax; classify, false \
-writes in spite of secrets; force, in spite of guards; idempotency_key, done once however often it is sent; \
-render (porcelain, json) and detail (concise, full), how the result looks.
-A failed call answers with an envelope (perdure://schema/error): error says what happened, suggested_action what to do \
-next. Its draft is the kept payload: give that id, never send the content again. retry_budget 0: do something else."""
+from perdure.model.tool_groups import ToolGroup
+
+# A sentence, and the tools that must be listed for it.
+_SENTENCES: Final = (
+    ("Read a file with read, which also gives its sha256.", ("read",)),
+    (
+        "Change files with edit (passages), safe_write (whole files) or transaction (several files, move, delete).",
+        ("edit", "safe_write", "transaction"),
+    ),
+    (
+        "Every change is journaled: history and diff show it, undo and restore take it back.",
+        ("history", "diff", "undo", "restore"),
+    ),
+    (
+        "For a file too large for one call: chunk_append its pieces, then chunk_compose.",
+        ("chunk_append", "chunk_compose"),
+    ),
+    ("Keep secrets and raw logs out of the project with scratch_put.", ("scratch_put",)),
+    (
+        "Check text before you write it with risk_score (secrets) and validate (syntax).",
+        ("risk_score", "validate"),
+    ),
+    (
+        "To take over a task call handoff_read; to leave one call handoff_write.",
+        ("handoff_read", "handoff_write"),
+    ),
+    ("Save your own progress with checkpoint.", ("checkpoint",)),
+    (
+        "Share values between agents with get_state and set_state; pass the version you read as expected_version.",
+        ("get_state", "set_state"),
+    ),
+    (
+        "To coordinate: state_wait waits for a change, state_txn changes several keys, lease locks a name, once runs a "
+        "job once.",
+        ("state_wait", "state_txn", "lease", "once"),
+    ),
+)
+_ARGUMENTS: Final = """\
+Common arguments: expected_prev_sha256, the hash the file must have now ("": no file); draft, the id of a refused payload, \
+instead of content; validate=refuse rejects syntax errors; classify=false writes although secrets were found; force=true \
+skips the guards; idempotency_key, sent again, runs once; render (porcelain, json) and detail (concise, full) choose the \
+form of the result."""
+_FAILURES: Final = """\
+A failed call says what happened and what to do next. If it names a draft, send that id instead of the content. With \
+retry_budget 0 do not send the same content again."""
+
+
+def instructions(listed: Collection[str], disabled: Sequence[ToolGroup] = (), workspace: str = "") -> str:
+    """For a session that lists these tools and can enable these groups."""
+    lines = [" ".join(sentence for sentence, tools in _SENTENCES if set(tools) <= set(listed))]
+    if workspace:
+        lines.append(f"The workspace is {workspace}; paths are relative to it, or absolute.")
+    if disabled and "tools" in listed:
+        groups = ", ".join(f"{group.name} ({group.about})" for group in disabled)
+        lines.append(f"More tools with tools action=enable group=NAME: {groups}.")
+    return "\n".join([*filter(None, lines), _ARGUMENTS, _FAILURES])

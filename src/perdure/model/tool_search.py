@@ -1,4 +1,4 @@
-"""How a client that hides tools behind a search finds ours: those it always loads, and words to search the others by."""
+"""How a client that hides tools behind a search finds ours: those that it always loads, and more words to search by."""
 
 from __future__ import annotations
 
@@ -10,43 +10,15 @@ SEARCH_HINT: Final = "anthropic/searchHint"
 ALWAYS_LOADED: Final = frozenset(
     {"safe_write", "read", "edit", "transaction", "undo", "get_state", "set_state"}
 )
+# Words that people search by and that neither the title nor the description of a tool has.
 SEARCH_HINTS: Final = {
-    "health": "server status, why a tool or server is not available",
-    "telemetry": "request counts, errors, latency",
-    "mounts": "restart, enable or disable an MCP server",
-    "safe_replace": "replace text in a file, old_string new_string",
-    "journal_tail": "recent file changes, who changed what, audit log",
-    "history": "versions of a file",
-    "diff": "what changed in a file, compare versions",
-    "restore": "bring back an old version of a file",
-    "analytics": "write statistics per file, agent, session",
-    "risk_score": "secrets, API keys, PII in text before writing",
-    "validate": "check syntax of JSON, YAML, TOML, Python, code",
-    "chunk_write": "write a large file in parts",
-    "chunk_append": "add the next part of a large file",
-    "chunk_compose": "assemble the parts into one file",
-    "chunk_reset": "discard the parts of a large file",
-    "chunk_status": "which parts of a large file are there",
-    "chunk_preview": "look at the assembled parts before writing",
-    "scratch_put": "keep sensitive or long text outside the workspace",
-    "scratch_ref": "find a kept text by label or hash",
-    "scratch_get": "read a kept text back",
-    "scratch_drop": "delete a kept text",
-    "handoff_write": "hand the task over to the next agent or session, summary, next steps",
-    "handoff_read": "take over a task, what the previous agent left",
-    "checkpoint": "save progress of a long task",
-    "checkpoint_read": "continue from saved progress",
-    "checkpoint_list": "saved progress, list",
-    "checkpoint_cleanup": "delete old saved progress",
-    "force_set_state": "overwrite shared state without a version check",
-    "list_state": "keys of the shared state",
-    "delete_state": "remove a key of the shared state",
-    "state_wait": "wait until another agent changes shared state",
-    "state_txn": "compare and change several state keys at once",
-    "state_patch": "increment a counter, append, merge JSON in shared state",
-    "state_history": "earlier values of a state key",
-    "lease": "lock, mutex, leader election between agents",
-    "once": "run a job exactly once, cron, deduplicate",
+    "journal_tail": "audit log, activity",
+    "risk_score": "API keys, credentials, PII",
+    "checkpoint": "resume a long task",
+    "lease": "mutex, leader election",
+    "once": "cron, deduplicate, exactly once",
+    "state_txn": "compare-and-swap, transaction",
+    "state_patch": "counter, queue",
 }
 
 

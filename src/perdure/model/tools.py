@@ -57,7 +57,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One tool, declared. Contradictions are refused when the spec is made, not when it is called."""
 
     name: str
-    title: str = ""
+    title: str
     description: str
     params: type[msgspec.Struct]
     replay: ReplayClass
@@ -123,7 +123,7 @@ def definition(spec: ToolSpec) -> dict[str, Any]:
     """The tool as `tools/list` shows it, the host's contract included."""
     return {
         "name": spec.name,
-        **({"title": spec.title} if spec.title else {}),
+        "title": spec.title,
         "description": spec.description,
         "inputSchema": input_schema(spec.params),
         "annotations": _annotations(spec),
@@ -131,15 +131,19 @@ def definition(spec: ToolSpec) -> dict[str, Any]:
     }
 
 
+def public_definition(spec: ToolSpec) -> dict[str, Any]:
+    """The tool as a client of the host sees it: without the contract, which is between worker and host."""
+    found = definition(spec)
+    del found["_meta"][META_CONTRACT]
+    return found if found["_meta"] else {key: value for key, value in found.items() if key != "_meta"}
+
+
 def _annotations(spec: ToolSpec) -> dict[str, bool]:
-    """What differs from what a client assumes of a tool that says nothing. What only reads has no more to say."""
-    said = {
-        "readOnlyHint": (spec.read_only, False),
-        "idempotentHint": (spec.idempotent and not spec.read_only, False),
-        "destructiveHint": (spec.destructive or spec.read_only, True),
-        "openWorldHint": (spec.open_world, True),
-    }
-    return {name: value for name, (value, assumed) in said.items() if value != assumed}
+    """The other hints say nothing of a tool that only reads. A tool is not idempotent unless it says so."""
+    if spec.read_only:
+        return {"readOnlyHint": True, "openWorldHint": spec.open_world}
+    known = {"destructiveHint": spec.destructive, "openWorldHint": spec.open_world}
+    return {"idempotentHint": True, **known} if spec.idempotent else known
 
 
 # The server's instructions name their choices: a list that is read at every start must be short.

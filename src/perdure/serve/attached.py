@@ -1,6 +1,6 @@
 """Clients that speak stdio, on a socket of their owner's: the same sessions, one line per frame.
 
-    {"session": ID or null, "workspace": …}   the first line: who comes back, or a new one
+    {"session": ID or null, "workspace": …, "profile": …}   the first line: who comes back, or a new one
     {"session": ID, "known": true or false}   the answer; then frames in both directions
     {"delivered": [ID, …]}                    from the client's side: its client has these answers
 
@@ -36,6 +36,7 @@ from perdure.model.frames import (
     salvage_id,
 )
 from perdure.model.learned import learned
+from perdure.model.tool_groups import PROFILES
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
 from perdure.serve.session import HttpSession
@@ -53,6 +54,7 @@ DELIVERED: Final = b'{"delivered":'
 class Hello(msgspec.Struct):
     session: str | None = None
     workspace: str = ""
+    profile: str = ""
     confirms: bool = False
 
 
@@ -151,9 +153,11 @@ class Line:
         workspace = self._sessions.workspace_of(hello.workspace)
         if workspace is None:
             raise self._refused("there is no such workspace here")
+        if hello.profile not in ("", *PROFILES):
+            raise self._refused(f"there is no profile {hello.profile[:64]}; there are {', '.join(PROFILES)}")
         try:
             found = self._sessions.named_as(hello.session) if hello.session else None
-            session = found or self._sessions.open(workspace)
+            session = found or self._sessions.open(workspace, profile=hello.profile)
         except TooManySessions:
             raise self._refused("too many sessions are open") from None
         except StoreError as error:

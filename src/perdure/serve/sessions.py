@@ -145,11 +145,12 @@ class Sessions:
 
     # --- the handshake era -----------------------------------------------------------------------------------
 
-    def open(self, workspace: str, owner: str = "") -> HttpSession:
-        """A new session, before its `initialize`."""
+    def open(self, workspace: str, owner: str = "", profile: str = "") -> HttpSession:
+        """A new session, before its `initialize`. An empty profile is that of the server."""
         if self._store.session_count() >= self.limits.sessions:
             raise TooManySessions
         session = self._made(os.urandom(16).hex(), "", workspace, owner)
+        session.kernel.state.session.profile = profile
         self.named[session.kernel.state.session.session_id] = session
         self._started(session)
         return session
@@ -203,6 +204,8 @@ class Sessions:
             if request not in one.exchanges and request not in one.kernel.state.ids:
                 return one
         made = self._made(os.urandom(16).hex(), identity, workspace)
+        if kernels:  # what a client without a session enabled counts for all of its requests
+            made.kernel.state.session.groups = kernels[0].kernel.state.session.groups
         self.unnamed.setdefault(identity, []).append(made)
         self._started(made)
         return made
@@ -255,6 +258,7 @@ class Sessions:
             version=__version__,
             render=self.settings.render,
             detail=self.settings.detail,
+            profile=self.settings.profile,
             catalogs=self._known(specs),
             tools=self._registries.tools_of(workspace, specs),
             file_faults={"registry": self._registries.faults(workspace)},

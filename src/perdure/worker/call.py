@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, Tool
 from perdure.surfaces.waiting import finished
 from perdure.worker.diagnostics import Diagnostics
+from perdure.worker.group_hints import hint_in_envelope, hint_in_payload
 
 
 def run(tool: Tool, called_as: str, raw_arguments: Raw | None, **more: Any) -> CallToolResult:
@@ -35,6 +36,7 @@ async def steps(
     roots: tuple[str, ...],
     context: Callable[[View], Call],
     diagnostics: Diagnostics,
+    disabled_groups: Collection[str] = (),
 ) -> CallToolResult:
     """Normalize, run, present."""
     view = default
@@ -53,9 +55,9 @@ async def steps(
             payload = await tool.steps(params, context(view))
         else:
             payload = tool.handler(params, context(view))
-        return success(payload, tool.shape, view)
+        return success(hint_in_payload(name, payload, disabled_groups), tool.shape, view)
     except ToolError as error:
-        return failure(_placed(error.envelope, name, sent), view)
+        return failure(_placed(hint_in_envelope(error.envelope, disabled_groups), name, sent), view)
     except (Exception, SystemExit) as error:
         return failure(_placed(_unexpected(tool.spec.name, error, diagnostics), name, sent), view)
 

@@ -150,11 +150,4 @@ def surfaces(settings: Settings) -> tuple[Surface, ...]:
     """The surfaces asked for, in the order asked for."""
     if unknown := [name for name in settings.surfaces if name not in SURFACE_NAMES]:
         raise ValueError(f"no surface {', '.join(unknown)}; there are {', '.join(SURFACE_NAMES)}")
-    found = tuple(_BUILDERS[name](settings) for name in settings.surfaces if name in _BUILDERS)
-    if settings.tools:
-        known = {
-            name for one in found for tool in one.tools() for name in (tool.spec.name, *tool.spec.aliases)
-        }
-        if unknown := [name for name in settings.tools if name not in known]:
-            raise ValueError(f"no tool {', '.join(unknown)}")
-    return found
+    return tuple(_BUILDERS[name](settings) for name in settings.surfaces if name in _BUILDERS)

@@ -9,6 +9,7 @@ import msgspec
 
 from perdure.model import eras, frames
 from perdure.model.envelope import Envelope
+from perdure.model.instructions import instructions
 from perdure.model.replay import SafeToRetry, StillUnknown
 from perdure.model.tools import View
 from perdure.present.result import failure, success
@@ -17,6 +18,7 @@ from perdure.surfaces.waiting import Steps
 from perdure.worker import call
 from perdure.worker.context import Context, Running
 from perdure.worker.diagnostics import Diagnostics
+from perdure.worker.prompts import PROMPTS
 from perdure.worker.registry import Registry
 from perdure.worker.session import Asked, Refusal, Session, discovery
 
@@ -48,20 +50,25 @@ class Methods:
             "tools/list": _encode({"tools": registry.tool_definitions()}),
             "resources/list": _encode({"resources": registry.resource_definitions()}),
             "resources/templates/list": b'{"resourceTemplates":[]}',
-            "prompts/list": b'{"prompts":[]}',
+            "prompts/list": _encode({"prompts": [one.definition() for one in PROMPTS.values()]}),
         }
+        self._instructions = instructions(
+            [tool.spec.name for tool in registry], workspace=next(iter(roots), "")
+        )
 
     def immediate(self, asked: Asked) -> Answer | None:
         """The answer to a method that needs no work, or None."""
         match asked.method:
             case "initialize":
-                return _encode(self._session.initialize(asked))
+                return _encode(self._session.initialize(asked, self._instructions))
             case "server/discover":
-                return _encode(discovery())
+                return _encode(discovery(self._instructions))
             case "ping":
                 return b"{}"
             case "logging/setLevel":
                 return self._set_level(asked)
+            case "prompts/get":
+                return _prompt(asked)
             case "completion/complete":
                 return b'{"completion":{"values":[],"total":0,"hasMore":false}}'
             case method if (listing := self._lists.get(method)) is not None:
@@ -109,6 +116,7 @@ class Methods:
             roots=self._roots,
             context=context,
             diagnostics=self._diagnostics,
+            disabled_groups=asked.disabled_groups,
         )
         return _encode(result)
 
@@ -146,3 +154,21 @@ class Methods:
             return Refusal(frames.INVALID_PARAMS, f"level must be one of {', '.join(eras.LOG_LEVELS)}")
         self._session.log_level = level
         return b"{}"
+
+
+def _prompt(asked: Asked) -> Answer:
+    name = asked.text("name") or ""
+    if (prompt := PROMPTS.get(name)) is None:
+        return Refusal(
+            frames.INVALID_PARAMS, f"there is no prompt {name[:64]}; there are {', '.join(PROMPTS)}"
+        )
+    try:
+        arguments = msgspec.json.decode(asked.params.get("arguments", b"{}"), type=dict[str, str])
+    except msgspec.MsgspecError:
+        return Refusal(frames.INVALID_PARAMS, "the arguments of a prompt must be strings")
+    if unknown := sorted(arguments.keys() - {prompt.argument}):
+        return Refusal(
+            frames.INVALID_PARAMS,
+            f"{name} has no argument {unknown[0][:64]}; it takes {prompt.argument}",
+        )
+    return _encode(prompt.messages(arguments))

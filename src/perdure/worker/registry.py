@@ -9,6 +9,7 @@ import msgspec
 
 from perdure.model.envelope import SCHEMA_URI, schema_text
 from perdure.model.replay import STILL_UNKNOWN
+from perdure.model.tool_groups import CORE, GROUP_OF, Profile, enabled_groups
 from perdure.model.tools import definition
 from perdure.surfaces.port import KeyStatus, Resource, Surface, Tool
 
@@ -31,10 +32,13 @@ class Bound(msgspec.Struct, frozen=True):
 class Registry:
     """Built once; a name that two tools claim is refused here, not found out at a call.
 
-    With `only`, no other tool is listed or called.
+    With `only`, no other tool is listed or called. Tools outside `profile` can be called, and are not listed.
     """
 
-    def __init__(self, surfaces: Sequence[Surface], only: Sequence[str] = ()) -> None:
+    def __init__(
+        self, surfaces: Sequence[Surface], only: Sequence[str] = (), profile: Profile = "full"
+    ) -> None:
+        groups = enabled_groups(profile, {})
         self._tools: dict[str, Bound] = {}
         self._named: dict[str, Bound] = {}
         self._resources: dict[str, Resource] = {}
@@ -44,7 +48,8 @@ class Registry:
                 names = (tool.spec.name, *tool.spec.aliases)
                 if only and not set(names) & set(only):
                     continue
-                self._tools[tool.spec.name] = bound
+                if GROUP_OF.get(tool.spec.name, CORE) in groups:
+                    self._tools[tool.spec.name] = bound
                 for name in names:
                     if self._named.setdefault(name, bound) is not bound:
                         raise ValueError(f"two tools are called {name}")

@@ -20,6 +20,7 @@ from msgspec import Raw
 from perdure.model import eras, frames, relief
 from perdure.model.faults import QUEUE_FULL, Fault, host_error
 from perdure.model.frames import Malformed, Notification, Request, RequestId, Response
+from perdure.model.tool_groups import Profile
 from perdure.model.tools import DEFAULT_VIEW, View
 from perdure.surfaces.port import Surface
 from perdure.surfaces.waiting import Steps
@@ -249,6 +250,7 @@ def serve_stdio(
     surfaces: Sequence[Surface],
     *,
     tools: Sequence[str] = (),
+    profile: Profile = "full",
     view: View = DEFAULT_VIEW,
     roots: tuple[str, ...] = (),
     log_level: str = DEFAULT_LEVEL,
@@ -259,7 +261,7 @@ def serve_stdio(
     source, sink = claim_stdio()
     diagnostics = Diagnostics(log_level, log_format)
     log_to_diagnostics(diagnostics)
-    registry = Registry(surfaces, tools)
+    registry = Registry(surfaces, tools, profile)
     out = FrameWriter(sink)
     gc.freeze()  # what was loaded stays: nobody has to look through it again for what can go
     Server(

@@ -23,10 +23,9 @@ from perdure.model.frames import (
     decode_id,
     members,
 )
-from perdure.model.instructions import INSTRUCTIONS
 
 SERVER_INFO: Final = {"name": "perdure", "title": "Perdure", "version": __version__}
-CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "logging": {}}
+CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "prompts": {}, "logging": {}}
 
 _HANDSHAKE_ONLY: Final = frozenset({"ping", "logging/setLevel"})
 _MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen"})
@@ -52,6 +51,8 @@ class Asked(msgspec.Struct, frozen=True):
     client: str
     session: str
     log_level: str | None
+    disabled_groups: frozenset[str] = frozenset()
+    """Groups of tools that the session of the caller does not list."""
 
     def text(self, name: str) -> str | None:
         """A member of params that is a string, or None."""
@@ -72,13 +73,21 @@ class Asked(msgspec.Struct, frozen=True):
         return max(age, 0) / 1000 if isinstance(age, int) else 0.0
 
 
+class _Caller(msgspec.Struct, frozen=True):
+    """What the host says of the client that it calls for."""
+
+    name: str | None = None
+    session: str | None = None
+    disabled_groups: frozenset[str] = frozenset()
+
+
 class Session:
     """What the handshake said, and what a request without a handshake says about itself."""
 
     def __init__(self) -> None:
         self._id = os.urandom(8).hex()
         self._client = "unknown"
-        self._told: tuple[bytes, tuple[str | None, str | None]] = b"", (None, None)
+        self._told: tuple[bytes, _Caller] = b"", _Caller()
         self.log_level: str | None = None
 
     def asked(self, method: str, raw_params: Raw | None) -> Asked | Refusal:
@@ -97,42 +106,45 @@ class Session:
             if method in _HANDSHAKE_ONLY:
                 return Refusal(METHOD_NOT_FOUND, f"{method} is not part of {eras.LATEST_MODERN}")
         own = _name(meta.get(eras.META_CLIENT)) if is_modern else None
-        name, session = self._caller(meta.get(eras.META_CALLER))
+        caller = self._caller(meta.get(eras.META_CALLER))
         return Asked(
             era="modern" if is_modern else "handshake",
             method=method,
             params=params,
             meta=meta,
-            client=name or own or self._client,
-            session=session or self._id,
+            client=caller.name or own or self._client,
+            session=caller.session or self._id,
             log_level=_text(meta.get(eras.META_LOG_LEVEL)) if is_modern else self.log_level,
+            disabled_groups=caller.disabled_groups,
         )
 
-    def _caller(self, raw: Raw | None) -> tuple[str | None, str | None]:
+    def _caller(self, raw: Raw | None) -> _Caller:
         """Whom the host calls for: as a rule the same as last time."""
         if raw is None:
-            return None, None
+            return _Caller()
         told = bytes(raw)
         if told != self._told[0]:
-            caller = _object(raw)
-            self._told = told, (_text(caller.get("name")), _text(caller.get("session")))
+            try:
+                self._told = told, msgspec.json.decode(told, type=_Caller)
+            except msgspec.MsgspecError:
+                self._told = told, _Caller()
         return self._told[1]
 
-    def initialize(self, asked: Asked) -> dict[str, Any]:
+    def initialize(self, asked: Asked, instructions: str) -> dict[str, Any]:
         self._client = _name(asked.params.get("clientInfo")) or self._client
         return {
             "protocolVersion": eras.negotiate(asked.text("protocolVersion")),
             "capabilities": CAPABILITIES,
             "serverInfo": SERVER_INFO,
-            "instructions": INSTRUCTIONS,
+            "instructions": instructions,
         }
 
 
-def discovery() -> dict[str, Any]:
+def discovery(instructions: str) -> dict[str, Any]:
     return {
         "supportedVersions": list(eras.SUPPORTED_VERSIONS),
         "capabilities": CAPABILITIES,
-        "instructions": INSTRUCTIONS,
+        "instructions": instructions,
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from perdure.model.tool_groups import Profile
 from perdure.registry.atomic_edit import edit_file
 from perdure.registry.clients import diffs
 from perdure.registry.clients.ownership import Claim, Ownership, Sidecar, hash_of, undo_of, undone
@@ -63,16 +64,25 @@ _Deciding = Callable[[bytes | None, Sidecar], _Step]
 
 
 def own_fields(
-    client: Client, words: Sequence[str], workspace: str, *, is_chosen: bool = False
+    client: Client,
+    words: Sequence[str],
+    workspace: str,
+    *,
+    is_chosen: bool = False,
+    profile: Profile | None = None,
 ) -> dict[str, Any]:
-    """The entry that starts Perdure with these words, in the client's own form; in a chosen workspace or where it fits."""
+    """The entry that starts Perdure with these words, in the client's own form; in a chosen workspace or where it fits.
+
+    Without a profile it gets the one that suits the client. `full` is the default, so the entry does not name it."""
+    chosen = profile or client.profile
+    listed = () if chosen == "full" else ("--profile", chosen)
     way = "anywhere" if is_chosen else client.start
     start = {
         "project": (),
         "variable": ("--workspace",),
         "anywhere": ("--workspace", workspace),
     }[way]
-    command, *args = [Template.literal(word) for word in (*words, "run", *start)]
+    command, *args = [Template.literal(word) for word in (*words, "run", *listed, *start)]
     try:
         fields = in_words_of(client, Entry(name=NAME, command=command, args=tuple(args))).fields
     except Unsayable as error:

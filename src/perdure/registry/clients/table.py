@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from perdure.model.tool_groups import Profile
 from perdure.registry.clients import references
 from perdure.registry.clients.json_text import JsonText
 from perdure.registry.clients.shapes import MILLISECONDS, SECONDS, Shape, Timing
@@ -21,13 +22,17 @@ Start = Literal["project", "variable", "anywhere"]
 
 
 class Client(msgspec.Struct, frozen=True):
-    """`text` changes its file; `shape` says what an entry looks like in it."""
+    """`text` changes its file; `shape` says what an entry looks like in it.
+
+    `profile` is what `perdure install` chooses: core, unless the client searches tools instead of loading all of them.
+    """
 
     name: str
     title: str
     text: ConfigText
     shape: Shape
     start: Start = "project"
+    profile: Profile = "core"
 
 
 def _json(*root: str) -> ConfigText:
@@ -46,9 +51,13 @@ CLIENTS: Final = {
                 call=Timing("timeout", MILLISECONDS),
                 references=references.BRACED,
             ),
+            profile="full",  # tool search: schemas of MCP tools are loaded when the model asks for them
         ),
+        # All tools of all servers are in the context.
         Client("claude-desktop", "Claude Desktop", _json(), Shape(types=HTTP), "anywhere"),
+        # Sends about 40 tools to the model, over all servers.
         Client("cursor", "Cursor", _json(), Shape(references=references.EDITOR), "variable"),
+        # A chat request may have 128 tools, those of the editor and its extensions included.
         Client(
             "vscode",
             "VS Code",
@@ -56,6 +65,7 @@ CLIENTS: Final = {
             Shape(types={"stdio": "stdio", **HTTP}, cwd="cwd", references=references.EDITOR),
             "variable",
         ),
+        # Cascade has access to 100 tools at a time, over all servers.
         Client(
             "windsurf",
             "Windsurf",
@@ -86,7 +96,9 @@ CLIENTS: Final = {
                 header_names="env_http_headers",
                 bearer_name="bearer_token_env_var",
             ),
+            profile="full",  # tool_search: above 100 tools, MCP tools are deferred until the model searches
         ),
+        # No limit and no tool search: all tools are in the context. The same holds for Zed, OpenCode and Cline.
         Client(
             "continue",
             "Continue",
@@ -106,6 +118,7 @@ CLIENTS: Final = {
             _json("context_servers"),
             Shape(types=HTTP, enabled="enabled", always={"source": "custom"}),
         ),
+        # The model's service takes 512 tools, and none of them is loaded on demand.
         Client(
             "gemini",
             "Gemini CLI",
@@ -120,6 +133,7 @@ CLIENTS: Final = {
                 references=references.SHELL,
             ),
         ),
+        # Its documentation recommends fewer than 25 tools, and its session warns above 50.
         Client(
             "goose",
             "Goose",

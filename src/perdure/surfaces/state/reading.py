@@ -35,8 +35,8 @@ class Get(msgspec.Struct, frozen=True):
 
 
 class List(msgspec.Struct, frozen=True):
-    pattern: Annotated[str | None, arg("LIKE, escape \\")] = None
-    prefix: Annotated[str | None, arg("Literal")] = None
+    pattern: Annotated[str | None, arg("SQL LIKE: % any text, _ one character, \\ escapes.")] = None
+    prefix: Annotated[str | None, arg("Keys that start with this.")] = None
     limit: int = 100
     cursor: str | None = None
     values: bool = False
@@ -46,7 +46,7 @@ class List(msgspec.Struct, frozen=True):
 class History(msgspec.Struct, frozen=True):
     key: str
     limit: int = 20
-    diff: Annotated[bool, arg("With merge patches")] = False
+    diff: Annotated[bool, arg("Add a merge patch per version.")] = False
     namespace: str = unlisted("default")
 
 

@@ -25,7 +25,7 @@ GOT: Final = Shape(
 )
 SET: Final = Shape(
     "{status} {key}  version {version}  revision {revision}",
-    (STATUS, KEY, VERSION, REVISION, MESSAGE, REASON, *ACTUAL, UPDATED, EXPIRES),
+    (STATUS, KEY, VERSION, REVISION, MESSAGE, REASON, *ACTUAL, UPDATED, EXPIRES, Field("enable")),
     ok=False,
 )
 LISTED: Final = Shape(

@@ -29,10 +29,11 @@ SAME_FAILURE_S: Final = 1.0
 
 
 def _writes(
-    name: str, description: str, params: type[msgspec.Struct], *conflict: str, **more: Any
+    name: str, title: str, description: str, params: type[msgspec.Struct], *conflict: str, **more: Any
 ) -> ToolSpec:
     return ToolSpec(
         name=name,
+        title=title,
         description=description,
         params=params,
         replay=JOURNAL,
@@ -42,10 +43,11 @@ def _writes(
 
 
 def _reads(
-    name: str, description: str, params: type[msgspec.Struct], *conflict: str, **more: Any
+    name: str, title: str, description: str, params: type[msgspec.Struct], *conflict: str, **more: Any
 ) -> ToolSpec:
     return ToolSpec(
         name=name,
+        title=title,
         description=description,
         params=params,
         replay=CONVERGENT,
@@ -57,28 +59,62 @@ def _reads(
 
 TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
-        _reads("get_state", "Read a shared key, now or at a revision.", reading.Get, "/key"),
+        _reads(
+            "get_state",
+            "Read shared value",
+            "Read a JSON value that all agents share, and its version. Pass that to set_state as expected_version.",
+            reading.Get,
+            "/key",
+        ),
         shapes.GOT,
         reading.get_state,
     ),
     (
-        _writes("set_state", "Write a shared key if its version is as expected.", writing.Set, "/key"),
+        _writes(
+            "set_state",
+            "Write shared value",
+            "Store JSON under a key all agents see. With expected_version (from get_state) it fails on a "
+            "concurrent change; without, it overwrites.",
+            writing.Set,
+            "/key",
+            destructive=True,
+        ),
         shapes.SET,
         writing.set_state,
     ),
     (
-        _writes("force_set_state", "Write a shared key, whatever it holds.", writing.ForceSet, "/key"),
+        _writes(
+            "force_set_state",
+            "Overwrite shared value",
+            "Overwrite a shared key, whatever its version. Prefer set_state with expected_version: it notices a "
+            "concurrent change.",
+            writing.ForceSet,
+            "/key",
+            destructive=True,
+        ),
         shapes.SET,
         writing.force_set_state,
     ),
     (
-        _reads("list_state", "Shared keys by prefix or pattern, in pages.", reading.List),
+        _reads(
+            "list_state",
+            "List shared keys",
+            "List shared keys by prefix or pattern, in pages; values=true adds their values.",
+            reading.List,
+        ),
         shapes.LISTED,
         reading.list_state,
     ),
     (
         _writes(
-            "delete_state", "Remove a shared key, at a version.", writing.Delete, "/key", destructive=True
+            "delete_state",
+            "Delete shared value",
+            "Delete a shared key; with expected_version only if nobody changed it since. state_history still "
+            "shows it.",
+            writing.Delete,
+            "/key",
+            destructive=True,
+            idempotent=True,
         ),
         shapes.DELETED,
         writing.delete_state,
@@ -86,7 +122,9 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         _reads(
             "state_wait",
-            "Wait until a key, or one with a prefix, changes after a revision.",
+            "Wait for a change",
+            "Wait until another agent changes a key, or a key with a prefix. Use it instead of calling get_state "
+            "again and again.",
             waiting.Wait,
             deadline_s=LONGEST_WAIT_S + 30,
             waits=True,
@@ -97,7 +135,8 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         _writes(
             "state_txn",
-            "Compare keys, then write many at once or none.",
+            "Change several keys",
+            "If all compare conditions hold, apply then, else apply else: several keys atomically.",
             Txn,
             "/then/*/key",
             "/else/*/key",
@@ -107,19 +146,35 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         writing.state_txn,
     ),
     (
-        _writes("state_patch", "Merge (RFC 7396), add, append or revert.", writing.Patch, "/key"),
+        _writes(
+            "state_patch",
+            "Patch shared value",
+            "Change a shared key in one step, no read needed: merge an object, increment a number, append to a "
+            "list, revert to a version.",
+            writing.Patch,
+            "/key",
+            destructive=True,
+        ),
         shapes.PATCHED,
         writing.state_patch,
     ),
     (
-        _reads("state_history", "Versions of a key, newest first.", reading.History, "/key"),
+        _reads(
+            "state_history",
+            "Key history",
+            "Earlier values of a shared key, newest first: who set them, when and with which tool.",
+            reading.History,
+            "/key",
+        ),
         shapes.HISTORY,
         reading.state_history,
     ),
     (
         _writes(
             "lease",
-            "A lock with an end; its token fences late writers out.",
+            "Lock a name",
+            "Lock a name for ttl_s so that one agent works on it: acquire returns a token; renew, release and "
+            "set_state (lease_token) need it.",
             writing.LeaseCall,
             "/name",
         ),
@@ -127,7 +182,14 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         writing.lease,
     ),
     (
-        _writes("once", "Run an occurrence once, and keep its outcome.", writing.Once, "/key"),
+        _writes(
+            "once",
+            "Run once",
+            "Make sure a job runs only once among agents: begin answers run, running or done; finish stores its "
+            "result.",
+            writing.Once,
+            "/key",
+        ),
         shapes.ONCE,
         writing.once,
     ),

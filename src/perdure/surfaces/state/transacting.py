@@ -42,9 +42,9 @@ class Op(msgspec.Struct, frozen=True):
 
 
 class Txn(msgspec.Struct, frozen=True):
-    compare: Annotated[list[Compare], arg("Key and one condition each")] = []
+    compare: Annotated[list[Compare], arg("Each: key and one condition.")] = []
     then: list[Op] = []
-    otherwise: Annotated[list[dict[str, Any]], arg("As then")] = msgspec.field(
+    otherwise: Annotated[list[dict[str, Any]], arg("As then.")] = msgspec.field(
         name="else", default_factory=list
     )
     namespace: str = unlisted("default")

@@ -22,7 +22,7 @@ CANCEL_S = 0.25
 class Wait(msgspec.Struct, frozen=True):
     key: str | None = None
     prefix: str | None = None
-    after: Annotated[int | None, arg("A revision; default: now")] = None
+    after: Annotated[int | None, arg("A revision; default: now.")] = None
     timeout_s: float = 30
     namespace: str = unlisted("default")
 

@@ -33,9 +33,9 @@ from perdure.surfaces.state.transacting import Plan, Txn
 class Set(msgspec.Struct, frozen=True):
     key: str
     value: Annotated[str, arg("JSON")]
-    expected_version: Annotated[int, arg("0: create only")] = ANY
+    expected_version: Annotated[int, arg("-1: overwrite; 0: create only.")] = ANY
     ttl_s: float | None = None
-    lease: Annotated[str | None, arg("Only while lease_token holds it")] = None
+    lease: Annotated[str | None, arg("Only while lease_token holds it.")] = None
     lease_token: int | None = None
     namespace: str = unlisted("default")
 

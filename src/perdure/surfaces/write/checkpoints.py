@@ -35,19 +35,12 @@ _UNITS: Final = (365 * 86_400, 30 * 86_400, 7 * 86_400, 86_400, 3600, 60, 1)
 Format = Literal["json", "yaml", "markdown"]
 
 
-# Some models' services refuse the whole list where an argument has no type.
-_ANY: Final = [
-    {"type": "object"},
-    {"type": "array", "items": {"type": "object"}},
-    *({"type": name} for name in ("string", "number", "boolean")),
-]
-
-
 class Checkpoint(msgspec.Struct, frozen=True):
-    name: Annotated[str, arg("[A-Za-z0-9_-]{1,64}; given again, it replaces.")]
-    data: Annotated[Any, arg("Any JSON.", extra_json_schema={"anyOf": _ANY})]
+    name: Annotated[str, arg("[A-Za-z0-9_-]{1,64}; an existing one is replaced.")]
+    # Any JSON is taken. The schema names one type: services of some models refuse a list with an argument of several.
+    data: Annotated[Any, arg("An object, or any other JSON.", extra_json_schema={"type": "object"})]
     format: Annotated[Format, arg()] = "json"
-    ttl: Annotated[str, arg("session, permanent, or P7D, PT12H.")] = "session"
+    ttl: Annotated[str, arg("session, permanent, or a duration: P7D, PT12H.")] = "session"
 
 
 class CheckpointRead(msgspec.Struct, frozen=True):
@@ -59,8 +52,8 @@ class CheckpointList(msgspec.Struct, frozen=True):
 
 
 class CheckpointCleanup(msgspec.Struct, frozen=True):
-    include_session: Annotated[bool, arg("Also those for this session only.")] = True
-    all_sessions: Annotated[bool, arg("Those for any session.")] = False
+    include_session: Annotated[bool, arg("false: only expired ones.")] = True
+    all_sessions: Annotated[bool, arg("Also those of other sessions.")] = False
 
 
 def checkpoint(service: WriteService, given: Checkpoint, call: Call) -> dict[str, Any]:

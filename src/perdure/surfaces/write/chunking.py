@@ -43,14 +43,14 @@ MOST_SHOWN: Final = 262_144
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 SESSION = arg()
-NAMED = arg("Names the file being built: [A-Za-z0-9_-]{1,64}.")
-TOTAL = arg("Checked by chunk_compose.", ge=1, le=MOST_INDEX)
+NAMED = arg("A name you choose, [A-Za-z0-9_-]{1,64}.")
+TOTAL = arg("Number of chunks; chunk_compose checks it.", ge=1, le=MOST_INDEX)
 SEPARATOR = arg()
 
 
 class ChunkWrite(msgspec.Struct, frozen=True):
     session: Annotated[str, NAMED]
-    index: Annotated[int, arg("From 1; sent again, it replaces.", ge=1, le=MOST_INDEX)]
+    index: Annotated[int, arg("From 1.", ge=1, le=MOST_INDEX)]
     content: Annotated[str, arg()]
     total_expected: Annotated[int, TOTAL] | None = None
     idempotency_key: Annotated[str, KEY] | None = None
@@ -68,7 +68,7 @@ class ChunkCompose(msgspec.Struct, frozen=True):
     output_path: Annotated[str, PATH]
     mode: Annotated[Literal["create", "overwrite"], arg("create refuses an existing file.")] = "create"
     separator: Annotated[str, SEPARATOR] = ""
-    cleanup: Annotated[bool, arg("Drop the chunks then.")] = False
+    cleanup: Annotated[bool, arg("Delete the chunks afterwards.")] = False
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
     validate: Annotated[Validate, VALIDATE] = "off"
@@ -80,8 +80,10 @@ class ChunkReset(msgspec.Struct, frozen=True):
 
 
 class ChunkStatus(msgspec.Struct, frozen=True):
-    session: Annotated[str, arg("None: all are listed.")] | None = None
-    have_sha256: Annotated[str, arg("Hash of what you have: resume_at says where to go on.")] | None = None
+    session: Annotated[str, arg()] | None = None
+    have_sha256: Annotated[str, arg("Hash of your copy: resume_at says which chunk to send next.")] | None = (
+        None
+    )
 
 
 class ChunkPreview(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from perdure.model.tools import ToolSpec
 
 def writes(
     name: str,
+    title: str,
     description: str,
     params: type[msgspec.Struct],
     *,
@@ -21,6 +22,7 @@ def writes(
     """A tool that changes something: the journal knows whether it did."""
     return ToolSpec(
         name=name,
+        title=title,
         description=description,
         params=params,
         replay=JOURNAL,
@@ -30,10 +32,11 @@ def writes(
     )
 
 
-def reads(name: str, description: str, params: type[msgspec.Struct]) -> ToolSpec:
+def reads(name: str, title: str, description: str, params: type[msgspec.Struct]) -> ToolSpec:
     """A tool that changes nothing: it may be asked again."""
     return ToolSpec(
         name=name,
+        title=title,
         description=description,
         params=params,
         replay=CONVERGENT,

@@ -36,7 +36,7 @@ _COMPARISONS: Final = 200_000  # lines compared before a tolerant search in a re
 class Edit(msgspec.Struct, frozen=True):
     old: Annotated[str, arg(aliases=("old_string",))]
     new: Annotated[str, arg(aliases=("new_string",))]
-    count: Annotated[int, arg("How many there must be; -1: all.")] = 1
+    count: Annotated[int, arg("How often it must occur; -1: replace all.")] = 1
 
 
 class Applied(msgspec.Struct, frozen=True):

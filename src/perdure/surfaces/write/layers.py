@@ -277,7 +277,9 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         reads(
             "risk_score",
-            "Secrets and other things that would get a content rejected, with their places.",
+            "Check for secrets",
+            "Check text for secrets and personal data before you write it; nothing is written. redact=true also "
+            "returns a clean copy.",
             scoring.RiskScore,
         ),
         SCORED,
@@ -286,8 +288,9 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         reads(
             "validate",
-            "Syntax errors of a content, with line and column, in 18 formats. "
-            "valid is null if a grammar only doubts it, or for an unknown format.",
+            "Check syntax",
+            "Check the syntax of text in 18 formats; nothing is written. valid is null for an unknown format, or "
+            "where only a grammar objects.",
             validating.ValidateParams,
         ),
         VALIDATED,
@@ -296,9 +299,13 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "chunk_write",
-            "Keep one piece of a file that is too large for one call. Nothing is in the tree until chunk_compose.",
+            "Store a chunk",
+            "Store chunk number index of a file too large for one call; the same index again replaces it. "
+            "Nothing is in the project until chunk_compose. In order use chunk_append.",
             chunking.ChunkWrite,
             conflict=("/session",),
+            destructive=True,
+            idempotent=True,
         ),
         CHUNK,
         chunking.chunk_write,
@@ -306,7 +313,9 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "chunk_append",
-            "Keep the next piece, as chunk_write does.",
+            "Append a chunk",
+            "Store the next chunk of a file too large for one call, numbered for you. When all are stored, "
+            "chunk_compose writes the file.",
             chunking.ChunkAppend,
             conflict=("/session",),
         ),
@@ -316,9 +325,12 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "chunk_compose",
-            "Write the file made of all chunks in one step. Missing chunks are named.",
+            "Compose file",
+            "Join all chunks of a session and write the file in one step. Names missing chunks and writes "
+            "nothing then.",
             chunking.ChunkCompose,
             conflict=("/session", "/output_path"),
+            destructive=True,
         ),
         COMPOSED,
         chunking.chunk_compose,
@@ -326,10 +338,12 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "chunk_reset",
-            "Drop a session and all its chunks.",
+            "Delete chunks",
+            "Delete all chunks of a session, to start again. Files already composed stay.",
             chunking.ChunkReset,
             conflict=("/session",),
             destructive=True,
+            idempotent=True,
         ),
         RESET,
         chunking.chunk_reset,
@@ -337,23 +351,32 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         reads(
             "chunk_status",
-            "Which chunks are there and which are missing.",
+            "Chunk status",
+            "Which chunks of a session are stored and which are missing. Without session: all sessions.",
             chunking.ChunkStatus,
         ),
         STATUS,
         chunking.chunk_status,
     ),
     (
-        reads("chunk_preview", "The file as chunk_compose would write it.", chunking.ChunkPreview),
+        reads(
+            "chunk_preview",
+            "Preview chunks",
+            "Show the file that chunk_compose would write; nothing is written.",
+            chunking.ChunkPreview,
+        ),
         PREVIEW,
         chunking.chunk_preview,
     ),
     (
         writes(
             "scratch_put",
-            "Keep material that must not be in the tree (raw evidence, secrets); its hash refers to it.",
+            "Store outside the project",
+            "Store text outside the project (secrets, raw logs); returns a hash to cite. For your progress use "
+            "checkpoint, for values other agents need set_state.",
             scratching.ScratchPut,
             conflict=(),
+            idempotent=True,
         ),
         KEPT,
         scratching.scratch_put,
@@ -361,24 +384,32 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         reads(
             "scratch_ref",
-            "About one scratch entry, or all; never their content.",
+            "List scratch entries",
+            "List stored scratch entries, or one by sha256 or label, without their content.",
             scratching.ScratchRef,
         ),
         REFERENCE,
         scratching.scratch_ref,
     ),
     (
-        reads("scratch_get", "The content of a scratch entry.", scratching.ScratchGet),
+        reads(
+            "scratch_get",
+            "Read scratch entry",
+            "Read the content of a scratch entry, by sha256 or label.",
+            scratching.ScratchGet,
+        ),
         GOT,
         scratching.scratch_get,
     ),
     (
         writes(
             "scratch_drop",
-            "Forget a scratch entry.",
+            "Delete scratch entry",
+            "Delete a scratch entry for good, by sha256 or label.",
             scratching.ScratchRef,
             conflict=("/sha256", "/label"),
             destructive=True,
+            idempotent=True,
         ),
         DROPPED,
         scratching.scratch_drop,
@@ -386,45 +417,69 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
         writes(
             "handoff_write",
-            "Leave a task so that another agent can go on: an envelope and free text. Listed files that differ are named.",
+            "Write handoff",
+            "Write HANDOFF.md for the next agent: status, summary, next steps, files. For yourself use checkpoint.",
             handing.HandoffWrite,
             conflict=("/path",),
+            destructive=True,
         ),
         HANDED,
         handing.handoff_write,
     ),
     (
-        reads("handoff_read", "A handoff, and what has changed since.", handing.HandoffRead),
+        reads(
+            "handoff_read",
+            "Read handoff",
+            "Read the handoff of the last agent, and which of its files changed since. Call it first when you "
+            "take over a task.",
+            handing.HandoffRead,
+        ),
         HANDOFF,
         handing.handoff_read,
     ),
     (
         writes(
             "checkpoint",
-            "Keep data of the task under a name, to go on from after an interruption.",
+            "Save progress",
+            "Save your own progress as JSON, to read after a crash. For another agent use handoff_write; for "
+            "shared values set_state.",
             checkpoints.Checkpoint,
             conflict=("/name",),
+            destructive=True,
+            idempotent=True,
         ),
         CHECKPOINT,
         checkpoints.checkpoint,
     ),
     (
-        reads("checkpoint_read", "The data of a checkpoint.", checkpoints.CheckpointRead),
+        reads(
+            "checkpoint_read",
+            "Read progress",
+            "Read the data of one checkpoint, by its name.",
+            checkpoints.CheckpointRead,
+        ),
         CHECKPOINT_READ,
         checkpoints.checkpoint_read,
     ),
     (
-        reads("checkpoint_list", "Checkpoints that have not ended.", checkpoints.CheckpointList),
+        reads(
+            "checkpoint_list",
+            "List checkpoints",
+            "List checkpoints that have not expired: name, size, time, without their data.",
+            checkpoints.CheckpointList,
+        ),
         CHECKPOINTS,
         checkpoints.checkpoint_list,
     ),
     (
         writes(
             "checkpoint_cleanup",
-            "Drop what was only for this session, and what has ended.",
+            "Delete checkpoints",
+            "Delete this session's and expired checkpoints.",
             checkpoints.CheckpointCleanup,
             conflict=(),
             destructive=True,
+            idempotent=True,
         ),
         CLEANED,
         checkpoints.checkpoint_cleanup,

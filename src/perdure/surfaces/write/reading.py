@@ -26,7 +26,7 @@ MODES = ("create", "overwrite", "append", "replace", "delete", "move")
 
 class Read(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    start_line: Annotated[int, arg("From 1.", ge=1)] | None = None
+    start_line: Annotated[int, arg("First is 1.", ge=1)] | None = None
     end_line: Annotated[int, arg(ge=1)] | None = None
     max_bytes: Annotated[int, arg(ge=1, le=16 * 1024 * 1024)] = 262_144
     encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg("base64 for binary.")] | None = (
@@ -39,7 +39,7 @@ class JournalTail(msgspec.Struct, frozen=True):
     filter_path: Annotated[str, arg(path="relative")] | None = None
     filter_mode: Annotated[str, arg("create, overwrite, append, replace, delete or move.")] | None = None
     filter_client: Annotated[str, arg()] | None = None
-    cursor: Annotated[str, arg("next_cursor, for older ones.")] | None = None
+    cursor: Annotated[str, arg("next_cursor of the page before.")] | None = None
 
 
 class History(msgspec.Struct, frozen=True):
@@ -49,8 +49,8 @@ class History(msgspec.Struct, frozen=True):
 
 class DiffParams(msgspec.Struct, frozen=True, rename={"from_": "from"}):
     path: Annotated[str, PATH]
-    from_: Annotated[str, arg("journal_id; default: the version before.")] | None = None
-    to: Annotated[str, arg("journal_id, or disk.")] = "disk"
+    from_: Annotated[str, arg("journal_id.")] | None = None
+    to: Annotated[str, arg("journal_id or disk.")] = "disk"
 
 
 class Analytics(msgspec.Struct, frozen=True):

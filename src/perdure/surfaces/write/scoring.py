@@ -24,7 +24,7 @@ class RiskScore(msgspec.Struct, frozen=True):
     draft: Annotated[str, arg()] | None = None
     target_path: Annotated[str, arg(path="relative")] | None = None
     language_hint: Annotated[str, arg()] | None = None
-    redact: Annotated[bool, arg("Also give it with the secrets replaced.")] = False
+    redact: Annotated[bool, arg("Also return it with the secrets replaced.")] = False
 
 
 def risk_score(service: WriteService, given: RiskScore, call: Call) -> dict[str, Any]:

@@ -391,25 +391,35 @@ class WriteSurface:
             self._stepwise(
                 writes(
                     "safe_write",
-                    "Write a file whole: create, overwrite or append. Durable when it returns, journaled, undoable. "
-                    "A refused payload is kept as a draft.",
+                    "Write file",
+                    "Create a file; mode=overwrite or append changes one. Default mode=create refuses an "
+                    "existing file. Atomic, journaled, undoable. For passages use edit.",
                     writing.SafeWrite,
                     conflict=("/path",),
+                    destructive=True,
                 ),
                 WROTE,
                 writing.safe_write,
             ),
             self._tool(
-                reads("read", "Read a file or some of its lines, with its sha256.", reading.Read),
+                reads(
+                    "read",
+                    "Read file",
+                    "Read a text file, or its lines from start_line to end_line, with the sha256 of the whole file.",
+                    reading.Read,
+                ),
                 READ,
                 reading.read,
             ),
             self._stepwise(
                 writes(
                     "edit",
-                    "Replace passages of a text file, all or none. Exact first, then tolerant of whitespace.",
+                    "Edit file",
+                    "Replace exact passages in a file. Each old must occur exactly once (or count times). All "
+                    "edits land or none. Read the file first.",
                     writing.EditFile,
                     conflict=("/path",),
+                    destructive=True,
                 ),
                 EDITED,
                 writing.edit,
@@ -417,9 +427,12 @@ class WriteSurface:
             self._stepwise(
                 writes(
                     "safe_replace",
-                    "Replace one passage of a text file.",
+                    "Replace text",
+                    "Replace one passage of a file, as edit does with one pair of old and new. Prefer edit: it "
+                    "takes several passages.",
                     writing.SafeReplace,
                     conflict=("/path",),
+                    destructive=True,
                 ),
                 EDITED,
                 writing.edit,
@@ -427,7 +440,9 @@ class WriteSurface:
             self._tool(
                 writes(
                     "transaction",
-                    "Write, edit, patch, move and delete files: all of it or none, through crashes too.",
+                    "Change several files",
+                    "Change several files as one step, all or none: write, edit, patch (a diff), move, delete. "
+                    "Also the way to move or delete one file.",
                     transacting.Transaction,
                     conflict=("/ops/*/path", "/ops/*/to"),
                     destructive=True,
@@ -436,26 +451,43 @@ class WriteSurface:
                 transacting.transaction,
             ),
             self._tool(
-                reads("journal_tail", "The latest changes, newest last.", reading.JournalTail),
+                reads(
+                    "journal_tail",
+                    "Recent changes",
+                    "Who changed which file when, through Perdure: all agents, newest last. For the versions of "
+                    "one file use history.",
+                    reading.JournalTail,
+                ),
                 TAIL,
                 reading.journal_tail,
             ),
             self._tool(
-                reads("history", "Every kept version of a file.", reading.History),
+                reads(
+                    "history",
+                    "File history",
+                    "Versions of one file, newest first, with the journal_id that diff and restore take.",
+                    reading.History,
+                ),
                 VERSIONS,
                 reading.history,
             ),
             self._tool(
-                reads("diff", "What changed between two versions of a file.", reading.DiffParams),
+                reads(
+                    "diff",
+                    "Compare versions",
+                    "Unified diff between two versions of a file. Default: from the version before the last "
+                    "change to disk.",
+                    reading.DiffParams,
+                ),
                 DIFF,
                 reading.diff,
             ),
             self._tool(
                 writes(
                     "undo",
-                    "Take back the latest changes of this session, or those of a file, a client, a time, another "
-                    "session. "
-                    "Later edits are kept; a collision changes nothing.",
+                    "Undo changes",
+                    'Undo your last change, or those chosen by n, path, since or journal_id; session="any" '
+                    "includes other agents. Later edits are kept.",
                     undoing.Undo,
                     conflict=("/path",),
                     destructive=True,
@@ -466,15 +498,24 @@ class WriteSurface:
             self._tool(
                 writes(
                     "restore",
-                    "Bring back a version of a file.",
+                    "Restore version",
+                    "Write back an old version of a file, by its journal_id from history. Undoable.",
                     writing.Restore,
                     conflict=("/path",),
+                    destructive=True,
+                    idempotent=True,
                 ),
                 RESTORED,
                 writing.restore,
             ),
             self._tool(
-                reads("analytics", "Sums over the journal.", reading.Analytics),
+                reads(
+                    "analytics",
+                    "Write statistics",
+                    "Statistics of writes through Perdure: per file, agent, mode and minute. For the changes "
+                    "themselves use journal_tail.",
+                    reading.Analytics,
+                ),
                 ANALYTICS,
                 reading.analytics,
             ),

@@ -26,15 +26,18 @@ DRAFTS_TOLD: Final = 100
 
 
 class Operation(msgspec.Struct, frozen=True):
-    op: Annotated[Literal["write", "edit", "patch", "move", "delete"], arg()]
+    op: Annotated[
+        Literal["write", "edit", "patch", "move", "delete"],
+        arg("write: content or draft, mode, encoding; edit: edits; patch: patch; move: to."),
+    ]
     path: Annotated[str, arg(path="relative")]
-    content: Annotated[str, arg("write")] | None = None
-    draft: Annotated[str, arg("write")] | None = None
-    encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg("write")] = "utf-8"
-    edits: Annotated[list[edits.Edit], arg("edit")] | None = None
-    patch: Annotated[str, arg("patch: a diff, or apply_patch text; it may name further files.")] | None = None
-    to: Annotated[str, arg("move", path="relative")] | None = None
-    mode: Annotated[Literal["create", "overwrite"], arg("write")] = "create"
+    content: Annotated[str, arg()] | None = None
+    draft: Annotated[str, arg()] | None = None
+    encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg()] = "utf-8"
+    edits: Annotated[list[edits.Edit], arg()] | None = None
+    patch: Annotated[str, arg("A diff or apply_patch text; may name more files.")] | None = None
+    to: Annotated[str, arg(path="relative")] | None = None
+    mode: Annotated[Literal["create", "overwrite"], arg()] = "create"
 
 
 class Transaction(msgspec.Struct, frozen=True):
@@ -42,7 +45,7 @@ class Transaction(msgspec.Struct, frozen=True):
         list[Operation],
         arg(min_length=1, max_length=MOST_OPS),
     ]
-    expected: Annotated[dict[str, str], arg("path: the sha256 it must have now.")] = {}
+    expected: Annotated[dict[str, str], arg("Path to the sha256 it must have now.")] = {}
     message: Annotated[str, arg("Why, for the journal.", max_length=2000)] = ""
     classify: Annotated[bool, CLASSIFY] = True
     validate: Annotated[Validate, VALIDATE] = "off"

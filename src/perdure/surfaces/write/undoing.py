@@ -31,14 +31,14 @@ _TAKES_BACK = ("undo", "redo")
 
 
 class Undo(msgspec.Struct, frozen=True):
-    n: Annotated[int, arg("A transaction is one.", ge=1, le=MOST)] = 1
+    n: Annotated[int, arg("How many; a transaction counts as one.", ge=1, le=MOST)] = 1
     path: Annotated[str, arg(path="relative")] | None = None
-    session: Annotated[str, arg("Default: this session; any: all of them.")] | None = None
-    client: Annotated[str, arg("By its name, all its sessions.")] | None = None
-    since: Annotated[str, arg("All from this time on: ISO 8601, 10m, 2h, today.")] | None = None
-    journal_id: Annotated[str, arg("Only this one, whoever made it.")] | None = None
-    redo: Annotated[bool, arg("Take back undos.")] = False
-    dry_run: Annotated[bool, arg("Only say what would happen.")] = False
+    session: Annotated[str, arg("Default: yours; any: all.")] | None = None
+    client: Annotated[str, arg("Changes of this client, by name.")] | None = None
+    since: Annotated[str, arg("All since: 10m, 2h, today, ISO 8601.")] | None = None
+    journal_id: Annotated[str, arg("This change, whoever made it.")] | None = None
+    redo: Annotated[bool, arg("Undo the last undo.")] = False
+    dry_run: Annotated[bool, arg("Only show what would happen.")] = False
 
 
 def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:

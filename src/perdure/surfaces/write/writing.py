@@ -36,24 +36,26 @@ EXPECTED = FORCE = KEY = CLASSIFY = VALIDATE = arg()
 
 
 class SafeWrite(msgspec.Struct, frozen=True):
-    path: Annotated[str, arg("Relative to the workspace.", aliases=("file_path",), path="relative")]
+    path: Annotated[
+        str, arg("Relative to the workspace, or absolute.", aliases=("file_path",), path="relative")
+    ]
     content: Annotated[str, arg()] | None = None
-    draft: Annotated[str, arg("Id of a kept payload, instead of content.")] | None = None
+    draft: Annotated[str, arg("Id of a refused payload, instead of content.")] | None = None
     encoding: Annotated[ENCODINGS, arg()] = "utf-8"
     mode: Annotated[Literal["create", "overwrite", "append"], arg("create refuses an existing file.")] = (
         "create"
     )
-    expected_prev_sha256: Annotated[str, arg("Hash the file must have; empty: no file.")] | None = None
+    expected_prev_sha256: Annotated[str, arg('Hash the file must have now; "": no file.')] | None = None
     classify: Annotated[bool, arg("Refuse secrets.")] = True
     classify_reject_at: Annotated[Verdict, arg()] = "high"
-    validate: Annotated[Validate, arg("refuse: what breaks the syntax.")] = "off"
-    force: Annotated[bool, arg("In spite of guards.")] = False
-    idempotency_key: Annotated[str, arg("Done once for each key.")] | None = None
+    validate: Annotated[Validate, arg("refuse rejects syntax errors.")] = "off"
+    force: Annotated[bool, arg("Skip the guards.")] = False
+    idempotency_key: Annotated[str, arg("Sent again, it runs once.")] | None = None
 
 
 class EditFile(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    edits: Annotated[list[edits.Edit], arg("In order.", min_length=1)]
+    edits: Annotated[list[edits.Edit], arg("Applied in order.", min_length=1)]
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
     validate: Annotated[Validate, VALIDATE] = "off"
@@ -65,7 +67,7 @@ class SafeReplace(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
     old_string: Annotated[str, arg()]
     new_string: Annotated[str, arg()]
-    count: Annotated[int, arg("How many there must be; -1: all.")] = 1
+    count: Annotated[int, arg("How often it must occur; -1: replace all.")] = 1
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
     classify_reject_at: Annotated[Verdict, arg()] = "high"
@@ -76,7 +78,7 @@ class SafeReplace(msgspec.Struct, frozen=True):
 
 class Restore(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    journal_id: Annotated[str, arg("The version, from history.")]
+    journal_id: Annotated[str, arg("From history.")]
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
 
 
