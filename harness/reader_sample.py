@@ -84,7 +84,8 @@ def split_sentences(text: str) -> Iterator[str]:
     """Sentences of at least four words, with the text of each link in place of the link."""
     plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text.replace("**", "")).strip(" >")
     for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`*\"(])", plain):
-        if len(sentence.split()) >= MIN_WORDS and not _LIST.fullmatch(sentence.strip()):
+        words = re.sub(r"`[^`]*`", "", sentence).split()
+        if len(sentence.split()) >= MIN_WORDS and len(words) > 1 and not _LIST.fullmatch(sentence.strip()):
             yield sentence.strip()
 
 
