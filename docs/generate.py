@@ -21,6 +21,8 @@ import msgspec
 from perdure.model.envelope import ErrorKind
 
 ROOT = Path(__file__).resolve().parent.parent
+# The unit of a limit, by the end of its name.
+UNITS = {"_bytes": "bytes", "_s": "seconds", "_days": "days", "_rate": "per second", "_per_minute": "per minute"}
 
 
 def pretty(value: object) -> str:
@@ -135,9 +137,6 @@ def tools() -> str:
             ["| argument | type | default | |", "|---|---|---|---|", *rows] if rows else ["No arguments."]
         )
     return "\n".join(parts) + "\n"
-
-
-UNITS = {"_bytes": "bytes", "_s": "seconds", "_days": "days", "_rate": "per second", "_per_minute": "per minute"}
 
 
 def limits() -> str:
