@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import inspect
 import io
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -19,6 +21,8 @@ import msgspec
 from perdure.model.envelope import ErrorKind
 
 ROOT = Path(__file__).resolve().parent.parent
+# The unit of a limit, by the end of its name.
+UNITS = {"_bytes": "bytes", "_s": "seconds", "_days": "days", "_rate": "per second", "_per_minute": "per minute"}
 
 
 def pretty(value: object) -> str:
@@ -161,13 +165,39 @@ def limits() -> str:
     from perdure.model.mounts import Limits
     from perdure.model.serving import ServeLimits
 
-    def table(of: Any) -> list[str]:
-        rows = [f"| `{field.name}` | {field.default} |" for field in msgspec.structs.fields(of)]
-        return ["", "| limit | default |", "|---|---|", *rows]
+    def unit(name: str) -> str:
+        return next((word for suffix, word in UNITS.items() if name.endswith(suffix)), "")
 
-    head = ["# Limits", "", "Generated. Every bound of the host, settable in `[limits]` of `perdure.toml`."]
-    more = ["", "## Of `perdure serve`", "", "In `[serve.limits]`, beside those above."]
+    def table(of: Any) -> list[str]:
+        meanings = field_texts(of)
+        rows = [
+            f"| `{field.name}` | {field.default:,} {unit(field.name)} | {meanings[field.name]} |".replace("  |", " |")
+            for field in msgspec.structs.fields(of)
+        ]
+        return ["", "| limit | default | meaning |", "|---|---|---|", *rows]
+
+    head = [
+        "# Limits",
+        "",
+        "Generated from the code. Every limit of the host can be set in `[limits]` of `perdure.toml`. A value without a",
+        "unit is a count. A request over a limit is refused with an [error](errors.md); queued work is kept.",
+    ]
+    more = ["", "## Of `perdure serve`", "", "Set these in `[serve.limits]`. The limits above apply to each session as well."]
     return "\n".join([*head, *table(Limits), *more, *table(ServeLimits)]) + "\n"
+
+
+def field_texts(of: type) -> dict[str, str]:
+    """The text below each field of a class."""
+    (body,) = ast.parse(inspect.getsource(of)).body
+    assert isinstance(body, ast.ClassDef)
+    return {
+        field.target.id: cleandoc(text.value.value)
+        for field, text in itertools.pairwise(body.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }
 
 
 def _schema(of: Any) -> dict[str, Any]:

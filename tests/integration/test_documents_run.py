@@ -63,30 +63,30 @@ def test_the_tutorial_can_be_followed_from_its_first_line_to_its_last(bed: Bed, 
     assert commands_of(tutorial, "1. See it happen") == ["make demo"]
     assert "kill -9" in run(bed, "perdure demo")  # what `make demo` runs when all is set up
 
-    for line in commands_of(tutorial, "2. Give it to your client"):
+    for line in commands_of(tutorial, "2. Add it to your client"):
         run(bed, line)
     assert "perdure" in json.loads((bed.root / ".cursor" / "mcp.json").read_text())["mcpServers"]
 
     agent.use("safe_write", {"path": "notes.md", "content": "one\ntwo\nthree\n"})
-    journal, history, status = (run(bed, line) for line in commands_of(tutorial, "3. Let it write"))
+    journal, history, status = (run(bed, line) for line in commands_of(tutorial, "3. Let the agent write"))
     assert "notes.md" in journal
     assert "create" in history
     assert "1 running" in status
 
-    look, kill = commands_of(tutorial, "4. Kill it")
+    look, kill = commands_of(tutorial, "4. Kill the worker")
     pid = re.search(r"^\s*perdure\s+ready .*pid (\d+)", run(bed, look), re.M)
     assert pid is not None
     run(bed, re.sub(r"\d{4}$", pid[1], kill))
     agent.use("edit", {"path": "notes.md", "edits": [{"old": "three", "new": "three\nfour"}]})
     assert "1 restart" in run(bed, look)
 
-    preview, undo = commands_of(tutorial, "5. Take it back")
+    preview, undo = commands_of(tutorial, "5. Undo")
     assert "would undo" in run(bed, preview)
     assert (bed.workspace / "notes.md").read_text().endswith("four\n")
     run(bed, undo)
     assert (bed.workspace / "notes.md").read_text() == "one\ntwo\nthree\n"
 
-    put, get = commands_of(tutorial, "6. Two agents, one truth")
+    put, get = commands_of(tutorial, "6. Two agents, one state")
     run(bed, put)
     assert "step" in run(bed, get)
     stale = agent.use_data(
@@ -111,6 +111,6 @@ def test_the_postgresql_how_to_works_on_a_real_server(bed: Bed) -> None:
         assert "postgresql://" in said[3]
         assert "the state store is at revision" in said[4]
 
-        for line in commands_of(page, "4. Take along what you have"):
+        for line in commands_of(page, "4. Copy your existing state"):
             run(bed, line, PERDURE_STATE=url)
         assert told(bed, "state", "get", "old", PERDURE_STATE=url)["value"] == "1"

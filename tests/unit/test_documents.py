@@ -11,6 +11,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from document_blocks import PAGES, blocks
 from perdure.cli.command_tree import Node, tree
 from perdure.host.settings import FileSettings, Timeouts
 from perdure.model import envelope, faults
@@ -112,6 +113,58 @@ def test_a_command_or_option_that_there_is_not_would_be_found(root: Node) -> Non
     text = "```\nperdure frobnicate\nperdure verify --hard\nperdure state list --prefix x\n```\n"
     found = [list(unknown_words(root, words)) for words in written_commands(text)]
     assert found == [["frobnicate"], ["--hard"], []]
+
+
+# --- code blocks ----------------------------------------------------------------------------------------------
+
+# `tests/integration/test_how_tos_run.py` runs all other commands of the tutorial and the how-tos.
+NOT_RUN = {
+    "how-to/back-up-and-clean-up.md": ["would remove the package under test"],
+    "how-to/keep-a-registry.md": ["asks on a terminal", "needs a remote server", "needs a remote server"],
+    "how-to/run-a-team-catalog.md": [
+        "listens on all addresses",
+        "needs the catalog of another machine",
+        "needs the catalog of another machine",
+    ],
+    "how-to/run-headless.md": [
+        "needs a package index",
+        "needs a container runtime",
+        "needs another machine",
+        "needs systemd",
+    ],
+    "how-to/serve-many-clients.md": ["needs a package index and an authorization server"],
+    "how-to/share-state-between-agents.md": [
+        "needs a package index and a database",
+        "needs a database; the PostgreSQL page runs the same commands",
+    ],
+    "how-to/trace-with-opentelemetry.md": ["needs a package index and a collector"],
+    "how-to/upgrade.md": ["needs a package index"],
+    "how-to/use-perdure-in-your-client.md": ["needs the client"],
+    "how-to/use-postgresql.md": ["needs a database administrator", "needs a package index"],
+}
+
+
+def test_the_commands_that_no_test_runs_are_known_with_their_reasons() -> None:
+    found: dict[str, list[str]] = {}
+    for block in (block for path in PAGES for block in blocks(path)):
+        assert block.mark in ("", "background") or block.reason_not_run, block
+        if block.is_command and block.reason_not_run:
+            found.setdefault(block.page, []).append(block.reason_not_run)
+    assert found == NOT_RUN
+
+
+def test_every_block_is_seen() -> None:
+    for path in PAGES:
+        assert len(blocks(path)) * 2 == len(re.findall(r"^ *```", path.read_text(), re.M)), path
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_json_and_toml_in_a_document_can_be_read(path: Path) -> None:
+    for language, text in re.findall(r"^```(json|toml)\n(.*?)^```", path.read_text(), re.S | re.M):
+        if language == "json":
+            msgspec.json.decode(text)
+        else:
+            msgspec.toml.decode(text, type=FileSettings)
 
 
 # --- nothing left out --------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The document of laws names tests that exist."""
+"""The pages that make promises: each promise has tests in the table at the end, and these tests exist."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(("document", "count"), [("laws.md", 17), ("writes.md", 11), ("state.md", 11)])
-def test_every_law_names_a_test_and_every_named_test_exists(document: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("document", "count"), [("laws.md", 17), ("writes.md", 11), ("state.md", 11), ("security.md", 6)]
+)
+def test_every_promise_has_tests_and_every_named_test_exists(document: str, count: int) -> None:
     text = (ROOT / "docs" / "explanation" / document).read_text()
     written = {
         name
@@ -20,6 +22,7 @@ def test_every_law_names_a_test_and_every_named_test_exists(document: str, count
     }
     named = set(re.findall(r"`(test_\w+)`", text))
     assert named - written == set()
-    laws = re.split(r"^\d+\. ", text.split("\n## What ")[0], flags=re.MULTILINE)[1:]
-    assert len(laws) == count
-    assert [law.splitlines()[0] for law in laws if "`test_" not in law] == []
+    promises, tests = text.split("\n## The tests\n")
+    laws = re.findall(r"^(\d+)\. \*\*", re.split(r"\n## (?:What|A workspace) ", promises)[0], re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| `test_", tests, re.MULTILINE)
+    assert laws == rows == [str(number + 1) for number in range(count)]

@@ -64,7 +64,9 @@ def _add_oauth(made: argparse.ArgumentParser) -> None:
     group.add_argument("--oauth-jwks", metavar="URL", help="where its keys are: as its metadata says")
     group.add_argument("--oauth-introspection", metavar="URL", help="ask it about each token instead")
     group.add_argument(
-        "--oauth-client-id", metavar="NAME", help="who asks; its secret is PERDURE_OAUTH_CLIENT_SECRET"
+        "--oauth-client-id",
+        metavar="NAME",
+        help="client id for introspection; its secret is PERDURE_OAUTH_CLIENT_SECRET",
     )
     group.add_argument(
         "--oauth-algorithms", metavar="NAMES", help="how tokens may be signed: RS256,PS256,ES256,EdDSA"

@@ -41,30 +41,39 @@ class OAuthFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class ServeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Every bound of the serving process. Who comes over one is told so; nothing is dropped."""
+    """Every limit of `perdure serve`. A request over a limit is refused; nothing is dropped.
+
+    The text below each field is its line in `docs/reference/limits.md`.
+    """
 
     connections: Positive = 2000
+    """Open HTTP connections. One more gets 503."""
     sessions: Positive = 100_000
-    """How many may be open, in memory or not."""
+    """Open sessions, in memory or on disk. One more gets 503."""
     sessions_in_memory: Positive = 2000
+    """Sessions in memory. The one that was idle longest moves to disk and comes back when it is used."""
     session_days: Rate = 7
-    """A session that nobody used for so long is forgotten."""
+    """How long a session may be idle before it is deleted."""
     session_requests: Positive = 256
-    """Requests of one session, or of one 2026 client, that wait at the same time."""
+    """Requests of one session, or of one 2026 client, that wait at the same time. The next one gets 429."""
     session_rate: Rate = 2000
-    """Requests per second of one session; twice as many at once."""
+    """Requests of one session per second, with bursts of twice as many. Above it: 429."""
     address_rate: Rate = 10_000
-    """Of one address without a session: behind a proxy that is everybody."""
+    """Requests without a session from one address per second. Behind a proxy all clients have one address."""
     opening_rate: Rate = 200
-    """Sessions that one address, or one OAuth subject, opens per second; ten times as many at once."""
+    """Sessions that one address, or one OAuth subject, may open per second, with bursts of ten times as many."""
     body_bytes: Positive = 64 * 1024 * 1024
+    """The largest request body. A larger one gets 413."""
     bodies_bytes: Positive = 256 * 1024 * 1024
-    """Of all requests that are being read."""
+    """Bytes of all request bodies that are being read at the same time. Above it: 503."""
     header_bytes: Positive = 32 * 1024
+    """The largest request head. A larger one gets 431."""
     header_s: Seconds = 10.0
+    """How long a client may take to send the head of a request. Then the connection is closed."""
     body_s: Seconds = 60.0
+    """How long a client may take to send a body. Then it gets 408."""
     drain_s: Seconds = 5.0
-    """How long requests may go on after SIGTERM."""
+    """How long running requests may go on after SIGTERM."""
 
 
 class ServeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
