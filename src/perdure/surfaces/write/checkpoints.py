@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import refuse
-from perdure.model.next_step import FILL, call_again, call_tool
+from perdure.model.next_step import FILL, call_again, call_tool, then
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
@@ -103,7 +103,7 @@ def checkpoint_read(service: WriteService, given: CheckpointRead, call: Call) ->
             "not_found",
             "checkpoint_not_found",
             f"there is no checkpoint {given.name}, or it has expired.",
-            next_step=call_tool("checkpoint_list"),
+            next_step=then(call_tool("checkpoint_list"), call_again(name=FILL)),
             suggested_action="reread",
         )
     import json

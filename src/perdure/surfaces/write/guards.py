@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, call_again, call_tool, either
+from perdure.model.next_step import FILL, call_again, call_tool, either, then
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import elision, hash_prefix, lines
 from perdure.surfaces.write.rejecting import Rejected
@@ -74,7 +74,7 @@ def check_unseen(service: WriteService, known: Known, session: str, *, force: bo
             "stale_precondition",
             "unseen",
             f"this session has not read {known.path}, which it would replace.",
-            next_step=call_tool("read", path=known.path),
+            next_step=then(call_tool("read", path=known.path), call_again()),
             suggested_action="reread",
             path=known.path,
             existing_sha256=known.sha256,
@@ -102,7 +102,7 @@ def check_seen(service: WriteService, tree: Tree, known: Known, session: str) ->
         "stale_precondition",
         "changed_since_seen",
         f"{known.path} was changed by {by or 'another program'} since this session last read it{_lines_of(changed)}.",
-        next_step=call_tool("read", path=known.path, **_around(changed)),
+        next_step=then(call_tool("read", path=known.path, **_around(changed)), call_again(content=FILL)),
         suggested_action="reread",
         path=known.path,
         seen_sha256=last[0],
@@ -123,7 +123,7 @@ def _expectation(known: Known, expected: str) -> str:
 def _after_mismatch(known: Known) -> str:
     if known.sha256 is None:
         return call_again(expected_prev_sha256=None)
-    return call_tool("read", path=known.path)
+    return then(call_tool("read", path=known.path), call_again(expected_prev_sha256=known.sha256))
 
 
 def _lines_of(changed: list[list[int]]) -> str:

@@ -21,7 +21,7 @@ from perdure.model.handoff import (
     normalized,
 )
 from perdure.model.learned import learned
-from perdure.model.next_step import FILL, call_again, call_tool, either
+from perdure.model.next_step import FILL, call_again, call_tool, then
 from perdure.model.step_graph import GraphError, ready_steps
 from perdure.model.tools import arg
 from perdure.model.when import iso
@@ -250,9 +250,8 @@ def _check_same_task(before: tuple[str, dict[str, Any]] | None, handoff: Handoff
         "stale_precondition",
         "other_task",
         f"{known.path} is the handoff of another task.",
-        next_step=either(
-            call_tool("handoff_read", path=known.path),
-            f"again with expected_prev_sha256={known.sha256} to replace it",
+        next_step=then(
+            call_tool("handoff_read", path=known.path), call_again(expected_prev_sha256=known.sha256)
         ),
         suggested_action="reread",
         path=known.path,

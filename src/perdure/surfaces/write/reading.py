@@ -171,7 +171,7 @@ def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]
     path = canonical(service, given.path)
     to_data, to_row = _side(service, path, given.to)
     if given.from_ is not None:
-        row = row_of(service, path, given.from_)
+        row = row_of(service, path, given.from_, "from")
         from_data = _loaded(service, row, row.new_sha)
         from_label = given.from_
     else:
@@ -191,7 +191,7 @@ def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]
 
 def _side(service: WriteService, path: str, which: str) -> tuple[bytes | None, Row | None]:
     if which != "disk":
-        row = row_of(service, path, which)
+        row = row_of(service, path, which, "to")
         return _loaded(service, row, row.new_sha), row
     workspace = service.workspace
     try:

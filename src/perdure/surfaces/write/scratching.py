@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import refuse
-from perdure.model.next_step import FILL, ask_user, call_again, call_tool, either
+from perdure.model.next_step import FILL, ask_user, call_again, call_tool, then
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
@@ -168,7 +168,7 @@ def scratch_drop(service: WriteService, given: ScratchRef, call: Call) -> dict[s
             "invalid_input",
             "must_provide_sha256_or_label",
             "sha256 or label is missing: give one of them.",
-            next_step=either(call_again(sha256=FILL), "scratch_ref to list the entries"),
+            next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL)),
             suggested_action="fix_syntax",
         )
     item = _found(service, given.sha256, given.label)
@@ -189,7 +189,7 @@ def _found(service: WriteService, sha256: str | None, label: str | None) -> Item
             "invalid_input",
             "must_provide_sha256_or_label",
             "sha256 or label is missing: give one of them.",
-            next_step=either(call_again(sha256=FILL), "scratch_ref to list the entries"),
+            next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL)),
             suggested_action="fix_syntax",
         )
     if sha256 is not None:
@@ -203,7 +203,7 @@ def _found(service: WriteService, sha256: str | None, label: str | None) -> Item
             "not_found",
             "not_found",
             "there is no scratch entry with this hash or label, or it has expired.",
-            next_step=call_tool("scratch_ref"),
+            next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL, label=None)),
             suggested_action="reread",
         )
     return item
@@ -216,7 +216,7 @@ def _whole_hash(service: WriteService, sha256: str) -> str:
             "invalid_input",
             "not_a_lowercase_sha256_hex",
             "sha256 must be at least the first 8 of 64 lowercase hex digits.",
-            next_step=call_tool("scratch_ref"),
+            next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL)),
             reason_hint="syntax",
             suggested_action="fix_syntax",
         )
@@ -228,7 +228,7 @@ def _whole_hash(service: WriteService, sha256: str) -> str:
             "invalid_input",
             "ambiguous_sha256",
             f"{len(names)} scratch entries begin with {sha256}: give more digits.",
-            next_step=call_tool("scratch_ref"),
+            next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL)),
             suggested_action="fix_syntax",
             matches=names[:10],
         )

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import call_again, call_tool, either
+from perdure.model.next_step import FILL, call_again, call_tool, either, then
 from perdure.model.tools import arg
 from perdure.model.when import microseconds
 from perdure.storage.files import fidelity
@@ -167,7 +167,7 @@ def _select(service: WriteService, given: Undo, call: Call, since: int | None) -
                 "not_found",
                 "version_not_found",
                 "the journal has no entry with this journal_id.",
-                next_step=call_tool("journal_tail"),
+                next_step=then(call_tool("journal_tail"), call_again(journal_id=FILL)),
                 suggested_action="reread",
             )
         if not _is_effective(service, row):

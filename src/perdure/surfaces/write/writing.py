@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, call_again, call_tool
+from perdure.model.next_step import FILL, call_again, call_tool, then
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.files import fidelity
@@ -251,7 +251,7 @@ def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]
                 "not_found",
                 "nothing_to_restore",
                 f"{known.path} did not exist in version {given.journal_id}, and it does not exist now.",
-                next_step=call_tool("history", path=known.path),
+                next_step=then(call_tool("history", path=known.path), call_again(journal_id=FILL)),
                 suggested_action="reread",
                 path=known.path,
             )
@@ -263,7 +263,7 @@ def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]
     return service.change(call, frozenset({given.path}), plan)
 
 
-def row_of(service: WriteService, path: str, journal_id: str) -> Row:
+def row_of(service: WriteService, path: str, journal_id: str, argument: str = "journal_id") -> Row:
     seq = sequence(journal_id)
     row = service.journal.row(seq) if seq is not None else None
     if row is None or row.path != path:
@@ -271,7 +271,7 @@ def row_of(service: WriteService, path: str, journal_id: str) -> Row:
             "not_found",
             "version_not_found",
             _no_version(service, path, journal_id),
-            next_step=call_tool("history", path=path),
+            next_step=then(call_tool("history", path=path), call_again(**{argument: FILL})),
             suggested_action="reread",
             path=path,
         )
