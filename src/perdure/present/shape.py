@@ -49,8 +49,19 @@ class Field(msgspec.Struct, frozen=True):
     columns: tuple[Field, ...] = ()
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """A result that says in its status that nothing was done: why, what to do next, and a word for programs."""
+
+    sentence: str
+    next_step: str
+    reason: str
+
+
 class Shape(msgspec.Struct, frozen=True, eq=False):
     """A declared result. With `ok` (the default) the payload gets `ok: true`, as every success has.
+
+    A tool whose payload may tell a failure (a state tool's status) has `failure`, which finds it: from the payload and
+    the arguments of the call.
 
     Each is itself and equal to no other, so what was worked out for it once is found again at once.
     """
@@ -58,6 +69,7 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     summary: str | Callable[[Payload], str]
     fields: tuple[Field, ...]
     ok: bool = True
+    failure: Callable[[Payload, Mapping[str, Any]], Failure | None] | None = None
 
     def __post_init__(self) -> None:
         names = [field.name for field in self.fields]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from perdure.present.shape import Field, Payload, Shape
+from perdure.surfaces.state import failures
 
 KEY = Field("key")
 STATUS = Field("status")
@@ -26,6 +27,7 @@ SET: Final = Shape(
     "{status} {key}  version {version}  revision {revision}",
     (STATUS, KEY, VERSION, REVISION, MESSAGE, REASON, *ACTUAL, UPDATED, EXPIRES),
     ok=False,
+    failure=failures.not_done("written"),
 )
 LISTED: Final = Shape(
     "{keys} keys  revision {revision}",
@@ -38,6 +40,7 @@ LISTED: Final = Shape(
             columns=(KEY, VERSION, REVISION, Field("updated_at"), Field("value", "json"), EXPIRES),
         ),
         Field("next_cursor"),
+        MESSAGE,
     ),
     ok=False,
 )
@@ -45,6 +48,7 @@ DELETED: Final = Shape(
     "{status} {key}  deleted {deleted}  revision {revision}",
     (STATUS, KEY, Field("deleted"), VERSION, REVISION, MESSAGE, *ACTUAL),
     ok=False,
+    failure=failures.not_done("deleted"),
 )
 _CHANGE = (KEY, VERSION, REVISION, Field("deleted"))
 WAITED: Final = Shape(
@@ -68,10 +72,12 @@ TRANSACTED: Final = Shape(
         Field("results", "table", columns=(Field("op"), KEY, VERSION, Field("deleted"))),
         Field("failed", "table", columns=(KEY, REASON, Field("actual_version"))),
     ),
+    failure=failures.transaction,
 )
 PATCHED: Final = Shape(
     "{status} {key}  version {version}  revision {revision}",
     (STATUS, KEY, VERSION, REVISION, MESSAGE, *ACTUAL, UPDATED, EXPIRES, VALUE),
+    failure=failures.not_done("written"),
 )
 _VERSION = (
     VERSION,
@@ -91,8 +97,10 @@ HISTORY: Final = Shape(
 LEASE: Final = Shape(
     "{status} {name}  owner {owner}  token {token}  until {expires_at}",
     (STATUS, Field("name"), Field("owner"), Field("token"), Field("expires_at"), REVISION),
+    failure=failures.lease,
 )
 ONCE: Final = Shape(
     "{status} {key}  token {token}  until {expires_at}",
     (STATUS, KEY, Field("token"), Field("expires_at"), Field("outcome", "json"), REVISION),
+    failure=failures.once,
 )
