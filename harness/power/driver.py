@@ -97,7 +97,7 @@ def run(tools: Tools, name: str, arguments: dict[str, Any], session: str, key: s
         diagnostics=Diagnostics(),
     )
     payload: dict[str, Any] = result["structuredContent"]
-    if result.get("isError"):
+    if result.get("isError") and "status" not in payload:
         raise Refused(f"{name} was refused: {payload}")
     return payload
 

@@ -50,7 +50,7 @@ class Subject:
             data = response["error"].get("data") or {}
             return ("refused" if data.get("outcome") == "not_started" else "unknown"), data
         answer: dict[str, Any] = response["result"]["structuredContent"]
-        if response["result"]["isError"]:
+        if response["result"]["isError"] and "status" not in answer:  # a status is an answer of the store
             fault = answer["context"].get("fault", {})
             return ("unknown" if fault.get("outcome") == "unknown" else "refused"), answer
         return "done", answer

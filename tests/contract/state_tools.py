@@ -47,6 +47,10 @@ class Caller:
         pass
 
 
+FAILED = ("error", "conflict", "lost")
+CHANGING = ("set_state", "force_set_state", "delete_state", "state_patch")
+
+
 class Store:
     """The state tools on one backend."""
 
@@ -73,10 +77,12 @@ class Store:
         )
 
     def use(self, tool: str, caller: Caller | None = None, **arguments: Any) -> dict[str, Any]:
-        """A call that is not refused."""
+        """A call that the store answers: what it did, or the status that says why it did not."""
         result = self.raw(tool, caller, **arguments)
-        assert not result["isError"], result
         found: dict[str, Any] = result["structuredContent"]
+        is_failed = found.get("status") in FAILED or (found.get("status") == "not_found" and tool in CHANGING)
+        assert result["isError"] is is_failed, result
+        assert ("next" in found, "message" in found) == (is_failed, is_failed), result
         return found
 
     def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:

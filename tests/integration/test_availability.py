@@ -40,7 +40,7 @@ def test_a_server_that_crashes_at_every_start_opens_the_circuit(bed: Bed) -> Non
     assert (data["class"], data["code"], data["mount"]) == ("process", "circuit_open", "fake")
     assert (data["outcome"], data["retry"], data["attempts"]) == ("not_started", "later", 0)
     assert error["message"] == (
-        "fake is not available: exit code 3. echo did not run. It is started again by itself; to do it now, "
+        "fake is not available: it ended with exit code 3. echo did not run. It is started again by itself; to do it now, "
         "call mounts with action=restart and name=fake."
     )
     health = client.health()
@@ -181,6 +181,20 @@ def test_a_restart_without_a_name_or_with_a_wrong_one_names_the_servers(bed: Bed
         "no server is named fak: one of fake, perdure.",
         "next: mounts action=restart name=fake",
     ]
+
+
+def test_a_server_that_cannot_start_is_told_once_on_standard_error(bed: Bed) -> None:
+    client = bed.start([*bed.command(), "--mount", "foo=no-such-command-anywhere"])
+    client.initialize()
+    client.wait_row("foo", circuit="open")
+    reason = "no-such-command-anywhere: No such file or directory"
+    assert client.stderr.splitlines()[0] == f"perdure: foo did not start: {reason} (try 1 of 5)"
+    assert client.stderr.count(reason) == 1
+    message = client.use("foo__search")["error"]["message"]
+    assert message == (
+        f"foo is not available: {reason}. search did not run. Check the command, then call mounts with "
+        "action=restart and name=foo."
+    )
 
 
 # Deadlines

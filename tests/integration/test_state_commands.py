@@ -90,7 +90,7 @@ def test_a_key_is_set_read_listed_and_deleted(state: Shell) -> None:
 
     assert (made.returncode, json.loads(made.stdout)["version"]) == (0, 1)
     assert json.loads(read.stdout)["value"] == '{"x":1}'
-    assert (taken.returncode, "Key already exists" in taken.stdout) == (3, True)
+    assert (taken.returncode, "Key already exists" in taken.stderr) == (3, True)
     assert [row["key"] for row in json.loads(listed.stdout)["keys"]] == ["a:1"]
     assert json.loads(history.stdout)["versions"][0]["client"] == "perdure-cli"
     assert (gone.returncode, missing.returncode, bad.returncode) == (0, 1, 2)

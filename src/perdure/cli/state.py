@@ -16,7 +16,7 @@ from perdure.cli.options import settle
 from perdure.cli.parser import new_parser
 from perdure.cli.progress import Progress
 from perdure.cli.refusals import exit_code, in_words, tell
-from perdure.cli.screen import encodable
+from perdure.cli.screen import clean, encodable
 from perdure.cli.tool_command import CommandCall
 from perdure.model.envelope import ToolError
 from perdure.model.tools import View
@@ -133,6 +133,12 @@ def _use(surface: StateSurface, name: str, options: argparse.Namespace, argument
         diagnostics=Diagnostics(),
     )
     found = result["structuredContent"]
+    if result["isError"] and "status" in found:
+        if options.json:
+            print(encodable(result["content"][0]["text"]))
+        else:
+            print(f"perdure state: {clean(found['message'])}", file=sys.stderr)
+        return STATUS_CODES.get(found["status"], 1)
     if result["isError"]:
         if options.json:
             print(encodable(result["content"][0]["text"]))

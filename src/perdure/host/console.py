@@ -1,7 +1,8 @@
-"""What a host says on standard error: one line per event, as text or as JSON, and never waiting for a reader.
+"""The host's standard error: one line per event, as text or as JSON, and never waiting for a reader.
 
-Only what the event log may hold is said: names and numbers, no content and no secrets. A line that nobody takes in
-time is left out: many clients start a host and never read what it says there.
+Only what the event log may hold is written: names and numbers, no content and no secrets. A line that is not read in
+time is left out: many clients start a host and never read its standard error. The same trouble of a server is written
+once until the server is ready again: one that cannot start is tried for ever.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from perdure.host.event_lines import describe_event
 from perdure.model.eras import LOG_LEVELS
 from perdure.storage.eventlog import encode_record
 
 PIPE_BYTES: Final = 4096  # what is written whole or not at all
 TROUBLE: Final = frozenset({"fault", "circuit", "tools_changed"})
+REPEATED: Final = frozenset({"fault", "circuit"})
 CHATTER: Final = frozenset({"dispatch", "probe"})
 
 Fields = Mapping[str, str | int | float | bool]
@@ -29,13 +32,27 @@ class Console:
         self._fd = fd
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
+        self._troubles: dict[str, set[tuple[object, ...]]] = {}  # of each server since it was last ready
         self.lost = 0
 
     def note(self, session: str, event: str, fields: Fields) -> None:
         """An event of the log, if it is important enough."""
         level = "warning" if event in TROUBLE else "debug" if event in CHATTER else "info"
-        if level in self._said:
+        if not self._is_known(event, fields) and level in self._said:
             self._put(level, event, {"session": session, **fields})
+
+    def _is_known(self, event: str, fields: Fields) -> bool:
+        """Whether this trouble of a server was written since the server was last ready."""
+        mount = str(fields.get("mount", ""))
+        if (event, fields.get("phase")) == ("lifecycle", "serving"):
+            self._troubles.pop(mount, None)
+        if not mount or event not in REPEATED:
+            return False
+        trouble = (event, *(fields.get(name) for name in ("code", "detail", "state")))
+        known = self._troubles.setdefault(mount, set())
+        is_known = trouble in known
+        known.add(trouble)
+        return is_known
 
     def say(self, level: str, event: str, fields: Fields) -> None:
         if level in self._said:
@@ -53,8 +70,9 @@ class Console:
             said = {"ts": round(time.time(), 3), "level": level, "pid": os.getpid(), "event": event}
             self._write(encode_record({**said, **fields}))
         else:
-            words = " ".join(f"{name}={value}" for name, value in fields.items() if name != "session")
-            self._write(f"perdure: {level}: {event} {words}".encode("utf-8", "backslashreplace"))
+            urgent = "" if level in ("debug", "info", "notice", "warning") else f"{level}: "
+            line = f"perdure: {urgent}{describe_event(event, fields)}"
+            self._write(line.encode("utf-8", "backslashreplace"))
 
     def _write(self, line: bytes) -> None:
         try:

@@ -20,11 +20,13 @@ from perdure.kernel.events import ChildLost
 from perdure.kernel.state import (
     Announced,
     Asking,
+    Draining,
     ForProbe,
     Held,
     InFlight,
     Invocation,
     Link,
+    Live,
     Mount,
     Parked,
     Preparing,
@@ -37,6 +39,7 @@ from perdure.model import eras
 from perdure.model.faults import (
     DEADLINE,
     OUTCOME_UNKNOWN,
+    PERMANENT,
     QUEUE_FULL,
     REPLAYS_EXHAUSTED,
     UNAVAILABLE,
@@ -102,10 +105,23 @@ def lose(k: Kernel, link: Link, fault: Fault, *, stop: bool) -> None:
         code=fault.code,
         calls=len(affected),
         **{"class": fault.fault_class},
+        **_cause(k, mount, link, fault),
     )
     for call in sorted(affected, key=lambda c: c.seq):
         dispose(k, mount, call, fault)
     _replace(k, mount, link, fault)
+
+
+def _cause(k: Kernel, mount: Mount, link: Link, fault: Fault) -> dict[str, str | int | bool]:
+    """What an event log may hold of a fault: its detail, unless it quotes the server, and which start it was."""
+    found: dict[str, str | int | bool] = {}
+    if fault.detail and fault.fault_class in ("process", "resource"):
+        found["detail"] = fault.detail
+    if not isinstance(link.stage, Live | Draining):
+        found["starting"] = True
+        if fault.code not in PERMANENT:
+            found["attempt"], found["attempts"] = mount.unproductive + 1, k.limits.unproductive_starts
+    return found
 
 
 def is_on(call: Invocation, link: Link) -> bool:

@@ -96,13 +96,20 @@ def _first(pointer: str) -> str:
 
 
 def arg(
-    description: str = "", *, aliases: tuple[str, ...] = (), path: PathStyle | None = None, **bounds: Any
+    description: str = "",
+    *,
+    aliases: tuple[str, ...] = (),
+    path: PathStyle | None = None,
+    json_text: bool = False,
+    **bounds: Any,
 ) -> Meta:
     """The annotation of one argument; bounds (`ge`, `pattern`, …) are those of `msgspec.Meta`.
 
-    One that the server's instructions explain for all tools needs no description of its own.
+    One that the server's instructions explain for all tools needs no description of its own. With `json_text`, JSON is
+    also taken as it is, and becomes its text.
     """
-    return Meta(description=description or None, extra={"aliases": aliases, "path": path}, **bounds)
+    extra = {"aliases": aliases, "path": path, "json_text": json_text}
+    return Meta(description=description or None, extra=extra, **bounds)
 
 
 def contract(spec: ToolSpec) -> Contract:

@@ -3,7 +3,7 @@
     strict_object(raw)        bytes of one JSON object that every reader reads alike
     presentation(given, …)    render and detail, taken out
     arguments(params, given)  aliases, integer-like strings, "true"/"false", file:// URIs, path style,
-                              one object for a list of objects
+                              one object for a list of objects, JSON for JSON text
 
 Nothing is rounded, clamped or guessed: what is not certain is refused, with the nearest name or the
 choices where that helps. All faults of one call are said at once. A refusal names arguments and types, never the values
@@ -195,8 +195,12 @@ def given_arguments(params: msgspec.Struct) -> dict[str, Any]:
     return {
         field.encode_name: value
         for field in msgspec.structs.fields(params)
-        if (value := getattr(params, field.name)) != field.default and value is not None
+        if (value := getattr(params, field.name)) != _default(field) and value is not None
     }
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
 def presentation(given: Mapping[str, Any], default: View) -> tuple[View, dict[str, Any]]:
@@ -361,6 +365,8 @@ def _value(declared: shapes.Type, value: Any, where: str, roots: tuple[str, ...]
                 except BadFileUri as error:
                     faults.add("bad_file_uri", f"{where}: {error}", where, argument=where)
                     return value
+            if (extra or {}).get("json_text") and not isinstance(value, str):
+                return None if value is None and _takes_null(inner) else _json_text(value)
             return _value(inner, value, where, roots, faults)
         case shapes.StrType():
             return _text_value(declared, value, where, faults)
@@ -415,6 +421,16 @@ def _value(declared: shapes.Type, value: Any, where: str, roots: tuple[str, ...]
             return _value(others[0], value, where, roots, faults)
         case _:
             return value
+
+
+def _takes_null(declared: shapes.Type) -> bool:
+    return isinstance(declared, shapes.UnionType) and declared.includes_none
+
+
+def _json_text(value: Any) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _is_one_of(declared: shapes.StructType, value: Any) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.model.envelope import Envelope
+from perdure.model.next_step import complete
 from perdure.model.tools import View
 from perdure.present.porcelain import Bounds, bounded_lines, render
 from perdure.present.scalar import clipped, one_line, printable, scalar
@@ -26,7 +27,12 @@ CallToolResult = dict[str, Any]
 _NESTED: Final = (dict, list, tuple)
 ERROR_BOUNDS: Final = Bounds(lines=39, width=600, scalar=400, cell=120, rows=20)
 # What the caller knows, and what the first two lines and the last one tell.
-_TOLD: Final = frozenset({"tool", "reason", "message", "next"})
+_TOLD: Final = frozenset({"tool", "reason", "message", "next", "ok", "status"})
+
+# What the sentence of a failed status tells.
+_IN_STATUS: Final = frozenset(
+    {"key", "name", "expected_version", "actual_version", "lease_token", "succeeded", "revision"}
+)
 
 
 def success(payload: object, shape: Shape, view: View | None = None) -> CallToolResult:
@@ -40,6 +46,29 @@ def success(payload: object, shape: Shape, view: View | None = None) -> CallTool
             return _structured(whole if wanted.detail == "full" else concise(shape, whole), is_error=False)
 
 
+def answer(
+    payload: object, shape: Shape, view: View, tool: str, arguments: Mapping[str, Any]
+) -> CallToolResult:
+    """The result of a call whose payload says whether it succeeded."""
+    failed = shape.failure(_plain(payload), arguments) if shape.failure is not None else None
+    if failed is None:
+        return success(payload, shape, view)
+    whole = full(shape, _plain(payload))
+    whole = {
+        **whole,
+        **({"ok": False} if shape.ok else {}),
+        "next": complete(failed.next_step, tool, arguments),
+    }
+    whole.setdefault("message", failed.sentence)
+    match view.render:
+        case "porcelain":
+            code = f"{whole['status']}/{failed.reason}"
+            facts = {name: value for name, value in whole.items() if name not in _IN_STATUS}
+            return _text(_failure_text(failed.sentence, facts, code), is_error=True)
+        case "json":
+            return _structured(whole, is_error=True)
+
+
 def failure(envelope: Envelope, view: View | None = None) -> CallToolResult:
     """The result of a call that failed."""
     match (view or View()).render:
@@ -50,12 +79,7 @@ def failure(envelope: Envelope, view: View | None = None) -> CallToolResult:
 
 
 def _error_text(envelope: Envelope) -> str:
-    """What did not happen, what to do next, then the facts that neither of them tells, then the code."""
     context = envelope.context
-    sentence = clipped(one_line(str(context.get("message", envelope.error))), ERROR_BOUNDS.scalar)
-    head = [sentence]
-    if "next" in context:
-        head.append(f"next: {one_line(str(context['next']))}")
     facts: dict[str, Any] = {
         "draft": envelope.draft,
         # Only what is kept and counted can be tried too often.
@@ -65,13 +89,21 @@ def _error_text(envelope: Envelope) -> str:
         "detected_patterns": envelope.detected_patterns,
         **context,
     }
+    code = f"{envelope.error}/{scalar(context.get('reason', 'unknown'), 'atom', 80)}"
+    return _failure_text(str(context.get("message", envelope.error)), facts, code)
+
+
+def _failure_text(sentence: str, facts: Mapping[str, Any], code: str) -> str:
+    """What did not happen, what to do next, then the facts that neither of them tells, then the code."""
+    head = [clipped(one_line(sentence), ERROR_BOUNDS.scalar)]
+    if "next" in facts:
+        head.append(f"next: {one_line(str(facts['next']))}")
     lines = [
         f"{scalar(name, 'atom', 80)}: {_fact(value)}"
         for name, value in _untold(facts, head).items()
         if name not in _TOLD
     ]
-    code = f"[{envelope.error}/{scalar(context.get('reason', 'unknown'), 'atom', 80)}]"
-    return f"{bounded_lines([*head, *lines], ERROR_BOUNDS)}\n{code}"
+    return f"{bounded_lines([*head, *lines], ERROR_BOUNDS)}\n[{code}]"
 
 
 def _untold(facts: Mapping[str, Any], head: list[str]) -> dict[str, Any]:

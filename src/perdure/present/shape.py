@@ -68,10 +68,20 @@ class Field(msgspec.Struct, frozen=True):
     words: Callable[[Any], str | list[str] | list[dict[str, Any]]] | None = None
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """A result that says in its status that nothing was done: why, what to do next, and a word for programs."""
+
+    sentence: str
+    next_step: str
+    reason: str
+
+
 class Shape(msgspec.Struct, frozen=True, eq=False):
     """A declared result. With `ok` (the default) the payload gets `ok: true`, as every success has.
 
     `hint` gives the last line of porcelain: the call that shows the rest, or takes the change back.
+    A tool whose payload may tell a failure (a state tool's status) has `failure`, which finds it: from the payload and
+    the arguments of the call.
 
     Each is itself and equal to no other, so what was worked out for it once is found again at once.
     """
@@ -80,6 +90,7 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     fields: tuple[Field, ...]
     ok: bool = True
     hint: Callable[[Payload], str | None] | None = None
+    failure: Callable[[Payload, Mapping[str, Any]], Failure | None] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.summary, str):

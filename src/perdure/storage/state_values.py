@@ -55,7 +55,7 @@ def parsed(text: Any) -> Any:
             json.dumps(found, ensure_ascii=False).encode()
         return found
     except json.JSONDecodeError as error:
-        raise BadValue(f"{error.msg}: line {error.lineno} column {error.colno}") from None
+        raise BadValue(f"it cannot be read at line {error.lineno} column {error.colno}") from None
     except UnicodeEncodeError:
         raise BadValue("half of a surrogate pair") from None
     except BadValue:

@@ -14,7 +14,7 @@ from perdure.model.next_step import ask_user, call_again, complete
 from perdure.model.tools import View
 from perdure.present.normalize import arguments, given_arguments, presentation, required, strict_object
 from perdure.present.outcome import sentence
-from perdure.present.result import CallToolResult, failure, success
+from perdure.present.result import CallToolResult, answer, failure
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, Tool
 from perdure.surfaces.waiting import finished
@@ -55,7 +55,7 @@ async def steps(
             payload = await tool.steps(params, context(view))
         else:
             payload = tool.handler(params, context(view))
-        return success(hint_in_payload(name, payload, disabled_groups), tool.shape, view)
+        return answer(hint_in_payload(name, payload, disabled_groups), tool.shape, view, name, sent)
     except ToolError as error:
         return failure(_placed(hint_in_envelope(error.envelope, disabled_groups), name, sent), view)
     except (Exception, SystemExit) as error:

@@ -12,7 +12,7 @@ from perdure.model.envelope import Envelope
 from perdure.model.instructions import instructions
 from perdure.model.replay import SafeToRetry, StillUnknown
 from perdure.model.tools import View
-from perdure.present.result import failure, success
+from perdure.present.result import answer, failure
 from perdure.surfaces.port import Done, Tool
 from perdure.surfaces.waiting import Steps
 from perdure.worker import call
@@ -132,7 +132,8 @@ class Methods:
             case Done(Envelope() as envelope, view):
                 return _encode({"status": "done", "result": failure(envelope, view or self._view)})
             case Done(payload, view):
-                return _encode({"status": "done", "result": success(payload, tool.shape, view or self._view)})
+                result = answer(payload, tool.shape, view or self._view, name, {})
+                return _encode({"status": "done", "result": result})
             case SafeToRetry():
                 return b'{"status":"absent"}'
             case StillUnknown():

@@ -8,13 +8,14 @@ from perdure.surfaces.port import Resource
 
 USAGE: Final = """# Shared state
 
-A value is JSON text under a key. Every change gives the key its next version and the store its next revision;
-neither is ever used again, also not after a delete.
+A value is JSON under a key; send it as it is, or as its text. Every change gives the key its next version and the
+store its next revision; neither is ever used again, also not after a delete.
 
 ## Change what others may change as well
 1. `get_state key` gives value and version.
 2. Make the new value.
-3. `set_state key value expected_version=VERSION`. `ok`: it is yours. `conflict`: somebody was faster; start at 1.
+3. `set_state key value expected_version=VERSION`. `ok`: it is written. `conflict`: another agent was faster; the
+   answer has the current value and version, so go on at 2.
 
 A counter, a list or a few members need no loop: `state_patch` with `increment`, `append` or `merge`.
 Create only: `expected_version=0`. Several keys together: `state_txn`.
@@ -36,11 +37,11 @@ Keys go away by themselves with `ttl_s`. A value has at most 1 MiB; long texts b
 COORDINATION: Final = """# Several agents
 
 ## Claim a task, so that exactly one has it
-`set_state task:7 '{"owner":"a"}' expected_version=0`. `ok`: it is yours. `conflict`: it is somebody else's.
+`set_state task:7 '{"owner":"a"}' expected_version=0`. `ok`: it is yours. `conflict`: another agent has it.
 An agent that dies keeps its claim. Use a lease where that matters.
 
 ## A lock that survives its holder
-1. `lease acquire name=deploy ttl_s=60` gives a `token`. `held`: somebody has it, until `expires_at`.
+1. `lease acquire name=deploy ttl_s=60` gives a `token`. `held`: another agent has it until `expires_at`.
 2. Write with `set_state … lease=deploy lease_token=TOKEN`, or in `state_txn` compare
    `{"key":"deploy","lease_token":TOKEN}`.
 3. `lease renew token=TOKEN` well before the end; `lost` means stop. `lease release token=TOKEN` when done.
@@ -50,7 +51,8 @@ since a later holder has a later token. A lock without a token on every write is
 
 ## Run a cron job once per occurrence
 1. `once begin key=report:2026-11-16 ttl_s=3600`. `run`: do it, with the `token`. `running` or `done`: do nothing.
-2. `once finish key=… token=TOKEN outcome='"sent"'`. `lost`: it took too long and somebody else has begun.
+2. `once finish key=… token=TOKEN outcome='"sent"'`. `lost`: its `ttl_s` passed, and another run may have
+   begun.
 
 ## Move something from one list to another
 `state_txn` with the versions of both keys in `compare` and both writes in `then`: both happen, or neither.

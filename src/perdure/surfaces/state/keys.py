@@ -1,4 +1,4 @@
-"""What a guarded write decides, as pure functions over a step: the statuses and sentences clients rely on."""
+"""What a guarded write decides, as pure functions over a step: the statuses and messages that clients rely on."""
 
 from __future__ import annotations
 
@@ -28,15 +28,26 @@ def mismatch(step: Step, name: Name, expected: int) -> Payload | None:
             f"Key already exists (version={actual}). "
             f"Use expected_version={actual} to update, or force_set_state."
         )
-        return {"status": "conflict", **base, "message": message, "actual_version": actual}
+        return {
+            **_current(entry),
+            **base,
+            "message": message,
+            "expected_version": 0,
+            "actual_version": actual,
+        }
     message = f"Version mismatch: expected {expected}, actual {actual}. Call get_state and retry."
     return {
-        "status": "conflict",
+        **_current(entry),
         **base,
         "message": message,
         "expected_version": expected,
         "actual_version": actual,
     }
+
+
+def _current(entry: Entry) -> Payload:
+    """What a caller that expected another version needs, so that it need not read the key first."""
+    return {"status": "conflict", "value": entry.value, "version": entry.version}
 
 
 def set_key(step: Step, name: Name, value: str, expected: int, expires: int | None) -> Payload:

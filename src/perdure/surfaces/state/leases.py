@@ -43,6 +43,8 @@ def holds(step: Step, lease: Name, token: int) -> bool:
 
 def stale_token(step: Step, lease: Name, token: int, key: str) -> Payload:
     message = f"Lease token {token} does not hold the lease now. Acquire it again before writing."
+    entry = step.live(lease)
+    holder = _lease(entry, step.revision, with_token=False) if entry is not None else {}
     return {
         "status": "conflict",
         "key": key,
@@ -50,6 +52,8 @@ def stale_token(step: Step, lease: Name, token: int, key: str) -> Payload:
         "message": message,
         "reason": "stale_token",
         "lease": lease[2],
+        "lease_token": token,
+        **{name: holder[name] for name in ("owner", "expires_at") if name in holder},
     }
 
 

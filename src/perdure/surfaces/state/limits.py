@@ -34,10 +34,10 @@ def named(space: Space, namespace: str, key: str, *, what: str = "key") -> Name:
             raise refuse(
                 "invalid_input",
                 f"bad_{shown}",
-                f"{shown} {problem}",
+                f"{shown} {problem}.",
                 next_step=call_again(**{shown: FILL}),
                 reason_hint=hint,
-                suggested_action="abort",
+                suggested_action="fix_syntax",
                 argument=shown,
             )
     return space, namespace, key
@@ -50,7 +50,7 @@ def sized(value: str, limits: StateLimits) -> str:
         raise refuse(
             "quota_exceeded",
             "value_too_large",
-            f"the value has {size} bytes, more than {limits.value_bytes}",
+            f"not written: the value has {size:,} bytes, and one key holds at most {limits.value_bytes:,}.",
             next_step=call_again(value=FILL),
             reason_hint="size_limit",
             suggested_action="split",
@@ -73,7 +73,7 @@ def bad_json(problem: str, argument: str = "value") -> ToolError:
     return refuse(
         "invalid_input",
         "invalid_json",
-        f"Invalid JSON: {problem}",
+        f'{argument} is not JSON: {problem}. A text needs quotes: "\\"hello\\"".',
         next_step=call_again(**{argument: FILL}),
         reason_hint="syntax",
         suggested_action="fix_syntax",
@@ -81,13 +81,14 @@ def bad_json(problem: str, argument: str = "value") -> ToolError:
     )
 
 
-def bad_argument(argument: str, message: str) -> ToolError:
+def bad_argument(argument: str, message: str, **changes: Any) -> ToolError:
+    """`changes` are the arguments that the next call has in another way, else the caller fills this one in."""
     return refuse(
         "invalid_input",
         "bad_argument",
         message,
-        next_step=call_again(**{argument: FILL}),
-        suggested_action="abort",
+        next_step=call_again(**(changes or {argument: FILL})),
+        suggested_action="fix_syntax",
         argument=argument,
     )
 
@@ -98,5 +99,5 @@ def expiry(ttl_s: float | None, now: int) -> int | None:
 
 def checked_ttl(ttl_s: float | None) -> float | None:
     if ttl_s is not None and not 0 < ttl_s <= LONGEST_TTL_S:
-        raise bad_argument("ttl_s", f"ttl_s is more than 0 and at most {LONGEST_TTL_S:.0f}")
+        raise bad_argument("ttl_s", f"ttl_s must be more than 0 and at most {LONGEST_TTL_S:.0f} seconds.")
     return ttl_s

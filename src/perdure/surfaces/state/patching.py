@@ -24,18 +24,18 @@ def merged(target: Any, patch: Any) -> Any:
 
 def incremented(target: Any, by: Any) -> Any:
     if not _is_number(by):
-        raise _unfit("value is the number to add")
+        raise _unfit("increment needs a number as value.")
     if target is not None and not _is_number(target):
-        raise _unfit("the key does not hold a number")
+        raise _unfit("not written: the key does not hold a number, so increment cannot add to it.")
     try:
         return (target or 0) + by
     except OverflowError:
-        raise _unfit("the sum of an integer that large and a fraction is not exact") from None
+        raise _unfit("not written: the sum of an integer that large and a fraction is not exact.") from None
 
 
 def appended(target: Any, element: Any) -> Any:
     if target is not None and not isinstance(target, list):
-        raise _unfit("the key does not hold a list")
+        raise _unfit("not written: the key does not hold a list, so append cannot add to it.")
     return [*(target or []), element]
 
 

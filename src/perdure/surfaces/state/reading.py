@@ -62,7 +62,8 @@ def get_state(service: StateService, params: Get, call: Call) -> Payload:
 
 def _at(service: StateService, name: Name, revision: int, newest: int) -> Payload:
     if not 0 <= revision <= newest:
-        raise bad_argument("at_revision", f"at_revision is from 0 to {newest}, the newest there is")
+        message = f"at_revision must be from 0 to {newest}, the newest revision."
+        raise bad_argument("at_revision", message, at_revision=newest)
     change = service.backend.find_at(name, revision)
     if change is not None and change.entry.value is not None:
         return shown(change.entry)
@@ -71,7 +72,7 @@ def _at(service: StateService, name: Name, revision: int, newest: int) -> Payloa
         raise refuse(
             "not_found",
             "history_dropped",
-            "versions that old are no longer kept",
+            f"{name[2]} has no kept version from revision {revision} or before: older ones were dropped.",
             next_step=call_again(at_revision=None),
         )
     return {"status": "not_found", "key": name[2], "revision": revision}
@@ -79,7 +80,7 @@ def _at(service: StateService, name: Name, revision: int, newest: int) -> Payloa
 
 def list_state(service: StateService, params: List, call: Call) -> Payload:
     if not 1 <= params.limit <= MOST_LISTED:
-        raise bad_argument("limit", f"limit is from 1 to {MOST_LISTED}")
+        raise bad_argument("limit", f"limit must be from 1 to {MOST_LISTED}.", limit=None)
     span = Span("key", *_bounds(params), params.pattern if params.pattern != "%" else None)
     after = _cursor(params.cursor)
     page = service.backend.page(span, after, params.limit + 1, params.values)
@@ -91,7 +92,15 @@ def list_state(service: StateService, params: List, call: Call) -> Payload:
     }
     if len(page.entries) > len(kept):
         payload["next_cursor"] = urlsafe_b64encode(kept[-1].key.encode()).decode()
+    if not kept and params.pattern is not None and "*" in params.pattern:
+        payload["message"] = _like_hint(params.pattern)
     return payload
+
+
+def _like_hint(pattern: str) -> str:
+    beginning = pattern.partition("*")[0]
+    prefix = f" For keys that start with {beginning}, use prefix={beginning}." if beginning else ""
+    return f"pattern is SQL LIKE: % stands for any text, _ for one character, and * only for itself.{prefix}"
 
 
 def _bounds(params: List) -> tuple[str, str, str | None]:
@@ -109,7 +118,9 @@ def _check_pattern(pattern: str) -> None:
     size = len(pattern.encode("utf-8", "surrogatepass"))
     escapes = len(pattern) - len(pattern.rstrip("\\"))
     if size > PATTERN_BYTES or "\0" in pattern or escapes % 2:
-        raise bad_argument("pattern", f"pattern has at most {PATTERN_BYTES} bytes and no lone \\ at its end")
+        raise bad_argument(
+            "pattern", f"pattern must have at most {PATTERN_BYTES} bytes and must not end with a single \\."
+        )
 
 
 def _literal(pattern: str) -> str:
@@ -130,7 +141,11 @@ def _cursor(text: str | None) -> str | None:
     except ValueError:
         key = ""
     if key_problem(key) is not None:
-        raise bad_argument("cursor", "cursor is not one that was given out")
+        raise bad_argument(
+            "cursor",
+            "cursor must be the next_cursor of an earlier answer; without it the list starts at the first key.",
+            cursor=None,
+        )
     return key
 
 
@@ -151,7 +166,7 @@ def _row(entry: Entry, values: bool) -> dict[str, Any]:
 
 def state_history(service: StateService, params: History, call: Call) -> Payload:
     if not 1 <= params.limit <= MOST_LISTED:
-        raise bad_argument("limit", f"limit is from 1 to {MOST_LISTED}")
+        raise bad_argument("limit", f"limit must be from 1 to {MOST_LISTED}.", limit=None)
     name = named("key", params.namespace, params.key)
     found = service.backend.history(name, params.limit + 1)
     rows = [_version(change) for change in found[: params.limit]]

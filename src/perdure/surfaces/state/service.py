@@ -64,14 +64,16 @@ class StateService:
                 if grew > 0 and now > most
             ]
             if over:
+                what = over[0]
+                quota = getattr(self.limits, f"namespace_{what}")
                 raise refuse(
                     "quota_exceeded",
-                    f"namespace_{over[0]}",
-                    f"the namespace would hold more {over[0]} than its quota",
-                    next_step=ask_user("which keys may go, or to raise the quota"),
+                    f"namespace_{what}",
+                    f"not written: namespace {namespace} would have {getattr(used, what):,} {what}; its quota is {quota:,}.",
+                    next_step=ask_user("which keys may be deleted, or to raise the quota of the namespace"),
                     reason_hint="size_limit",
                     suggested_action="ask_user",
-                    quota=getattr(self.limits, f"namespace_{over[0]}"),
+                    quota=quota,
                 )
 
     def expire_due(self) -> None:

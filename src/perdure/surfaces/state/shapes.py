@@ -6,6 +6,7 @@ from shlex import quote
 from typing import Final
 
 from perdure.present.shape import Field, Payload, Shape
+from perdure.surfaces.state import failures
 
 KEY = Field("key")
 STATUS = Field("status")
@@ -27,6 +28,7 @@ SET: Final = Shape(
     "{status} {key}  version {version}  revision {revision}",
     (STATUS, KEY, VERSION, REVISION, MESSAGE, REASON, *ACTUAL, UPDATED, EXPIRES, Field("enable")),
     ok=False,
+    failure=failures.not_done("written"),
 )
 LISTED: Final = Shape(
     "{keys:key}  revision {revision}",
@@ -39,6 +41,7 @@ LISTED: Final = Shape(
             columns=(KEY, VERSION, REVISION, Field("updated_at", "time"), Field("value", "json"), EXPIRES),
         ),
         Field("next_cursor", quiet=True),
+        MESSAGE,
     ),
     ok=False,
     hint=lambda payload: (
@@ -53,6 +56,7 @@ DELETED: Final = Shape(
     ),
     (Field("status", quiet=True), KEY, Field("deleted", quiet=True), VERSION, REVISION, MESSAGE, *ACTUAL),
     ok=False,
+    failure=failures.not_done("deleted"),
 )
 _CHANGE = (KEY, VERSION, REVISION, Field("deleted"))
 WAITED: Final = Shape(
@@ -76,10 +80,12 @@ TRANSACTED: Final = Shape(
         Field("results", "table", columns=(Field("op"), KEY, VERSION, Field("deleted"))),
         Field("failed", "table", columns=(KEY, REASON, Field("actual_version"))),
     ),
+    failure=failures.transaction,
 )
 PATCHED: Final = Shape(
     "{status} {key}  version {version}  revision {revision}",
     (STATUS, KEY, VERSION, REVISION, MESSAGE, *ACTUAL, UPDATED, EXPIRES, VALUE),
+    failure=failures.not_done("written"),
 )
 _VERSION = (
     VERSION,
@@ -99,8 +105,10 @@ HISTORY: Final = Shape(
 LEASE: Final = Shape(
     "{status} {name}  owner {owner}  token {token}  until {expires_at}",
     (STATUS, Field("name"), Field("owner"), Field("token"), Field("expires_at", "time"), REVISION),
+    failure=failures.lease,
 )
 ONCE: Final = Shape(
     "{status} {key}  token {token}  until {expires_at}",
     (STATUS, KEY, Field("token"), Field("expires_at", "time"), Field("outcome", "json"), REVISION),
+    failure=failures.once,
 )

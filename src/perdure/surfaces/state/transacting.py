@@ -30,14 +30,14 @@ class Compare(msgspec.Struct, frozen=True):
     key: str
     version: int | None = None
     exists: bool | None = None
-    value: str | None = None
+    value: Annotated[str | None, arg(json_text=True)] = None
     lease_token: int | None = None
 
 
 class Op(msgspec.Struct, frozen=True):
     op: Literal["set", "delete"]
     key: str
-    value: str | None = None
+    value: Annotated[str | None, arg(json_text=True)] = None
     ttl_s: float | None = None
 
 
@@ -56,11 +56,13 @@ class Plan:
     def __init__(self, params: Txn, limits: StateLimits) -> None:
         self._namespace = params.namespace
         if not (params.compare or params.then or params.otherwise):
-            raise bad_argument("then", "a transaction compares or writes something")
+            raise bad_argument(
+                "then", "a transaction needs compare or then: at least one condition or one write."
+            )
         otherwise = [arguments(Op, one) for one in params.otherwise]
         for shown, many in (("compare", params.compare), ("then", params.then), ("else", otherwise)):
             if len(many) > MOST_OPS:
-                raise bad_argument(shown, f"{shown} has more than {MOST_OPS} members")
+                raise bad_argument(shown, f"{shown} has {len(many)} members; it may have {MOST_OPS}.")
         self._checks = [(self._subject(one), one) for one in params.compare]
         self._expected = {
             id(one): canonical(json_value(one.value, limits))
@@ -86,7 +88,10 @@ class Plan:
     def _subject(self, one: Compare) -> Name:
         given = [x for x in (one.version, one.exists, one.value, one.lease_token) if x is not None]
         if len(given) != 1:
-            raise bad_argument("compare", "each compare has one of version, exists, value, lease_token")
+            raise bad_argument(
+                "compare",
+                f"compare of {one.key}: give exactly one of version, exists, value and lease_token.",
+            )
         return named("lease" if one.lease_token is not None else "key", self._namespace, one.key)
 
     def _ops(self, shown: str, ops: list[Op], limits: StateLimits) -> list[tuple[Name, Op]]:
@@ -94,20 +99,20 @@ class Plan:
         for op in ops:
             if op.op == "set":
                 if op.value is None:
-                    raise bad_argument(shown, "a set has a value")
+                    raise bad_argument(shown, f"{shown}: set of {op.key} needs value.")
                 json_value(op.value, limits)
                 checked_ttl(op.ttl_s)
             elif op.value is not None or op.ttl_s is not None:
-                raise bad_argument(shown, "a delete has neither value nor ttl_s")
+                raise bad_argument(shown, f"{shown}: delete of {op.key} takes neither value nor ttl_s.")
             found.append((named("key", self._namespace, op.key), op))
         if len({name for name, _ in found}) != len(found):
-            raise bad_argument(shown, f"{shown} writes a key twice")
+            raise bad_argument(shown, f"{shown} writes a key twice: give one operation for each key.")
         return found
 
     def _problem(self, step: Step, name: Name, one: Compare) -> dict[str, Any] | None:
         if one.lease_token is not None:
             is_met, reason = holds(step, name, one.lease_token), "stale_token"
-            return None if is_met else {"key": one.key, "reason": reason}
+            return None if is_met else {"key": one.key, "reason": reason, "lease_token": one.lease_token}
         entry = step.live(name)
         version = entry.version if entry is not None else 0
         if one.version is not None:
@@ -117,7 +122,11 @@ class Plan:
         else:
             is_met = entry is not None and canonical(parsed(entry.value)) == self._expected[id(one)]
             reason = "value"
-        return None if is_met else {"key": one.key, "reason": reason, "actual_version": version}
+        if is_met:
+            return None
+        expected = {"expected_version": one.version} if one.version is not None else {}
+        value = {"value": entry.value} if entry is not None else {}
+        return {"key": one.key, "reason": reason, **expected, "actual_version": version, **value}
 
 
 def _run(step: Step, name: Name, op: Op) -> dict[str, Any]:

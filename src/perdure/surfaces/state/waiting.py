@@ -8,12 +8,19 @@ from typing import Annotated, Any
 import msgspec
 
 from perdure.model.envelope import refuse
-from perdure.model.next_step import call_again
+from perdure.model.next_step import FILL, call_again
 from perdure.model.tools import arg
 from perdure.storage.state import Change, Span, prefix_end
 from perdure.storage.state_rounds import Payload
 from perdure.surfaces.port import Call
-from perdure.surfaces.state.limits import LONGEST_WAIT_S, MOST_REVISIONS, bad_argument, named, unlisted
+from perdure.surfaces.state.limits import (
+    LONGEST_WAIT_S,
+    MOST_REVISIONS,
+    MOST_WAITS,
+    bad_argument,
+    named,
+    unlisted,
+)
 from perdure.surfaces.state.service import StateService
 
 CANCEL_S = 0.25
@@ -30,14 +37,16 @@ class Wait(msgspec.Struct, frozen=True):
 def state_wait(service: StateService, params: Wait, call: Call) -> Payload:
     span = _span(params)
     if not 0 <= params.timeout_s <= LONGEST_WAIT_S:
-        raise bad_argument("timeout_s", f"timeout_s is from 0 to {LONGEST_WAIT_S:.0f}")
+        raise bad_argument("timeout_s", f"timeout_s must be from 0 to {LONGEST_WAIT_S:.0f} seconds.")
     if params.after is not None and not 0 <= params.after < MOST_REVISIONS:
-        raise bad_argument("after", "after is a revision")
+        raise bad_argument(
+            "after", "after must be a revision: a number that an earlier answer had as revision."
+        )
     if not service.waits.acquire(blocking=False):
         raise refuse(
             "quota_exceeded",
             "too_many_waits",
-            "too many calls wait already",
+            f"{MOST_WAITS} calls of state_wait wait already, which is the most at a time.",
             next_step=call_again(),
             suggested_action="retry_later",
         )
@@ -60,7 +69,12 @@ def _waited(service: StateService, span: Span, params: Wait, call: Call) -> Payl
         over = time.monotonic() + left if left is not None else None
         while not backend.wait_beyond(log.revision, _pause(until, over)):
             if call.cancelled.is_set():
-                raise refuse("blocked", "cancelled", "cancelled while it waited", next_step=call_again())
+                raise refuse(
+                    "blocked",
+                    "cancelled",
+                    "cancelled while it waited: nothing was changed.",
+                    next_step=call_again(),
+                )
             if over is not None and over <= time.monotonic():
                 service.expire_due()
                 break
@@ -81,7 +95,8 @@ def _pause(until: float, over: float | None) -> float:
 
 def _span(params: Wait) -> Span:
     if (params.key is None) == (params.prefix is None):
-        raise bad_argument("key", "one of key and prefix is given")
+        changes = {"key": FILL} if params.key is None else {"prefix": None}
+        raise bad_argument("key", "give key or prefix, exactly one.", **changes)
     if params.key is not None:
         named("key", params.namespace, params.key)
         return Span("key", params.namespace, params.key, params.key + "\x01")  # no key holds NUL

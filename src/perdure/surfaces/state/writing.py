@@ -32,7 +32,7 @@ from perdure.surfaces.state.transacting import Plan, Txn
 
 class Set(msgspec.Struct, frozen=True):
     key: str
-    value: Annotated[str, arg("JSON")]
+    value: Annotated[str, arg("JSON", json_text=True)]
     expected_version: Annotated[int, arg("-1: overwrite; 0: create only.")] = ANY
     ttl_s: float | None = None
     lease: Annotated[str | None, arg("Only while lease_token holds it.")] = None
@@ -42,7 +42,7 @@ class Set(msgspec.Struct, frozen=True):
 
 class ForceSet(msgspec.Struct, frozen=True):
     key: str
-    value: Annotated[str, arg("JSON")]
+    value: Annotated[str, arg("JSON", json_text=True)]
     ttl_s: float | None = None
     namespace: str = unlisted("default")
 
@@ -56,7 +56,7 @@ class Delete(msgspec.Struct, frozen=True):
 class Patch(msgspec.Struct, frozen=True):
     key: str
     op: Literal["merge", "increment", "append", "revert"]
-    value: Annotated[str, arg("JSON; for revert, a version")]
+    value: Annotated[str, arg("JSON; for revert, a version", json_text=True)]
     expected_version: int = ANY
     namespace: str = unlisted("default")
 
@@ -74,7 +74,7 @@ class Once(msgspec.Struct, frozen=True):
     action: Literal["begin", "finish", "status"]
     key: str
     token: int | None = None
-    outcome: Annotated[str | None, arg("JSON")] = None
+    outcome: Annotated[str | None, arg("JSON", json_text=True)] = None
     ttl_s: float = 3600
     namespace: str = unlisted("default")
 
@@ -86,7 +86,10 @@ async def set_state(service: StateService, params: Set, call: Call) -> Payload:
     _check_expected(params.expected_version)
     ttl_s = checked_ttl(params.ttl_s)
     if (params.lease is None) != (params.lease_token is None):
-        raise bad_argument("lease_token", "lease and lease_token are given together")
+        raise bad_argument(
+            "lease_token",
+            "give lease and lease_token together: the lease and the token that acquire answered.",
+        )
     guard = named("lease", params.namespace, params.lease, what="lease") if params.lease is not None else None
 
     def decide(step: Step) -> Payload:
@@ -147,14 +150,16 @@ _PATCHES = {"merge": merged, "increment": incremented, "append": appended}
 
 def _version_value(service: StateService, name: Name, version: Any) -> str:
     if type(version) is not int:
-        raise bad_argument("value", "for revert, value is the number of a version")
+        raise bad_argument(
+            "value", "for revert, value must be the number of a version (state_history lists them)."
+        )
     for change in service.backend.history(name, 1000):
         if change.entry.version == version and change.entry.value is not None:
             return change.entry.value
     raise refuse(
         "not_found",
         "version_not_found",
-        "the key has no kept value of this version",
+        f"{name[2]} has no kept value of version {version}.",
         next_step=call_tool("state_history", key=name[2]),
     )
 
@@ -172,7 +177,7 @@ async def lease(service: StateService, params: LeaseCall, call: Call) -> Payload
         return await service.change(
             call, frozenset({name}), lambda step: leases.acquire(step, name, owner, ttl_s, params.token)
         )
-    token = _given_token(params.token)
+    token = _given_token(params.action, "acquire", params.token)
     if params.action == "renew":
         return await service.change(
             call, frozenset({name}), lambda step: leases.renew(step, name, ttl_s, token)
@@ -193,7 +198,7 @@ async def once(service: StateService, params: Once, call: Call) -> Payload:
         return await service.change(call, frozenset({name}), lambda step: leases.begin(step, name, ttl_s))
     if params.outcome is not None:
         json_value(params.outcome, service.limits, "outcome")
-    token = _given_token(params.token)
+    token = _given_token("finish", "begin", params.token)
     return await service.change(
         call, frozenset({name}), lambda step: leases.finish(step, name, token, params.outcome)
     )
@@ -212,10 +217,13 @@ def _refused_value(service: StateService, key: str, value: str) -> Payload | Non
 
 def _check_expected(version: int) -> None:
     if version < ANY:
-        raise bad_argument("expected_version", "expected_version is -1, 0 or a version")
+        raise bad_argument(
+            "expected_version",
+            "expected_version must be -1 (overwrite), 0 (create only) or the version that was read.",
+        )
 
 
-def _given_token(token: int | None) -> int:
+def _given_token(action: str, given_by: str, token: int | None) -> int:
     if token is None:
-        raise bad_argument("token", "this action needs the token that was given out")
+        raise bad_argument("token", f"{action} needs token: the number that {given_by} answered.")
     return token

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
 _MOST_CHARACTERS: Final = 16 << 20  # of a text that are searched
@@ -99,6 +98,8 @@ class _Comparison:
     """One block, compared with many places of a text."""
 
     def __init__(self, block: Sequence[str], wanted: list[str]) -> None:
+        from difflib import SequenceMatcher  # here, since a worker starts without it
+
         self._block = block
         self._wanted = wanted
         self._last = len(block) - 1

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -138,6 +137,8 @@ def _merge(old: list[Token], have: list[Token], new: list[Token]) -> str:
 
 def _partners(old: list[Token], new: list[Token]) -> Iterator[int | None]:
     """For each token of `new`, the one of `old` that it keeps or replaces."""
+    from difflib import SequenceMatcher  # here, since a worker starts without it
+
     texts = [token.text for token in old], [token.text for token in new]
     for _, start, end, first, last in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
         for index in range(last - first):
