@@ -138,6 +138,12 @@ def test_a_list_is_stale_while_a_server_is_not_there() -> None:
     assert hint_of(stage) == (0, "private")
 
 
+def test_a_list_is_stale_once_the_session_chose_what_is_in_it() -> None:
+    stage = hinted(PUBLIC)
+    stage.call(1, "tools", {"action": "disable", "group": "admin"}, modern=True)
+    assert hint_of(stage) == (0, "private")
+
+
 def test_the_pages_of_a_list_are_joined() -> None:
     stage = hinted({**PUBLIC, "nextCursor": "2"})
     stage.reply(stage.got("m0", "tools/list")[-1], {"tools": [], "ttlMs": 1_000, "cacheScope": "public"})

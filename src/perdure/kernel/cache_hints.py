@@ -1,7 +1,8 @@
 """How long a 2026 client may keep a list, and who may share it: what its servers said, joined.
 
 The smallest time and the narrowest scope count. A handshake server says nothing, and what a server that does not serve now
-will say is not known: with one of them a list is stale at once. The worker's tools stay as they are while it runs.
+will say is not known: with one of them a list is stale at once. The worker's tools stay as they are while it runs, unless
+the session chooses which of them are listed: then its list of tools is its own, and stale at once.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ def list_hint(k: Kernel, method: str) -> Members:
         if not isinstance(mount.phase, Disabled)
         and not (k.specs[mount.name].builtin and mount.catalog is not None)
     ]
+    if method == "tools/list" and k.state.session.groups:
+        hints.append(STALE)
     hint = hints[0] if hints else STALE
     for other in hints[1:]:
         hint = join_hints(hint, other)
