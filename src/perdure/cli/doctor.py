@@ -14,6 +14,7 @@ from perdure.cli.checks.finding import Finding, Patient
 from perdure.cli.options import add_locations, add_mounts, settle
 from perdure.cli.parser import new_parser
 from perdure.cli.screen import Screen, clean, count
+from perdure.cli.workspace import find_workspace
 
 STYLES: Final = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 NAMES: Final = (
@@ -83,8 +84,14 @@ def _patient(options: argparse.Namespace) -> Patient:
         for value in getattr(options, name) or ():
             words += [f"--{name.replace('_', '-')}", os.path.abspath(value) if name == "workspace" else value]
     if options.registry is not None:
-        words += ["--registry", options.registry]
-    return Patient(settings, tuple(words))
+        words += [
+            "--registry",
+            options.registry if "://" in options.registry else os.path.abspath(options.registry),
+        ]
+    is_named = bool(
+        options.workspace or os.environ.get("PERDURE_WORKSPACE") or os.environ.get("RW_WORKSPACE")
+    )
+    return Patient(settings, tuple(words), "." if is_named else find_workspace("."))
 
 
 def _findings(patient: Patient, wanted: tuple[str, ...]) -> Iterator[Finding]:

@@ -88,6 +88,11 @@ def find(root: str, setting: Setting = "data") -> StorePlace:
     return place
 
 
+def is_known(root: str) -> bool:
+    """Whether this user has a store for this root. By its path alone: `find` also recognizes a root that was moved."""
+    return _exists(in_data(root).journal) or is_earlier(root)
+
+
 def _exists(path: str) -> bool:
     try:
         os.lstat(path)

@@ -23,8 +23,8 @@ MAX_LEASES: Final = 20
 MAX_ROWS: Final = 200
 _COMMITTED: Final = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = {row}.seq)"
 _LAST_ROWS: Final = (
-    f"SELECT seq, ts, path, mode, bytes, client FROM journal WHERE {_COMMITTED.format(row='journal')} "
-    "ORDER BY seq DESC LIMIT ?"
+    "SELECT seq, ts, path, op, mode, nullif(lower(hex(new_sha)), ''), nullif(lower(hex(old_sha)), ''), bytes, client, "
+    f"session, txn FROM journal WHERE {_COMMITTED.format(row='journal')} ORDER BY seq DESC LIMIT ?"
 )
 # Changes that are not undone, or whose undo was itself undone; only the newest, since undo reaches no further.
 _UNDOABLE: Final = (
@@ -109,7 +109,8 @@ def journal_summary(path: str, since_us: int, last: int = LAST_ROWS) -> dict[str
 
     def query(connection: apsw.Connection) -> dict[str, Any]:
         rows: list[Any] = connection.execute(_LAST_ROWS, (last,)).fetchall()
-        names = ("journal_id", "ts", "path", "mode", "bytes", "client")
+        names = ("journal_id", "ts", "path", "op", "mode", "sha256", "prev_sha256", "bytes", "client", "session",
+                 "transaction_id")  # fmt: skip
         has_cache = _format(connection) >= _FIRST_WITH_CACHED_SUMS
         kept: list[Any] = connection.execute(_KEPT if has_cache else _KEPT_BEFORE).fetchall()
         retired_seq, stored_bytes = kept[0]

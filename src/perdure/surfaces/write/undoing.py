@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
-from perdure.model.when import microseconds
+from perdure.model.when import iso, microseconds
 from perdure.storage.files import fidelity
 from perdure.storage.journal import Filter, JournalError, Row
 from perdure.storage.os_errors import is_of_system
@@ -49,7 +49,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
         rows = _select(service, given, call, since)
         if not rows:
             raise _nothing(given, call)
-        reverted, conflicts = [], []
+        reverted, conflicts, kept = [], [], []
         for row in rows:
             try:
                 known = tree.look(row.path, force=True)
@@ -61,6 +61,8 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
                     {"path": row.path, "reason": error.envelope.context.get("reason", "refused")}
                 )
                 continue
+            if known.sha256 != (row.new_sha.hex() if row.new_sha is not None else None):
+                kept.append(row.path)  # merged with what was edited since
             if known.now is None:
                 known.facts = fidelity.recalled(row.detail) or known.facts
             elif known.facts is not None and known.facts.mode == row.detail.get("file_mode"):
@@ -84,6 +86,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
                     "op": row.op,
                     "client": row.client,
                     "session": row.session,
+                    "change": _change(service, row),
                 }
             )
         if conflicts:
@@ -91,6 +94,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
         payload = {
             "reverted": reverted,
             "conflicts": [],
+            "kept": kept,
             "journal_ids": [one["journal_id"] for one in reverted],
         }
         if given.dry_run:
@@ -183,6 +187,19 @@ def _is_effective(service: WriteService, row: Row) -> bool:
     """Not taken back, or taken back and then again."""
     by = service.journal.undone_by(row.seq)
     return by is None or not _is_effective(service, by)
+
+
+def _change(service: WriteService, row: Row) -> dict[str, Any]:
+    """What is taken back; of an undo, and of its redo, the change that was undone."""
+    while row.undoes is not None and (before := service.journal.row(row.undoes)) is not None:
+        row = before
+    return {
+        "journal_id": str(row.seq),
+        "ts": iso(row.ts),
+        "op": row.op,
+        "mode": row.mode,
+        "client": row.client,
+    }
 
 
 # --- taking one back ---------------------------------------------------------------------------------------------
