@@ -142,7 +142,7 @@ def test_colour_is_for_terminals_that_want_it(bed: Bed) -> None:
 def test_a_narrow_and_an_ascii_terminal_get_lines_that_fit(bed: Bed) -> None:
     client = bed.run()
     client.use("safe_write", {"path": "a-rather-long-name/" * 5 + "ünïcödé.txt", "content": "x\n"})
-    shown = Terminal(bed, "status", columns=60, PYTHONIOENCODING="ascii", NO_COLOR="1")
+    shown = Terminal(bed, "status", COLUMNS="60", PYTHONIOENCODING="ascii", NO_COLOR="1")
     assert shown.end() == 0
     assert shown.shown.isascii()
     assert max(map(len, shown.shown.splitlines())) <= 60

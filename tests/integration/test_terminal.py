@@ -241,6 +241,58 @@ def test_on_a_terminal_rows_fit_and_say_how_long_ago(bed: Bed) -> None:
     assert "a-rather-long-name/" * 5 + "x.txt" in perdure(bed, "journal").stdout
 
 
+# --- room -------------------------------------------------------------------------------------------------------
+
+
+def test_du_shows_what_is_kept_and_gc_removes_what_is_not_to_be_kept(
+    run: Run, project: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from perdure.surfaces.write import tending
+
+    monkeypatch.setattr(tending, "IN_REACH", 2)
+    for number in range(6):
+        write(
+            "safe_write",
+            path="a.txt",
+            content=f"{number}\n" * 20_000,
+            mode="overwrite" if number else "create",
+        )
+    (store,) = json.loads(run("du", "--json")[1])["workspaces"]
+    assert (store["workspace"], store["is_orphan"]) == (str(project), False)
+    assert "~/proj" in run("du")[1]
+    assert json.loads(run("gc", "--dry-run", "--json")[1])["bytes"] == 0
+    (project / "perdure.toml").write_text("[keep]\ndays = 0\n")
+    assert run("trust", "--yes")[0] == 0
+    preview = json.loads(run("gc", "--dry-run", "--json")[1])
+    assert preview["bytes"] > 0
+    assert run("cat", "../a.txt@1")[1].startswith("0\n")
+    assert json.loads(run("gc", "--json")[1])["bytes"] == preview["bytes"]
+    assert run("cat", "../a.txt@1")[0] != 0
+    assert run("undo")[0] == 0  # what undo promises is there
+    assert run("verify")[0] == 0
+
+
+def test_gc_removes_the_store_of_a_folder_that_is_gone_only_when_asked_and_old(
+    run: Run, project: Path, write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import shutil
+
+    write("safe_write", path="a.txt", content="1\n")
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(project)
+    (store,) = json.loads(run("du", "--json")[1])["workspaces"]
+    assert store["is_orphan"]
+    assert "(the folder is gone)" in run("du")[1]
+    assert json.loads(run("gc", "--orphans", "--json")[1])["workspaces"][0]["removable"] is False
+    (tmp_path / ".config" / "perdure").mkdir(parents=True)
+    (tmp_path / ".config" / "perdure" / "perdure.toml").write_text("[keep]\ndays = 0\n")
+    assert "perdure gc --orphans removes them" in run("gc")[1]
+    assert run("gc", "--orphans", "--dry-run")[1].startswith("would free ")
+    assert Path(store["store"]).exists()
+    assert run("gc", "--orphans")[1].startswith("freed ")
+    assert not Path(store["store"]).exists()
+
+
 # --- help -------------------------------------------------------------------------------------------------------
 
 

@@ -61,13 +61,21 @@ def show(options: argparse.Namespace) -> int:
 
 
 def write(options: argparse.Namespace) -> int:
+    if options.file == "-" and sys.stdin is not None and sys.stdin.isatty():
+        print(
+            "perdure handoff write: give FILE, or the envelope on standard input: JSON or YAML with task_id, agent, status "
+            "and summary (docs/reference/handoff.md)",
+            file=sys.stderr,
+        )
+        return USAGE_ERROR
     try:
         envelope, body = _given(options)
     except OSError as error:
         print(f"perdure handoff: {error.filename}: {error.strerror}", file=sys.stderr)
         return USAGE_ERROR
     except (ValueError, ToolError) as error:
-        print(f"perdure handoff: {options.file}: {_reason(error)}", file=sys.stderr)
+        source = "standard input" if options.file == "-" else options.file
+        print(f"perdure handoff: {source}: {_reason(error)}", file=sys.stderr)
         return USAGE_ERROR
     given = {
         "envelope": envelope,
@@ -84,6 +92,10 @@ def _given(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from perdure.surfaces.write import front_matter
 
     text, body = _read(options.file), ""
+    if not text.strip():
+        raise ValueError(
+            "it is empty; expected the envelope: JSON or YAML with task_id, agent, status and summary"
+        )
     if text.startswith("---") and "\n---" in text:
         front, body = front_matter.split(text)
         envelope = front_matter.read(front)

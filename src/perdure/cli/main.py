@@ -20,7 +20,7 @@ COMMANDS = {
     "demo": ("perdure.cli.demo", "a guided run: a call in flight, kill -9, the honest answer"),
     "status": ("perdure.cli.status", "hosts, journal, shared state and registry on one screen"),
     "top": ("perdure.cli.top", "what every session does, live"),
-    "doctor": ("perdure.cli.doctor", "find what is wrong, say what to do, mend what is safe"),
+    "doctor": ("perdure.cli.doctor", "find what is wrong, say what to do, fix what is safe"),
     "journal": ("perdure.cli.journal", "the latest changes of a workspace"),
     "history": ("perdure.cli.history", "the versions of a file"),
     "diff": ("perdure.cli.diff", "what changed between two versions of a file"),
@@ -39,6 +39,8 @@ COMMANDS = {
     "install": ("perdure.cli.install", "put Perdure into a client's config file"),
     "uninstall": ("perdure.cli.uninstall", "take it out again, byte for byte"),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
+    "du": ("perdure.cli.du", "how much room Perdure takes, and for what"),
+    "gc": ("perdure.cli.gc", "remove what the settings no longer keep"),
     "reload": ("perdure.cli.reload", "roll servers, and the host, over to what is installed now"),
     "completion": ("perdure.cli.completion", "completion for bash, zsh and fish"),
 }

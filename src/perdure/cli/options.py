@@ -89,7 +89,7 @@ def add_telemetry(parser: argparse.ArgumentParser) -> None:
 
 
 # Commands that show by themselves what waits for trust, or whose standard error is not read by a person.
-_SILENT = frozenset({"doctor", "hook", "serve", "status", "trust"})
+_SILENT = frozenset({"doctor", "du", "gc", "hook", "serve", "status", "trust"})
 # A server writes where its client started it. Every other command finds the workspace around the current folder.
 _SERVERS = frozenset({"run", "serve", "wrap", "worker"})
 

@@ -144,6 +144,29 @@ def journal_condition(path: str) -> dict[str, Any]:
     return summarize(path, query)
 
 
+def journal_usage(path: str) -> dict[str, Any]:
+    """What takes room in a journal: bytes of all contents, then drafts and shelf with their numbers and sizes, the free
+    pages of the file, and the time of the newest row (microseconds)."""
+
+    def query(connection: apsw.Connection) -> dict[str, Any]:
+        has_cache = _format(connection) >= _FIRST_WITH_CACHED_SUMS
+        kept: list[Any] = connection.execute(_KEPT if has_cache else _KEPT_BEFORE).fetchall()
+        drafts: list[Any] = connection.execute(
+            "SELECT count(*), coalesce(sum(size), 0) FROM drafts"
+        ).fetchall()
+        shelf = connection.execute("SELECT kind, count(*), coalesce(sum(size), 0) FROM shelf GROUP BY kind")
+        free = int(connection.pragma("freelist_count")) * int(connection.pragma("page_size"))
+        return {
+            "contents_bytes": kept[0][1],
+            "drafts": {"count": drafts[0][0], "bytes": drafts[0][1]},
+            "shelf": {kind: {"count": n, "bytes": size} for kind, n, size in shelf},
+            "free_bytes": free,
+            "newest": _value(connection, "SELECT max(ts) FROM journal"),
+        }
+
+    return summarize(path, query)
+
+
 def drafts(path: str) -> dict[str, Any]:
     """Rejected payloads that were kept, newest first, without their contents."""
     names = ("draft", "path", "reason", "size", "client", "session", "ts")
