@@ -162,7 +162,7 @@ def test_a_damaged_journal_is_said_to_be_damaged_by_every_command(bed: Bed) -> N
 
 def test_a_key_is_looked_for_without_making_a_store(bed: Bed) -> None:
     done = perdure(bed, "state", "get", "k", "--state", "nowhere/x.db")
-    assert (done.returncode, done.stdout.splitlines()[0]) == (1, "not_found k  revision 0")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "perdure state get: no key k\n")
     for words in (("list",), ("export",)):
         assert perdure(bed, "state", *words, "--state", "nowhere/x.db").returncode == 0
     assert list(bed.workspace.iterdir()) == []

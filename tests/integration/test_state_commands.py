@@ -89,7 +89,7 @@ def test_a_key_is_set_read_listed_and_deleted(state: Shell) -> None:
     bad = state("set", "a:1", "{")
 
     assert (made.returncode, json.loads(made.stdout)["version"]) == (0, 1)
-    assert json.loads(read.stdout)["value"] == '{"x":1}'
+    assert json.loads(read.stdout)["value"] == {"x": 1}
     assert (taken.returncode, "Key already exists" in taken.stderr) == (3, True)
     assert [row["key"] for row in json.loads(listed.stdout)["keys"]] == ["a:1"]
     assert json.loads(history.stdout)["versions"][0]["client"] == "perdure-cli"
@@ -113,7 +113,7 @@ def test_options_stand_before_or_after_the_command(state: Shell) -> None:
 
     found = state("--json", "get", "a", "--state", "here.db", "--namespace", "n")
 
-    assert json.loads(found.stdout)["value"] == "1"
+    assert json.loads(found.stdout)["value"] == 1
     assert state("get", "a", "--state", "here.db").returncode == 1
 
 
@@ -143,10 +143,10 @@ def test_every_row_that_is_not_imported_is_named_by_its_line(state: Shell) -> No
 
     found = json.loads(done.stdout)
     assert (found["imported"], [one["row"] for one in found["skipped"]]) == (1, [3, 5])
-    assert json.loads(state("get", "a", "--json").stdout)["value"] == "1"
+    assert state("get", "a").stdout == "1\n"
     again = json.loads(state("import", "-", "--overwrite", "--json", stdin=text).stdout)
     assert (again["imported"], [one["row"] for one in again["skipped"]]) == (1, [1, 5])
-    assert json.loads(state("get", "a", "--json").stdout)["value"] == "2"
+    assert state("get", "a").stdout == "2\n"
 
 
 def test_a_file_of_agentcheckpoint_is_imported_and_left_as_it_is(state: Shell) -> None:
@@ -183,30 +183,47 @@ def test_a_store_that_cannot_be_used_is_exit_code_4(state: Shell) -> None:
 @pytest.mark.parametrize(("key", "value"), VALUES.items())
 def test_a_key_is_shown_with_its_value_and_its_history(run: Run, filled: Path, key: str, value: str) -> None:
     code, text, _ = run("get", key, "--json")
-    assert (code, json.loads(text)["key"], json.loads(text)["value"]) == (0, key, value)
+    meant = json.loads(value)
+    assert (code, json.loads(text)["key"], json.loads(text)["value"]) == (0, key, meant)
     code, text, _ = run("history", key, "--json")
     versions = json.loads(text)["versions"]
-    assert (code, [(v["version"], v["value"], v["deleted"]) for v in versions]) == (0, [(1, value, False)])
-    for command in ("get", "history"):
-        code, text, error = run(command, key)
-        assert (code, error) == (0, "")
-        assert "status: ok" in text.splitlines()
+    assert (code, [(v["version"], v["value"], v["deleted"]) for v in versions]) == (0, [(1, meant, False)])
+    assert run("get", key) == (0, f"{value}\n", "")
+    head, row = run("history", key)[1].splitlines()
+    assert head.split() == ["version", "updated", "client", "value"]
+    assert row.endswith(f"perdure-cli  {value}")
 
 
-def test_a_simple_key_is_shown_a_line_for_each_field(run: Run, filled: Path) -> None:
-    _, text, _ = run("get", "plain")
-    lines = text.splitlines()
-    assert lines[0].startswith("ok plain  version 1  revision ")
-    assert [line.partition(":")[0] for line in lines[1:]] == [
-        "status",
-        "key",
-        "version",
-        "revision",
-        "updated_at",
-        "value",
-    ]
-    assert lines[-1] == "value: 1234567"
-    assert "expires_at: " in run("get", "kept a while")[1]
+def test_verbose_shows_a_line_for_each_field_and_then_the_value(run: Run, filled: Path) -> None:
+    _, text, _ = run("get", "plain", "-v")
+    *fields, value = text.splitlines()
+    assert [line.partition(":")[0] for line in fields] == ["key", "version", "revision", "updated_at"]
+    assert value == "1234567"
+    assert "expires_at: " in run("get", "kept a while", "--verbose")[1]
+
+
+def test_a_value_that_is_not_json_is_explained_and_raw_takes_it(run: Run) -> None:
+    code, text, error = run("set", "plan", "hello")
+    assert (code, text) == (2, "")
+    assert error.startswith("perdure state set: not JSON: hello (")
+    assert "--raw" in error
+    assert run("set", "plan", "hello", "--raw") == (0, "set plan  version 1  revision 1\n", "")
+    assert run("get", "plan") == (0, '"hello"\n', "")
+
+
+def test_deleting_a_key_that_is_not_there_is_exit_code_1(run: Run) -> None:
+    run("set", "a", "1")
+    assert run("delete", "a") == (0, "deleted a\n", "")
+    assert run("delete", "a") == (1, "", "perdure state delete: no key a\n")
+    code, text, _ = run("delete", "a", "--json")
+    assert (code, json.loads(text)["deleted"]) == (1, False)
+
+
+def test_a_wait_prints_the_value(run: Run) -> None:
+    run("set", "a", '{"x": 1}')
+    assert run("wait", "a", "--after", "0") == (0, '{"x": 1}\n', "")
+    assert run("wait", "--prefix", "a", "--after", "0") == (0, "a\n", "")
+    assert run("wait", "a", "--timeout-s", "0") == (1, "", "perdure state wait: no change of a\n")
 
 
 def test_keys_are_listed_by_prefix_and_namespace_a_page_at_a_time(run: Run, filled: Path) -> None:
@@ -216,13 +233,14 @@ def test_keys_are_listed_by_prefix_and_namespace_a_page_at_a_time(run: Run, fill
     assert (len(first["keys"]), names) == (100, [f"many/{number:03}" for number in range(120)])
     assert "next_cursor" not in rest
     shown = run("list", "--prefix", "many/11")[1].splitlines()
-    assert shown[0].startswith("10 keys  revision ")
-    assert [line.split(" | ")[0] for line in shown[-10:]] == [f"many/11{number}" for number in range(10)]
-    assert run("list", "--prefix", "nothing")[1].startswith("0 keys")
+    assert shown[0].split() == ["key", "version", "updated"]
+    assert [line.split()[0] for line in shown[1:]] == [f"many/11{number}" for number in range(10)]
+    assert run("list", "--prefix", "nothing")[1] == "No key in namespace default matches.\n"
+    assert run("list", "--namespace", "empty")[1].startswith("No keys in namespace empty. ")
     assert [row["key"] for row in json.loads(run("list", "--namespace", "n", "--json")[1])["keys"]] == [
         "other"
     ]
-    assert json.loads(run("get", "other", "--namespace", "n", "--json")[1])["value"] == "2"
+    assert run("get", "other", "--namespace", "n")[1] == "2\n"
     assert (run("get", "other")[0], run("history", "other")[0]) == (1, 1)
 
 
@@ -239,7 +257,9 @@ def test_an_export_has_every_key_of_every_namespace(run: Run, filled: Path) -> N
 @pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_reading_makes_no_store(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
     code, _, error = run(*words)
-    assert (code, error) == (1 if "plain" in words else 0, "")
+    assert (code, error) == (
+        (1, f"perdure state {words[0]}: no key plain\n") if "plain" in words else (0, "")
+    )
     assert list(tmp_path.iterdir()) == []
 
 

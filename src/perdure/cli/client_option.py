@@ -17,8 +17,21 @@ NAMES = (
 )  # fmt: skip
 
 
-def add_client(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("client", metavar="CLIENT", choices=NAMES, help=", ".join(NAMES))
+# The program of a client, where it has one with a name of its own.
+PROGRAMS = {
+    "claude-code": "claude", "cursor": "cursor", "vscode": "code", "windsurf": "windsurf", "codex": "codex", "zed": "zed",
+    "gemini": "gemini", "goose": "goose", "opencode": "opencode",
+}  # fmt: skip
+
+
+def add_client(parser: argparse.ArgumentParser, *, is_optional: bool = False) -> None:
+    parser.add_argument(
+        "client",
+        metavar="CLIENT",
+        choices=NAMES,
+        nargs="?" if is_optional else None,
+        help=", ".join(NAMES) + ("; without one, the clients found on this machine" if is_optional else ""),
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--file", metavar="F", help="the client's config file (default: this user's)")
     where.add_argument("--project", action="store_true", help="the client's file of the project here")
@@ -46,3 +59,21 @@ def chosen(options: argparse.Namespace) -> tuple[Client, str]:
         print(f"perdure: {client.title} has no file of a project", file=sys.stderr)
         raise SystemExit(2)
     return client, path
+
+
+def found_clients() -> list[tuple[Client, str]]:
+    """The clients of this machine, each with its file: the file is there, or its folder, or the program."""
+    from shutil import which
+
+    from perdure.registry.clients import places
+    from perdure.registry.clients.table import CLIENTS
+
+    found = []
+    shared = {os.path.expanduser("~"), os.environ.get("CLAUDE_CONFIG_DIR", "")}
+    for name, client in CLIENTS.items():
+        path = places.user_file(name, os.environ)
+        folder = os.path.dirname(path)
+        has_folder = folder not in shared and os.path.isdir(folder)
+        if os.path.exists(path) or has_folder or (name in PROGRAMS and which(PROGRAMS[name])):
+            found.append((client, path))
+    return found

@@ -1,4 +1,4 @@
-"""`perdure doctor`: finds what is wrong, says why it matters and what to do, and mends what is safe to mend."""
+"""`perdure doctor`: finds what is wrong, says why it matters and what to do, and fixes what is safe to fix."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from json import dumps
 from textwrap import wrap
 from typing import Any, Final
 
-from perdure.cli.checks.finding import Finding, Patient
+from perdure.cli.checks.finding import LEVELS, Finding, Patient
 from perdure.cli.options import add_locations, add_mounts, settle
 from perdure.cli.parser import new_parser
+from perdure.cli.progress import Progress
 from perdure.cli.screen import Screen, clean, count
+from perdure.cli.workspace import find_workspace
 
 STYLES: Final = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 NAMES: Final = (
@@ -34,14 +36,14 @@ NAMES: Final = (
 def parser() -> argparse.ArgumentParser:
     found = new_parser(
         "doctor",
-        "Look for what is wrong: broken mounts, unset variables, permissions, files that are not what the journal says, "
-        "locks, leftovers, versions, missing parts, full disks, client configurations. Mounts are started once, by a "
-        "host like any other. Exit code 0: nothing is wrong (there may be warnings); 1: something is.",
+        "Look for what is wrong, worst first: broken mounts, unset variables, permissions, files that are not what the "
+        "journal says, locks, leftovers, versions, missing parts, full disks, client configurations. Mounts are started "
+        "once, by a host like any other. Exit code 0: nothing is wrong (there may be warnings); 1: something is.",
     )
     add_locations(found)
     add_mounts(found)
     found.add_argument("--only", metavar="CHECKS", help=f"some of {','.join(NAMES)}")
-    found.add_argument("--fix", action="store_true", help="mend what is safe to mend, and say what was done")
+    found.add_argument("--fix", action="store_true", help="fix what is safe to fix, and say what was done")
     found.add_argument("--json", action="store_true", help="print every finding as JSON")
     return found
 
@@ -50,19 +52,16 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     wanted = _wanted(options.only)
     patient = _patient(options)
-    screen = Screen()
-    findings: list[dict[str, Any]] = []
-    for finding in _findings(patient, wanted):
-        told = _told(finding, options.fix)
-        findings.append(told)
-        if not options.json:
-            _show(told, screen)
-            sys.stdout.flush()
+    with Progress(is_immediate=True) as progress:
+        findings = [_told(finding, options.fix) for finding in _findings(patient, wanted, progress)]
     is_well = all(one["level"] != "error" or one.get("fixed") for one in findings)
     if options.json:
         print(dumps({"ok": is_well, "findings": findings}))
     else:
+        screen = Screen()
         _sum_up(findings, screen)
+        for told in sorted(findings, key=lambda one: LEVELS.index(one["level"]), reverse=True):
+            _show(told, screen)
     return 0 if is_well else 1
 
 
@@ -83,11 +82,17 @@ def _patient(options: argparse.Namespace) -> Patient:
         for value in getattr(options, name) or ():
             words += [f"--{name.replace('_', '-')}", os.path.abspath(value) if name == "workspace" else value]
     if options.registry is not None:
-        words += ["--registry", options.registry]
-    return Patient(settings, tuple(words))
+        words += [
+            "--registry",
+            options.registry if "://" in options.registry else os.path.abspath(options.registry),
+        ]
+    is_named = bool(
+        options.workspace or os.environ.get("PERDURE_WORKSPACE") or os.environ.get("RW_WORKSPACE")
+    )
+    return Patient(settings, tuple(words), "." if is_named else find_workspace("."))
 
 
-def _findings(patient: Patient, wanted: tuple[str, ...]) -> Iterator[Finding]:
+def _findings(patient: Patient, wanted: tuple[str, ...], progress: Progress) -> Iterator[Finding]:
     from perdure.cli.checks import clients, leftovers, machine, mounts, permissions, stores, trust
 
     checks: dict[str, Callable[[Patient], Iterator[Finding]]] = {
@@ -103,7 +108,8 @@ def _findings(patient: Patient, wanted: tuple[str, ...]) -> Iterator[Finding]:
         "trust": trust.check,
         "mounts": mounts.check,
     }
-    for name in wanted:
+    for number, name in enumerate(wanted):
+        progress.at(f"check {name}", number, len(wanted))
         try:
             yield from checks[name](patient)
         except Exception as error:  # one check that fails must not keep the others from being made
@@ -135,11 +141,13 @@ def _told(finding: Finding, fix: bool) -> dict[str, Any]:
 def _show(told: dict[str, Any], screen: Screen) -> None:
     level = "fixed" if told.get("fixed") else told["level"]
     mark = screen.styled(f"{level:<8}", STYLES.get(told["level"], ""))
-    lines = wrap(told["what"], screen.width - 21, break_on_hyphens=False) or [""]
+    is_note = told["level"] == "note"
+    what = f"{told['what']}: {told['todo']}" if is_note and told.get("todo") else told["what"]
+    lines = wrap(what, screen.width - 21, break_on_hyphens=False, break_long_words=False) or [""]
     screen.out.write(f"{mark} {told['check']:<11} {screen.styled(lines[0], '')}\n")
     for line in lines[1:]:
         screen.line(f"{'':21}{line}")
-    if told["level"] == "ok":
+    if told["level"] in ("ok", "note"):
         return
     for name, label in (("why", "why"), ("todo", "to do"), ("fixed", "done"), ("not_fixed", "failed")):
         if told.get(name) and not (name == "todo" and told.get("fixed")):
@@ -156,7 +164,7 @@ def _sum_up(findings: list[dict[str, Any]], screen: Screen) -> None:
     warnings = sum(one["level"] == "warning" for one in left)
     fixed = len(findings) - len(left)
     parts = [count(errors, "error"), count(warnings, "warning")]
-    parts += [f"{fixed} mended"] if fixed else []
+    parts += [f"{fixed} fixed"] if fixed else []
     if not fixed and any(one.get("fixable") for one in left):
-        parts.append("`perdure doctor --fix` mends what is safe to mend")
+        parts.append("`perdure doctor --fix` fixes what is safe to fix")
     screen.line("  ".join(parts), "bold red" if errors else "bold")

@@ -6,7 +6,7 @@ import argparse
 import sys
 from json import dumps
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,6 +15,9 @@ from perdure.cli.parser import new_parser
 from perdure.cli.screen import Screen, clean
 from perdure.cli.tool_command import run_tool
 from perdure.model.envelope import ToolError
+
+if TYPE_CHECKING:
+    from perdure.worker.compose import Settings
 
 DEFAULT_PATH = "HANDOFF.md"
 MARKS = {"done": "[x]", "in_progress": "[>]", "blocked": "[!]", "pending": "[ ]"}
@@ -30,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
         help="the handoff, what is ready to be done, and which files changed since",
         description="The handoff, what is ready to be done, and which files are no longer what it says.",
     )
-    show.add_argument("path", nargs="?", default=DEFAULT_PATH, help=DEFAULT_PATH)
+    show.add_argument("path", nargs="?", help=f"{DEFAULT_PATH} of the workspace")
     write = commands.add_parser(
         "write",
         help="write it, with the checks that agents get",
@@ -39,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         "stands there, or the file is not the expected one.",
     )
     write.add_argument("file", nargs="?", default="-", metavar="FILE", help="-: standard input")
-    write.add_argument("--path", default=DEFAULT_PATH, help=f"where it goes: {DEFAULT_PATH}")
+    write.add_argument("--path", help=f"where it goes: {DEFAULT_PATH} of the workspace")
     write.add_argument("--body-file", metavar="FILE", help="the free text after the envelope")
     write.add_argument("--archive", action="store_true", help="keep the one it replaces")
     write.add_argument("--expect", metavar="SHA256", help="only if the file has this hash now")
@@ -58,13 +61,21 @@ def show(options: argparse.Namespace) -> int:
 
 
 def write(options: argparse.Namespace) -> int:
+    if options.file == "-" and sys.stdin is not None and sys.stdin.isatty():
+        print(
+            "perdure handoff write: give FILE, or the envelope on standard input: JSON or YAML with task_id, agent, status "
+            "and summary (docs/reference/handoff.md)",
+            file=sys.stderr,
+        )
+        return USAGE_ERROR
     try:
         envelope, body = _given(options)
     except OSError as error:
         print(f"perdure handoff: {error.filename}: {error.strerror}", file=sys.stderr)
         return USAGE_ERROR
     except (ValueError, ToolError) as error:
-        print(f"perdure handoff: {options.file}: {_reason(error)}", file=sys.stderr)
+        source = "standard input" if options.file == "-" else options.file
+        print(f"perdure handoff: {source}: {_reason(error)}", file=sys.stderr)
         return USAGE_ERROR
     given = {
         "envelope": envelope,
@@ -81,6 +92,10 @@ def _given(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from perdure.surfaces.write import front_matter
 
     text, body = _read(options.file), ""
+    if not text.strip():
+        raise ValueError(
+            "it is empty; expected the envelope: JSON or YAML with task_id, agent, status and summary"
+        )
     if text.startswith("---") and "\n---" in text:
         front, body = front_matter.split(text)
         envelope = front_matter.read(front)
@@ -109,7 +124,7 @@ def _reason(error: Exception) -> str:
 # --- showing ------------------------------------------------------------------------------------------------
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(found: dict[str, Any], _: Settings) -> None:
     screen, envelope = Screen(), found["envelope"]
     head = f"{clean(found['handoff_path'])}  {clean(envelope['task_id'])}  {envelope['status']}"
     author = envelope.get("agent")

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.cli.journal_table import show
+from perdure.cli.screen import Screen
 from perdure.cli.tool_command import parser_for, run_tool
+
+if TYPE_CHECKING:
+    from perdure.worker.compose import Settings
 
 N = 20
 
 
 def parser() -> argparse.ArgumentParser:
-    made = parser_for("history", "The versions of a file, newest first. Times are in UTC.")
+    made = parser_for(
+        "history",
+        "The versions of a file, newest last. Times are local. `perdure show ID` shows what a version "
+        "changed, `perdure cat PATH@ID` prints it.",
+    )
     made.add_argument("path")
     made.add_argument("-n", type=int, default=N, help=f"how many: {N}")
     return made
@@ -23,5 +31,5 @@ def main(argv: list[str]) -> int:
     return run_tool(options, "history", {"path": options.path, "n": options.n}, _show)
 
 
-def _show(payload: dict[str, Any]) -> None:
-    show(payload["versions"], with_path=False)
+def _show(payload: dict[str, Any], _: Settings) -> None:
+    show(payload["versions"][::-1], Screen(), with_path=False)

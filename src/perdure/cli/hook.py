@@ -20,6 +20,7 @@ from perdure.cli.options import settle
 from perdure.cli.parser import new_parser
 from perdure.cli.refusals import in_words
 from perdure.cli.tool_command import CommandCall, write_settings
+from perdure.cli.workspace import find_workspace
 from perdure.model.envelope import ToolError
 from perdure.model.tools import View
 
@@ -47,7 +48,10 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("mode", choices=tuple(EVENTS), help="steer or journal")
             continue
         one.add_argument(
-            "--workspace", action="append", metavar="DIR", help="the workspace: where the client runs"
+            "--workspace",
+            action="append",
+            metavar="DIR",
+            help="the workspace: the client's project (CLAUDE_PROJECT_DIR)",
         )
         one.add_argument("--server", default="perdure", help="the name of Perdure in the client: perdure")
     return found
@@ -91,9 +95,9 @@ def _path(asked: dict[str, Any]) -> str | None:
 
 
 def _workspace(given: list[str] | None, asked: dict[str, Any]) -> str:
-    """As the server that the client has started: the project, not the folder that it is in just now."""
+    """The client's project, where its server was started; else the workspace around the folder that it is in now."""
     named = given[0] if given else os.environ.get("PERDURE_WORKSPACE") or os.environ.get("CLAUDE_PROJECT_DIR")
-    return os.path.realpath(named or str(asked.get("cwd") or "."))
+    return os.path.realpath(named) if named else find_workspace(str(asked.get("cwd") or "."))
 
 
 def _is_within(path: str, workspace: str) -> bool:

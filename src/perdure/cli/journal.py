@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.cli.journal_table import show
-from perdure.cli.tool_command import parser_for, run_tool
+from perdure.cli.screen import Screen, clean, home
+from perdure.cli.tool_command import has_store, no_changes, parser_for, run_tool
+
+if TYPE_CHECKING:
+    from perdure.worker.compose import Settings
 
 N = 20
+MODES = ("create", "overwrite", "append", "replace", "delete", "move")
 
 
 def parser() -> argparse.ArgumentParser:
-    made = parser_for("journal", "The latest changes, newest last. Times are in UTC.")
+    made = parser_for("journal", "The latest changes, newest last. Times are local.")
     made.add_argument("-n", type=int, default=N, help=f"how many: {N}")
     made.add_argument("--path", help="only this file")
-    made.add_argument("--mode", help="only this mode: create, overwrite, append, replace, delete, move")
+    made.add_argument("--mode", choices=MODES, help=f"only this mode: {', '.join(MODES)}")
     made.add_argument("--client", help="only what this client wrote")
     made.add_argument("--cursor", help="go on with older ones: next_cursor of an earlier answer")
     return made
@@ -30,10 +35,20 @@ def main(argv: list[str]) -> int:
         "filter_client": options.client,
         "cursor": options.cursor,
     }
-    return run_tool(options, "journal_tail", arguments, _show)
+
+    def print_entries(payload: dict[str, Any], settings: Settings) -> None:
+        _print(payload, settings, is_filtered=bool(options.path or options.mode or options.client))
+
+    return run_tool(options, "journal_tail", arguments, print_entries)
 
 
-def _show(payload: dict[str, Any]) -> None:
-    show(payload["entries"])
+def _print(payload: dict[str, Any], settings: Settings, *, is_filtered: bool) -> None:
+    screen = Screen()
+    if payload["entries"]:
+        show(payload["entries"], screen)
+    elif has_store(settings) and is_filtered:
+        screen.line(f"No change in {home(clean(settings.workspaces[0]))} matches.")
+    else:
+        screen.line(no_changes(settings))
     if "next_cursor" in payload:
         print(f"older ones: --cursor {payload['next_cursor']}")

@@ -1,32 +1,104 @@
-"""Rows of the journal as a table, for `perdure journal` and `perdure history`."""
+"""Rows of the journal as a table, for `perdure journal`, `history` and `status`: newest last, local time."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from perdure.cli.screen import Screen, clean, cut, cut_left, size
+from perdure.cli import times
+from perdure.cli.screen import Screen, clean, column, cut, cut_left, print_table, size
+
+MOST_CLIENT = 16
+SESSION = 10
+LEAST_PATH = 12
 
 
-def show(rows: list[dict[str, Any]], *, with_path: bool = True) -> None:
-    screen = Screen()
-    if not rows:
-        screen.line("nothing")
-        return
-    widest = max(len(clean(row["client"])) for row in rows)
-    clients = min(widest, 16)
-    room = screen.width - 52 - clients
-    paths = max(12, min(room, max((len(clean(row.get("path", ""))) for row in rows), default=0)))
-    head = f"{'id':>7}  {'when':<19}  {'what':<9}  " + (f"{'path':<{paths}}  " if with_path else "")
-    screen.line(f"{head}{'size':>8}  client", "dim")
+class Line(NamedTuple):
+    """One line of the table. `part` is which of how many lines of a transaction."""
+
+    id: str
+    ts: int
+    what: str
+    path: str
+    size: str
+    client: str
+    session: str
+    part: str
+
+
+def show(rows: list[dict[str, Any]], screen: Screen, *, with_path: bool = True) -> None:
+    """`rows` as `journal_tail` gives them, oldest first. Into a pipe every column is whole."""
+    lines = table_lines(rows)
+    columns = [column("id", (line.id for line in lines), right=True)]
+    if screen.is_terminal:
+        columns += [
+            column(f"when {times.zone()}", (times.short(line.ts) for line in lines)),
+            column("", (times.age(line.ts) for line in lines), right=True),
+        ]
+    else:
+        columns.append(column("when", (times.full(line.ts) for line in lines)))
+    columns.append(column("what", (line.what for line in lines)))
+    tail = [column("size", (line.size for line in lines), right=True)]
+    most = MOST_CLIENT if screen.is_terminal else screen.width
+    tail.append(column("client", (cut(line.client, most) for line in lines)))
+    if any(line.part for line in lines):
+        tail.append(column("", (line.part for line in lines)))
+    room = screen.width - sum(len(column[0]) + 2 for column in columns + tail)
+    if with_path:
+        paths = [line.path for line in lines]
+        width = min(max(map(len, paths)), max(LEAST_PATH, room))
+        columns.append(column("path", (cut_left(path, width) for path in paths)))
+        room -= len(columns[-1][0]) + 2
+    sessions = column("session", (line.session[: SESSION if screen.is_terminal else None] for line in lines))
+    if len(sessions[0]) <= room:
+        tail.append(sessions)
+    print_table(columns + tail, screen)
+
+
+def table_lines(rows: list[dict[str, Any]]) -> list[Line]:
+    """A move is one line, though it is two rows; the lines of a transaction are counted."""
+    merged: list[tuple[dict[str, Any], str]] = []
     for row in rows:
-        path = f"{cut_left(clean(row['path']), paths):<{paths}}  " if with_path else ""
-        when = row["ts"][:19].replace("T", " ")
-        screen.line(
-            f"{row['journal_id']:>7}  {when}  {clean(_what(row)):<9}  {path}"
-            f"{size(row['bytes']):>8}  {cut(clean(row['client']), clients)}"
+        if merged and _is_moved_from(row, merged[-1][0]):
+            before, path = merged[-1]
+            merged[-1] = (before, f"{clean(row['path'])} -> {path}")
+        else:
+            merged.append((row, clean(row.get("path", ""))))
+    counts: dict[str, int] = {}
+    for row, _ in merged:
+        if txn := row.get("transaction_id"):
+            counts[txn] = counts.get(txn, 0) + 1
+    seen: dict[str, int] = {}
+    lines = []
+    for row, path in merged:
+        txn = row.get("transaction_id") or ""
+        seen[txn] = seen.get(txn, 0) + 1
+        part = f"{seen[txn]} of {counts[txn]}" if counts.get(txn, 1) > 1 else ""
+        lines.append(
+            Line(
+                row["journal_id"],
+                row["ts"] if isinstance(row["ts"], int) else times.microseconds_of(row["ts"]),
+                clean(what(row)),
+                path,
+                size(row["bytes"]),
+                clean(row["client"]),
+                clean(row.get("session", "")),
+                part,
+            )
         )
+    return lines
 
 
-def _what(row: dict[str, Any]) -> str:
+def _is_moved_from(row: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether this row removed the file that the row before it put in its new place."""
+    return bool(
+        row["mode"] == before["mode"] == "move"
+        and row.get("transaction_id") is not None
+        and row.get("transaction_id") == before.get("transaction_id")
+        and row.get("sha256") is None
+        and row.get("prev_sha256") == before.get("sha256")
+    )
+
+
+def what(row: dict[str, Any]) -> str:
     """What was done; where that says nothing more, to what effect."""
     return str(row["op"] if row["op"] not in ("write", "transaction") else row["mode"])

@@ -12,7 +12,7 @@ INTERRUPTED = 130
 
 # name: (module, one line of help); modules are loaded only when their command is used.
 COMMANDS = {
-    "run": ("perdure.cli.run", "stdio MCP server (the default command)"),
+    "run": ("perdure.cli.run", "stdio MCP server: what a client starts"),
     "serve": ("perdure.cli.serve", "streamable HTTP for many clients at /mcp"),
     "attach": ("perdure.cli.attach", "stdio for a client, connected to a running perdure serve"),
     "wrap": ("perdure.cli.wrap", "make one stdio MCP server durable: perdure wrap -- COMMAND ARGS…"),
@@ -20,10 +20,12 @@ COMMANDS = {
     "demo": ("perdure.cli.demo", "a guided run: a call in flight, kill -9, the honest answer"),
     "status": ("perdure.cli.status", "hosts, journal, shared state and registry on one screen"),
     "top": ("perdure.cli.top", "what every session does, live"),
-    "doctor": ("perdure.cli.doctor", "find what is wrong, say what to do, mend what is safe"),
+    "doctor": ("perdure.cli.doctor", "find what is wrong, say what to do, fix what is safe"),
     "journal": ("perdure.cli.journal", "the latest changes of a workspace"),
     "history": ("perdure.cli.history", "the versions of a file"),
     "diff": ("perdure.cli.diff", "what changed between two versions of a file"),
+    "show": ("perdure.cli.show", "one change: who made it, when, and its diff"),
+    "cat": ("perdure.cli.cat", "a version of a file, byte for byte: perdure cat PATH@ID"),
     "undo": ("perdure.cli.undo", "take changes back"),
     "restore": ("perdure.cli.restore", "bring a version of a file back"),
     "state": ("perdure.cli.state", "shared state: get, set, list, delete, wait, history, export, import"),
@@ -38,6 +40,8 @@ COMMANDS = {
     "uninstall": ("perdure.cli.uninstall", "take it out again, byte for byte"),
     "tools": ("perdure.cli.tools", "the tools that a model sees, by group and profile"),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
+    "du": ("perdure.cli.du", "how much room Perdure takes, and for what"),
+    "gc": ("perdure.cli.gc", "remove what the settings no longer keep"),
     "reload": ("perdure.cli.reload", "roll servers, and the host, over to what is installed now"),
     "completion": ("perdure.cli.completion", "completion for bash, zsh and fish"),
 }
@@ -77,7 +81,10 @@ def _take_any_letter() -> None:
 
 
 def _run(words: list[str]) -> int:
-    if words and words[0] in ("-h", "--help", "help"):
+    is_help = bool(words) and words[0] in ("-h", "--help", "help")
+    if is_help and len(words) > 1:  # `perdure help state set` is `perdure state set --help`
+        return _run([*words[1:], "--help"])
+    if is_help or (not words and sys.stdin is not None and sys.stdin.isatty()):
         print(usage())
         return 0
     if words and words[0] in ("-V", "--version"):
@@ -89,9 +96,10 @@ def _run(words: list[str]) -> int:
     if name not in COMMANDS and name not in HIDDEN:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, COMMANDS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        print(f"perdure: no command {name}{hint}\n\n{usage()}", file=sys.stderr)
+        near = get_close_matches(name, COMMANDS, 3, 0.5)
+        also = f" Similar: {', '.join(near[1:])}." if near[1:] else ""
+        hint = f"did you mean {near[0]}?{also}" if near else "`perdure help` lists the commands"
+        print(f"perdure: no command {name}; {hint}", file=sys.stderr)
         return USAGE_ERROR
     module = {**COMMANDS, **HIDDEN}[name][0]
     return int(import_module(module).main(rest))
@@ -104,7 +112,8 @@ def usage() -> str:
         "usage: perdure [COMMAND] [OPTIONS]\n\n"
         "One MCP server that a coding agent can trust with its work.\n\n"
         + "\n".join(lines)
-        + "\n\n`perdure COMMAND --help` shows the options of a command."
+        + "\n\n`perdure help COMMAND` shows the options of a command.\n"
+        "Without a command, `perdure` is `perdure run` where its input is a pipe, as when a client starts it."
     )
 
 

@@ -13,19 +13,23 @@ from perdure.model.tool_groups import PROFILES
 from perdure.model.tools import DETAILS, RENDERS
 
 
-def add_workspace(parser: argparse.ArgumentParser) -> None:
+def add_workspace(parser: argparse.ArgumentParser, *, has_json: bool = True) -> None:
     parser.add_argument(
         "--workspace",
         action="append",
         metavar="DIR",
-        help="the workspace; repeatable (PERDURE_WORKSPACE, else here)",
+        help="the workspace; repeatable (PERDURE_WORKSPACE, else the one around the current folder)",
     )
-    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    if has_json:
+        parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
 
 
 def add_locations(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workspace", action="append", metavar="DIR", help="the workspace (PERDURE_WORKSPACE, else here)"
+        "--workspace",
+        action="append",
+        metavar="DIR",
+        help="the workspace (PERDURE_WORKSPACE, else the one around the current folder)",
     )
     parser.add_argument(
         "--state", metavar="URL|PATH", help="the state store (PERDURE_STATE, CHECKPOINT_DB_PATH)"
@@ -95,7 +99,9 @@ def add_telemetry(parser: argparse.ArgumentParser) -> None:
 
 
 # Commands that show by themselves what waits for trust, or whose standard error is not read by a person.
-_SILENT = frozenset({"doctor", "hook", "serve", "status", "trust"})
+_SILENT = frozenset({"doctor", "du", "gc", "hook", "serve", "status", "trust"})
+# A server writes where its client started it. Every other command finds the workspace around the current folder.
+_SERVERS = frozenset({"run", "serve", "wrap", "worker"})
 
 
 def settle(options: argparse.Namespace, command: str, *, leave_out_faults: bool = False) -> Settings:
@@ -104,7 +110,7 @@ def settle(options: argparse.Namespace, command: str, *, leave_out_faults: bool 
     With `leave_out_faults`, as for a process that holds a session, only where that is in an option or a variable.
     """
     try:
-        found = load(vars(options), os.environ, leave_out_faults=leave_out_faults)
+        found = load(vars(options), os.environ, leave_out_faults=leave_out_faults, here=_here(command))
         if found.otel is not None:
             _check_telemetry()
         if command not in _SILENT and GUARDED not in os.environ:  # the host has said it for its worker
@@ -113,6 +119,14 @@ def settle(options: argparse.Namespace, command: str, *, leave_out_faults: bool 
     except SettingsError as error:
         print(f"perdure {command}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def _here(command: str) -> str:
+    if command in _SERVERS:
+        return "."
+    from perdure.cli.workspace import find_workspace
+
+    return find_workspace(".")
 
 
 def _tell_untrusted(settings: Settings, command: str) -> None:

@@ -14,13 +14,17 @@ BAR = 24
 
 
 class Progress:
-    """`beside` is where the command's own lines go: a bar does not stand among them on one terminal."""
+    """`beside` is where the command's own lines go: a bar does not stand among them on one terminal. With `is_immediate`
+    every stage is shown, for a few stages of which one may take long."""
 
-    def __init__(self, out: TextIO | None = None, beside: TextIO | None = None) -> None:
+    def __init__(
+        self, out: TextIO | None = None, beside: TextIO | None = None, *, is_immediate: bool = False
+    ) -> None:
         out = out if out is not None else sys.stderr
         is_apart = beside is None or not beside.isatty()
         self._screen = Screen(out) if out.isatty() and is_apart else None
-        self._due = time.monotonic() + AFTER_S
+        self._every = 0.0 if is_immediate else EVERY_S
+        self._due = time.monotonic() + (0.0 if is_immediate else AFTER_S)
         self._has_drawn = False
 
     def __enter__(self) -> Progress:
@@ -35,7 +39,7 @@ class Progress:
         """Called as often as one likes."""
         if self._screen is None or (now := time.monotonic()) < self._due:
             return
-        self._due, self._has_drawn = now + EVERY_S, True
+        self._due, self._has_drawn = now + self._every, True
         text = f"{stage}  {done:,}"
         if total:
             share = min(done / total, 1.0)

@@ -29,22 +29,25 @@ def exit_code(envelope: dict[str, Any]) -> int:
         return UNAVAILABLE
     if (envelope["error"], envelope["reason_hint"]) == ("policy_violation", "encoding"):
         return USAGE  # what was sent is incomplete or malformed, not forbidden
+    if envelope["context"].get("reason") == "escapes_workspace":
+        return USAGE  # a path that was mistyped
     return EXIT_CODES.get(envelope["error"], 1)
 
 
 def in_words(command: str, envelope: dict[str, Any]) -> str:
-    """One sentence, then what else is known, a line each."""
+    """One sentence, then what else is known, a line each; last the code, as tools give it."""
     context = envelope["context"]
     message = context.get("message") or envelope["error"].replace("_", " ")
     path = context.get("path")
     where = f": {clean(path)}" if isinstance(path, str) and path and path not in message else ""
-    reason = f" ({clean(context['reason'])})" if "reason" in context else ""
-    lines = [f"perdure {command}: {clean(message)}{where}{reason}"]
+    lines = [f"perdure {command}: {clean(message)}{where}"]
     lines += [f"  {clean(name)}: {_plain(value)}" for name, value in context.items() if name not in _TOLD]
     if envelope["detected_patterns"]:
         lines.append(f"  found: {', '.join(map(clean, envelope['detected_patterns']))}")
     if envelope["draft"]:
         lines.append(f"  the content is kept as draft {clean(envelope['draft'])}")
+    if "reason" in context:
+        lines.append(f"[{envelope['error']}/{clean(context['reason'])}]")
     return "\n".join(lines)
 
 

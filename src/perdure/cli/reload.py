@@ -9,6 +9,8 @@ import sys
 from json import dumps
 
 from perdure.cli.parser import new_parser
+from perdure.cli.screen import home
+from perdure.cli.workspace import find_workspace
 from perdure.host import presence
 
 
@@ -18,7 +20,9 @@ def parser() -> argparse.ArgumentParser:
         "Start every server anew beside the one that runs and switch over when it is ready. "
         "With --host the host itself is replaced in place; the client's session goes on.",
     )
-    found.add_argument("--workspace", metavar="DIR", help="hosts of this workspace: here")
+    found.add_argument(
+        "--workspace", metavar="DIR", help="hosts of this workspace: the one around the current folder"
+    )
     found.add_argument("--all", action="store_true", help="hosts of every workspace")
     found.add_argument("--pid", type=int, help="one host, by its process id")
     found.add_argument(
@@ -34,7 +38,8 @@ def main(argv: list[str]) -> int:
     if options.pid is not None:
         hosts = [h for h in hosts if h.pid == options.pid]
     elif not options.all:
-        here = os.path.realpath(options.workspace or os.environ.get("PERDURE_WORKSPACE") or ".")
+        named = options.workspace or os.environ.get("PERDURE_WORKSPACE")
+        here = os.path.realpath(named) if named else find_workspace(".")
         hosts = [h for h in hosts if here in h.workspaces]
     told = []
     for host in hosts:
@@ -56,5 +61,14 @@ def main(argv: list[str]) -> int:
                     "  it serves many sessions and is not replaced in place: start it anew, its sessions go on"
                 )
     else:
-        print("no running host matches; try --all", file=sys.stderr)
+        print(_none_told(options, presence.running()), file=sys.stderr)
     return 0 if told else 1
+
+
+def _none_told(options: argparse.Namespace, running: list[presence.Presence]) -> str:
+    if not running:
+        return "perdure reload: no host is running; a client starts one, and it then runs what is installed"
+    others = ", ".join(f"{host.pid} ({home(host.workspace)})" for host in running)
+    if options.pid is not None:
+        return f"perdure reload: {options.pid} is no running host; there are {others}"
+    return f"perdure reload: no host runs in this workspace; --all or --pid reaches {others}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
+from perdure.cli.screen import Screen, clean, count
 from perdure.cli.tool_command import parser_for, run_tool
 
 
@@ -22,4 +24,12 @@ def main(argv: list[str]) -> int:
         "journal_id": options.journal_id,
         "expected_prev_sha256": options.expect,
     }
-    return run_tool(options, "restore", given)
+    return run_tool(options, "restore", given, lambda payload, _: _print(payload, options.journal_id))
+
+
+def _print(payload: dict[str, Any], version: str) -> None:
+    screen = Screen()
+    screen.line(
+        f"restored {clean(payload['path'])} as change {version} left it  {count(payload['bytes'], 'byte')}"
+    )
+    screen.line(f"Undo: perdure undo {payload['journal_id']}", "dim")

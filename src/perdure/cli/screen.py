@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from json import dumps
 from typing import TextIO
 
 WIDTH = 80
 NARROWEST = 40
+UNLIMITED = 1_000_000  # into a pipe or a file nothing is cut
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _PLAIN = str.maketrans({"…": "~", "·": "-", "●": "*", "█": "#", "░": "."})
 
@@ -31,6 +33,8 @@ class Screen:
             self.out.reconfigure(errors="replace")
 
     def _width(self) -> int:
+        if not self.is_terminal:
+            return UNLIMITED
         given = os.environ.get("COLUMNS", "")
         if given.isdigit() and int(given) > 0:
             return max(int(given), NARROWEST)
@@ -51,6 +55,18 @@ class Screen:
 
     def fit(self, text: str) -> str:
         return cut(text, self.width)
+
+
+def column(head: str, cells: Iterable[str], *, right: bool = False) -> list[str]:
+    """The head and the cells of a column, all of one width."""
+    texts = [head, *cells]
+    width = max(map(len, texts))
+    return [text.rjust(width) if right else text.ljust(width) for text in texts]
+
+
+def print_table(columns: list[list[str]], screen: Screen) -> None:
+    for number, cells in enumerate(zip(*columns, strict=True)):
+        screen.line("  ".join(cells).rstrip(), "" if number else "dim")
 
 
 def _can_show(out: TextIO, text: str) -> bool:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import socket
 
+    from perdure.host.settings import Settings
     from perdure.model.serving import Serving
+    from perdure.serve.app import Options
     from perdure.serve.sessions import Sessions
 
 UNAVAILABLE = 4
@@ -95,7 +97,7 @@ def main(argv: list[str]) -> int:
     try:
         listening = _listening(serving.host, serving.port)
     except (OSError, OverflowError) as error:
-        print(f"perdure serve: {serving.host}:{serving.port}: {error}", file=sys.stderr)
+        print(f"perdure serve: {_not_listening(serving.host, serving.port, error)}", file=sys.stderr)
         return UNAVAILABLE
     import signal
 
@@ -111,9 +113,33 @@ def main(argv: list[str]) -> int:
     from perdure.host import presence
 
     try:
-        return serve(chosen, settings, listening, guardian, address, front)
+        return serve(
+            chosen, settings, listening, guardian, address, front, _banner(address, settings, chosen)
+        )
     finally:
         presence.withdraw()
+
+
+def _banner(address: str, settings: Settings, chosen: Options) -> tuple[str, ...]:
+    """Below the address: what a person does next."""
+    from perdure.cli.screen import clean, home
+
+    lines = [] if chosen.wrap else [f"  dashboard  {address.removesuffix('mcp')}"]
+    lines += [f"  workspace  {home(clean(path))}" for path in settings.workspaces if not chosen.wrap]
+    lines.append("  clients    the address above over HTTP, or `perdure attach` as their command over stdio")
+    return tuple(lines)
+
+
+def _not_listening(host: str, port: int, error: OSError | OverflowError) -> str:
+    import errno
+
+    if isinstance(error, OverflowError):
+        return f"{port} is no port: 0 to 65535"
+    if error.errno != errno.EADDRINUSE:
+        return f"cannot listen on {host}:{port}: {error.strerror or error}"
+    from perdure.cli.port_holder import holder_of
+
+    return f"port {port} is used by {holder_of(port)} --port 0 takes another."
 
 
 def _serving(options: argparse.Namespace, workspace: str, token: str | None) -> Serving:

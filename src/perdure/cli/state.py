@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 
+from perdure.cli import times
 from perdure.cli.options import settle
 from perdure.cli.parser import new_parser
 from perdure.cli.progress import Progress
 from perdure.cli.refusals import exit_code, in_words, tell
-from perdure.cli.screen import clean, encodable
-from perdure.cli.tool_command import CommandCall
-from perdure.model.envelope import ToolError
+from perdure.cli.screen import Screen, clean, column, cut, encodable, print_table
+from perdure.cli.tool_command import CommandCall, print_json
+from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import FILL, call_tool
 from perdure.model.tools import View
+from perdure.storage.state_values import BadValue, parsed
 
 if TYPE_CHECKING:
     from perdure.surfaces.state.surface import StateSurface
@@ -57,32 +60,46 @@ def parser() -> argparse.ArgumentParser:
 
     def command(name: str, text: str, run: Callable[..., int]) -> argparse.ArgumentParser:
         found = commands.add_parser(name, help=text, description=text, parents=[shared])
-        found.set_defaults(run=run, is_read_only=name in READING)
+        found.set_defaults(run=run, command=name, is_read_only=name in READING)
         return found
 
-    one = command("get", "read a key", _tool("get_state", "key", "at_revision"))
+    one = command(
+        "get", "print the value of a key", _tool("get_state", "key", "at_revision", show=_show_value)
+    )
     one.add_argument("key")
-    one.add_argument("--at-revision", type=int, metavar="N")
+    one.add_argument("--at-revision", type=int, metavar="N", help="as it was at this revision of the store")
+    one.add_argument("-v", "--verbose", action="store_true", help="also version, revision and times")
     one = command("set", "write a key", _set)
     one.add_argument("key")
-    one.add_argument("value", help="JSON text; - reads it from standard input")
+    one.add_argument("value", help="JSON; - reads it from standard input")
+    one.add_argument(
+        "--raw", action="store_true", help="VALUE is a text, not JSON: store it as a JSON string"
+    )
     one.add_argument("--expected-version", type=int, metavar="N", help="0: create only")
     one.add_argument("--ttl-s", type=float, metavar="SECONDS")
-    one = command("list", "list keys", _tool("list_state", "prefix", "pattern", "limit", "cursor", "values"))
-    one.add_argument("--prefix", metavar="P", help="literal")
-    one.add_argument("--pattern", metavar="P", help="LIKE, escape \\")
+    one = command("list", "list keys", _list)
+    one.add_argument("--prefix", metavar="P", help="keys that begin so")
+    one.add_argument("--pattern", metavar="P", help="SQL LIKE: %% any text, _ one character; escape \\")
     one.add_argument("--limit", type=int, metavar="N")
     one.add_argument("--cursor", metavar="C", help="next_cursor of an earlier answer")
     one.add_argument("--values", action="store_true", default=None)
-    one = command("delete", "remove a key", _tool("delete_state", "key", "expected_version"))
+    one = command(
+        "delete",
+        "remove a key; exit code 1 where there is none",
+        _tool("delete_state", "key", "expected_version", show=_show_deleted),
+    )
     one.add_argument("key")
     one.add_argument("--expected-version", type=int, metavar="N")
-    one = command("wait", "wait for a change", _tool("state_wait", "key", "prefix", "after", "timeout_s"))
+    one = command("wait", "wait for a change, and print the new value", _wait)
     one.add_argument("key", nargs="?")
-    one.add_argument("--prefix", metavar="P")
-    one.add_argument("--after", type=int, metavar="REVISION")
-    one.add_argument("--timeout-s", type=float, metavar="SECONDS")
-    one = command("history", "the versions of a key", _tool("state_history", "key", "limit", "diff"))
+    one.add_argument("--prefix", metavar="P", help="any key that begins so; the changed keys are printed")
+    one.add_argument("--after", type=int, metavar="REVISION", help="changes after this revision: from now on")
+    one.add_argument("--timeout-s", type=float, metavar="SECONDS", help="exit code 1 after this time: 30")
+    one = command(
+        "history",
+        "the versions of a key, newest last",
+        _tool("state_history", "key", "limit", "diff", show=_show_history),
+    )
     one.add_argument("key")
     one.add_argument("--limit", type=int, metavar="N")
     one.add_argument("--diff", action="store_true", default=None)
@@ -105,18 +122,66 @@ def _add_shared(parser: argparse.ArgumentParser, **default: Any) -> None:
     parser.add_argument("--json", action="store_true", help=shown, **default)
 
 
-def _tool(name: str, *given: str) -> Callable[[StateSurface, argparse.Namespace], int]:
-    return lambda surface, options: _use(surface, name, options, {n: getattr(options, n) for n in given})
+Show = Callable[[dict[str, Any], argparse.Namespace], None]
+
+
+def _tool(
+    name: str, *given: str, show: Show | None = None
+) -> Callable[[StateSurface, argparse.Namespace], int]:
+    return lambda surface, options: _use(
+        surface, name, options, {n: getattr(options, n) for n in given}, show
+    )
 
 
 def _set(surface: StateSurface, options: argparse.Namespace) -> int:
     value = sys.stdin.read() if options.value == "-" else options.value
+    if options.raw:
+        value = json.dumps(value, ensure_ascii=False)
+    elif (problem := _problem(value)) is not None:
+        return tell("state set", problem, options.json)
     names = ("key", "expected_version", "ttl_s")
-    return _use(surface, "set_state", options, {"value": value, **{n: getattr(options, n) for n in names}})
+    arguments = {"value": value, **{n: getattr(options, n) for n in names}}
+    return _use(surface, "set_state", options, arguments, _show_written)
 
 
-def _use(surface: StateSurface, name: str, options: argparse.Namespace, arguments: dict[str, Any]) -> int:
-    """Make the call, print what it gives, and return the exit code."""
+def _problem(value: str) -> ToolError | None:
+    try:
+        parsed(value)
+    except BadValue as error:
+        shown = clean(cut(value.strip(), 40)) or "nothing"
+        return refuse(
+            "invalid_input",
+            "bad_json",
+            f"not JSON: {shown} ({error}). A text needs quotes, such as '\"hello\"'; --raw stores VALUE as a text.",
+            next_step=call_tool("set_state", key=FILL, value=FILL),
+        )
+    return None
+
+
+def _wait(surface: StateSurface, options: argparse.Namespace) -> int:
+    arguments = {n: getattr(options, n) for n in ("key", "prefix", "after", "timeout_s")}
+
+    def show(found: dict[str, Any], _: argparse.Namespace) -> None:
+        if found["status"] == "timeout":
+            print(f"perdure state wait: no change of {clean(options.prefix or options.key)}", file=sys.stderr)
+        elif options.prefix is not None:
+            for change in found["changes"]:
+                print(clean(change["key"]))
+        else:
+            options.at_revision, options.verbose = None, False
+            _use(surface, "get_state", options, {"key": options.key}, _show_value)
+
+    return _use(surface, "state_wait", options, arguments, show)
+
+
+def _use(
+    surface: StateSurface,
+    name: str,
+    options: argparse.Namespace,
+    arguments: dict[str, Any],
+    show: Show | None = None,
+) -> int:
+    """Make the call, print what it gives, and return the exit code. `show` prints a success its own way."""
     from perdure.present.result import success
     from perdure.worker import call
     from perdure.worker.diagnostics import Diagnostics
@@ -133,21 +198,117 @@ def _use(surface: StateSurface, name: str, options: argparse.Namespace, argument
         diagnostics=Diagnostics(),
     )
     found = result["structuredContent"]
-    if result["isError"] and "status" in found:
-        if options.json:
-            print(encodable(result["content"][0]["text"]))
+    is_refused = "context" in found
+    code = exit_code(found) if is_refused else STATUS_CODES.get(found.get("status", "ok"), 0)
+    code = code or (1 if found.get("deleted") is False and name == "delete_state" else 0)
+    if options.json:
+        print_json(found if is_refused else _with_values(found))
+    elif is_refused:
+        print(in_words("state", found), file=sys.stderr)
+    elif code and found.get("status") != "timeout":
+        print(f"perdure state {options.command}: {_failure(found)}", file=sys.stderr)
+    elif show is not None:
+        show(found, options)
+    else:
+        print(encodable(success(found, tool.shape, View("porcelain", "full"))["content"][0]["text"]))
+    return code
+
+
+def _failure(found: dict[str, Any]) -> str:
+    key = clean(found.get("key", ""))
+    if found["status"] == "not_found" or found.get("deleted") is False:
+        return f"no key {key}"
+    return clean(found.get("message", found["status"]))
+
+
+def _with_values(found: dict[str, Any]) -> dict[str, Any]:
+    """Values as JSON, not as a text that holds JSON; byte for byte as stored."""
+
+    def decoded(entry: dict[str, Any]) -> dict[str, Any]:
+        value = entry.get("value")
+        return {**entry, "value": msgspec.Raw(value.encode())} if isinstance(value, str) else entry
+
+    return decoded(
+        {
+            name: [decoded(one) for one in value] if name in ("keys", "versions") else value
+            for name, value in found.items()
+        }
+    )
+
+
+# --- showing ------------------------------------------------------------------------------------------------
+
+
+def _show_value(found: dict[str, Any], options: argparse.Namespace) -> None:
+    """The value alone: for people with line breaks, for programs as it is stored."""
+    if options.verbose:
+        for name in ("key", "version", "revision", "updated_at", "expires_at"):
+            if name in found:
+                print(f"{name}: {clean(found[name])}")
+    if not sys.stdout.isatty():
+        print(encodable(found["value"]))
+        return
+    for line in msgspec.json.format(found["value"], indent=2).splitlines():
+        print(encodable(clean(line)))
+
+
+def _show_written(found: dict[str, Any], options: argparse.Namespace) -> None:
+    print(f"set {clean(found['key'])}  version {found['version']}  revision {found['revision']}")
+
+
+def _show_deleted(found: dict[str, Any], options: argparse.Namespace) -> None:
+    print(f"deleted {clean(found['key'])}")
+
+
+def _list(surface: StateSurface, options: argparse.Namespace) -> int:
+    arguments = {n: getattr(options, n) for n in ("prefix", "pattern", "limit", "cursor", "values")}
+
+    def show(found: dict[str, Any], _: argparse.Namespace) -> None:
+        space = clean(options.namespace or "default")
+        if found["keys"]:
+            _show_keys(found)
+        elif options.prefix or options.pattern or options.cursor:
+            print(f"No key in namespace {space} matches.")
         else:
-            print(f"perdure state: {clean(found['message'])}", file=sys.stderr)
-        return STATUS_CODES.get(found["status"], 1)
-    if result["isError"]:
-        if options.json:
-            print(encodable(result["content"][0]["text"]))
-        else:
-            print(in_words("state", found), file=sys.stderr)
-        return exit_code(found)
-    shown = success(found, tool.shape, View("porcelain", "full"))
-    print(encodable((result if options.json else shown)["content"][0]["text"]))
-    return STATUS_CODES.get(found.get("status", "ok"), 0)
+            print(
+                f"No keys in namespace {space}. Agents write them with set_state, people with perdure state set."
+            )
+
+    return _use(surface, "list_state", options, arguments, show)
+
+
+def _show_keys(found: dict[str, Any]) -> None:
+    screen = Screen()
+    columns = [
+        column("key", (clean(one["key"]) for one in found["keys"])),
+        column("version", (str(one["version"]) for one in found["keys"]), right=True),
+        column("updated", (_when(one["updated_at"], screen) for one in found["keys"])),
+    ]
+    if "value" in found["keys"][0]:
+        columns.append(column("value", (clean(one["value"]) for one in found["keys"])))
+    print_table(columns, screen)
+    if "next_cursor" in found:
+        print(f"more: --cursor {found['next_cursor']}")
+
+
+def _show_history(found: dict[str, Any], options: argparse.Namespace) -> None:
+    screen, rows = Screen(), found["versions"][::-1]
+    shown = "diff" if options.diff else "value"
+    columns = [
+        column("version", (str(one["version"]) for one in rows), right=True),
+        column("updated", (_when(one["updated_at"], screen) for one in rows)),
+        column("client", (clean(one["client"]) for one in rows)),
+        column(shown, ("(deleted)" if one["deleted"] else clean(one[shown]) for one in rows)),
+    ]
+    print_table(columns, screen)
+
+
+def _when(text: str, screen: Screen) -> str:
+    ts = times.microseconds_of(text)
+    return times.age(ts) if screen.is_terminal else times.full(ts)
+
+
+# --- export and import --------------------------------------------------------------------------------------
 
 
 def _export(surface: StateSurface, options: argparse.Namespace) -> int:

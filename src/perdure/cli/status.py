@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import time
 from json import dumps
 from typing import Any
 
 from perdure.cli.host_rows import HostRow, sessions_of
+from perdure.cli.journal_table import show as show_rows
 from perdure.cli.options import add_locations, settle
 from perdure.cli.overview import gathered, is_here
 from perdure.cli.parser import new_parser
-from perdure.cli.screen import Screen, clean, count, cut, cut_left, duration, home, size
+from perdure.cli.screen import Screen, clean, count, cut, cut_left, duration, home
 from perdure.host.settings import Settings
 
 LABEL = 10
@@ -116,13 +116,8 @@ def _show_journal(journal: dict[str, Any], screen: Screen) -> None:
         count(journal["open_drafts"], "draft"),
     ]
     _section(screen, "journal", " · ".join(parts))
-    for row in journal["last"]:
-        path = cut_left(clean(row["path"]), screen.width - 50)
-        screen.line(
-            f"  {row['journal_id']:>6}  {_when(row['ts'])}  {clean(row['mode']):<9} {path}  "
-            f"{size(row['bytes'])}  {cut(clean(row['client']), 16)}",
-            "dim",
-        )
+    if journal["last"]:
+        show_rows(journal["last"][::-1], screen)
 
 
 def _show_store(found: dict[str, Any], screen: Screen) -> None:
@@ -130,12 +125,6 @@ def _show_store(found: dict[str, Any], screen: Screen) -> None:
         screen.line(f"  {cut_left(home(clean(found['store'])), screen.width - 2)}", "dim")
     if found["store_reason"]:
         screen.line(f"  {cut(clean(found['store_reason']), screen.width - 2)}", "dim")
-
-
-def _when(ts_us: int) -> str:
-    """The time of day for today's, else the date; always as wide."""
-    then, now = time.localtime(ts_us / 1_000_000), time.localtime()
-    return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%y-%m-%d", then)
 
 
 def _show_state(state: dict[str, Any], screen: Screen) -> None:

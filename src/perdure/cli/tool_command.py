@@ -13,10 +13,13 @@ import msgspec
 
 from perdure.cli.options import add_workspace, settle
 from perdure.cli.parser import new_parser
-from perdure.cli.refusals import exit_code, in_words
-from perdure.cli.screen import encodable
+from perdure.cli.refusals import exit_code, in_words, tell
+from perdure.cli.screen import Screen, clean, encodable, home
+from perdure.cli.workspace import from_here
 from perdure.host import presence
 from perdure.host.settings import Settings
+from perdure.model.envelope import ToolError, refuse
+from perdure.model.next_step import call_tool
 from perdure.model.tools import View
 from perdure.storage.workspace_store import find
 
@@ -49,15 +52,23 @@ class CommandCall:
         pass
 
 
-def parser_for(name: str, description: str) -> argparse.ArgumentParser:
+def parser_for(name: str, description: str, *, has_json: bool = True) -> argparse.ArgumentParser:
     parser = new_parser(name, description)
-    add_workspace(parser)
+    add_workspace(parser, has_json=has_json)
     return parser
 
 
 def worker_settings(options: argparse.Namespace, command: str) -> WorkerSettings:
-    """The workspace as a worker would open it."""
-    return write_settings(settle(argparse.Namespace(workspace=options.workspace), command))
+    """The workspace as a worker would open it. One that was found above the current folder is named."""
+    settings = write_settings(settle(argparse.Namespace(workspace=options.workspace), command))
+    workspace = settings.workspaces[0]
+    is_named = bool(
+        options.workspace or os.environ.get("PERDURE_WORKSPACE") or os.environ.get("RW_WORKSPACE")
+    )
+    if not (is_named or options.json or workspace == os.path.realpath(os.getcwd())):
+        screen = Screen(sys.stderr)
+        screen.line(f"workspace {home(clean(workspace))}", "dim")
+    return settings
 
 
 def write_settings(known: Settings) -> WorkerSettings:
@@ -95,23 +106,65 @@ def open_for_reading(settings: WorkerSettings) -> WriteService:
     return open_write(settings, is_read_only=not ((needs_migration or needs_recovery) and is_writable))
 
 
-Show = Callable[[dict[str, Any]], None]
+def read_journal(
+    options: argparse.Namespace, command: str, run: Callable[[argparse.Namespace, WriteService], int]
+) -> int:
+    """Run a command that only reads, and tell what it raises."""
+    try:
+        service = open_for_reading(worker_settings(options, command))
+        try:
+            return run(options, service)
+        finally:
+            service.close()
+    except ToolError as error:
+        return tell(command, error, options.json)
+
+
+def print_json(payload: dict[str, Any]) -> None:
+    print(encodable(msgspec.json.encode(payload).decode()))
+
+
+def has_store(settings: WorkerSettings) -> bool:
+    return os.path.lexists(find(settings.workspaces[0], settings.store).journal)
+
+
+def no_changes(settings: WorkerSettings) -> str:
+    """What to say of a workspace without a store."""
+    place = home(clean(settings.workspaces[0]))
+    return f"No changes yet in {place}. Agents' writes through Perdure appear here (perdure install CLIENT)."
+
+
+Show = Callable[[dict[str, Any], "WorkerSettings"], None]
+# Arguments that a person types as paths, relative to the current folder.
+_PATHS: Final = ("path", "filter_path")
 
 
 def run_tool(
-    options: argparse.Namespace, tool: str, arguments: dict[str, Any], show: Show | None = None
+    options: argparse.Namespace,
+    tool: str,
+    arguments: dict[str, Any],
+    show: Show | None = None,
+    as_json: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> int:
-    """Make the call, print what it gives, and return the exit code. `show` prints a success its own way."""
+    """Make the call, print what it gives, and return the exit code. `show` prints a success its own way, `as_json`
+    gives the object that `--json` prints."""
     from perdure.present.result import success
     from perdure.surfaces.write.surface import WriteSurface
     from perdure.worker import call
     from perdure.worker.compose import open_write
     from perdure.worker.diagnostics import Diagnostics
 
-    settings = worker_settings(options, COMMANDS.get(tool, tool))
+    command = COMMANDS.get(tool, tool)
+    settings = worker_settings(options, command)
+    if tool in ("undo", "restore") and not has_store(settings):
+        refusal = refuse("not_found", "no_changes", no_changes(settings), next_step=call_tool("journal_tail"))
+        return tell(command, refusal, options.json)
     surface = WriteSurface(lambda: (open_for_reading if declared.spec.read_only else open_write)(settings))
     declared = next(one for one in surface.tools() if one.spec.name == tool)
     given = {name: value for name, value in arguments.items() if value is not None}
+    for name in _PATHS:
+        if name in given:
+            given[name] = from_here(given[name], settings.workspaces[0])
     try:
         result = call.run(
             declared,
@@ -126,14 +179,16 @@ def run_tool(
         surface.close()
     found = result["structuredContent"]
     is_error = bool(result.get("isError"))
-    if options.json:
+    if options.json and as_json is not None:
+        print_json(as_json(found))
+    elif options.json:
         print(encodable(result["content"][0]["text"]))
     elif is_error:
-        print(in_words(COMMANDS.get(tool, tool), found), file=sys.stderr)
+        print(in_words(command, found), file=sys.stderr)
     elif show is not None:
-        show(found)
+        show(found, settings)
     else:
-        print(success(found, declared.shape, View("porcelain", "full"))["content"][0]["text"])
+        print(success(found, declared.shape, View("porcelain", "concise"))["content"][0]["text"])
     if is_error:
         return exit_code(found)
     return 3 if found.get("conflicts") else 0

@@ -119,10 +119,9 @@ def summary(sample: dict[str, Any]) -> str:
 def mount_line(mount: dict[str, Any]) -> str:
     fault = last_fault(mount)
     return (
-        f"{cut(clean(mount['name']), 20):<20} {mount['state']:<10} {count(mount['restarts'], 'restart')}"
+        f"{cut(clean(mount['name']), 20):<20} {mount['state']:<10} {pids(mount):<11} {count(mount['restarts'], 'restart')}"
         + (f"  circuit {mount['circuit']}" if mount["circuit"] != "closed" else "")
         + (f"  last fault {fault}" if fault else "")
-        + (f"  {pids(mount)}" if pids(mount) else "")
     )
 
 

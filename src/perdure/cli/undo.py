@@ -1,32 +1,93 @@
-"""`perdure undo`: changes taken back."""
+"""`perdure undo`: changes taken back, and whose they were."""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
+from perdure.cli import times
+from perdure.cli.journal_table import what
+from perdure.cli.screen import Screen, clean, count
 from perdure.cli.tool_command import parser_for, run_tool
+
+if TYPE_CHECKING:
+    from perdure.worker.compose import Settings
+
+REASONS = {
+    "later_edit": "a later change touches the same lines",
+    "changed_since": "it was changed since in a way that cannot be merged",
+}
 
 
 def parser() -> argparse.ArgumentParser:
-    found = parser_for(
+    made = parser_for(
         "undo",
-        "Take back changes. Edits made since are kept; where they collide nothing is changed and the exit code is 3.",
+        "Take back the newest change in the workspace, or the ones named, whoever made them. Edits made since are kept; "
+        "where they collide nothing is changed and the exit code is 3.",
     )
-    found.add_argument("-n", type=int, default=1, help="how many; a transaction is one: 1")
-    found.add_argument("--path", help="only changes of this file")
-    found.add_argument("--session", help="only changes of this session: any")
-    found.add_argument("--client", help="only changes of this client, by its name")
-    found.add_argument(
-        "--since", metavar="TIME", help="every such change from this time on: ISO 8601, 10m, 2h, today"
+    made.add_argument(
+        "change", nargs="?", metavar="ID", help="this change, and no other: from `perdure journal`"
     )
-    found.add_argument("--id", dest="journal_id", metavar="ID", help="this change, and no other")
-    found.add_argument("--redo", action="store_true", help="take back undos instead")
-    found.add_argument("--dry-run", action="store_true", help="say what would happen, and change nothing")
-    return found
+    made.add_argument("-n", "--n", type=int, default=1, help="how many; a transaction is one: 1")
+    made.add_argument("--path", help="only changes of this file")
+    made.add_argument("--session", help="only changes of this session: any")
+    made.add_argument("--client", help="only changes of this client, by its name")
+    made.add_argument(
+        "--since", metavar="TIME", help="every such change from this time on: 10m, 2h, today, or ISO 8601"
+    )
+    made.add_argument("--id", dest="journal_id", metavar="ID", help="the same as ID")
+    made.add_argument("--redo", action="store_true", help="take back undos instead")
+    made.add_argument("--dry-run", action="store_true", help="say what would happen, and change nothing")
+    return made
 
 
 def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
-    names = ("n", "path", "session", "client", "since", "journal_id", "redo", "dry_run")
+    if options.change is not None and options.journal_id is not None:
+        parser().error("the change is named twice: ID or --id ID")
+    named = options.change if options.change is not None else options.journal_id
+    names = ("n", "path", "client", "since", "redo", "dry_run")
     given = {name: getattr(options, name) for name in names}
-    return run_tool(options, "undo", {**given, "session": options.session or "any"})
+    given |= {"session": options.session or "any", "journal_id": named.removeprefix("#") if named else None}
+
+    def show(payload: dict[str, Any], _: Settings) -> None:
+        _print(payload, Screen(), is_redo=options.redo)
+
+    return run_tool(options, "undo", given, show, _documented)
+
+
+def _documented(payload: dict[str, Any]) -> dict[str, Any]:
+    """With the names that every command about changes has."""
+    if "reverted" not in payload:
+        return payload
+    reverted = [{"id": one["undone"], **one} for one in payload["reverted"]]
+    return {**payload, "reverted": reverted, "kept": payload.get("kept", []), "ids": payload["journal_ids"]}
+
+
+def _print(payload: dict[str, Any], screen: Screen, *, is_redo: bool) -> None:
+    verb = "redo" if is_redo else "undo"
+    if payload["conflicts"]:
+        screen.line(f"nothing was changed: {count(len(payload['conflicts']), 'conflict')}", "bold")
+        for conflict in payload["conflicts"]:
+            reason = REASONS.get(conflict["reason"], conflict["reason"].replace("_", " "))
+            path = clean(conflict["path"])
+            screen.line(f"  {path}: {reason}")
+            screen.line(
+                f"  perdure diff {path} shows it, perdure history {path} lists the versions to restore", "dim"
+            )
+        return
+    is_preview = bool(payload.get("dry_run"))
+    done = f"would {verb}" if is_preview else "redid" if is_redo else "undid"
+    for one in payload["reverted"]:
+        change = one["change"]
+        by = f"by {clean(change['client'])}, {times.age(times.microseconds_of(change['ts']))}"
+        screen.line(f"{done} #{change['journal_id']} {clean(what(change))} {clean(one['path'])} {by}")
+    for path in payload.get("kept", ()):
+        screen.line(f"kept the later edits of {clean(path)}")
+    first = payload["reverted"][-1]
+    if is_preview:
+        screen.line(f"nothing was changed yet. To do it: perdure undo {first['undone']}", "dim")
+    elif is_redo:
+        screen.line(f"Undo again: perdure undo {payload['journal_ids'][-1]}", "dim")
+    else:
+        screen.line(f"Redo: perdure undo --redo {payload['journal_ids'][-1]}", "dim")

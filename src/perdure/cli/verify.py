@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.cli.progress import Progress
 from perdure.cli.refusals import tell
-from perdure.cli.screen import clean
+from perdure.cli.screen import clean, count
 from perdure.cli.tool_command import open_for_reading, parser_for, worker_settings
 from perdure.model.envelope import ToolError
 
@@ -50,5 +50,13 @@ def _print(writes: int, problems: list[dict[str, Any]], as_json: bool) -> int:
     else:
         for problem in problems:
             print(f"{problem['kind']}  {clean(problem['detail'])}")
-        print(f"{'sound' if is_sound else 'not sound'}  {writes} writes  {len(problems)} findings")
+        print(f"{_verdict(is_sound, len(problems))}  {count(writes, 'write')}")
     return 0 if is_sound else 1
+
+
+def _verdict(is_sound: bool, found: int) -> str:
+    if not found:
+        return "sound"
+    if not is_sound:
+        return f"not sound: {count(found, 'finding')}"
+    return f"the journal is sound; {count(found, 'file')} changed outside of Perdure"

@@ -58,12 +58,13 @@ class Console:
         if level in self._said:
             self._put(level, event, fields)
 
-    def announce(self, text: str, event: str, fields: Fields) -> None:
-        """What must be known whatever the level is; for people it has words of its own."""
+    def announce(self, text: str, event: str, fields: Fields, more: tuple[str, ...] = ()) -> None:
+        """What must be known whatever the level is; for people it has words of its own, and `more` lines below."""
         if self._is_json:
             self._put("info", event, fields)
         else:
-            self._write(text.encode("utf-8", "backslashreplace"))
+            for line in (text, *more):
+                self._write(line.encode("utf-8", "backslashreplace"))
 
     def _put(self, level: str, event: str, fields: Fields) -> None:
         if self._is_json:

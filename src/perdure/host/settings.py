@@ -103,14 +103,17 @@ class Settings(msgspec.Struct, frozen=True):
     """The options, to settle everything anew when a file was trusted."""
 
 
-def load(given: Mapping[str, Any], environ: Mapping[str, str], *, leave_out_faults: bool = False) -> Settings:
-    """Settle every name. `given` holds the options as parsed, None where one was not given.
+def load(
+    given: Mapping[str, Any], environ: Mapping[str, str], *, leave_out_faults: bool = False, here: str = "."
+) -> Settings:
+    """Settle every name. `given` holds the options as parsed, None where one was not given. `here` is the workspace
+    where neither an option nor the environment names one.
 
     Raises SettingsError. With `leave_out_faults` what is wrong in a file is left out and listed in `faults` instead:
     a file that is edited while a session runs, or is about to begin, must not end it.
     """
     faults: list[Fault] | None = [] if leave_out_faults else None
-    workspaces = _workspaces(given.get("workspace"), environ)
+    workspaces = _workspaces(given.get("workspace"), environ, here)
     user_path = user_file(environ)
     user = read_file(user_path, faults)
     ours = read_workspace_settings(os.path.join(workspaces[0], FILE_NAME), user_path, user, faults)
@@ -362,12 +365,12 @@ def _typed(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: given[name] for name in names if given.get(name) is not None}
 
 
-def _workspaces(given: list[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _workspaces(given: list[str] | None, environ: Mapping[str, str], here: str) -> tuple[str, ...]:
     named = given
     if not named:
         value = environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE") or ""
         named = _listed(value)
-    return _absolute(named or ["."], os.getcwd())
+    return _absolute(named or [here], os.getcwd())
 
 
 def _listed(value: str) -> list[str]:

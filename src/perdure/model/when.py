@@ -20,13 +20,15 @@ def iso(ts: int) -> str:
 
 
 def microseconds(text: str | None) -> int | None:
-    """A time as a caller gives it: ISO 8601, UTC where it names no zone; `10m` ago; or `today`, from midnight here."""
+    """A time as a caller gives it: ISO 8601, UTC where it names no zone; `10m` ago; `today` or `yesterday`, from
+    midnight here."""
     if text is None:
         return None
     if (ago := _AGO.fullmatch(text)) is not None:
         when = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-    elif text == "today":
-        when = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+    elif text in ("today", "yesterday"):
+        day = datetime.now().astimezone() - timedelta(days=text == "yesterday")
+        when = day.replace(hour=0, minute=0, second=0, microsecond=0)
     else:
         when = _iso_time(text)
     return int((when - datetime.fromtimestamp(0, UTC)) / timedelta(microseconds=1))

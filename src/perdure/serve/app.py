@@ -222,8 +222,9 @@ def serve(
     guardian: Guardian,
     address: str,
     front: Front | None = None,
+    banner: tuple[str, ...] = (),
 ) -> int:
-    """Until a signal ends it. `address` is said once everybody is answered."""
+    """Until a signal ends it. `address`, and then `banner`, is said once everybody is answered."""
     serving = options.serving
     bound, port = listening.getsockname()[:2]
     name = f"sessions-{bound.replace(':', '.')}-{port}.db"  # two may listen at one port, at two addresses
@@ -256,7 +257,7 @@ def serve(
     async def run() -> None:
         app.start(guardian)
         attached = await attached_clients.listen(attach_path(), app.loaded, settings.limits.frame_bytes)
-        console.announce(f"perdure serve: {address}", "listening", {"address": address})
+        console.announce(f"perdure serve: {address}", "listening", {"address": address}, banner)
         for file in () if options.wrap else untrusted_files(settings, os.environ):
             console.announce(f"perdure serve: {file.sentence}", "untrusted", {"path": file.path})
         try:

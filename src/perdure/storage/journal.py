@@ -164,6 +164,9 @@ class Writing(Protocol):
         """What a session knows of a file, and which row it knows it after, unless it knows it after a later one. What it
         wrote stands in its rows: this is for what it read, and for rows that came to nothing."""
 
+    def stored_bytes(self) -> int:
+        """Of all contents, as they are kept."""
+
     def retire(self, n: int, *, before: int, most_bytes: int, in_reach: int) -> Retired: ...
     def expire(self, n: int, *, before: int, drafts_before: int) -> Retired: ...
     def shelve(self, item: Item) -> Retired: ...

@@ -88,6 +88,11 @@ def find(root: str, setting: Setting = "data") -> StorePlace:
     return place
 
 
+def is_known(root: str) -> bool:
+    """Whether this user has a store for this root. By its path alone: `find` also recognizes a root that was moved."""
+    return _exists(in_data(root).journal) or is_earlier(root)
+
+
 def _exists(path: str) -> bool:
     try:
         os.lstat(path)
@@ -195,7 +200,7 @@ def read_record(folder: str) -> dict[str, Any]:
 def find_moved(root: str) -> StorePlace | None:
     """The store of a root that was at another path, where nothing is now."""
     wanted = msgspec.structs.asdict(identity(root))
-    for folder in _stores():
+    for folder in store_folders():
         record = read_record(folder)
         former = record.get("root")
         if not isinstance(former, str) or former == root or os.path.lexists(former):
@@ -207,7 +212,8 @@ def find_moved(root: str) -> StorePlace | None:
     return None
 
 
-def _stores() -> Iterator[str]:
+def store_folders() -> Iterator[str]:
+    """The stores of this user in the data directory, of workspaces that are there and that are gone."""
     try:
         with os.scandir(stores_folder()) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))

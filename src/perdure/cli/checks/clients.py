@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Iterator
 
 from perdure.cli.checks.finding import Finding, Patient, ok
+from perdure.cli.client_option import found_clients
+from perdure.cli.screen import count
 
 CHECK = "clients"
 MOST_BYTES = 4 * 1024 * 1024
@@ -19,7 +21,7 @@ _COMMAND = re.compile(
 
 def check(patient: Patient) -> Iterator[Finding]:
     named = broken = 0
-    for path in _files(patient.settings.workspaces[0]):
+    for path in dict.fromkeys(_files(patient.settings.workspaces[0])):
         for command in _commands(path):
             named += 1
             if _is_there(command):
@@ -32,11 +34,17 @@ def check(patient: Patient) -> Iterator[Finding]:
                 "that client has no perdure: its tools are missing",
                 f"put the path of the one that is installed there: {shutil.which('perdure') or 'perdure'}",
             )
-    if not broken:
-        count = f"{named} entries name" if named != 1 else "1 entry names"
-        yield ok(
-            CHECK, f"{count} a perdure that is there" if named else "no client configuration names perdure"
+    if not named:
+        clients = [client.name for client, _ in found_clients()]
+        yield Finding(
+            CHECK,
+            "note",
+            "no client is configured to use perdure",
+            "agents reach it only through a client",
+            f"`perdure install {clients[0] if clients else 'CLIENT'} --apply`, then restart the client",
         )
+    elif not broken:
+        yield ok(CHECK, f"{count(named, 'entry names', 'entries name')} a perdure that is there")
 
 
 def _files(workspace: str) -> Iterator[str]:

@@ -12,10 +12,12 @@ LEVELS: Final[tuple[Level, ...]] = ("ok", "note", "warning", "error")
 
 
 class Patient(NamedTuple):
-    """What is examined: the settings as a host would have them, and the options that led to them."""
+    """What is examined: the settings as a host would have them, the options that led to them, and the folder in which
+    a client would start the host."""
 
     settings: Settings
     words: tuple[str, ...]
+    folder: str = "."
 
 
 class Finding(NamedTuple):

@@ -78,9 +78,9 @@ def check_extras(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             EXTRAS,
             "note",
-            f"optional parts that are not installed: {', '.join(missing)}",
+            f"not installed, and optional: {', '.join(missing)}",
             "; ".join(f"{name} is for {OPTIONAL[name][1]}" for name in missing),
-            f"pip install 'perdure[{missing[0]}]', if you want that; perdure[all] has every part",
+            "pip install 'perdure[all]' if you want them",
         )
 
 

@@ -131,7 +131,7 @@ class Host:
     """A host on a pipe, and just enough of a client to ask for its health."""
 
     def __init__(self, patient: Patient) -> None:
-        self._words = patient.words
+        self._words, self._folder = patient.words, patient.folder
         # By the environment: a command line is for everyone to read, and a URL may hold a password.
         state = patient.settings.state
         self._environ = {**os.environ, "PERDURE_STATE": state} if state is not None else None
@@ -146,6 +146,7 @@ class Host:
             stderr=subprocess.DEVNULL,  # a server may say there what is nobody's business
             start_new_session=True,
             env=self._environ,
+            cwd=self._folder,
         )
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)

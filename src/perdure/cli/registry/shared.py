@@ -10,6 +10,7 @@ from json import dumps
 from typing import Any
 
 from perdure.cli.screen import home
+from perdure.cli.workspace import find_workspace
 from perdure.model.trust import UntrustedFile, command_for
 from perdure.registry.allowed import check_allowed
 from perdure.registry.entry import Entry
@@ -25,8 +26,9 @@ from perdure.storage.trust import TrustStore
 def location_of(options: argparse.Namespace) -> str:
     """Where the registry is, or would be made."""
     environ = os.environ
-    workspace = options.workspace or environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE") or "."
-    return locate(options.registry, os.path.abspath(workspace.split(os.pathsep)[0]), environ)
+    named = options.workspace or environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE")
+    workspace = named.split(os.pathsep)[0] if named else find_workspace(".")
+    return locate(options.registry, os.path.abspath(workspace), environ)
 
 
 def backend_of(options: argparse.Namespace) -> Backend:

@@ -276,6 +276,10 @@ class SqliteJournal:
                 "UPDATE contents SET seq = ?, by_row = max(by_row, ?) WHERE sha = ?", (seq, by_row, sha)
             )
 
+    def stored_bytes(self) -> int:
+        found: list[Any] = self._write.execute("SELECT bytes FROM kept").fetchall()
+        return int(found[0][0])
+
     def retire(self, n: int, *, before: int, most_bytes: int, in_reach: int) -> Retired:
         return journal_retention.retire(
             self._write, n, before=before, most_bytes=most_bytes, in_reach=in_reach

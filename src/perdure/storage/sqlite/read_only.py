@@ -23,8 +23,8 @@ MAX_LEASES: Final = 20
 MAX_ROWS: Final = 200
 _COMMITTED: Final = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = {row}.seq)"
 _LAST_ROWS: Final = (
-    f"SELECT seq, ts, path, mode, bytes, client FROM journal WHERE {_COMMITTED.format(row='journal')} "
-    "ORDER BY seq DESC LIMIT ?"
+    "SELECT seq, ts, path, op, mode, nullif(lower(hex(new_sha)), ''), nullif(lower(hex(old_sha)), ''), bytes, client, "
+    f"session, txn FROM journal WHERE {_COMMITTED.format(row='journal')} ORDER BY seq DESC LIMIT ?"
 )
 # Changes that are not undone, or whose undo was itself undone; only the newest, since undo reaches no further.
 _UNDOABLE: Final = (
@@ -109,7 +109,8 @@ def journal_summary(path: str, since_us: int, last: int = LAST_ROWS) -> dict[str
 
     def query(connection: apsw.Connection) -> dict[str, Any]:
         rows: list[Any] = connection.execute(_LAST_ROWS, (last,)).fetchall()
-        names = ("journal_id", "ts", "path", "mode", "bytes", "client")
+        names = ("journal_id", "ts", "path", "op", "mode", "sha256", "prev_sha256", "bytes", "client", "session",
+                 "transaction_id")  # fmt: skip
         has_cache = _format(connection) >= _FIRST_WITH_CACHED_SUMS
         kept: list[Any] = connection.execute(_KEPT if has_cache else _KEPT_BEFORE).fetchall()
         retired_seq, stored_bytes = kept[0]
@@ -138,6 +139,29 @@ def journal_condition(path: str) -> dict[str, Any]:
         return {
             "is_current": _format(connection) == newest_format("journal"),
             "has_intents": bool(_value(connection, "SELECT count(*) FROM intents")),
+        }
+
+    return summarize(path, query)
+
+
+def journal_usage(path: str) -> dict[str, Any]:
+    """What takes room in a journal: bytes of all contents, then drafts and shelf with their numbers and sizes, the free
+    pages of the file, and the time of the newest row (microseconds)."""
+
+    def query(connection: apsw.Connection) -> dict[str, Any]:
+        has_cache = _format(connection) >= _FIRST_WITH_CACHED_SUMS
+        kept: list[Any] = connection.execute(_KEPT if has_cache else _KEPT_BEFORE).fetchall()
+        drafts: list[Any] = connection.execute(
+            "SELECT count(*), coalesce(sum(size), 0) FROM drafts"
+        ).fetchall()
+        shelf = connection.execute("SELECT kind, count(*), coalesce(sum(size), 0) FROM shelf GROUP BY kind")
+        free = int(connection.pragma("freelist_count")) * int(connection.pragma("page_size"))
+        return {
+            "contents_bytes": kept[0][1],
+            "drafts": {"count": drafts[0][0], "bytes": drafts[0][1]},
+            "shelf": {kind: {"count": n, "bytes": size} for kind, n, size in shelf},
+            "free_bytes": free,
+            "newest": _value(connection, "SELECT max(ts) FROM journal"),
         }
 
     return summarize(path, query)

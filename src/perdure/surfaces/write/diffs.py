@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Final
 
@@ -39,6 +40,30 @@ def unified(
     body = [*_styles(before, after), *_unified_body(before.body, after.body)]
     shown, was_cut = _bounded([f"--- {old_name}\n", f"+++ {new_name}\n"], body, max_bytes)
     return Diff(shown, changed=True, truncated=was_cut)
+
+
+def patch(old: bytes | None, new: bytes | None, path: str) -> bytes:
+    """The same whole and byte for byte, so that `git apply` takes it; b"" where nothing changed."""
+    if old == new:
+        return b""
+    old_name = "/dev/null" if old is None else _git_name(f"a/{path}")
+    new_name = "/dev/null" if new is None else _git_name(f"b/{path}")
+    if b"\0" in (old or b"") or b"\0" in (new or b""):
+        return os.fsencode(f"Binary files {old_name.rstrip()} and {new_name.rstrip()} differ\n")
+    before, after = ((data or b"").decode("utf-8", "surrogateescape") for data in (old, new))
+    lines = [f"--- {old_name}\n", f"+++ {new_name}\n", *_unified_body(before, after)]
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _git_name(name: str) -> str:
+    """As git writes a name in a diff: quoted where it has control characters, with a tab behind one with spaces."""
+    if any(c in '"\\' or ord(c) < 32 or ord(c) == 127 for c in name):
+        escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+        shown = "".join(
+            escapes.get(c, c if ord(c) >= 32 and ord(c) != 127 else f"\\{ord(c):03o}") for c in name
+        )
+        return f'"{shown}"'
+    return f"{name}\t" if " " in name else name
 
 
 def _text(data: bytes | None) -> Text | None:

@@ -167,15 +167,18 @@ def history(service: WriteService, given: History, call: Call) -> dict[str, Any]
     return {"path": path, "versions": [{k: v for k, v in _entry(row).items() if k in shown} for row in rows]}
 
 
-def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]:
+def two_versions(service: WriteService, given: DiffParams) -> tuple[str, bytes | None, str, bytes | None]:
+    """The canonical path, then the earlier content, its journal_id or `nothing`, and the later content."""
     path = canonical(service, given.path)
     to_data, to_row = _side(service, path, given.to)
     if given.from_ is not None:
         row = row_of(service, path, given.from_, "from")
-        from_data = _loaded(service, row, row.new_sha)
-        from_label = given.from_
-    else:
-        from_data, from_label = _before(service, path, to_data, to_row)
+        return path, _loaded(service, row, row.new_sha), given.from_, to_data
+    return path, *_before(service, path, to_data, to_row), to_data
+
+
+def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]:
+    path, from_data, from_label, to_data = two_versions(service, given)
     found = diffs.unified(
         from_data, to_data, old_label=f"{path}@{from_label}", new_label=f"{path}@{given.to}"
     )

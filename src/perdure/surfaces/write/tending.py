@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from perdure.model.envelope import ToolError
+from perdure.model.envelope import ToolError, refuse
 from perdure.model.keep import Keep
+from perdure.model.next_step import call_again
 from perdure.storage.blobs import Blobs
 from perdure.storage.journal import Journal, Retired, Sha
 from perdure.surfaces.write.committer import Committer
@@ -67,6 +68,30 @@ class Tending:
         self._sweep(now)
         return gone
 
+    def preview(self, now: float | None = None) -> tuple[int, int]:
+        """What `once` would go through now, and how many bytes of contents it would drop. Nothing is changed."""
+        now = time.time() if now is None else now
+        steps: tuple[Callable[[], Retired], ...] = (
+            lambda: self._retire(now),
+            lambda: self._expire(now),
+            lambda: self._journal.expire_shelf(STEP),
+        )
+
+        def plan() -> NoFiles:
+            before, rows, more = self._journal.stored_bytes(), 0, True
+            for step in steps:
+                more = True
+                while more:
+                    done = step()
+                    rows, more = rows + done.rows, done.more
+            raise _Preview(rows, before - self._journal.stored_bytes())
+
+        try:
+            self._committer.submit(frozenset(), plan)
+        except _Preview as found:
+            return found.rows, found.bytes
+        raise AssertionError("a preview always ends its transaction")
+
     def _all(self, step: Callable[[], Retired]) -> int:
         gone = 0
         while not self._closing.is_set():
@@ -107,6 +132,17 @@ class Tending:
                 return Retired(0, [sha for sha in some if not self._journal.has_content(sha)], more=False)
 
             self._forget(unknown)
+
+
+class _Preview(ToolError):
+    """Raised so that the transaction of a preview is rolled back."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        super().__init__(
+            refuse("blocked", "preview", "nothing was changed.", next_step=call_again()).envelope
+        )
+        self.rows = rows
+        self.bytes = size
 
 
 class _Forgetting(NoFiles):

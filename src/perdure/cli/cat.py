@@ -1,0 +1,64 @@
+"""`perdure cat`: a version of a file, byte for byte."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from perdure.cli.change import content, rows_of
+from perdure.cli.tool_command import parser_for, read_journal
+from perdure.cli.workspace import from_here
+from perdure.model.envelope import refuse
+from perdure.model.next_step import call_tool
+from perdure.storage.journal import Filter
+
+if TYPE_CHECKING:
+    from perdure.surfaces.write.service import WriteService
+
+
+def parser() -> argparse.ArgumentParser:
+    made = parser_for("cat", "Print a file as it was after a change, byte for byte.", has_json=False)
+    made.add_argument("version", metavar="PATH@ID", help="a file, and an id from `perdure history`")
+    return made
+
+
+def main(argv: list[str]) -> int:
+    options = parser().parse_args(argv)
+    options.json = False
+    path, at, identity = options.version.rpartition("@")
+    if not (path and at and identity):
+        parser().error(
+            f"{options.version}: expected PATH@ID; `perdure history {options.version}` lists the ids"
+        )
+    options.path, options.id = path, identity
+    return read_journal(options, "cat", _run)
+
+
+def _run(options: argparse.Namespace, service: WriteService) -> int:
+    from perdure.surfaces.write.tree import canonical
+
+    path = canonical(service, from_here(options.path, service.workspace.roots[0].path))
+    last = rows_of(service, options.id)[-1].seq
+    row = next(iter(service.journal.rows(Filter(path=path, before=last + 1), 1)), None)
+    if row is None:
+        raise refuse(
+            "not_found",
+            "no_history",
+            f"Perdure had recorded no change of {path} by then.",
+            next_step=call_tool("history", path=path),
+            path=path,
+        )
+    data = content(service, path, row.new_sha)
+    if data is None:
+        raise refuse(
+            "not_found",
+            "file_not_found",
+            f"{path} was deleted by change {row.seq}; an earlier id has its content.",
+            next_step=call_tool("history", path=path),
+            path=path,
+        )
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+    return 0

@@ -1,0 +1,37 @@
+"""Which workspace a command is about when none is named: the one around the current folder, as git finds a repository."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from perdure.storage.workspace_store import is_known
+
+
+def find_workspace(folder: str) -> str:
+    """The nearest folder, from this one upward, in which Perdure has written; else the root of the git repository; else
+    the folder itself. A repository that is the home folder does not count: it holds settings, not a project.
+    """
+    above = list(_upward(os.path.realpath(folder)))
+    for path in above:
+        if is_known(path):
+            return path
+    home = os.path.realpath(os.path.expanduser("~"))
+    for path in above:
+        if path != home and os.path.lexists(os.path.join(path, ".git")):
+            return path
+    return above[0]
+
+
+def _upward(path: str) -> Iterator[str]:
+    yield path
+    while (parent := os.path.dirname(path)) != path:
+        path = parent
+        yield path
+
+
+def from_here(path: str, workspace: str) -> str:
+    """A path as typed: relative to the current folder where that is in the workspace, else to the workspace."""
+    here = os.path.realpath(os.getcwd())
+    is_inside = here == workspace or here.startswith(workspace.rstrip(os.sep) + os.sep)
+    return os.path.join(here, path) if is_inside else path
