@@ -13,7 +13,7 @@ from perdure.kernel.state import Counters, Latency
 from perdure.serve.sessions import Sessions
 
 EVERY_S: Final = 1.0
-KEPT: Final = 120
+KEPT: Final = 300
 CALL: Final = "tools/call"
 
 
