@@ -17,7 +17,7 @@ def test_a_fault_that_repeats_is_one_event_with_a_count() -> None:
     for _ in range(3):
         events.add_fault("notes", Fault("process", "killed", 1, "ended by SIGKILL"))
         events.add_restart("notes")
-    assert sentences(events) == [("notes was started again", 3), ("notes was ended by SIGKILL", 3)]
+    assert sentences(events) == [("notes was started again", 3), ("notes was killed (SIGKILL)", 3)]
 
 
 def test_an_event_that_repeats_after_a_while_is_listed_again() -> None:

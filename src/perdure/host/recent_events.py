@@ -87,7 +87,7 @@ def describe(fault: Fault) -> str:
     """What a server did, to be read after its name."""
     match fault.code:
         case "killed":
-            return f"was {fault.detail}"
+            return f"was killed ({fault.detail.removeprefix('ended by ')})" if fault.detail else "was killed"
         case "exited":
             return f"ended with {fault.detail}"
         case "spawn_failed":

@@ -129,6 +129,10 @@ class Sessions:
             session.feed(order)
         self._is_ordering = False
 
+    def shown_command(self, spec: MountSpec) -> str:
+        """For people, without secrets."""
+        return self._registries.shown_command(spec)
+
     def reload(self) -> None:
         """Every session rolls over, each to a server that is started from now on."""
         self.switchboard.renew()

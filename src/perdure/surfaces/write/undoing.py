@@ -34,7 +34,7 @@ class Undo(msgspec.Struct, frozen=True):
     session: Annotated[str, arg("Default: this session; any: all of them.")] | None = None
     client: Annotated[str, arg("By its name, all its sessions.")] | None = None
     since: Annotated[str, arg("All from this time on: ISO 8601, 10m, 2h, today.")] | None = None
-    journal_id: Annotated[str, arg("Only this one, whoever made it.")] | None = None
+    journal_id: Annotated[str, arg("Only this one, or these (12,11), whoever made them.")] | None = None
     redo: Annotated[bool, arg("Take back undos.")] = False
     dry_run: Annotated[bool, arg("Only say what would happen.")] = False
 
@@ -137,13 +137,7 @@ def _nothing(given: Undo, call: Call) -> ToolError:
 def _select(service: WriteService, given: Undo, call: Call, since: int | None) -> list[Row]:
     """The rows to take back, newest first, whole transactions at a time."""
     if given.journal_id is not None:
-        seq = sequence(given.journal_id)
-        row = service.journal.row(seq) if seq is not None else None
-        if row is None:
-            raise refuse("not_found", "version_not_found", "the journal has no such entry")
-        if not _is_effective(service, row):
-            raise refuse("conflict", "already_undone", "this change was taken back already")
-        return _whole(service, row)
+        return _named(service, given.journal_id)
     path = canonical(service, given.path) if given.path is not None else None
     found: list[list[Row]] = []
     taken: set[int] = set()
@@ -172,6 +166,20 @@ def _select(service: WriteService, given: Undo, call: Call, since: int | None) -
             break
         before = page[-1].seq
     return [one for group in found for one in group]
+
+
+def _named(service: WriteService, ids: str) -> list[Row]:
+    """The changes with these ids, newest first: a later one of a file must be taken back before an earlier one."""
+    found: dict[int, Row] = {}
+    for identity in ids.split(","):
+        seq = sequence(identity.strip())
+        row = service.journal.row(seq) if seq is not None else None
+        if row is None:
+            raise refuse("not_found", "version_not_found", "the journal has no such entry")
+        if not _is_effective(service, row):
+            raise refuse("conflict", "already_undone", "this change was taken back already")
+        found.update((one.seq, one) for one in _whole(service, row))
+    return [found[seq] for seq in sorted(found, reverse=True)]
 
 
 def _whole(service: WriteService, row: Row) -> list[Row]:
