@@ -15,13 +15,16 @@ import pytest
 from visitor import PAGES, SECRET, Visitor, agent, furnish
 
 from harness.processes import wait_for
-from perdure.dash.journal import line_kinds, turned
+from perdure.dash.diffs import line_kinds, reverse_diff
+from perdure.testing import fake_server
 from perdure.testing.http_client import ServeProcess
+
+FAKE = shlex.join([sys.executable, "-P", "-S", fake_server.__file__])
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[ServeProcess]:
-    process = ServeProcess(tmp_path)
+    process = ServeProcess(tmp_path, "--mount", f"notes={FAKE}")
     yield process
     assert process.stop() == 0
 
@@ -47,21 +50,32 @@ def test_every_page_opens_with_landmarks_and_safe_headers(lived_in: ServeProcess
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "same-origin"
     assert answer.headers["cache-control"] == "no-store"
-    assert not re.search(r"<script(?! src=)|<style| style=| on\w+=|https?://", page)
+    assert not re.search(
+        r"<script(?! src=)|<style| style=| on\w+=|(?:src|href|action)=\"(?:https?:)?//", page
+    )
 
 
 def test_pages_before_anybody_came_say_so(served: ServeProcess) -> None:
     visitor = Visitor(served.port)
-    assert "Nothing was written yet" in visitor.text("/journal")
-    assert "No key matches" in visitor.text("/state")
-    assert "There is no handoff" in visitor.text("/handoffs")
-    assert "Nobody is connected" in visitor.text("/sessions")
+    for path, words in {
+        "/": "No client is connected yet",
+        "/events": "Nothing happened yet",
+        "/tools": "No tool was called yet",
+        "/journal": "No changes yet",
+        "/state": "No keys in this namespace yet",
+        "/handoffs": "No handoff yet",
+        "/drafts": "Nothing was refused lately",
+        "/sessions": f"Clients connect at http://127.0.0.1:{served.port}/mcp",
+        "/registry": "perdure registry install NAME -- COMMAND",
+    }.items():
+        assert words in visitor.text(path), path
 
 
 def test_what_is_asked_for_in_vain_is_said_so(lived_in: ServeProcess) -> None:
     visitor = Visitor(lived_in.port)
     for path in ("/nothing", "/journal/entry", "/state/key", "/journal/", "//"):
         assert visitor.get(path).status == 404, path
+    assert b'<a href="/">Back to the overview</a>' in visitor.get("/nothing").body
     gone = visitor.get("/journal/undo?path=a.txt&id=999")
     assert gone.status == 409
     assert b"The journal has no such entry" in gone.body
@@ -116,8 +130,8 @@ def test_undo_is_previewed_and_then_done(served: ServeProcess) -> None:
     assert done.status == 303
     assert file.read_text() == "one\n"
     after = visitor.text(done.headers["location"])
-    assert "The change was taken back" in after
-    assert ">dashboard</a>" in after
+    assert "1 change was undone." in after
+    assert "dashboard" in after
 
 
 def test_an_undo_that_collides_offers_no_button(served: ServeProcess) -> None:
@@ -125,7 +139,8 @@ def test_an_undo_that_collides_offers_no_button(served: ServeProcess) -> None:
     furnish(client)
     client.call("edit", {"path": "a.txt", "edits": [{"old": "two", "new": "three"}]})
     page = Visitor(served.port).text("/journal/undo?path=a.txt&id=2")
-    assert "cannot be taken back" in page
+    assert "This cannot be undone" in page
+    assert "a later change touches the same lines" in page
     assert "Undo now" not in page
 
 
@@ -144,31 +159,48 @@ def test_a_version_is_restored_unless_the_file_changed_after_the_preview(served:
 
 def test_a_server_is_restarted_stopped_and_started_for_everyone(served: ServeProcess) -> None:
     client, visitor = agent(served), Visitor(served.port)
-    csrf = visitor.form(visitor.text("/mounts"), "/mounts/order")["csrf"]
+    csrf = visitor.form(visitor.text("/mounts/server?name=notes"), "/mounts/order")["csrf"]
 
-    def order(action: str) -> int:
-        fields = {"csrf": csrf, "action": action, "name": "perdure"}
+    def order(action: str, name: str = "notes") -> int:
+        fields = {"csrf": csrf, "action": action, "name": name}
         return visitor.post("/mounts/order", fields).status
 
-    def pids() -> list[int]:
-        return [
-            row.get("pid", 0)
-            for row in client.call("health", {"render": "json", "detail": "full"})["structuredContent"][
-                "mounts"
-            ]
-        ]
+    def rows() -> dict[str, dict[str, object]]:
+        health = client.call("health", {"render": "json", "detail": "full"})["structuredContent"]
+        return {row["name"]: row for row in health["mounts"]}
 
-    before = pids()
+    client.call("notes__echo", {"text": "x"})
+    before = rows()["notes"]["pid"]
     assert order("restart") == 303
-    assert not client.call("list_state", {}).get("isError")
-    assert pids() != before
-    assert order("disable") == 303
-    assert client.call("list_state", {})["code"] == -31098
-    assert agent(served).call("list_state", {})["code"] == -31098
+    assert not client.call("notes__echo", {"text": "x"}).get("isError")
+    assert rows()["notes"]["pid"] != before
+    # what it means is said before it is disabled
+    page = visitor.text("/mounts/disable?name=notes")
+    assert "1 session can use notes, and 0 calls of it are running" in page
+    assert visitor.post("/mounts/order", visitor.form(page, "/mounts/order")).status == 303
+    assert client.call("notes__echo", {"text": "x"})["code"] == -31098
+    assert agent(served).call("notes__echo", {"text": "x"})["code"] == -31098
     assert order("enable") == 303
-    assert not client.call("list_state", {}).get("isError")
-    assert not agent(served).call("list_state", {}).get("isError")
+    assert not client.call("notes__echo", {"text": "x"}).get("isError")
+    assert not agent(served).call("notes__echo", {"text": "x"}).get("isError")
     assert order("explode") == 404
+    # and nothing of it is a fault
+    assert "last_fault" not in rows()["notes"]
+    events = visitor.text("/events")
+    for words in ("was restarted", "was disabled", "was enabled"):
+        assert words in events
+    assert "SIGKILL" not in events
+
+
+def test_the_built_in_server_is_never_disabled(served: ServeProcess) -> None:
+    client, visitor = agent(served), Visitor(served.port)
+    page = visitor.text("/mounts/server?name=perdure")
+    assert "cannot be disabled" in page
+    assert "/mounts/disable" not in page
+    fields = {**visitor.form(page, "/mounts/order"), "action": "disable"}
+    assert visitor.post("/mounts/order", fields).status == 409
+    assert visitor.get("/mounts/disable?name=perdure").status == 409
+    assert not client.call("list_state", {}).get("isError")
 
 
 @pytest.mark.thorough
@@ -179,7 +211,7 @@ def test_a_change_appears_on_the_live_stream(served: ServeProcess) -> None:
     answer = connection.getresponse()
     assert answer.headers["content-type"] == "text/event-stream"
     first = msgspec.json.decode(answer.readline()[6:])
-    assert "Nothing was written yet" in first["entries"]
+    assert "No changes yet" in first["entries"]
     client.call("safe_write", {"path": "fresh", "content": "x\n"})
     answer.readline()
     then = msgspec.json.decode(answer.readline()[6:])
@@ -213,13 +245,13 @@ def test_a_wrapped_server_has_no_journal_to_show(tmp_path: Path) -> None:
 
 def test_a_diff_turned_round_says_what_will_happen() -> None:
     diff = "--- a@1\n+++ a@2\n@@ -1,2 +1,3 @@\n same\n-old\n+new\n+more\n"
-    assert turned(diff) == "--- a@2\n+++ a@1\n@@ -1,3 +1,2 @@\n same\n-new\n-more\n+old"
+    assert reverse_diff(diff) == "--- a@2\n+++ a@1\n@@ -1,3 +1,2 @@\n same\n-new\n-more\n+old"
 
 
 def test_a_diff_turned_round_keeps_the_note_on_a_missing_line_end_with_its_line() -> None:
     note = "\\ No newline at end of file"
     diff = f"--- a@1\n+++ a@2\n@@ -1 +1 @@\n-old\n{note}\n+new\n"
-    assert turned(diff).splitlines()[3:] == ["-new", "+old", note]
+    assert reverse_diff(diff).splitlines()[3:] == ["-new", "+old", note]
 
 
 def test_a_changed_line_that_looks_like_the_head_of_a_file_is_a_changed_line() -> None:
@@ -240,7 +272,7 @@ def test_a_changed_line_that_looks_like_the_head_of_a_file_is_a_changed_line() -
 def test_refused_payloads_are_listed_and_their_contents_are_not(lived_in: ServeProcess) -> None:
     page = Visitor(lived_in.port).text("/drafts")
     assert "refused.env" in page
-    assert re.search(r"<code>d[0-9a-f-]+|<code>[0-9a-z_-]{6,}</code>", page)
+    assert "looks like it holds a secret" in page
     assert SECRET not in page
     assert SECRET[:12] not in page
 
@@ -276,12 +308,14 @@ def test_the_end_of_standard_error_is_shown_of_every_server_without_its_secrets(
     visitor = Visitor(process.port)
     agent(process)
     # then its last words are on its page, and nothing that should not be
-    wait_for(lambda: "started with" in visitor.text("/mounts"), 20)
-    page = visitor.text("/mounts")
+    wait_for(lambda: "started with" in visitor.text("/mounts/server?name=talker"), 20)
+    page = visitor.text("/mounts/server?name=talker")
     assert "Standard error of talker" in page
     assert "&lt;img src=x&gt;" in page
     for secret in ("very-secret-value", SECRET, SECRET[:12], "hunter2", "<img"):
         assert secret not in page
+    assert "talker.py --api-key" in page
+    assert "[redacted]" in page
     assert process.stop() == 0
 
 

@@ -12,11 +12,19 @@ from perdure.testing.http_client import Answer, HttpClient, ServeProcess
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"[:36]
 PAGES = (
     "/",
+    "/events",
+    "/events?kind=refusal",
+    "/tools",
     "/mounts",
+    "/mounts/server?name=perdure",
     "/journal",
+    "/journal?path=a.txt&change=edit",
     "/journal/entry?path=a.txt&id=2",
     "/journal/undo?path=a.txt&id=2",
+    "/journal/undo?id=2&id=1",
     "/journal/restore?path=a.txt&id=1",
+    "/file?path=a.txt",
+    "/file/compare?path=a.txt&from=1",
     "/state",
     "/state?lease=deploy",
     "/state/key?key=plan",
@@ -65,10 +73,19 @@ class Visitor:
             "POST", path, urlencode(fields), **{"Content-Type": kind, "Origin": self.origin, **headers}
         )
 
+    def post_form(self, page: str, to: str) -> Answer:
+        """Press the button of the first form on a page that posts to an address."""
+        forms = re.findall(r"<form[^>]*>.*?</form>", page, re.S)
+        found_form = next(one for one in forms if 'method="post"' in one and f'action="{to}"' in one)
+        pairs = re.findall(r'name="([^"]*)" value="([^"]*)"', found_form)
+        kind = "application/x-www-form-urlencoded"
+        body = urlencode([(unescape(name), unescape(value)) for name, value in pairs])
+        return self.ask("POST", to, body, **{"Content-Type": kind, "Origin": self.origin})
+
     def form(self, page: str, to: str) -> dict[str, str]:
         """The hidden fields of the first form on a page that posts to an address."""
         forms = re.findall(r"<form[^>]*>.*?</form>", page, re.S)
-        found_form = next(one for one in forms if f'action="{to}"' in one)
+        found_form = next(one for one in forms if 'method="post"' in one and f'action="{to}"' in one)
         return {
             unescape(name): unescape(value)
             for name, value in re.findall(r'name="([^"]*)" value="([^"]*)"', found_form)

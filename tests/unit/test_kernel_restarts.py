@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from harness.kernel.stage import Stage, tool
 from perdure.kernel.events import ChildNoise, Throttle
+from perdure.kernel.metrics import failure_code
 from perdure.kernel.state import Disabled, Idle, Open, Serving, Starting, Waiting
 from perdure.model.mounts import Limits, MountSpec
 
@@ -234,3 +237,50 @@ def test_a_clients_inventions_do_not_grow_the_telemetry_without_end() -> None:
     for number in range(200):
         stage.request(number, f"made-up/{number}")
     assert len(stage.kernel.state.metrics.methods) <= 65
+
+
+def test_what_the_owner_asks_for_is_no_fault() -> None:
+    # given a server whose last fault is known
+    stage = serving()
+    stage.lose("w")
+    stage.serve("w", TOOLS)
+    faults = stage.kernel.state.metrics.totals.recovery_faults
+    for action in ("restart", "disable", "enable"):
+        # when its owner restarts, disables and enables it
+        stage.ask_host("mounts", action=action, name="w")
+        if action != "disable":
+            stage.serve("w", TOOLS)
+    # then the fault that it had is still its last one, and no other was counted
+    health = stage.ask_host("health")
+    assert health["mounts"][0]["last_fault"]["code"] == "exited"
+    assert stage.kernel.state.metrics.totals.recovery_faults == faults
+    assert health["consecutive_failures"] == 1
+
+
+def test_calls_are_counted_by_tool_and_the_newest_are_kept() -> None:
+    stage = serving()
+    for number in range(60):
+        stage.call(number, "get")
+        stage.reply(stage.got("w", "tools/call")[-1], DONE)
+    stage.call("failed", "get")
+    failed = {"content": [{"type": "text", "text": "No.\n[conflict/later_edit]"}], "isError": True}
+    stage.reply(stage.got("w", "tools/call")[-1], failed)
+    metrics = stage.kernel.state.metrics
+    counters = metrics.tools["get"]
+    assert (counters.mount, counters.requests, counters.errors, counters.latency.count) == ("w", 61, 1, 61)
+    assert len(metrics.recent) == 50
+    assert (metrics.recent[-1].tool, metrics.recent[-1].ending) == ("get", "tool_error")
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [
+        (b'{"content":[{"type":"text","text":"No.\\n[blocked/risk]"}],"isError":true}', "blocked/risk"),
+        (b'{"structuredContent":{"error":"blocked","context":{"reason":"risk"}}}', "blocked/risk"),
+        (b'{"structuredContent":{"status":"conflict"}}', "conflict"),
+        (b'{"structuredContent":{"context":7}}', ""),
+        (b'{"content":[]}', ""),
+    ],
+)
+def test_the_code_of_a_failure_is_found_in_either_render(result: bytes, code: str) -> None:
+    assert failure_code(result) == code

@@ -1,6 +1,7 @@
-"""What the dashboard shows of the stores that no tool tells: refused payloads, namespaces, held leases.
+"""What the dashboard shows of the stores that no tool tells: refused payloads, undos, namespaces, held leases.
 
-Read-only, and metadata only. A file is looked at directly; a server through its own backend, kept open.
+Metadata only. Everything but discarding a draft is read-only. A file is looked at directly; a server through its own
+backend, kept open.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.locations import state_file
+from perdure.cli.overview import today_us
 from perdure.storage.sqlite import read_only
+from perdure.storage.sqlite.drafts import expire_draft
 from perdure.storage.workspace_store import find
 
 if TYPE_CHECKING:
@@ -34,6 +37,43 @@ class Looks:
             more = {"workspace": os.path.basename(workspace)} if len(self._workspaces) > 1 else {}
             found += [{**row, **more} for row in rows]
         return found
+
+    def discard_draft(self, identity: str) -> bool:
+        """Let a refused payload expire now. False where there is none."""
+        return any(
+            expire_draft(find(workspace, self._store).journal, identity) for workspace in self._workspaces
+        )
+
+    def undos(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = read_only.undos(self._journal).get("undos", [])
+        return found
+
+    def writes_today(self) -> int | None:
+        return read_only.writes_since(self._journal, today_us()).get("writes")
+
+    def places(self) -> list[tuple[str, str]]:
+        """Where the stores are, for people."""
+        found = [("Workspace", ", ".join(self._workspaces)), ("Store", os.path.dirname(self._journal))]
+        if (path := state_file(self._state)) is not None:
+            found.append(("State", path))
+        elif self._state is not None:
+            found.append(("State", self._state.partition("://")[0]))
+        return found
+
+    @property
+    def _journal(self) -> str:
+        """Of the first workspace, which holds the journal of all of them."""
+        return find(self._workspaces[0], self._store).journal
+
+    def writers(self, namespace: str, keys: list[str]) -> dict[str, str]:
+        """Which client last changed each of these keys."""
+        if (path := state_file(self._state)) is not None:
+            found: dict[str, str] = read_only.writers(path, namespace, keys).get("writers", {})
+            return found
+        if self._state == "memory:" or self._backend is None:
+            return {}
+        past = {key: self._backend.history(("key", namespace, key), 1) for key in keys}
+        return {key: changes[0].author.client for key, changes in past.items() if changes}
 
     def state(self) -> dict[str, list[dict[str, Any]]]:
         if (path := state_file(self._state)) is not None:

@@ -30,7 +30,7 @@ def gathered(settings: Settings) -> dict[str, Any]:
         "store": store.folder,
         "store_reason": store.reason or None,
         "hosts": [one.fields() for one in hosts],
-        "journal": read_only.journal_summary(store.journal, _today_us()),
+        "journal": read_only.journal_summary(store.journal, today_us()),
         "state": {**state_of(settings.state), "waiters": _waiters(hosts)},
         "registry": {"path": registry_location(settings)},
         "untrusted": [
@@ -46,7 +46,7 @@ def problems(found: dict[str, Any]) -> list[str]:
     return [name for name in ("journal", "state") if "error" in found[name]]
 
 
-def _today_us() -> int:
+def today_us() -> int:
     now = time.localtime()
     return int(time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1)) * 1_000_000)
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
 from perdure import __version__
-from perdure.dash.desk import Desk, MountRow
+from perdure.dash.desk import Desk, ServerRow
 from perdure.host import control, presence
 from perdure.kernel import metrics
 from perdure.kernel.report import CALLS, MOST_CALLS, MOST_NAME, REPORT_VERSION
@@ -22,6 +23,7 @@ from perdure.model.eras import LATEST_MODERN
 from perdure.serve.session import HttpSession
 
 MOST_SESSIONS: Final = 100
+MOST_EVENTS: Final = 20
 SECONDS: Final = 10
 FRESH_S: Final = 0.2
 
@@ -90,14 +92,14 @@ def report(desk: Desk, uptime_s: float) -> dict[str, Any]:
     """In the form of a host's own report, for all sessions together and for each of those used last."""
     beats, recent = list(desk.pulse.beats)[-SECONDS:], desk.pulse.recent(SECONDS)
     sessions = sorted(desk.clients, key=lambda one: -one.used_at)
-    rows, calls = desk.mounts(), desk.calls()
+    rows, calls = desk.servers(), desk.calls()
     totals = [one.kernel.state.metrics.totals for one in sessions]
     return {
         "v": REPORT_VERSION,
         "session": f"serve-{os.getpid()}",
         "client": f"{len(sessions)} {'session' if len(sessions) == 1 else 'sessions'}",
         "calls_per_s": round(sum(beat.calls for beat in beats) / SECONDS, 2),
-        "latency_ms": {"p50": recent.p50, "p99": recent.p99},
+        "latency_ms": {"p50": recent.p50 or 0.0, "p99": recent.p99 or 0.0},
         "in_flight": len(calls),
         "calls": [
             {
@@ -123,12 +125,16 @@ def report(desk: Desk, uptime_s: float) -> dict[str, Any]:
                 "replays": sum(one.replays for one in totals),
             }
         },
+        "events": [
+            msgspec.to_builtins(event)
+            for event in islice(desk.sessions.switchboard.events.newest(), MOST_EVENTS)
+        ],
         "session_count": len(sessions),
         "sessions": [_session(desk, one) for one in sessions[:MOST_SESSIONS]],
     }
 
 
-def _mount(row: MountRow) -> dict[str, Any]:
+def _mount(row: ServerRow) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": row.name,
         "state": row.state,
@@ -138,8 +144,9 @@ def _mount(row: MountRow) -> dict[str, Any]:
         "sessions": row.sessions,
         "pids": row.pids,
     }
-    kind, _, rest = row.fault.partition(": ")
-    return {**found, "last_fault": {"class": kind, "code": rest.partition(" ")[0]}} if row.fault else found
+    if row.last_fault:
+        found["last_fault"] = {name: row.last_fault[name] for name in ("class", "code")}
+    return found
 
 
 def _session(desk: Desk, one: HttpSession) -> dict[str, Any]:

@@ -20,9 +20,22 @@ from typing import Final
 
 import msgspec
 
-from perdure.dash import journal, layout, overview, registry, shelves
+from perdure.dash import layout
 from perdure.dash.desk import Desk
 from perdure.dash.html import Markup
+from perdure.dash.pages import (
+    changes,
+    drafts,
+    events,
+    handoffs,
+    journal,
+    overview,
+    registry,
+    servers,
+    sessions,
+    state,
+    tools,
+)
 from perdure.dash.pieces import button
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import (
@@ -47,29 +60,41 @@ MOST_STREAMS: Final = 64
 WRONG_TOKEN_S: Final = 0.5
 
 Show = Callable[[Desk, Ask], Awaitable[Page]]
-Change = Callable[[Desk, dict[str, str]], Awaitable[str]]
+Change = Callable[[Desk, Ask], Awaitable[str]]
 
 ALWAYS: Final[dict[str, Show]] = {
     "/": overview.overview,
-    "/mounts": overview.mounts,
-    "/sessions": overview.sessions,
+    "/events": events.events,
+    "/tools": tools.tools,
+    "/mounts": servers.servers,
+    "/mounts/server": servers.server,
+    "/mounts/disable": servers.disable,
+    "/sessions": sessions.sessions,
+    "/sessions/session": sessions.session,
 }
 BUILT_IN: Final[dict[str, Show]] = {
     "/journal": journal.journal,
-    "/journal/entry": journal.entry,
-    "/journal/undo": journal.undo,
-    "/journal/restore": journal.restore,
-    "/state": shelves.state,
-    "/state/key": shelves.key,
-    "/handoffs": shelves.handoffs,
-    "/drafts": shelves.drafts,
+    "/journal/entry": changes.entry,
+    "/journal/undo": changes.undo,
+    "/journal/restore": changes.restore,
+    "/file": changes.file,
+    "/file/compare": changes.compare,
+    "/state": state.state,
+    "/state/key": state.key,
+    "/handoffs": handoffs.handoffs,
+    "/drafts": drafts.drafts,
+    "/drafts/draft": drafts.draft,
     "/registry": registry.registry,
 }
 CHANGES: Final[dict[str, Change]] = {
-    "/mounts/order": overview.order,
-    "/journal/undo": journal.undo_now,
-    "/journal/restore": journal.restore_now,
+    "/mounts/order": servers.order,
+    "/journal/undo": changes.undo_now,
+    "/journal/restore": changes.restore_now,
+    "/drafts/discard": drafts.discard,
+    "/registry/switch": registry.switch,
 }
+OF_BUILT_IN: Final = frozenset({*BUILT_IN, *CHANGES} - {"/mounts/order"})
+NOT_FOUND: Final = "There is no page at this address."
 FILES: Final = {
     "/static/dash.css": ("dash.css", b"text/css; charset=utf-8"),
     "/static/dash.js": ("dash.js", b"text/javascript; charset=utf-8"),
@@ -127,15 +152,15 @@ class Dashboard:
                 )
             return await show(self.desk, ask)
         except NotThere:
-            return layout.failure("Not found", "There is nothing at this address.", 404)
+            return layout.failure("Not found", NOT_FOUND, 404)
         except ToolFailed as failed:
-            return layout.failure("That did not work", f"{str(failed).capitalize()}.", 409)
+            return layout.failure("That did not work", failed.sentence, 409)
 
     def _framed(self, page: Page, path: str) -> Reply:
-        return Reply(page.status, layout.whole(page, path, signs_out=self._signs_out()))
+        return Reply(page.status, layout.whole(page, path, self.desk, signs_out=self._signs_out()))
 
     def _signs_out(self) -> Markup | None:
-        return button(self.desk, "Sign out", "/sign-out", {}) if self._token is not None else None
+        return button(self.desk, "Sign out", "/sign-out", ()) if self._token is not None else None
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         ask = asked(scope, scope["path"].removeprefix("/live"))
@@ -172,26 +197,26 @@ class Dashboard:
 
     async def _post(self, scope: Scope, receive: Receive, path: str) -> Reply:
         headers: Headers = scope["headers"]
-        given = await form(receive)
+        given = await form(receive, path)
         if given is None:
             return Reply(413)
-        if not is_same_origin(headers) or not _same(given.get("csrf", ""), self.desk.csrf):
+        if not is_same_origin(headers) or not _same(given.get("csrf"), self.desk.csrf):
             page = layout.failure("Refused", "Open the page again and repeat this from there.", 403)
             return self._framed(page, "/") if self._may_see(scope) else Reply(403)
         if path == "/sign-in" and self._token is not None:
-            return await self._sign_in(scope, given.get("token", ""))
+            return await self._sign_in(scope, given.get("token"))
         if not self._may_see(scope):
             return moved("/sign-in")
         if path == "/sign-out" and self._token is not None:
             return moved("/sign-in", self._cookie(scope, "", "; Max-Age=0"))
         try:
-            if path not in CHANGES or (self.desk.is_wrapped and path in BUILT_IN):
+            if path not in CHANGES or (self.desk.is_wrapped and path in OF_BUILT_IN):
                 raise NotThere
             return moved(await CHANGES[path](self.desk, given))
         except NotThere:
-            return self._framed(layout.failure("Not found", "There is nothing at this address.", 404), path)
+            return self._framed(layout.failure("Not found", NOT_FOUND, 404), path)
         except ToolFailed as failed:
-            page = layout.failure("That did not work", f"{str(failed).capitalize()}.", 409)
+            page = layout.failure("That did not work", failed.sentence, 409)
             return self._framed(page, path)
 
     # --- who it is -------------------------------------------------------------------------------------------

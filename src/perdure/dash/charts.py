@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -13,20 +13,23 @@ WIDTH: Final = 480
 HEIGHT: Final = 120
 TOP: Final = 8
 BOTTOM: Final = 104
+NO_DATA: Final = "–"
 
 
 class Line(msgspec.Struct, frozen=True):
-    """`kind` names its colour in the style sheet."""
+    """`kind` names its colour in the style sheet; None in `values` is a moment without data."""
 
     label: str
     kind: str
-    values: Sequence[float]
+    values: Sequence[float | None]
 
 
 def chart(title: str, unit: str, *lines: Line) -> Markup:
     """One picture; its title says in words what the eye sees."""
-    top = nice(max((max(line.values, default=0.0) for line in lines), default=0.0))
-    said = ", ".join(f"{line.label} now {number(line.values[-1])} {unit}" for line in lines)
+    known = [value for line in lines for value in line.values if value is not None]
+    top = nice(max(known, default=0.0))
+    said = ", ".join(f"{line.label} now {_now(line, unit)}" for line in lines)
+    middle = (TOP + BOTTOM) / 2
     return element(
         "figure",
         element(
@@ -37,13 +40,15 @@ def chart(title: str, unit: str, *lines: Line) -> Markup:
         element(
             "svg",
             element("title", f"{title}: {said}; the scale ends at {number(top)} {unit}"),
-            [element("line", x1=0, x2=WIDTH, y1=y, y2=y, class_="grid") for y in (TOP, BOTTOM)],
+            [element("line", x1=0, x2=WIDTH, y1=y, y2=y, class_="grid") for y in (TOP, middle, BOTTOM)],
             [
-                element("polyline", points=_points(line.values, top), class_=f"line {line.kind}")
+                element("polyline", points=points, class_=f"line {line.kind}")
                 for line in lines
+                for points in _runs(line.values, top)
             ],
             element("text", f"{number(top)} {unit}", x=4, y=TOP + 12, class_="scale"),
-            element("text", f"{len(lines[0].values)} s ago", x=4, y=HEIGHT - 3, class_="scale"),
+            element("text", f"{number(top / 2)} {unit}", x=4, y=middle + 12, class_="scale"),
+            element("text", f"{len(lines[0].values) // 60} min ago", x=4, y=HEIGHT - 3, class_="scale"),
             element("text", "now", x=WIDTH - 4, y=HEIGHT - 3, class_="scale end"),
             viewBox=f"0 0 {WIDTH} {HEIGHT}",
             role="img",
@@ -64,12 +69,30 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}".removesuffix(".0")
 
 
+def milliseconds(value: float | None) -> str:
+    return NO_DATA if value is None else f"{number(value)} ms"
+
+
+def _now(line: Line, unit: str) -> str:
+    value = line.values[-1]
+    return NO_DATA if value is None else f"{number(value)} {unit}"
+
+
 def _key(line: Line, unit: str) -> Markup:
-    now = f"{number(line.values[-1])} {unit}"
-    return element("span", f"{line.label} ", element("b", now), class_=f"key {line.kind}")
+    return element("span", f"{line.label} ", element("b", _now(line, unit)), class_=f"key {line.kind}")
 
 
-def _points(values: Sequence[float], top: float) -> str:
-    step = WIDTH / max(1, len(values) - 1)
-    tall = BOTTOM - TOP
-    return " ".join(f"{i * step:.1f},{BOTTOM - tall * value / top:.1f}" for i, value in enumerate(values))
+def _runs(values: Sequence[float | None], top: float) -> Iterator[str]:
+    """The points of each unbroken run. A single value becomes a short dash, or it would not be seen."""
+    step, tall = WIDTH / max(1, len(values) - 1), BOTTOM - TOP
+    run: list[str] = []
+    for place, value in enumerate([*values, None]):
+        if value is not None:
+            y = f"{BOTTOM - tall * value / top:.1f}"
+            run.append(f"{place * step:.1f},{y}")
+            continue
+        if len(run) == 1:
+            run.append(f"{place * step:.1f},{run[0].partition(',')[2]}")
+        if run:
+            yield " ".join(run)
+        run = []

@@ -18,7 +18,7 @@ class Front:
     """Counts from the start what the pages show, and tells other processes of this one."""
 
     def __init__(self, sessions: Sessions, options: Options, address: str, looks: Looks) -> None:
-        self._desk = Desk(sessions, is_wrapped=bool(options.wrap), looks=looks)
+        self._desk = Desk(sessions, is_wrapped=bool(options.wrap), looks=looks, address=address)
         self._announced = Announced(self._desk, address)
         self._token = options.token
         self._dashboard: Dashboard | None = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Final, Union
+from typing import Final, NamedTuple, Union
 from urllib.parse import urlencode
 
 Content = Union["Markup", str, int, float, None, Iterable["Content"]]
 Attribute = str | int | float | bool | None
+Query = Mapping[str, str | Sequence[str]]
 
 _EMPTY: Final = frozenset({"meta", "link", "input", "br", "line", "path", "polyline"})
 
@@ -41,32 +42,50 @@ def text(content: Content) -> Markup:
     return Markup("".join(text(one) for one in content))
 
 
-def link(label: Content, path: str, query: dict[str, str] | None = None, **attributes: Attribute) -> Markup:
+def link(label: Content, path: str, query: Query | None = None, **attributes: Attribute) -> Markup:
     return element("a", label, href=address(path, query), **attributes)
 
 
-def address(path: str, query: dict[str, str] | None = None) -> str:
+def address(path: str, query: Query | None = None) -> str:
     """A path of ours with its query; a name from outside never becomes more than a value in it."""
     given = {key: value for key, value in (query or {}).items() if value}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
-def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[Content]], empty: str) -> Markup:
-    """With a caption for those who hear it; one line says so where there is nothing."""
-    found = [element("tr", [_cell(one) for one in row]) for row in rows]
+class Row(NamedTuple):
+    """A row with an identity of its own, by which the page's script knows which ones are new."""
+
+    id: str
+    cells: Sequence[Content]
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Content]], empty: Content) -> Markup:
+    """With a caption for those who hear it; `empty` says what would fill it. On a narrow screen each row is a card, so
+    every cell says what it is, and the roles say what a card no longer shows."""
+    found = [_row(heads, row) for row in rows]
     if not found:
         return element("p", empty, class_="empty")
-    made = element(
+    titles = [element("th", head, scope="col", role="columnheader") for head in heads]
+    return element(
         "table",
         element("caption", caption, class_="unseen"),
-        element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
-        element("tbody", found),
+        element("thead", element("tr", titles, role="row"), role="rowgroup"),
+        element("tbody", found, role="rowgroup"),
+        role="table",
     )
-    return element("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
-def _cell(content: Content) -> Markup:
-    return element("td", content, class_="number" if isinstance(content, int | float) else None)
+def _row(heads: Sequence[str], row: Sequence[Content]) -> Markup:
+    identity, cells = (row.id, row.cells) if isinstance(row, Row) else (None, row)
+    shown = [_cell(head, cell) for head, cell in zip(heads, cells, strict=True)]
+    return element("tr", shown, role="row", data_row=identity)
+
+
+def _cell(head: str, content: Content) -> Markup:
+    is_number = isinstance(content, int | float)
+    is_empty = content is None or content == ""
+    kind = "number" if is_number else "nothing" if is_empty else None
+    return element("td", content, class_=kind, data_label=head or None, role="cell")
 
 
 def _attribute(key: str, value: Attribute) -> str:

@@ -1,28 +1,36 @@
-"""The frame around every page: landmarks, navigation, and where live parts go."""
+"""The frame around every page: landmarks, navigation, which server this is, and where live parts go."""
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from perdure import __version__
+from perdure.dash.desk import Desk, home_path
 from perdure.dash.html import Content, Markup, element, link
+from perdure.dash.times import zone
 from perdure.dash.web import Page, Part
 
 PLACES: Final = (
     ("/", "Overview"),
-    ("/mounts", "Servers"),
+    ("/events", "Events"),
     ("/journal", "Journal"),
+    ("/sessions", "Sessions"),
+    ("/mounts", "Servers"),
     ("/state", "State"),
     ("/handoffs", "Handoffs"),
     ("/drafts", "Drafts"),
-    ("/sessions", "Sessions"),
     ("/registry", "Registry"),
 )
+# Pages without a place of their own in the navigation belong to one that has.
+_PARENTS: Final = {"/file": "/journal", "/tools": "/"}
 
 
-def whole(page: Page, path: str, *, signs_out: Markup | None = None) -> bytes:
+def whole(page: Page, path: str, desk: Desk, *, signs_out: Markup | None = None) -> bytes:
     """A page from doctype to end."""
     here = "/" + path.split("/")[1]
+    here = _PARENTS.get(here, here)
+    workspaces = desk.sessions.settings.workspaces
     body = element(
         "body",
         link("Skip to content", "#content", class_="skip"),
@@ -30,16 +38,22 @@ def whole(page: Page, path: str, *, signs_out: Markup | None = None) -> bytes:
             "header",
             link(element("b", "Perdure"), "/", class_="brand"),
             element(
+                "span",
+                ", ".join(os.path.basename(one) or one for one in workspaces),
+                class_="place",
+                title="\n".join(workspaces),
+            ),
+            element(
                 "nav", element("ul", [_place(to, name, here) for to, name in PLACES]), aria_label="Pages"
             ),
             element("span", "", id="pulse", role="status"),
-            element("button", "Theme", id="theme", type="button", aria_label="Theme: light or dark"),
+            element("button", "Theme: auto", id="theme", type="button"),
             signs_out,
         ),
         element(
             "main", element("h1", page.title), [shown(part) for part in page.parts], id="content", tabindex=-1
         ),
-        element("footer", element("p", f"Perdure {__version__}")),
+        _footer(desk),
         data_live=page.is_live and page.status == 200,
     )
     return _document(page.title, body)
@@ -65,7 +79,7 @@ def sign_in(csrf: str, message: str) -> bytes:
                 autocomplete="current-password",
             ),
         ),
-        element("p", "The one that perdure serve was started with.", class_="hint"),
+        element("p", "The token that perdure serve was started with.", class_="hint"),
         element("button", "Sign in", class_="main"),
         method="post",
         action="/sign-in",
@@ -76,16 +90,32 @@ def sign_in(csrf: str, message: str) -> bytes:
 
 
 def shown(part: Part) -> Markup:
-    return element("div", part.content, id=part.id, class_="part")
+    return element("div", part.content, id=part.id, class_="part", data_news=part.news or None)
 
 
-def card(title: str, *content: Content) -> Markup:
+def card(title: Content, *content: Content) -> Markup:
     return element("section", element("h2", title), content, class_="card")
 
 
 def failure(title: str, message: str, status: int) -> Page:
-    note = element("p", message, role="alert", class_="error")
-    return Page(title, (Part("failure", note),), status, is_live=False)
+    text = element("p", message, role="alert", class_="error")
+    back = element("p", link("Back to the overview", "/"))
+    return Page(title, (Part("failure", element("div", text, back)),), status, is_live=False)
+
+
+def _footer(desk: Desk) -> Markup:
+    """Which server this is: with several workspaces one could not tell else whose journal is shown."""
+    facts = [
+        *desk.looks.places(),
+        ("Clients connect at", desk.address),
+        ("Process", str(os.getpid())),
+        ("Times", zone()),
+        ("Perdure", __version__),
+    ]
+    shown_facts = [
+        element("div", element("dt", name), element("dd", home_path(value))) for name, value in facts if value
+    ]
+    return element("footer", element("dl", shown_facts))
 
 
 def _place(to: str, name: str, here: str) -> Markup:

@@ -1,4 +1,4 @@
-"""What all sessions do, second by second: calls, errors and latencies of the last minutes."""
+"""What all sessions do, second by second: calls, failed calls and latencies of the last five minutes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from perdure.kernel.state import Counters, Latency
 from perdure.serve.sessions import Sessions
 
 EVERY_S: Final = 1.0
-KEPT: Final = 120
+KEPT: Final = 300
 CALL: Final = "tools/call"
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """One second: how many calls ended, how many of them badly, and how long they took, in ms."""
+    """One second: how many calls ended, how many of them failed, and how long they took in ms; None without a call."""
 
     calls: int = 0
     errors: int = 0
-    p50: float = 0.0
-    p99: float = 0.0
+    p50: float | None = None
+    p99: float | None = None
 
 
 class _Seen(msgspec.Struct):
@@ -52,9 +52,14 @@ class Pulse:
         return Beat(
             round(sum(beat.calls for beat in last) / seconds),
             sum(beat.errors for beat in last),
-            max((beat.p50 for beat in last), default=0.0),
-            max((beat.p99 for beat in last), default=0.0),
+            max((beat.p50 for beat in last if beat.p50 is not None), default=None),
+            max((beat.p99 for beat in last if beat.p99 is not None), default=None),
         )
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Calls and failed calls of the last five minutes."""
+        return sum(beat.calls for beat in self.beats), sum(beat.errors for beat in self.beats)
 
     def _tick(self) -> None:
         self._loop.call_later(EVERY_S, self._tick)
@@ -78,7 +83,7 @@ class Pulse:
         self._seen = seen
         self.calls += calls
         self.errors += errors
-        p50, p99 = (quantile(latency, share) if latency.count else 0.0 for share in (0.5, 0.99))
+        p50, p99 = (quantile(latency, share) if latency.count else None for share in (0.5, 0.99))
         self.beats.append(Beat(calls, errors, p50, p99))
 
 

@@ -25,7 +25,13 @@ _META: Final = {
 
 
 class ToolFailed(Exception):
-    """A tool said no, or could not be asked; the text is for people."""
+    """A tool refused, or could not be asked; the text is for people."""
+
+    @property
+    def sentence(self) -> str:
+        """With a capital letter and one full stop."""
+        text = str(self).rstrip(".")
+        return f"{text[:1].upper()}{text[1:]}."
 
 
 class Tools:

@@ -12,7 +12,7 @@ from perdure.dash.html import Markup
 from perdure.serve.answering import Headers, Receive, Scope, Send
 
 MOST_FORM_BYTES: Final = 64 * 1024
-MOST_FIELDS: Final = 50
+MOST_FIELDS: Final = 500
 HTML: Final = b"text/html; charset=utf-8"
 SAFE: Final = [
     (
@@ -28,21 +28,34 @@ SAFE: Final = [
 ]
 
 
+Fields = list[tuple[str, str]]
+
+
 class Ask(msgspec.Struct, frozen=True):
-    """A request for a page: its path and what was asked along."""
+    """A request for a page or a change: its path, and the fields of its query or form."""
 
     path: str
-    query: dict[str, str] = {}
+    fields: Fields = []
 
     def get(self, name: str, default: str = "") -> str:
-        return self.query.get(name, default).strip() or default
+        """The last value, without spaces around it; the default where it is empty."""
+        return self.exact(name).strip() or default
+
+    def exact(self, name: str) -> str:
+        return next((value for key, value in reversed(self.fields) if key == name), "")
+
+    def every(self, name: str) -> list[str]:
+        """All values that are not empty, each once."""
+        return list(dict.fromkeys(value for key, value in self.fields if key == name and value))
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A piece of a page that is replaced as a whole when it changes."""
+    """A piece of a page that is replaced as a whole when it changes. With `news` the rows of one that is being read stay
+    where they are, and a bar says how many of these came."""
 
     id: str
     content: Markup
+    news: str = ""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -68,16 +81,15 @@ def asked(scope: Scope, path: str) -> Ask:
     return Ask(path, fields(scope.get("query_string", b"")))
 
 
-def fields(data: bytes) -> dict[str, str]:
-    """Of a query or a form; what is no such thing is nothing."""
+def fields(data: bytes) -> Fields:
+    """Of a query or a form; none where it cannot be read as one."""
     try:
-        found = parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        return parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except ValueError:
-        return {}
-    return dict(found)
+        return []
 
 
-async def form(receive: Receive) -> dict[str, str] | None:
+async def form(receive: Receive, path: str) -> Ask | None:
     """What was posted; None where it is too much."""
     data = b""
     while True:
@@ -88,7 +100,7 @@ async def form(receive: Receive) -> dict[str, str] | None:
         if len(data) > MOST_FORM_BYTES:
             return None
         if not message.get("more_body"):
-            return fields(data)
+            return Ask(path, fields(data))
 
 
 def header(headers: Headers, name: bytes) -> str:

@@ -16,15 +16,11 @@ _ENDED: Final = {
     "exited": "ended with {0}",
     "unresponsive": "stopped answering",
     "deadline": "did not answer a call in time",
-    "restarted": "is restarted on request",
-    "disabled": "was disabled on request",
-    "unmounted": "was taken out of the registry",
     "sign_in_required": "asks for a sign-in: perdure registry login {1}",
     "unreadable_answer": "sent an answer that cannot be read",
     "answer_too_large": "sent an answer that is too large",
     "catalog_too_large": "lists more tools, prompts or resources than the limits allow",
 }
-_ON_REQUEST: Final = frozenset({"restarted", "disabled", "unmounted"})
 _PHASES: Final = {
     ("lifecycle", "spawn"): "starting {mount} (generation {generation})",
     ("lifecycle", "serving"): "{mount} is ready (generation {generation})",
@@ -32,6 +28,8 @@ _PHASES: Final = {
     ("lifecycle", "stopped"): "{mount} stays down until it is restarted or its entry changes",
     ("lifecycle", "mounted"): "{mount} was added",
     ("lifecycle", "unmounted"): "{mount} was removed",
+    ("lifecycle", "restarted"): "{mount} is restarted on request",
+    ("lifecycle", "disabled"): "{mount} was disabled on request",
     ("session", "started"): "session {session} started (perdure {version})",
     ("session", "initialize"): "client {client} connected (handshake era)",
     ("session", "discover"): "client {client} connected (2026 era)",
@@ -69,7 +67,7 @@ def _fault(known: dict[str, Any]) -> str:
     if "mount" not in known:
         return reason
     mount = known["mount"]
-    if known.get("starting") and code not in _ON_REQUEST:
+    if known.get("starting"):
         tries = f" (try {known['attempt']} of {known['attempts']})" if "attempt" in known else ""
         return f"{mount} did not start: {reason}{tries}"
     ended = _ENDED.get(code, "failed: {0}").format(reason, mount)

@@ -105,6 +105,10 @@ class RegistryMounts:
         """As it was last read."""
         return self._specs
 
+    def entry(self, name: str) -> Entry | None:
+        """As the registry lists it; references unresolved."""
+        return self._entries.get(name)
+
     def news(self) -> list[Event]:
         """What changed since it was last read. Never raises: a fault of the file becomes a fault in `health`."""
         try:

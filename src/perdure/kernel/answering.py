@@ -84,7 +84,9 @@ def _shaped(k: Kernel, call: Invocation, era: eras.Era, result: Raw | bytes) -> 
 
 
 def _answer(k: Kernel, call: Invocation, result: Raw | bytes, extra: Members | None) -> None:
-    finish(k, call, metrics.result_ending(call.method, result))
+    ending = metrics.result_ending(call.method, result)
+    is_ours = ending == "tool_error" and k.specs[call.mount].builtin
+    finish(k, call, ending, metrics.failure_code(result) if is_ours else "")
     k.state.metrics.consecutive_failures = 0
     k.to_client(encode_result(call.public_id, result, extra))
 
@@ -124,7 +126,7 @@ def answer_error(
     cause: Fault | None = None,
 ) -> None:
     error = error_of(call, number, fault, outcome, retry, cause)
-    finish(k, call, ending)
+    finish(k, call, ending, fault.code)
     k.to_client(encode_raw_error(call.public_id, error))
 
 
@@ -143,8 +145,8 @@ def error_of(
     )
 
 
-def finish(k: Kernel, call: Invocation, ending: Ending | None) -> None:
-    """Forget a call. Whatever still arrives for it is late and is dropped (law 5)."""
+def finish(k: Kernel, call: Invocation, ending: Ending | None, code: str = "") -> None:
+    """Forget a call; `code` says why it failed. Whatever still arrives for it is late and is dropped (law 5)."""
     asks.withdraw_for(k, call)
     mount = k.state.mounts[call.mount]
     if call.seq in mount.queue:
@@ -158,7 +160,7 @@ def finish(k: Kernel, call: Invocation, ending: Ending | None) -> None:
     if k.state.ids.get(call.public_id) == call.seq:
         del k.state.ids[call.public_id]
     if ending is not None:
-        metrics.ended(k, call.method, call.accepted_at, ending, is_wait=call.is_wait)
+        metrics.call_ended(k, call, ending, code)
 
 
 def cancel(k: Kernel, public_id: RequestId) -> None:

@@ -92,7 +92,7 @@ def accept(k: Kernel, call: Invocation) -> None:
 
 def refuse(k: Kernel, call: Invocation, number: int, fault: Fault, cause: Fault | None = None) -> None:
     """Answer a request that was never taken in."""
-    metrics.ended(k, call.method, k.now, "host_error")
+    metrics.call_ended(k, call, "host_error", fault.code)
     error = answering.error_of(call, number, fault, "not_started", "later", cause)
     k.to_client(encode_raw_error(call.public_id, error))
 

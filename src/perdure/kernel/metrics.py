@@ -1,4 +1,4 @@
-"""Counters and latencies per method, bounded in memory whatever the client sends.
+"""Counters and latencies per method and per tool, and the newest calls, bounded in memory whatever the client sends.
 
 | an ending counts as | |
 |---|---|
@@ -8,7 +8,8 @@
 | recovery_error | an error of the host's for a call that it could not settle |
 | host_error | an error of the host's for a request that it refused |
 
-All but the first are `errors`. The time of a tool that waits by intent (`state_wait`) is no latency.
+All but the first are `errors`. The time of a tool that waits by intent (`state_wait`) is no latency. A tool call that
+failed is noted as the event `call`, with the tool, the ending and the code of the failure: never an argument or a text.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from collections.abc import Sequence
 from math import frexp
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 from msgspec import Raw
 
-from perdure.kernel.state import Counters, Latency, Pace
+from perdure.kernel.state import Counters, EndedCall, Invocation, Latency, Pace, ToolCounters
 from perdure.model.faults import Fault
 from perdure.model.frames import members_if_clear
 
@@ -29,13 +31,31 @@ if TYPE_CHECKING:
 
 MAX_METHODS = 64
 MAX_NAME = 128
+MAX_TOOLS = 256
+MAX_RECENT = 50
 OTHER = "other"
 WINDOW_S = 5.0
 _STEPS = 8  # buckets per doubling: a quantile is within 1/8 of the truth
 
 _IS_ERROR = re.compile(rb'"isError"\s*:\s*true')
+# The last line of a failure in porcelain, at the end of its JSON string.
+_LAST_LINE = re.compile(rb'\[([a-z_]{1,40})/([a-z_]{1,40})\]"')
 
 Ending = Literal["success", "tool_error", "response_error", "recovery_error", "host_error"]
+
+
+class _Context(msgspec.Struct, frozen=True):
+    reason: str = ""
+
+
+class _Failure(msgspec.Struct):
+    error: str = ""
+    status: str = ""
+    context: _Context = _Context()
+
+
+class _FailedResult(msgspec.Struct):
+    structuredContent: _Failure | None = None
 
 
 def of_method(k: Kernel, method: str) -> Counters:
@@ -75,22 +95,61 @@ def result_ending(method: str, result: Raw | bytes) -> Ending:
     return "tool_error" if failed is not None and bytes(failed) == b"true" else "success"
 
 
+def failure_code(result: Raw | bytes) -> str:
+    """`error/reason` of a built-in tool that failed, in either render; empty where the result does not tell."""
+    if (line := _LAST_LINE.search(memoryview(result))) is not None:
+        return b"/".join(line.groups()).decode()
+    try:
+        found = msgspec.json.decode(result, type=_FailedResult).structuredContent or _Failure()
+    except msgspec.MsgspecError:
+        return ""
+    return "/".join(filter(None, (found.error or found.status, found.context.reason)))[:MAX_NAME]
+
+
+def call_ended(k: Kernel, call: Invocation, ending: Ending, code: str = "") -> None:
+    """Count a call under its method and, if it is one, under its tool."""
+    ended(k, call.method, call.accepted_at, ending, is_wait=call.is_wait)
+    if call.method != "tools/call":
+        return
+    metrics, elapsed = k.state.metrics, max(0.0, k.now - call.accepted_at) * 1000.0
+    name = (k.specs[call.mount].prefix + call.name)[:MAX_NAME]
+    counters = of_tool(metrics.tools, name, call.mount)
+    counters.requests += 1
+    _count(counters, ending, None if call.is_wait else elapsed)
+    if len(metrics.recent) >= MAX_RECENT:
+        del metrics.recent[0]
+    metrics.recent.append(EndedCall(name, call.mount, k.now, elapsed, ending, code))
+    if ending != "success":
+        k.note("call", tool=name, mount=call.mount, ending=ending, code=code)
+
+
+def of_tool(tools: dict[str, ToolCounters], name: str, mount: str) -> ToolCounters:
+    """Beyond a bound tools are not told apart: clients may make up names."""
+    if name not in tools and len(tools) >= MAX_TOOLS:
+        name, mount = OTHER, ""
+    return tools.setdefault(name, ToolCounters(mount=mount))
+
+
 def ended(k: Kernel, method: str, accepted_at: float, ending: Ending, *, is_wait: bool = False) -> None:
     metrics = k.state.metrics
     elapsed = max(0.0, k.now - accepted_at) * 1000.0
     for counters in (metrics.totals, of_method(k, method)):
-        if ending == "success":
-            counters.successes += 1
-        else:
-            counters.errors += 1
-            if ending == "tool_error":
-                counters.tool_errors += 1
-            elif ending == "response_error":
-                counters.response_errors += 1
-            elif ending == "recovery_error":
-                counters.recovery_errors += 1
-        if not is_wait:
-            observe(counters.latency, elapsed)
+        _count(counters, ending, None if is_wait else elapsed)
+
+
+def _count(counters: Counters, ending: Ending, elapsed_ms: float | None) -> None:
+    if ending == "success":
+        counters.successes += 1
+    else:
+        counters.errors += 1
+        if ending == "tool_error":
+            counters.tool_errors += 1
+        elif ending == "response_error":
+            counters.response_errors += 1
+        elif ending == "recovery_error":
+            counters.recovery_errors += 1
+    if elapsed_ms is not None:
+        observe(counters.latency, elapsed_ms)
 
 
 def replayed(k: Kernel, method: str) -> None:

@@ -20,6 +20,7 @@ from perdure.kernel.events import ChildLost
 from perdure.kernel.state import (
     Announced,
     Asking,
+    Disabled,
     Draining,
     ForProbe,
     Held,
@@ -65,6 +66,9 @@ if TYPE_CHECKING:
 
 _encode = msgspec.json.encode
 
+ON_REQUEST = frozenset({"restarted", "disabled", "unmounted"})
+"""Codes of a generation that was ended because its owner wanted it."""
+
 
 class _Probed(msgspec.Struct):
     status: str = ""
@@ -91,22 +95,32 @@ def lose(k: Kernel, link: Link, fault: Fault, *, stop: bool) -> None:
     mount = k.state.mounts[link.mount]
     affected = [c for c in k.state.calls.values() if is_on(c, link)]
     if stop:
-        mount.exit_code, mount.stderr = None, ""
         mounts.stop(k, mount, link, force=True)
     else:
         mount.links.pop(link.generation, None)
     release(k, link)
-    mount.last_fault = fault
-    metrics.faulted(k, fault, [c.method for c in affected])
-    k.note(
-        "fault",
-        mount=mount.name,
-        generation=link.generation,
-        code=fault.code,
-        calls=len(affected),
-        **{"class": fault.fault_class},
-        **_cause(k, mount, link, fault),
-    )
+    if fault.code in ON_REQUEST:  # the calls are settled as after a fault, but nothing failed
+        k.note(
+            "lifecycle",
+            mount=mount.name,
+            generation=link.generation,
+            phase=fault.code,
+            calls=len(affected),
+        )
+    else:
+        if stop:
+            mount.exit_code, mount.stderr = None, ""
+        mount.last_fault = fault
+        metrics.faulted(k, fault, [c.method for c in affected])
+        k.note(
+            "fault",
+            mount=mount.name,
+            generation=link.generation,
+            code=fault.code,
+            calls=len(affected),
+            **{"class": fault.fault_class},
+            **_cause(k, mount, link, fault),
+        )
     for call in sorted(affected, key=lambda c: c.seq):
         dispose(k, mount, call, fault)
     _replace(k, mount, link, fault)
@@ -241,6 +255,8 @@ def unreadable(k: Kernel, call: Invocation, fault: Fault) -> None:
 def give_up_waiting(k: Kernel, mount: Mount) -> None:
     """The circuit opened or the mount was disabled: whoever waits for it is told now."""
     fault = mount.last_fault or Fault("process", "unavailable", mount.generation)
+    if isinstance(mount.phase, Disabled):
+        fault = Fault("process", "disabled", mount.generation)
     for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
         if call.mount != mount.name:
             continue

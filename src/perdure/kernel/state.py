@@ -399,6 +399,23 @@ class Counters(msgspec.Struct):
     latency: Latency = msgspec.field(default_factory=Latency)
 
 
+class ToolCounters(Counters):
+    """The calls of one tool, by the name that clients use."""
+
+    mount: str = ""
+
+
+class EndedCall(msgspec.Struct, frozen=True):
+    """A tool call that has its answer. `at` is the kernel's time; `code` says why it failed, where that is known."""
+
+    tool: str
+    mount: str
+    at: float
+    ms: float
+    ending: str
+    code: str = ""
+
+
 class Pace(msgspec.Struct):
     """Requests of the running window and of the one before it."""
 
@@ -411,6 +428,9 @@ class Pace(msgspec.Struct):
 class Metrics(msgspec.Struct):
     totals: Counters = msgspec.field(default_factory=Counters)
     methods: dict[str, Counters] = {}
+    tools: dict[str, ToolCounters] = {}
+    recent: list[EndedCall] = []
+    """The newest calls that ended, oldest first; bounded."""
     quarantined: dict[str, int] = {}
     consecutive_failures: int = 0
     last_fault: Fault | None = None

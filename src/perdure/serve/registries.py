@@ -66,6 +66,17 @@ class Registries:
             text = text.partition("\n")[2]  # its first line may be half a secret
         return scrubbed(text, secrets).strip()
 
+    def shown_command(self, spec: MountSpec) -> str:
+        """What a server is started with, without secrets; references as they stand in the registry."""
+        from perdure.host.workspace_trust import command_line, start_of
+        from perdure.registry.redaction import shown_args
+
+        if spec.argv:
+            return command_line(shown_args(spec.argv))
+        owner = self._owner(spec)
+        entry = owner.entry(spec.name) if owner is not None else None
+        return start_of(entry).shown if entry is not None else ""
+
     def last_words(self, spec: MountSpec, child: Child) -> str:
         """The end of what a process wrote to standard error, without the secrets it was started with."""
         if child.stderr >= 0:

@@ -97,6 +97,7 @@ class Sessions:
         self._touched_at = time.monotonic()
         self._recovered: set[str] = set()
         self._disabled: set[str] = set()
+        self._is_ordering = False
         self.is_ending = False
         store.forget_old(self.limits.session_days)
 
@@ -117,12 +118,21 @@ class Sessions:
         return next(known, None)
 
     def order(self, order: Order) -> None:
-        """For every session that is there, and where it stops a server for those that come."""
+        """What the operator wants: for every session that is there, and where it stops a server for those that come."""
         self._disabled.discard(order.mount)
         if order.action == "disable":
             self._disabled.add(order.mount)
+        if order.action != "enable":
+            self.switchboard.expect_end(order.mount)
+        self.switchboard.events.add_operation(order.mount, f"{order.action.removesuffix('e')}ed", OWN)
+        self._is_ordering = True  # each session notes it too, and it is one event
         for session in self.all:
             session.feed(order)
+        self._is_ordering = False
+
+    def shown_command(self, spec: MountSpec) -> str:
+        """For people, without secrets."""
+        return self._registries.shown_command(spec)
 
     def reload(self) -> None:
         """Every session rolls over, each to a server that is started from now on."""
@@ -311,6 +321,9 @@ class Sessions:
     def _said(self, session: HttpSession, note: Note) -> None:
         name = session.kernel.state.session.session_id
         self._log.add(time.time(), name, note.event, note.fields)
+        if not self._is_ordering and not (is_own(session) and note.event == "call"):
+            client = session.kernel.state.session.client_name
+            self.switchboard.events.add_note(note.event, note.fields, client, name)
         if self._console is not None:
             self._console.note(name, note.event, note.fields)
         if self._flushing is None:

@@ -21,6 +21,7 @@ The handshake, of which there is one for each process:
 from __future__ import annotations
 
 import re
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
@@ -127,6 +128,9 @@ class SharedProcess:
         """What it had written when it ended, as far as it is not with the reader yet."""
         self.is_condemned = False
         """Whether a session found that it does not work, so that it is being killed."""
+        self.is_expected_to_end = False
+        """Whether the operator restarted or disabled it, so that its end is no fault."""
+        self.started_at = time.time()
         self.is_waiting = False
         """Whether the rest of its lines is due to be taken in a later round."""
         self._write = write

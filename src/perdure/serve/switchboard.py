@@ -28,6 +28,7 @@ from perdure.host.child import Child
 from perdure.host.endings import exit_fault, exit_status, pipe_size, spawn_fault
 from perdure.host.guardian import Guardian
 from perdure.host.lines import Oversize
+from perdure.host.recent_events import RecentEvents
 from perdure.kernel.events import ChildBacklog, ChildLost, ChildStarted
 from perdure.model.faults import Fault
 from perdure.model.mounts import MountSpec
@@ -79,6 +80,9 @@ class Switchboard:
         self._delayed: set[tuple[Party, str, int]] = set()
         self.faults = 0
         """Processes that ended while a session used them: one, however many sessions did."""
+        self.events = RecentEvents()
+        self._failed: set[str] = set()
+        """Servers whose last process failed: the next start is a restart."""
         self._is_closing = False
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
         self._tending = self._loop.call_later(TEND_S, self._tend)
@@ -137,6 +141,11 @@ class Switchboard:
         if process is not None and process.child.input_open:
             process.send(party, generation, frame)
 
+    def expect_end(self, mount: str) -> None:
+        """Its processes are about to end because the operator wants it: that is no fault."""
+        for process in self._running:
+            process.is_expected_to_end |= process.spec.name == mount
+
     def last_words(self, mount: str) -> str:
         """The end of what a server wrote to standard error, without the secrets it was started with."""
         for process in reversed(self._running):
@@ -188,8 +197,13 @@ class Switchboard:
         except OSError as error:
             fault = spawn_fault(generation, launch.argv[0], launch.cwd, error)
             self.faults += 1
+            self._failed.add(spec.name)
+            self.events.add_fault(spec.name, fault)
             self._loop.call_soon(party.feed, ChildLost(spec.name, generation, fault))
             return None
+        if spec.name in self._failed:
+            self._failed.discard(spec.name)
+            self.events.add_restart(spec.name)
         process = SharedProcess(spec, child, lambda frame: self._write(process, frame))
         self._running.append(process)
         self._current[_key(spec)] = process
@@ -394,10 +408,19 @@ class Switchboard:
             self._take_slice(process)
 
     def _tell_end(self, process: SharedProcess, end: End) -> None:
-        self.faults += bool(process.users) or process.is_condemned
+        self._count_fault(process, end)
         for party, generation in list(process.users.values()):
             own = structs.replace(end.fault, generation=generation)
             party.feed(ChildLost(process.spec.name, generation, own, end.code, end.said))
+
+    def _count_fault(self, process: SharedProcess, end: End) -> None:
+        """One, however many sessions used it; none where nobody did, or where the operator ended it."""
+        if process.is_expected_to_end or not (process.users or process.is_condemned):
+            return
+        self.faults += 1
+        self._failed.add(process.spec.name)
+        if not process.is_condemned:  # else the session that found it broken noted why
+            self.events.add_fault(process.spec.name, end.fault)
 
     def _drain(self, process: SharedProcess) -> None:
         """What is in its pipe, and no more: a grandchild may go on writing. It is split into lines in later rounds."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from json import loads
 from typing import Any, Final
 
 import apsw
 
 from perdure.storage.sqlite.database import migrate, migrations
+from perdure.storage.sqlite.drafts import EXPIRED
 
 BUSY_MS: Final = 1_000
 _FLAGS: Final = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW
@@ -172,10 +173,40 @@ def drafts(path: str) -> dict[str, Any]:
     names = ("draft", "path", "reason", "size", "client", "session", "ts")
 
     def query(connection: apsw.Connection) -> dict[str, Any]:
-        text = f"SELECT id, path, reason, size, client, session, ts FROM drafts ORDER BY ts DESC LIMIT {MAX_ROWS}"
+        text = (
+            "SELECT id, path, reason, size, client, session, ts FROM drafts WHERE ts > "
+            f"{EXPIRED} ORDER BY ts DESC LIMIT {MAX_ROWS}"
+        )
         return {"drafts": [dict(zip(names, row, strict=True)) for row in connection.execute(text)]}
 
     return summarize(path, query)
+
+
+def undos(path: str) -> dict[str, Any]:
+    """The newest changes that took something back, newest first; no further than undo reaches."""
+    names = ("journal_id", "ts", "path", "op", "client", "session")
+
+    def query(connection: apsw.Connection) -> dict[str, Any]:
+        text = (
+            "SELECT seq, ts, path, op, client, session FROM journal WHERE op IN ('undo', 'redo', 'restore') "
+            f"AND seq > (SELECT coalesce(max(seq), 0) - ? FROM journal) AND {_COMMITTED.format(row='journal')} "
+            "ORDER BY seq DESC LIMIT ?"
+        )
+        rows: list[Any] = connection.execute(text, (UNDO_REACH, MAX_ROWS)).fetchall()
+        return {"undos": [dict(zip(names, (str(row[0]), *row[1:]), strict=True)) for row in rows]}
+
+    return summarize(path, query)
+
+
+def writes_since(path: str, since_us: int) -> dict[str, Any]:
+    """How many changes there were."""
+
+    def query(connection: apsw.Connection) -> dict[str, Any]:
+        has_cache = _format(connection) >= _FIRST_WITH_CACHED_SUMS
+        text = _WRITES_SINCE if has_cache else _WRITES_SINCE_BEFORE
+        return {"writes": _value(connection, text, since_us)}
+
+    return {"writes": 0, **summarize(path, query)}
 
 
 # --- the state store ----------------------------------------------------------------------------------------
@@ -222,6 +253,24 @@ def namespaces(path: str) -> dict[str, Any]:
             "namespaces": [dict(zip(("namespace", "keys", "leases"), row, strict=True)) for row in counts],
             "leases": [lease(row[0], row[1], row[2], row[3], now) for row in leases],
         }
+
+    return summarize(path, query, follow=True)
+
+
+def writers(path: str, namespace: str, keys: Iterable[str]) -> dict[str, Any]:
+    """Which client last changed each of these keys."""
+
+    def query(connection: apsw.Connection) -> dict[str, Any]:
+        text = (
+            "SELECT client FROM changes WHERE space = 'key' AND namespace = ? AND key = ? "
+            "ORDER BY revision DESC LIMIT 1"
+        )
+        found: dict[str, str] = {}
+        for key in keys:
+            rows: list[Any] = connection.execute(text, (namespace, key)).fetchall()
+            if rows:
+                found[key] = rows[0][0]
+        return {"writers": found}
 
     return summarize(path, query, follow=True)
 

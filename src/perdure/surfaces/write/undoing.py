@@ -36,7 +36,7 @@ class Undo(msgspec.Struct, frozen=True):
     session: Annotated[str, arg("Default: yours; any: all.")] | None = None
     client: Annotated[str, arg("Changes of this client, by name.")] | None = None
     since: Annotated[str, arg("All since: 10m, 2h, today, ISO 8601.")] | None = None
-    journal_id: Annotated[str, arg("This change, whoever made it.")] | None = None
+    journal_id: Annotated[str, arg("This change, or these (12,11), whoever made them.")] | None = None
     redo: Annotated[bool, arg("Undo the last undo.")] = False
     dry_run: Annotated[bool, arg("Only show what would happen.")] = False
 
@@ -161,25 +161,7 @@ def _nothing(given: Undo, call: Call) -> ToolError:
 def _select(service: WriteService, given: Undo, call: Call, since: int | None) -> list[Row]:
     """The rows to take back, newest first, whole transactions at a time."""
     if given.journal_id is not None:
-        seq = sequence(given.journal_id)
-        row = service.journal.row(seq) if seq is not None else None
-        if row is None:
-            raise refuse(
-                "not_found",
-                "version_not_found",
-                "the journal has no entry with this journal_id.",
-                next_step=then(call_tool("journal_tail"), call_again(journal_id=FILL)),
-                suggested_action="reread",
-            )
-        if not _is_effective(service, row):
-            raise refuse(
-                "conflict",
-                "already_undone",
-                f"change {row.seq} was undone already.",
-                next_step=call_tool("history", path=row.path),
-                suggested_action="abort",
-            )
-        return _whole(service, row)
+        return _named(service, given.journal_id)
     path = canonical(service, given.path) if given.path is not None else None
     found: list[list[Row]] = []
     taken: set[int] = set()
@@ -208,6 +190,32 @@ def _select(service: WriteService, given: Undo, call: Call, since: int | None) -
             break
         before = page[-1].seq
     return [one for group in found for one in group]
+
+
+def _named(service: WriteService, ids: str) -> list[Row]:
+    """The changes with these ids, newest first: a later one of a file must be taken back before an earlier one."""
+    found: dict[int, Row] = {}
+    for identity in ids.split(","):
+        seq = sequence(identity.strip())
+        row = service.journal.row(seq) if seq is not None else None
+        if row is None:
+            raise refuse(
+                "not_found",
+                "version_not_found",
+                f"the journal has no entry {shown(identity.strip())[:64]}.",
+                next_step=then(call_tool("journal_tail"), call_again(journal_id=FILL)),
+                suggested_action="reread",
+            )
+        if not _is_effective(service, row):
+            raise refuse(
+                "conflict",
+                "already_undone",
+                f"change {row.seq} was undone already.",
+                next_step=call_tool("history", path=row.path),
+                suggested_action="abort",
+            )
+        found.update((one.seq, one) for one in _whole(service, row))
+    return [found[seq] for seq in sorted(found, reverse=True)]
 
 
 def _whole(service: WriteService, row: Row) -> list[Row]:

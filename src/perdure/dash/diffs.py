@@ -1,0 +1,83 @@
+"""Unified diffs: shown line by line, turned round, counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final
+
+from perdure.dash.html import Markup, element
+
+MOST_LINES: Final = 2000
+_HUNK: Final = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+
+
+def show_diff(diff: str) -> Markup:
+    """A unified diff, line by line; what a line does is said by its sign and by its colour."""
+    lines = diff.splitlines()
+    if not lines:
+        return element("p", "The content did not change.", class_="empty")
+    rest = len(lines) - MOST_LINES
+    kinds = line_kinds(lines[:MOST_LINES])
+    found = [element("span", line or " ", class_=kind) for line, kind in zip(lines, kinds, strict=False)]
+    note = element("p", f"{rest} more lines are not shown.", class_="hint") if rest > 0 else None
+    body = element("pre", element("code", found), class_="diff", tabindex=0, aria_label="Diff", role="region")
+    return element("div", body, note)
+
+
+def reverse_diff(diff: str) -> str:
+    """The diff the other way round: what will happen to the file."""
+    lines = diff.splitlines()
+    heads = [line[4:] for line in lines[:2]]
+    swap = {"+": "-", "-": "+"}
+    body = [
+        f"@@ {_reverse_place(line)} @@" if line.startswith("@@ ") else swap.get(line[:1], line[:1]) + line[1:]
+        for line in lines[2:]
+    ]
+    return "\n".join([f"--- {heads[1]}", f"+++ {heads[0]}", *_in_order(body)]) if len(heads) == 2 else diff
+
+
+def _in_order(lines: list[str]) -> list[str]:
+    """What goes before what comes, in every run of changed lines. A note on a missing line end follows its line."""
+    noted: list[list[str]] = []
+    for line in lines:
+        if line.startswith("\\") and noted:
+            noted[-1].append(line)
+        else:
+            noted.append([line])
+    runs = groupby(noted, key=lambda group: group[0][:1] in ("+", "-"))
+    return [
+        line
+        for is_change, run in runs
+        for group in (sorted(run, key=lambda group: group[0][:1], reverse=True) if is_change else run)
+        for line in group
+    ]
+
+
+def _reverse_place(line: str) -> str:
+    old, new = line.split(" ")[1:3]
+    return f"-{new[1:]} +{old[1:]}"
+
+
+def line_kinds(lines: list[str]) -> Iterator[str]:
+    """What each line of a unified diff is. The sizes in a hunk's head tell its lines from the heads of files: a removed
+    line that begins with `--` looks like one."""
+    old = new = 0
+    for line in lines:
+        if old > 0 or new > 0:
+            sign = line[:1]
+            old -= sign not in ("+", "\\")
+            new -= sign not in ("-", "\\")
+            yield {"+": "plus", "-": "minus"}.get(sign, "same")
+        elif hunk := _HUNK.match(line):
+            old, new = (int(size) if size else 1 for size in hunk.groups())
+            yield "place"
+        else:
+            yield "file" if line.startswith(("+++", "---")) else "same"
+
+
+def count_lines(diff: str) -> tuple[int, int]:
+    """How many lines it adds and removes."""
+    kinds = list(line_kinds(diff.splitlines()))
+    return kinds.count("plus"), kinds.count("minus")

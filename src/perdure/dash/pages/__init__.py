@@ -1,0 +1,1 @@
+"""The pages: plain functions from what is known to what is shown."""
