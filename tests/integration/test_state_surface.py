@@ -65,11 +65,15 @@ def test_porcelain_is_the_default_and_says_what_happened(bed: Bed, tmp_path: Pat
     assert read.splitlines()[0] == "ok a  version 1  revision 1"
     assert "value: 1" in read.splitlines()[1:]
     assert listed.splitlines()[0] == "1 key  revision 1"
-    client.use("set_state", {"key": "b", "value": "1"})
+    client.use("set_state", {"key": "b", "value": '{"n": 1.50}'})
     first = client.use_text("list_state", {"limit": 1}).splitlines()
     assert first[-1].startswith("more keys: give cursor=")
     second = client.use_text("list_state", {"limit": 1, "cursor": first[-1].partition("=")[2].strip("'")})
     assert [line.split(" | ")[0] for line in (first[2], second.splitlines()[2])] == ["a", "b"]
+    history = client.use_text("state_history", {"key": "b"}).splitlines()
+    assert history[0] == "b  1 version"
+    assert history[2].split(" | ")[:3] == ["1", "2", '{"n":1.50}']
+    assert client.use_text("delete_state", {"key": "none"}).startswith("none was not there  ")
     assert client.use_text("delete_state", {"key": "b"}) == "deleted b  version 2  revision 3"
 
 

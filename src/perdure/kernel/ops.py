@@ -498,7 +498,7 @@ def _shapes() -> dict[str, Shape]:
             "{totals.requests:request}  {totals.errors:error}  {totals.tool_errors:tool error}  "
             "{totals.replays:replay}",
             (
-                Field("totals", "record", columns=summed),
+                Field("totals", "record", columns=summed, quiet=True),
                 Field(
                     "methods",
                     "table",

@@ -24,6 +24,7 @@ from perdure.present.scalar import (
     ELLIPSIS,
     Place,
     clipped,
+    compact_json,
     cut_mark,
     encoded_json,
     json_text,
@@ -154,6 +155,8 @@ def _scalar(field: Field, value: Any, place: Place, bounds: Bounds, detail: Deta
             return scalar(_FRACTION.sub("", value), place, limit)
         case "digest" if isinstance(value, str) and detail == "concise" and value.isalnum():
             return value[:_DIGEST_SHOWN]
+        case "json_text" if isinstance(value, str):
+            return clipped(compact_json(value), limit, bounds.more)
         case "json":
             return clipped(json_text(value), limit, bounds.more)
         case _:
@@ -191,7 +194,19 @@ def _field(
                 yield f"{_label(field.name)}: {text(value, 'line', bounds.block)}"
         case "json" if len(json_text(value)) > room:
             yield _Block(field.name, msgspec.json.format(encoded_json(value), indent=2).decode() + "\n")
-        case "text" | "count" | "bytes" | "digest" | "time" | "json" | "items" | "table" | "record" | "block":
+        case (
+            "text"
+            | "count"
+            | "bytes"
+            | "digest"
+            | "time"
+            | "json"
+            | "json_text"
+            | "items"
+            | "table"
+            | "record"
+            | "block"
+        ):
             limits = msgspec.structs.replace(bounds, scalar=room)
             yield f"{_label(field.name)}: {_scalar(field, value, 'line', limits, detail)}"
         case _:

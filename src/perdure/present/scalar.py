@@ -142,7 +142,18 @@ def encoded_json(value: Any) -> bytes:
 
 def json_text(value: Any) -> str:
     """Compact JSON of printable characters. Bars stand only inside its strings, so escaping them is safe."""
-    encoded = encoded_json(value).decode()
+    return _on_one_line(encoded_json(value).decode())
+
+
+def compact_json(value: str) -> str:
+    """JSON that is text already, on one line and otherwise as it is: its numbers keep their digits."""
+    try:
+        return _on_one_line(msgspec.json.format(value, indent=-1))
+    except msgspec.DecodeError:
+        return text(value, "cell", len(value) * 12 + 2)
+
+
+def _on_one_line(encoded: str) -> str:
     if encoded.isprintable() and "|" not in encoded:
         return encoded
     return "".join(c if c in '"\\' else _escape(c) for c in encoded)

@@ -34,6 +34,7 @@ tool whose answer takes several forms gives a function from the payload to the t
 | record | an object of known members on one line |
 | block | text of many lines, fenced |
 | json | anything else: compact JSON where it fits a line, else indented and fenced |
+| json_text | a text that is JSON, on one line as it is |
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-Kind = Literal["text", "count", "bytes", "digest", "time", "items", "table", "record", "block", "json"]
+Kind = Literal[
+    "text", "count", "bytes", "digest", "time", "items", "table", "record", "block", "json", "json_text"
+]
 Payload = Mapping[str, Any]
 
 _PLACEHOLDER = re.compile(r"\{([a-z0-9_.]+)(?::([a-z ]+)(?:/([a-z ]+))?)?\}")

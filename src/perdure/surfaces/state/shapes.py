@@ -38,7 +38,14 @@ LISTED: Final = Shape(
         Field(
             "keys",
             "table",
-            columns=(KEY, VERSION, REVISION, Field("updated_at", "time"), Field("value", "json"), EXPIRES),
+            columns=(
+                KEY,
+                VERSION,
+                REVISION,
+                Field("updated_at", "time"),
+                Field("value", "json_text"),
+                EXPIRES,
+            ),
         ),
         Field("next_cursor", quiet=True),
         MESSAGE,
@@ -48,12 +55,17 @@ LISTED: Final = Shape(
         f"more keys: give cursor={quote(payload['next_cursor'])}" if payload.get("next_cursor") else None
     ),
 )
+
+
+def _deleted(payload: Payload) -> str:
+    if payload["status"] == "ok":
+        verb = "deleted {key}" if payload["deleted"] else "{key} was not there"
+        return f"{verb}  version {{version}}  revision {{revision}}"
+    return "{status} {key}  revision {revision}"
+
+
 DELETED: Final = Shape(
-    lambda payload: (
-        "deleted {key}  version {version}  revision {revision}"
-        if payload.get("deleted")
-        else "{status} {key}  revision {revision}"
-    ),
+    _deleted,
     (Field("status", quiet=True), KEY, Field("deleted", quiet=True), VERSION, REVISION, MESSAGE, *ACTUAL),
     ok=False,
     failure=failures.not_done("deleted"),
@@ -90,7 +102,7 @@ PATCHED: Final = Shape(
 _VERSION = (
     VERSION,
     REVISION,
-    Field("value", "json"),
+    Field("value", "json_text"),
     Field("deleted"),
     Field("updated_at", "time"),
     Field("client"),
@@ -100,15 +112,34 @@ _VERSION = (
 )
 HISTORY: Final = Shape(
     "{key}  {versions:version}",
-    (Field("status", quiet=True), KEY, REVISION, Field("versions", "table", columns=_VERSION)),
+    (
+        Field("status", quiet=True),
+        KEY,
+        Field("revision", quiet=True),
+        Field("versions", "table", columns=_VERSION),
+    ),
 )
 LEASE: Final = Shape(
     "{status} {name}  owner {owner}  token {token}  until {expires_at}",
-    (STATUS, Field("name"), Field("owner"), Field("token"), Field("expires_at", "time"), REVISION),
+    (
+        STATUS,
+        Field("name"),
+        Field("owner"),
+        Field("token"),
+        Field("expires_at", "time"),
+        Field("revision", quiet=True),
+    ),
     failure=failures.lease,
 )
 ONCE: Final = Shape(
     "{status} {key}  token {token}  until {expires_at}",
-    (STATUS, KEY, Field("token"), Field("expires_at", "time"), Field("outcome", "json"), REVISION),
+    (
+        STATUS,
+        KEY,
+        Field("token"),
+        Field("expires_at", "time"),
+        Field("outcome", "json_text"),
+        Field("revision", quiet=True),
+    ),
     failure=failures.once,
 )
