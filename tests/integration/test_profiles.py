@@ -95,7 +95,7 @@ def test_a_group_that_cannot_be_meant_is_refused_with_the_nearest(bed: Bed) -> N
     client = start(bed)
     refused = client.use("tools", choose("enable", "chunk"))["result"]
     assert refused["isError"]
-    assert "did you mean chunks?" in refused["structuredContent"]["context"]["message"]
+    assert "tools action=enable group=chunks" in str(refused["structuredContent"]["context"])
     assert "chunks" in refused["structuredContent"]["context"]["groups"]
     assert client.use("tools", choose("disable", "core"))["result"]["isError"]
     assert client.use("tools", choose("enable", ""))["result"]["isError"]
