@@ -49,6 +49,7 @@ def test_a_group_is_enabled_in_a_core_session_and_disabled_again(bed: Bed, era: 
     if era == "modern":
         client.listen({"toolsListChanged": True})
     assert set(client.names()) == CORE
+    assert "chunks | false | " in client.use_text("tools")
     enabled = client.use_data("tools", choose("enable", "chunks"))["groups"]
     assert [(group["name"], group["enabled"], set(group["tools"])) for group in enabled] == [
         ("chunks", True, CHUNKS)
