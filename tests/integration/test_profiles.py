@@ -49,6 +49,7 @@ def test_a_group_is_enabled_in_a_core_session_and_disabled_again(bed: Bed, era: 
     if era == "modern":
         client.listen({"toolsListChanged": True})
     assert set(client.names()) == CORE
+    assert "chunks | false | " in client.use_text("tools")
     enabled = client.use_data("tools", choose("enable", "chunks"))["groups"]
     assert [(group["name"], group["enabled"], set(group["tools"])) for group in enabled] == [
         ("chunks", True, CHUNKS)
@@ -95,7 +96,7 @@ def test_a_group_that_cannot_be_meant_is_refused_with_the_nearest(bed: Bed) -> N
     client = start(bed)
     refused = client.use("tools", choose("enable", "chunk"))["result"]
     assert refused["isError"]
-    assert "did you mean chunks?" in refused["structuredContent"]["context"]["message"]
+    assert "tools action=enable group=chunks" in str(refused["structuredContent"]["context"])
     assert "chunks" in refused["structuredContent"]["context"]["groups"]
     assert client.use("tools", choose("disable", "core"))["result"]["isError"]
     assert client.use("tools", choose("enable", ""))["result"]["isError"]

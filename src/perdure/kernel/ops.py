@@ -380,16 +380,10 @@ def _tools(k: Kernel, params: ToolsParams) -> dict[str, Any]:
     if params.action != "list":
         names = tuple(group.name for group in groups)
         if params.group not in names:
-            named = (
-                f"no group is named {params.group[:64]}" if params.group else f"{params.action} needs group"
-            )
-            message = f"{named}{nearest(params.group, names)}"
-            raise refuse(
-                "not_found", "unknown_group", message, next_step="tools", tool="tools", groups=list(names)
-            )
+            raise _unknown_group(params, names)
         is_enabled = params.action == "enable"
         if params.group == CORE and not is_enabled:
-            message = "the group core cannot be disabled"
+            message = "The group core cannot be disabled: it has the tools that every task needs."
             raise refuse("invalid_input", "core_group", message, next_step="tools", tool="tools")
         if (params.group in k.groups) != is_enabled:
             k.state.session.groups[params.group] = is_enabled
@@ -403,9 +397,22 @@ def _tools(k: Kernel, params: ToolsParams) -> dict[str, Any]:
     return {"groups": rows} if params.action == "list" else {"group": params.group, "groups": rows}
 
 
+def _unknown_group(params: ToolsParams, names: tuple[str, ...]) -> ToolError:
+    near = nearest(params.group, names)
+    named = f"There is no group {params.group[:64]}" if params.group else f"{params.action} needs group"
+    return refuse(
+        "not_found" if params.group else "invalid_input",
+        "unknown_group",
+        f"{named}: one of {', '.join(names)}.",
+        next_step=f"tools action={params.action} group={near}" if near else "tools",
+        tool="tools",
+        groups=list(names),
+    )
+
+
 def _tools_summary(payload: Mapping[str, Any]) -> str:
     if "group" not in payload:
-        return "{groups} groups"
+        return "groups of tools; action=enable group=NAME enables one"
     return "{group} is enabled" if payload["groups"][0]["enabled"] else "{group} is disabled"
 
 

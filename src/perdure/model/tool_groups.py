@@ -120,16 +120,16 @@ def offered_tools(surfaces: tuple[str, ...], tools: tuple[str, ...]) -> tuple[st
 
 
 def nearest(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    """`; did you mean NAME?`, or nothing."""
+    """The known name that is most like this one; empty where none is."""
     from difflib import get_close_matches
 
-    found = get_close_matches(name[:64], known, 1, 0.6)
-    return f"; did you mean {found[0]}?" if found else ""
+    return next(iter(get_close_matches(name[:64], known, 1, 0.6)), "")
 
 
 def unknown_tool(names: tuple[str, ...]) -> str | None:
     """Why a list of tools cannot be meant: the first name in it that no built-in tool has."""
     for name in names:
         if name.removeprefix("rw.") not in GROUP_OF:
-            return f"no tool {name}{nearest(name, GROUP_OF)}"
+            near = nearest(name, GROUP_OF)
+            return f"no tool {name}; did you mean {near}?" if near else f"no tool {name}"
     return None

@@ -163,7 +163,7 @@ def input_schema(params: type[msgspec.Struct]) -> dict[str, Any]:
     body = _inlined(root, components, ())
     # That what is left out is false or empty goes without saying.
     for declared in body["properties"].values():
-        if declared.get("default", ...) in (False, "", {}):
+        if declared.get("default", ...) in (False, "", {}, []):
             del declared["default"]
     schema: dict[str, Any] = {
         "type": "object",

@@ -63,8 +63,8 @@ time (10m, 2h, today), session="any" if another agent made it. With none of thes
             default="nothing in particular",
             text="""\
 Hand this task over to the next agent with handoff_write. The note from me: {note}.
-- summary: the goal, what is done, what is not, and decisions with their reasons, so that nobody has to read this \
-conversation.
+- summary: the goal, what is done, what is not, and decisions with their reasons, so that the next agent need not \
+read this conversation.
 - next_steps: the remaining work in order, each step small enough to start at once.
 - last_good_state: the files you changed that are in a good state.
 - open_questions and blockers: what only I can answer, and what stopped you.
@@ -83,7 +83,7 @@ Review the changes that agents made to this workspace. How far back: {since}.
 2. For each file call diff with from set to the journal_id of the version before the first of these changes (history \
 lists the versions).
 3. Report per file: who changed it, what the change does, and anything that looks wrong: deleted code, placeholders, \
-secrets, changes nobody asked for.
+secrets, changes that were not asked for.
 4. End with a list of what you would take back, with the undo or restore call for each. Do not undo anything before I \
 say so.""",
         ),

@@ -30,7 +30,7 @@ from perdure.surfaces.state.service import StateService
 
 class Get(msgspec.Struct, frozen=True):
     key: str
-    at_revision: int | None = None
+    at_revision: Annotated[int | None, arg("The value as of this revision.")] = None
     namespace: str = unlisted("default")
 
 

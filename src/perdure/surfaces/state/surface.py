@@ -109,8 +109,7 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         _writes(
             "delete_state",
             "Delete shared value",
-            "Delete a shared key; with expected_version only if nobody changed it since. state_history still "
-            "shows it.",
+            "Delete a shared key; with expected_version only at that version. state_history still shows it.",
             writing.Delete,
             "/key",
             destructive=True,
@@ -162,7 +161,7 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         _reads(
             "state_history",
             "Key history",
-            "Earlier values of a shared key, newest first: who set them, when and with which tool.",
+            "Earlier values of a shared key, newest first, each with its agent, time and tool.",
             reading.History,
             "/key",
         ),

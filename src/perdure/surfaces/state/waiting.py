@@ -27,7 +27,7 @@ CANCEL_S = 0.25
 
 
 class Wait(msgspec.Struct, frozen=True):
-    key: str | None = None
+    key: Annotated[str | None, arg("Give key or prefix.")] = None
     prefix: str | None = None
     after: Annotated[int | None, arg("A revision; default: now.")] = None
     timeout_s: float = 30

@@ -64,18 +64,18 @@ class Patch(msgspec.Struct, frozen=True):
 class LeaseCall(msgspec.Struct, frozen=True):
     action: Literal["acquire", "renew", "release", "status"]
     name: str
-    owner: str | None = None
-    ttl_s: float = 60
-    token: int | None = None
+    owner: Annotated[str | None, arg("Default: client and session.")] = None
+    ttl_s: Annotated[float, arg("Seconds.")] = 60
+    token: Annotated[int | None, arg("From acquire; for renew and release.")] = None
     namespace: str = unlisted("default")
 
 
 class Once(msgspec.Struct, frozen=True):
     action: Literal["begin", "finish", "status"]
     key: str
-    token: int | None = None
+    token: Annotated[int | None, arg("From begin; for finish.")] = None
     outcome: Annotated[str | None, arg("JSON", json_text=True)] = None
-    ttl_s: float = 3600
+    ttl_s: Annotated[float, arg("Seconds until another agent may begin.")] = 3600
     namespace: str = unlisted("default")
 
 

@@ -45,7 +45,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SESSION = arg()
 NAMED = arg("A name you choose, [A-Za-z0-9_-]{1,64}.")
 TOTAL = arg("Number of chunks; chunk_compose checks it.", ge=1, le=MOST_INDEX)
-SEPARATOR = arg()
+SEPARATOR = arg("Put between chunks.")
 
 
 class ChunkWrite(msgspec.Struct, frozen=True):

@@ -454,8 +454,8 @@ class WriteSurface:
                 reads(
                     "journal_tail",
                     "Recent changes",
-                    "Who changed which file when, through Perdure: all agents, newest last. For the versions of "
-                    "one file use history.",
+                    "Recent changes to files by all agents: path, agent, time; newest last. "
+                    "For the versions of one file use history.",
                     reading.JournalTail,
                 ),
                 TAIL,

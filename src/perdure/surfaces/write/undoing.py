@@ -36,7 +36,7 @@ class Undo(msgspec.Struct, frozen=True):
     session: Annotated[str, arg("Default: yours; any: all.")] | None = None
     client: Annotated[str, arg("Changes of this client, by name.")] | None = None
     since: Annotated[str, arg("All since: 10m, 2h, today, ISO 8601.")] | None = None
-    journal_id: Annotated[str, arg("This change, or these (12,11), whoever made them.")] | None = None
+    journal_id: Annotated[str, arg("This change, or these (12,11), of any agent.")] | None = None
     redo: Annotated[bool, arg("Undo the last undo.")] = False
     dry_run: Annotated[bool, arg("Only show what would happen.")] = False
 
