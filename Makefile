@@ -25,7 +25,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m compileall -q src harness
 	@touch $(VENV)/.demo $@
 
-demo: $(VENV)/.demo           ## a guided run: a call in flight, kill -9, the honest answer
+demo: $(VENV)/.demo           ## the story in a few seconds: a write, kill -9, the true answer, two agents, an undo
 	$(BIN)/perdure demo
 
 test: $(VENV)/.ready          ## what to run before each commit: four to five minutes on two cores

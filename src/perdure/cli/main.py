@@ -17,7 +17,10 @@ COMMANDS = {
     "attach": ("perdure.cli.attach", "stdio for a client, connected to a running perdure serve"),
     "wrap": ("perdure.cli.wrap", "make one stdio MCP server durable: perdure wrap -- COMMAND ARGS…"),
     "worker": ("perdure.cli.worker", "the built-in surfaces as a plain stdio MCP server, no host"),
-    "demo": ("perdure.cli.demo", "a guided run: a call in flight, kill -9, the honest answer"),
+    "demo": (
+        "perdure.cli.demo",
+        "the story in a few seconds: a write, kill -9, the true answer, two agents, an undo",
+    ),
     "status": ("perdure.cli.status", "hosts, journal, shared state and registry on one screen"),
     "top": ("perdure.cli.top", "what every session does, live"),
     "doctor": ("perdure.cli.doctor", "find what is wrong, say what to do, fix what is safe"),
