@@ -12,16 +12,16 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --upgrade pip
 
 # What the demo needs.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install -e . -c constraints.txt
 	@touch $@
 
-# What tests, lint and benchmarks need.
+# What tests, lint and benchmarks need. Dependency groups need pip 25.1.
 $(VENV)/.ready: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install -e '.[test,lint]' -c constraints.txt
+	$(PIP) install --upgrade 'pip>=25.1'
+	$(PIP) install -e '.[all]' --group dev -c constraints.txt
 	$(BIN)/python -m compileall -q src harness
 	@touch $(VENV)/.demo $@
 

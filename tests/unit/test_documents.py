@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -207,6 +208,13 @@ def test_every_setting_is_documented() -> None:
 def test_every_variable_that_is_read_is_documented() -> None:
     assert {"PERDURE_HOME", "PERDURE_STATE", "RW_POLICY_FILE"} <= variables()
     assert undocumented(variables(), REFERENCE) == []
+
+
+def test_the_readme_lists_every_extra_and_none_is_for_developers() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = set(project["project"]["optional-dependencies"])
+    assert extras == set(re.findall(r"^\| `perdure\[(\w+)\]` \|", (ROOT / "README.md").read_text(), re.M))
+    assert extras.isdisjoint(project["dependency-groups"])
 
 
 def test_every_error_is_documented() -> None:
