@@ -370,7 +370,6 @@ def _unknown_group(params: ToolsParams, names: tuple[str, ...]) -> ToolError:
         f"{named}: one of {', '.join(names)}.",
         next_step=f"tools action={params.action} group={near}" if near else "tools",
         tool="tools",
-        groups=list(names),
     )
 
 
