@@ -376,7 +376,9 @@ def _unknown_group(params: ToolsParams, names: tuple[str, ...]) -> ToolError:
 def _tools_summary(payload: Mapping[str, Any]) -> str:
     if "group" not in payload:
         return "groups of tools; action=enable group=NAME enables one"
-    return "{group} is enabled" if payload["groups"][0]["enabled"] else "{group} is disabled"
+    if payload["groups"][0]["enabled"]:
+        return "{group} is enabled; call its tools by name if your client does not show them"
+    return "{group} is disabled"
 
 
 @cache
