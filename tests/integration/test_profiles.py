@@ -63,6 +63,15 @@ def test_a_group_is_enabled_in_a_core_session_and_disabled_again(bed: Bed, era: 
     assert len([note for note in client.notifications if note["method"] == CHANGED]) == 2
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_the_prompts_reach_a_client_of_either_era(bed: Bed, era: Era) -> None:
+    client = start(bed, "--profile", "core", era=era)
+    client.names()  # waits for the worker
+    assert client.names("prompts/list", "prompts") == ["undo", "handoff", "review-changes"]
+    result = client.get("prompts/get", {"name": "undo", "arguments": {"what": "src/a.py"}})
+    assert "src/a.py" in result["messages"][0]["content"]["text"]
+
+
 def test_a_tool_that_is_not_listed_works_when_it_is_called(bed: Bed) -> None:
     client = start(bed, "--profile", "core")
     lease = client.use_data("lease", {"action": "acquire", "name": "build", **JSON})
@@ -96,8 +105,9 @@ def test_a_group_that_cannot_be_meant_is_refused_with_the_nearest(bed: Bed) -> N
     client = start(bed)
     refused = client.use("tools", choose("enable", "chunk"))["result"]
     assert refused["isError"]
-    assert "tools action=enable group=chunks" in str(refused["structuredContent"]["context"])
-    assert "chunks" in refused["structuredContent"]["context"]["groups"]
+    context = refused["structuredContent"]["context"]
+    assert "tools action=enable group=chunks" in str(context)
+    assert "core, journal, state" in context["message"]
     assert client.use("tools", choose("disable", "core"))["result"]["isError"]
     assert client.use("tools", choose("enable", ""))["result"]["isError"]
     assert client.names()[-1] == "once"

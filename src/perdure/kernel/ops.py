@@ -406,14 +406,15 @@ def _unknown_group(params: ToolsParams, names: tuple[str, ...]) -> ToolError:
         f"{named}: one of {', '.join(names)}.",
         next_step=f"tools action={params.action} group={near}" if near else "tools",
         tool="tools",
-        groups=list(names),
     )
 
 
 def _tools_summary(payload: Mapping[str, Any]) -> str:
     if "group" not in payload:
         return "groups of tools; action=enable group=NAME enables one"
-    return "{group} is enabled" if payload["groups"][0]["enabled"] else "{group} is disabled"
+    if payload["groups"][0]["enabled"]:
+        return "{group} is enabled; call its tools by name if your client does not show them"
+    return "{group} is disabled"
 
 
 @cache

@@ -53,7 +53,7 @@ CLIENTS: Final = {
             ),
             profile="full",  # tool search: schemas of MCP tools are loaded when the model asks for them
         ),
-        # All tools of all servers are in the context.
+        # No tool search is documented for local servers: all their tools are in the context.
         Client("claude-desktop", "Claude Desktop", _json(), Shape(types=HTTP), "anywhere"),
         # Sends about 40 tools to the model, over all servers.
         Client("cursor", "Cursor", _json(), Shape(references=references.EDITOR), "variable"),
@@ -98,7 +98,8 @@ CLIENTS: Final = {
             ),
             profile="full",  # tool_search: above 100 tools, MCP tools are deferred until the model searches
         ),
-        # No limit and no tool search: all tools are in the context. The same holds for Zed, OpenCode and Cline.
+        # No limit and no tool search is documented: all tools are in the context. The same holds for Zed and Cline, and for
+        # OpenCode, where tool search is an experiment that is off.
         Client(
             "continue",
             "Continue",
