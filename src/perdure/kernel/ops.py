@@ -297,11 +297,17 @@ def _mounts(k: Kernel, params: MountsParams) -> dict[str, Any]:
         mount = k.state.mounts.get(params.name)
         if mount is None:
             known = sorted(k.state.mounts)
+            asked = (
+                "no server has this name" if params.name else f"{params.action} needs name, that of a server"
+            )
             raise refuse(
                 "not_found",
                 "unknown_mount",
-                "no server has this name",
-                next_step=call_tool("mounts", action=params.action, name=FILL),
+                f"{asked} ({', '.join(known)}).",
+                next_step=call_tool(
+                    "mounts", action=params.action, name=known[0] if len(known) == 1 else FILL
+                ),
+                suggested_action="fix_syntax",
                 tool="mounts",
                 mounts=known,
             )
@@ -310,7 +316,7 @@ def _mounts(k: Kernel, params: MountsParams) -> dict[str, Any]:
                 "policy_violation",
                 "untrusted",
                 sentence,
-                next_step=ask_user(sentence),
+                next_step=ask_user("to run perdure trust in the workspace; then call again."),
                 reason_hint="permission",
                 suggested_action="ask_user",
                 tool="mounts",

@@ -19,5 +19,6 @@ Common arguments: expected_prev_sha256, the hash the file must have now (empty: 
 draft, the id of a kept payload instead of content; validate, warn or refuse what breaks the syntax; classify, false \
 writes in spite of secrets; force, in spite of guards; idempotency_key, done once however often it is sent; \
 render (porcelain, json) and detail (concise, full), how the result looks.
-A failed call answers with an envelope (perdure://schema/error): error says what happened, suggested_action what to do \
-next. Its draft is the kept payload: give that id, never send the content again. retry_budget 0: do something else."""
+A failed call says in its first line what did not happen and why, and in the line after next: the call to make then \
+(key:=JSON for other types than text; ... is for you to fill in). A payload that was refused is kept: give its id as \
+draft, never send the content again. retry_budget 0: do something else."""

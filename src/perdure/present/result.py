@@ -10,6 +10,7 @@ Porcelain carries no structured content. A failure is the whole envelope in eith
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -24,9 +25,22 @@ from perdure.present.shape import Payload, Shape, concise, full
 CallToolResult = dict[str, Any]
 
 _NESTED: Final = (dict, list, tuple)
+HASH_SHOWN: Final = 12
 ERROR_BOUNDS: Final = Bounds(lines=39, width=600, scalar=400, cell=120, rows=20)
 # What the caller knows, and what the first two lines and the last one tell.
-_TOLD: Final = frozenset({"tool", "reason", "message", "next"})
+_TOLD: Final = frozenset(
+    {
+        "tool",
+        "reason",
+        "message",
+        "next",
+        "errno",
+        "how",
+        "can_force",
+        "classify_reject_at",
+        "suggested_actions",
+    }
+)
 
 
 def success(payload: object, shape: Shape, view: View | None = None) -> CallToolResult:
@@ -52,7 +66,8 @@ def failure(envelope: Envelope, view: View | None = None) -> CallToolResult:
 def _error_text(envelope: Envelope) -> str:
     """What did not happen, what to do next, then the facts that neither of them tells, then the code."""
     context = envelope.context
-    sentence = clipped(one_line(str(context.get("message", envelope.error))), ERROR_BOUNDS.scalar)
+    sentence = one_line(str(context.get("message", envelope.error)))
+    sentence = clipped(sentence if sentence.endswith((".", "?")) else f"{sentence}.", ERROR_BOUNDS.scalar)
     head = [sentence]
     if "next" in context:
         head.append(f"next: {one_line(str(context['next']))}")
@@ -66,7 +81,7 @@ def _error_text(envelope: Envelope) -> str:
         **context,
     }
     lines = [
-        f"{scalar(name, 'atom', 80)}: {_fact(value)}"
+        f"{scalar(name, 'atom', 80)}: {_fact(name, value)}"
         for name, value in facts.items()
         if name not in _TOLD and not _is_empty(value) and not _is_said(value, head)
     ]
@@ -74,22 +89,32 @@ def _error_text(envelope: Envelope) -> str:
     return f"{bounded_lines([*head, *lines], ERROR_BOUNDS)}\n{code}"
 
 
-def _fact(value: object) -> str:
+def _fact(name: str, value: object) -> str:
     plain = _builtins(value)
     if isinstance(plain, list) and all(isinstance(item, str | int) for item in plain):
         shown = [scalar(item, "cell", ERROR_BOUNDS.cell) for item in plain[: ERROR_BOUNDS.rows]]
         if (hidden := len(plain) - len(shown)) > 0:
             shown.append(f"… {hidden:,} omitted")
         return clipped(" | ".join(shown), ERROR_BOUNDS.scalar)
+    if isinstance(plain, str) and name.endswith("sha256"):
+        plain = plain[:HASH_SHOWN]
     return scalar(plain, "line", ERROR_BOUNDS.scalar)
 
 
 def _is_empty(value: object) -> bool:
-    return value is None or (isinstance(value, str | list | tuple | dict) and not value)
+    return value is None or value is False or (isinstance(value, str | list | tuple | dict) and not value)
 
 
 def _is_said(value: object, lines: list[str]) -> bool:
-    return isinstance(value, str) and len(value) > 3 and any(value in line for line in lines)
+    """Whether the first lines have this value as a word."""
+    match value:
+        case str() | int():
+            word = re.compile(rf"(?<![\w.]){re.escape(str(value))}(?![\w])")
+            return any(word.search(line) for line in lines)
+        case list() | tuple():
+            return all(isinstance(one, str | int) and _is_said(one, lines) for one in value)
+        case _:
+            return False
 
 
 def _text(lines: str, *, is_error: bool) -> CallToolResult:
