@@ -22,6 +22,7 @@ from perdure.cli.refusals import in_words
 from perdure.cli.tool_command import CommandCall, write_settings
 from perdure.cli.workspace import find_workspace
 from perdure.model.envelope import ToolError
+from perdure.model.next_step import FILL, call_tool
 from perdure.model.tools import View
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -107,9 +108,13 @@ def _is_within(path: str, workspace: str) -> bool:
 
 def _steer(tool: str, server: str, path: str) -> int:
     name = f"mcp__{server}__{INSTEAD[tool]}"
-    reason = (
-        f"Files of this project are written with {name}, which journals every version. Use it for {path}."
-    )
+    if INSTEAD[tool] == "edit":
+        step = call_tool(name, path=path, edits=FILL)
+    else:
+        step = call_tool(
+            name, path=path, **({"mode": "overwrite"} if os.path.exists(path) else {}), content=FILL
+        )
+    reason = f"not written: files of this project are written with {name}, which journals every version.\nnext: {step}"
     decision = {
         "hookEventName": "PreToolUse",
         "permissionDecision": "deny",

@@ -52,7 +52,8 @@ instead of content; validate=refuse rejects syntax errors; classify=false writes
 skips the guards; idempotency_key, sent again, runs once; render (porcelain, json) and detail (concise, full) choose the \
 form of the result."""
 _FAILURES: Final = """\
-A failed call says what happened and what to do next. If it names a draft, send that id instead of the content. With \
+A failed call says in its first line what did not happen and why, and after next: the call to make (key:=JSON for other \
+types than text; ... is for you to fill in). A refused payload is kept: send its id as draft instead of the content. With \
 retry_budget 0 do not send the same content again."""
 
 

@@ -10,6 +10,7 @@ Porcelain carries no structured content. A failure is the whole envelope in eith
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -25,9 +26,24 @@ from perdure.present.shape import Payload, Shape, concise, full
 CallToolResult = dict[str, Any]
 
 _NESTED: Final = (dict, list, tuple)
+HASH_SHOWN: Final = 12
 ERROR_BOUNDS: Final = Bounds(lines=39, width=600, scalar=400, cell=120, rows=20)
 # What the caller knows, and what the first two lines and the last one tell.
-_TOLD: Final = frozenset({"tool", "reason", "message", "next", "ok", "status"})
+_TOLD: Final = frozenset(
+    {
+        "tool",
+        "reason",
+        "message",
+        "next",
+        "ok",
+        "status",
+        "errno",
+        "how",
+        "can_force",
+        "classify_reject_at",
+        "suggested_actions",
+    }
+)
 
 # What the sentence of a failed status tells.
 _IN_STATUS: Final = frozenset(
@@ -95,11 +111,12 @@ def _error_text(envelope: Envelope) -> str:
 
 def _failure_text(sentence: str, facts: Mapping[str, Any], code: str) -> str:
     """What did not happen, what to do next, then the facts that neither of them tells, then the code."""
-    head = [clipped(one_line(sentence), ERROR_BOUNDS.scalar)]
+    line = one_line(sentence)
+    head = [clipped(line if line.endswith((".", "?")) else f"{line}.", ERROR_BOUNDS.scalar)]
     if "next" in facts:
         head.append(f"next: {one_line(str(facts['next']))}")
     lines = [
-        f"{scalar(name, 'atom', 80)}: {_fact(value)}"
+        f"{scalar(name, 'atom', 80)}: {_fact(name, value)}"
         for name, value in _untold(facts, head).items()
         if name not in _TOLD
     ]
@@ -116,7 +133,7 @@ def _untold(facts: Mapping[str, Any], head: list[str]) -> dict[str, Any]:
     }
 
 
-def _fact(value: object) -> str:
+def _fact(name: str, value: object) -> str:
     plain = _builtins(value)
     if isinstance(plain, dict) and not any(isinstance(item, _NESTED) for item in plain.values()):
         items = (
@@ -129,15 +146,25 @@ def _fact(value: object) -> str:
         if (hidden := len(plain) - len(shown)) > 0:
             shown.append(f"… {hidden:,} omitted")
         return clipped(" | ".join(shown), ERROR_BOUNDS.scalar)
+    if isinstance(plain, str) and name.endswith("sha256"):
+        plain = plain[:HASH_SHOWN]
     return scalar(plain, "line", ERROR_BOUNDS.scalar)
 
 
 def _is_empty(value: object) -> bool:
-    return value is None or (isinstance(value, str | list | tuple | dict) and not value)
+    return value is None or value is False or (isinstance(value, str | list | tuple | dict) and not value)
 
 
 def _is_said(value: object, lines: list[str]) -> bool:
-    return isinstance(value, str) and len(value) > 3 and any(value in line for line in lines)
+    """Whether the first lines have this value as a word."""
+    match value:
+        case str() | int():
+            word = re.compile(rf"(?<![\w.]){re.escape(str(value))}(?![\w])")
+            return any(word.search(line) for line in lines)
+        case list() | tuple():
+            return all(isinstance(one, str | int) and _is_said(one, lines) for one in value)
+        case _:
+            return False
 
 
 def _text(lines: str, *, is_error: bool) -> CallToolResult:

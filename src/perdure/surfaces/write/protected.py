@@ -85,7 +85,7 @@ def _protected(parts: Sequence[str], rule: str, why: str, can_force: bool | None
             f"whether {path} may be written; then call again with force:=true, or ask them {way}."
         )
         if not can_force:
-            next_step = ask_user(f"{way}, or use git itself for .git.")
+            next_step = ask_user(f"{way}{', or use git itself' if rule == '.git/' else ''}.")
     return refuse(
         "policy_violation",
         "protected_path",

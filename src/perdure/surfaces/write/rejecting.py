@@ -25,12 +25,14 @@ UNTRIED: Final = ("cancelled", "closing")
 """Nobody looked at the content."""
 
 
-def content_or_draft() -> ToolError:
+def content_or_draft(*, both: bool) -> ToolError:
     return refuse(
         "invalid_input",
         "content_or_draft",
-        "content is missing, or draft, the id of a refused payload: give one of them, not both.",
-        next_step=call_again(content=FILL),
+        "content and draft are both given: give one of them."
+        if both
+        else "content is missing (or draft, the id of a refused payload).",
+        next_step=call_again(content=None) if both else call_again(content=FILL),
         suggested_action="fix_syntax",
     )
 

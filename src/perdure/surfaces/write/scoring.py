@@ -29,7 +29,7 @@ class RiskScore(msgspec.Struct, frozen=True):
 
 def risk_score(service: WriteService, given: RiskScore, call: Call) -> dict[str, Any]:
     if (given.content is None) == (given.draft is None):
-        raise content_or_draft()
+        raise content_or_draft(both=given.draft is not None)
     draft = service.draft(given.draft) if given.draft is not None else None
     if draft is not None and draft.size > MOST_REDACTED:
         if given.redact:

@@ -32,7 +32,7 @@ class ValidateParams(msgspec.Struct, frozen=True):
 
 def validate(service: WriteService, given: ValidateParams, call: Call) -> dict[str, Any]:
     if (given.content is None) == (given.draft is None):
-        raise content_or_draft()
+        raise content_or_draft(both=given.draft is not None)
     if given.draft is not None:
         content = _text(service, service.draft(given.draft))
     else:

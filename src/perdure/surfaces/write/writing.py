@@ -135,7 +135,7 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
 def sent_content(service: WriteService, content: str | None, draft: str | None, encoding: str) -> Content:
     """Store the content of a call, or find its draft."""
     if (content is None) == (draft is None):
-        raise content_or_draft()
+        raise content_or_draft(both=draft is not None)
     if draft is not None:
         return service.draft(draft)
     try:
