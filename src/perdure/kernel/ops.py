@@ -298,7 +298,9 @@ def _mounts(k: Kernel, params: MountsParams) -> dict[str, Any]:
         if mount is None:
             known = sorted(k.state.mounts)
             asked = (
-                "no server has this name" if params.name else f"{params.action} needs name, that of a server"
+                "no server has this name"
+                if params.name
+                else f"{params.action} needs name, the name of a server"
             )
             raise refuse(
                 "not_found",

@@ -194,8 +194,13 @@ def given_arguments(params: msgspec.Struct) -> dict[str, Any]:
     return {
         field.encode_name: value
         for field in msgspec.structs.fields(params)
-        if (value := getattr(params, field.name)) != field.default and value is not None
+        if (value := getattr(params, field.name)) is not None and value != _default(field)
     }
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    made = field.default_factory
+    return field.default if made is msgspec.NODEFAULT else made()
 
 
 def presentation(given: Mapping[str, Any], default: View) -> tuple[View, dict[str, Any]]:
@@ -320,7 +325,7 @@ def _unknown(
     if not where:
         faults.drop(name)
     if not near:
-        accepted = _listed(list(fields)[:_MOST_NAMED], "and") if fields else "none"
+        accepted = _listed(list(fields)[:_MOST_NAMED], "and") if fields else "only render and detail"
         place = () if not where else (where,)
         faults.add(
             "unknown_argument", f"there is no argument {shown} (there are {accepted})", *place, argument=shown

@@ -55,12 +55,12 @@ async def steps(
             payload = tool.handler(params, context(view))
         return success(payload, tool.shape, view)
     except ToolError as error:
-        return failure(_placed(error.envelope, name, sent), view)
+        return failure(placed(error.envelope, name, sent), view)
     except (Exception, SystemExit) as error:
-        return failure(_placed(_unexpected(tool.spec.name, error, diagnostics), name, sent), view)
+        return failure(placed(_unexpected(tool.spec.name, error, diagnostics), name, sent), view)
 
 
-def _placed(envelope: Envelope, tool: str, sent: Mapping[str, Any]) -> Envelope:
+def placed(envelope: Envelope, tool: str, sent: Mapping[str, Any]) -> Envelope:
     """The envelope with the call that failed: its tool, and a next step that repeats its arguments."""
     context: dict[str, Any] = {"tool": tool, **envelope.context, "message": sentence(tool, envelope)}
     if "next" in context:
