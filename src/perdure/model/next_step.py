@@ -141,7 +141,7 @@ def complete(line: str, tool: str, given: Mapping[str, Any], draft: str | None =
         for name, value in given.items()
         if name not in _DROPPED and name.isidentifier()
     }
-    if {"content", "draft"} & parsed.arguments.keys():
+    if any(parsed.arguments.get(name) is not None for name in ("content", "draft")):
         arguments = {name: value for name, value in arguments.items() if name not in ("content", "draft")}
     elif "content" in arguments and draft is not None:
         del arguments["content"]

@@ -327,7 +327,7 @@ def _unknown(
     if not where:
         faults.drop(name)
     if not near:
-        accepted = _listed(list(fields)[:_MOST_NAMED], "and") if fields else "none"
+        accepted = _listed(list(fields)[:_MOST_NAMED], "and") if fields else "only render and detail"
         place = () if not where else (where,)
         faults.add(
             "unknown_argument", f"there is no argument {shown} (there are {accepted})", *place, argument=shown

@@ -30,7 +30,7 @@ HASH_SHOWN: Final = 12
 ERROR_BOUNDS: Final = Bounds(lines=39, width=600, scalar=400, cell=120, rows=20)
 # What the caller knows, and what the first two lines and the last one tell.
 _TOLD: Final = frozenset(
-    {
+    [
         "tool",
         "reason",
         "message",
@@ -42,7 +42,9 @@ _TOLD: Final = frozenset(
         "can_force",
         "classify_reject_at",
         "suggested_actions",
-    }
+        "score",
+        "verdict",
+    ]
 )
 
 # What the sentence of a failed status tells.

@@ -57,12 +57,12 @@ async def steps(
             payload = tool.handler(params, context(view))
         return answer(hint_in_payload(name, payload, disabled_groups), tool.shape, view, name, sent)
     except ToolError as error:
-        return failure(_placed(hint_in_envelope(error.envelope, disabled_groups), name, sent), view)
+        return failure(placed(hint_in_envelope(error.envelope, disabled_groups), name, sent), view)
     except (Exception, SystemExit) as error:
-        return failure(_placed(_unexpected(tool.spec.name, error, diagnostics), name, sent), view)
+        return failure(placed(_unexpected(tool.spec.name, error, diagnostics), name, sent), view)
 
 
-def _placed(envelope: Envelope, tool: str, sent: Mapping[str, Any]) -> Envelope:
+def placed(envelope: Envelope, tool: str, sent: Mapping[str, Any]) -> Envelope:
     """The envelope with the call that failed: its tool, and a next step that repeats its arguments."""
     context: dict[str, Any] = {"tool": tool, **envelope.context, "message": sentence(tool, envelope)}
     if "next" in context:

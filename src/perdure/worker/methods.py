@@ -130,7 +130,9 @@ class Methods:
             return UNKNOWN_STATUS
         match self._registry.probe(name, key):
             case Done(Envelope() as envelope, view):
-                return _encode({"status": "done", "result": failure(envelope, view or self._view)})
+                return _encode(
+                    {"status": "done", "result": failure(call.placed(envelope, name, {}), view or self._view)}
+                )
             case Done(payload, view):
                 result = answer(payload, tool.shape, view or self._view, name, {})
                 return _encode({"status": "done", "result": result})

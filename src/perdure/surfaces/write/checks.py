@@ -33,6 +33,7 @@ from perdure.surfaces.write.validating import Validate, broken
 Verdict = Literal["low", "medium", "high"]
 SMALL: Final = 64 * 1024
 ROUNDS: Final = 8
+_NAMES: Final = "the path or message"
 SECRET_IN_NAME: Final = "secret_in_name"
 _PLAIN: Final = re.compile(r"(?:[A-Za-z_]{1,14}[0-9]{0,4}(?:[./\n]|\Z))*", re.ASCII)
 
@@ -242,7 +243,7 @@ class Checks:
                 report,
                 "high",
                 SECRET_IN_NAME,
-                _risk_sentence(report, "the path or message"),
+                _risk_sentence(report, _NAMES),
                 call_again(path=FILL, message=None),
             )
         self._are_names_known = True
@@ -291,7 +292,8 @@ def _risk_sentence(report: Report, where: str) -> str:
     what = (
         f"looks like a secret ({kind}{match})" if report.verdict == "high" else f"is a risk ({kind}{match})"
     )
-    return f"line {first.line}, column {first.column} of {where} {what}{others}."
+    place = f"line {first.line}, column {first.column} of {where}" if where != _NAMES else where
+    return f"{place} {what}{others}."
 
 
 def _blocked(

@@ -100,6 +100,10 @@ def rejected(
             context["next"] = either(
                 call_again(draft=clean), "classify:=false if the user wants the secret in the file"
             )
+        elif call.tool == "transaction":
+            context["next"] = either(
+                call_again(ops=FILL), f"draft={clean} in that operation, which has no secret"
+            )
         elif call.tool == "chunk_compose":
             context["next"] = call_tool("safe_write", path=path, draft=clean)
     budget = left if is_counted else error.envelope.retry_budget

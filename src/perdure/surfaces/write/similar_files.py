@@ -25,11 +25,13 @@ def similar_files(root_fd: int, path: str) -> list[str]:
     from difflib import SequenceMatcher  # here, since a worker starts without it
 
     folder, _, name = path.rpartition("/")
-    matcher = SequenceMatcher(b=name.casefold())
+    stem, _, suffix = name.casefold().rpartition(".")
+    matcher = SequenceMatcher(b=stem or suffix)
     ranked: list[tuple[float, str]] = []
     for candidate in islice(_files(root_fd), MOST_LOOKED_AT):
         inside, _, other = candidate.rpartition("/")
-        matcher.set_seq1(other.casefold())
+        other_stem, _, other_suffix = other.casefold().rpartition(".")
+        matcher.set_seq1(other_stem or other_suffix)
         if matcher.real_quick_ratio() < _ALIKE or matcher.quick_ratio() < _ALIKE:
             continue
         if (score := matcher.ratio()) >= _ALIKE:

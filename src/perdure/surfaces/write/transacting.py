@@ -82,6 +82,9 @@ def _taken(
 
 def _numbered(error: ToolError, number: int, path: str) -> ToolError:
     known = error.envelope.context
+    message = str(known.get("message", ""))
+    if not message.startswith("ops["):
+        known = {**known, "message": f"ops[{number}]: {message}"}
     shown = {} if known.get("reason") == SECRET_IN_NAME else {"path": path}
     context = {"operation": number, **shown, **known}
     error.envelope = msgspec.structs.replace(error.envelope, context=context)

@@ -27,6 +27,7 @@ from perdure.surfaces.write.validating import Validate
 
 MOST_COMPARED = 8 * 1024 * 1024
 """Up to how many bytes of a file are compared with the content that replaces it, for what is elided there."""
+VERSIONS_TOLD = 5
 _SEQUENCE = re.compile(r"[0-9]{1,18}", re.ASCII)
 ENCODINGS = Literal["utf-8", "utf-16", "latin-1", "base64"]
 
@@ -267,26 +268,26 @@ def row_of(service: WriteService, path: str, journal_id: str, argument: str = "j
     seq = sequence(journal_id)
     row = service.journal.row(seq) if seq is not None else None
     if row is None or row.path != path:
+        versions = [str(row.seq) for row in service.journal.rows(Filter(path=path), VERSIONS_TOLD + 1)]
         raise refuse(
             "not_found",
             "version_not_found",
-            _no_version(service, path, journal_id),
-            next_step=then(call_tool("history", path=path), call_again(**{argument: FILL})),
+            _no_version(path, journal_id, versions),
+            next_step=then(call_tool("history", path=path), call_again(**{argument: FILL}))
+            if versions
+            else call_tool("journal_tail"),
             suggested_action="reread",
             path=path,
         )
     return row
 
 
-def _no_version(service: WriteService, path: str, journal_id: str) -> str:
-    known = [str(row.seq) for row in service.journal.rows(Filter(path=path), 6)]
-    have = (
-        f"it has {', '.join(known[:5])}{' and older ones' if len(known) > 5 else ''}"
-        if known
-        else "it has none"
-    )
+def _no_version(path: str, journal_id: str, versions: list[str]) -> str:
+    if not versions:
+        return f"Perdure has recorded no version of {path}."
+    more = " and older ones" if len(versions) > VERSIONS_TOLD else ""
     named = f" {journal_id}" if sequence(journal_id) is not None else " with this journal_id"
-    return f"{path} has no version{named}: {have}."
+    return f"{path} has no version{named}: it has {', '.join(versions[:VERSIONS_TOLD])}{more}."
 
 
 def sequence(journal_id: str) -> int | None:
