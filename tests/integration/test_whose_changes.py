@@ -69,7 +69,7 @@ def test_where_only_others_changed_something_the_refusal_says_how_to_take_that_b
     done(tools, OTHER, "safe_write", path="theirs", content="theirs\n")
     context = refused(tools, ME, "undo")["context"]
     assert context["reason"] == "nothing_to_undo"
-    assert 'session: "any"' in context["message"]
+    assert context["next"] == "undo session=any   (or journal_tail)"
 
 
 def test_redo_takes_back_the_undo_of_its_own_session(theirs_is_newest: Tools) -> None:

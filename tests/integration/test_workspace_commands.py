@@ -114,7 +114,7 @@ def test_exit_codes_tell_what_kind_of_failure_it_was(run: Run, workspace: Path) 
     assert (workspace / "a").read_text() == "of another program\n"
     code, out, err = run("history", "../outside")
     assert (code != 0, out) == (True, "")
-    assert err.startswith("perdure history: the path leads out of the workspace")
+    assert err.startswith("perdure history: ../outside is outside of the workspace (")
 
 
 def test_a_sound_workspace_is_sound_and_drift_is_told(run: Run, workspace: Path) -> None:
@@ -222,8 +222,8 @@ def test_a_file_has_one_history_however_its_path_is_written(run: Run, written: P
         (("b",), 0, ["b  nothing to disk", "truncated: true"]),
         (("nul",), 0, ["Binary files /dev/null and nul@disk differ (0 and 3 bytes)"]),
         (("never written",), 0, ['"never written"  nothing to disk  no difference']),
-        (("b.txt", "--to", "1"), 1, ["the file has no such version"]),
-        (("b.txt", "--to", "x"), 1, ["the file has no such version"]),
+        (("b.txt", "--to", "1"), 1, ["b.txt has no version"]),
+        (("b.txt", "--to", "x"), 1, ["b.txt has no version"]),
         ((".perdure/journal.db",), 4, ["perdure diff"]),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",

@@ -1,11 +1,13 @@
 """The next step after a failed call: one line that a caller can follow.
 
     safe_write path=a.py mode=overwrite draft=d_01   (or edit path=a.py edits=...)
+    read path=a.py   (then safe_write path=a.py content=...)
     ask the user whether .git may be written
 
-Text is quoted as in a shell, `key:=JSON` is any other value, and `key=...` is for the caller to fill in. Alternatives stand
-after three spaces in parentheses. Where a call fails, its tool and its arguments are often not known: `call_again` writes
-`again` in the place of the tool, and `complete` puts in the call itself where it is answered.
+Text is quoted as in a shell, `key:=JSON` is any other value, and `key=...` is for the caller to fill in. After three
+spaces, in parentheses, stand alternatives (`or`) or the call after this one (`then`). The place where a call fails often
+knows neither its tool nor its arguments: `call_again` writes `again` in the place of the tool, and `complete` puts in the
+call where it is answered.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ FILL: Final = "..."
 AGAIN: Final = "again"
 _ASK: Final = "ask the user "
 _OTHERS: Final = "   ("
+_THEN: Final = "   (then "
 _LONGEST: Final = 200
 # Arguments whose text may be repeated in an error. Any other text might be content, or a secret.
 _REPEATED: Final = frozenset(
@@ -55,6 +58,8 @@ _REPEATED: Final = frozenset(
         "validate",
     ]
 )
+# What other tools than those with `content` are given to write.
+_PAYLOADS: Final = frozenset({"edits", "old_string", "ops", "output_path", "envelope"})
 _DROPPED: Final = frozenset({"render", "detail", "idempotency_key"})
 
 
@@ -87,6 +92,17 @@ def either(first: str, *others: str) -> str:
     return f"{first}{_OTHERS}{'; '.join(f'or {other}' for other in others)})" if others else first
 
 
+def then(first: str, following: str) -> str:
+    """Two calls, the second with what the first gave."""
+    return f"{first}{_THEN}{following})"
+
+
+def parse_following(line: str) -> ToolCall | Question | None:
+    """The step after the first one. Raises ValueError."""
+    _, mark, following = line.partition(_THEN)
+    return parse(following.removesuffix(")")) if mark else None
+
+
 def parse(line: str) -> ToolCall | Question:
     """The first step of a line. Raises ValueError."""
     if line.startswith(_ASK):
@@ -111,6 +127,11 @@ def parse(line: str) -> ToolCall | Question:
 
 def complete(line: str, tool: str, given: Mapping[str, Any], draft: str | None = None) -> str:
     """The line with the failed call in the place of `again`. A payload that was kept is named by its draft."""
+    first, mark, following = line.partition(_THEN)
+    if mark:
+        return then(
+            complete(first, tool, given, draft), complete(following.removesuffix(")"), tool, given, draft)
+        )
     if line.split(" ", 1)[0] != AGAIN:
         return line
     parsed = parse(line)
@@ -125,7 +146,10 @@ def complete(line: str, tool: str, given: Mapping[str, Any], draft: str | None =
     elif "content" in arguments and draft is not None:
         del arguments["content"]
         arguments["draft"] = draft
-    arguments |= parsed.arguments
+    changes = parsed.arguments
+    if changes.get("content") == FILL and _PAYLOADS & arguments.keys():
+        changes = {name: value for name, value in changes.items() if name != "content"}
+    arguments |= changes
     called = call_tool(tool, **{name: value for name, value in arguments.items() if value is not None})
     _, mark, others = line.partition(_OTHERS)
     return called + mark + others

@@ -39,7 +39,8 @@ def _iso_time(text: str) -> datetime:
         raise refuse(
             "invalid_input",
             "bad_time",
-            "since is a time: 2026-11-17T13:00Z, 10m, 2h or today",
+            "since must be a time such as 2026-11-17T13:00Z, 10m, 2h or today.",
             next_step=call_again(since=FILL),
+            suggested_action="fix_syntax",
         ) from None
     return when if when.tzinfo is not None else when.replace(tzinfo=UTC)

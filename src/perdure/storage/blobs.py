@@ -88,14 +88,18 @@ class Blobs:
         try:
             file = FileIO(self._opened(sha256), "rb")
         except FileNotFoundError:
-            raise _damaged("blob_missing", "a kept content is missing", sha256) from None
+            raise _damaged("blob_missing", "the store has lost a content that it recorded.", sha256) from None
         except OSError as error:
             raise os_refusal(error, sha256=sha256) from None
         try:
             if size is not None and os.fstat(file.fileno()).st_size != size:
-                raise _damaged("blob_damaged", "a kept content has another size", sha256)
+                raise _damaged(
+                    "blob_damaged", "a content in the store is damaged: it has another size.", sha256
+                )
             if verify and sha256_of(file.fileno()) != sha256:
-                raise _damaged("blob_damaged", "a kept content has another hash", sha256)
+                raise _damaged(
+                    "blob_damaged", "a content in the store is damaged: it has another hash.", sha256
+                )
         except BaseException:
             file.close()
             raise
@@ -258,8 +262,9 @@ def _path(sha256: str) -> str:
         raise refuse(
             "invalid_input",
             "bad_sha256",
-            "a sha256 is 64 small hex digits",
+            "sha256 must be 64 lower-case hex digits.",
             next_step=call_again(sha256=FILL),
+            suggested_action="fix_syntax",
         )
     return sha256
 
@@ -269,7 +274,7 @@ def _damaged(reason: str, message: str, sha256: str) -> ToolError:
         "write_corruption",
         reason,
         message,
-        next_step=ask_user("to run perdure verify, which names every damaged content"),
+        next_step=ask_user("to run perdure verify, which names every content that is damaged."),
         suggested_action="ask_user",
         sha256=sha256,
     )

@@ -32,7 +32,7 @@ class StoreReplaced(JournalError):
             refuse(
                 "conflict",
                 "store_replaced",
-                "the store of this workspace was removed or replaced; nothing was changed, call again",
+                "the store of this workspace was removed or replaced, so nothing was changed.",
                 next_step=call_again(),
                 suggested_action="retry_later",
             ).envelope

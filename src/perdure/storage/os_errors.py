@@ -24,6 +24,8 @@ from perdure.model.next_step import FILL, ask_user, call_again
 
 
 class _Meaning(NamedTuple):
+    """`{path}` in the texts is the file, or what else the system call was for."""
+
     error: ErrorKind
     hint: ReasonHint
     action: SuggestedAction
@@ -35,80 +37,103 @@ class _Meaning(NamedTuple):
 _FULL: Final = _Meaning(
     "quota_exceeded",
     "size_limit",
-    "retry_later",
+    "ask_user",
     "no_space",
-    "there is no space left on the device",
-    ask_user("to free space on the disk"),
+    "the disk is full.",
+    ask_user("to free space on the disk of the workspace; then call again."),
 )
 _DENIED: Final = _Meaning(
     "policy_violation",
     "permission",
     "ask_user",
     "permission_denied",
-    "the system does not permit it",
-    ask_user("to change the permissions"),
+    "the system does not permit access to {path}.",
+    ask_user("to give Perdure access to {path}."),
 )
-_BUSY: Final = _Meaning("conflict", "unknown", "retry_later", "busy", "the file is busy", call_again())
+_BUSY: Final = _Meaning("conflict", "unknown", "retry_later", "busy", "{path} is in use.", call_again())
 _FILES: Final = _Meaning(
-    "quota_exceeded", "unknown", "retry_later", "out_of_descriptors", "too many files are open", call_again()
+    "quota_exceeded",
+    "unknown",
+    "retry_later",
+    "out_of_descriptors",
+    "the process has too many files open.",
+    call_again(),
 )
 _OTHER: Final = _Meaning(
     "write_corruption",
     "unknown",
     "ask_user",
     "os_error",
-    "the operating system refused the operation",
-    ask_user("to check the disk"),
+    "the operating system refused the operation on {path}.",
+    ask_user("to run perdure doctor, and to check the disk."),
+)
+_PATH: Final = _Meaning(
+    "invalid_input",
+    "unknown",
+    "fix_syntax",
+    "is_directory",
+    "{path} is a directory, not a file.",
+    call_again(path=FILL),
 )
 _MEANINGS: Final[dict[int, _Meaning]] = {
     errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL._replace(reason="disk_quota", message="the disk quota is used up"),
+    errno.EDQUOT: _FULL._replace(
+        reason="disk_quota",
+        message="the disk quota is used up.",
+        next_step=ask_user("to raise the disk quota or free space; then call again."),
+    ),
     errno.EFBIG: _FULL._replace(
-        action="split", reason="file_too_large", message="the file would be larger than the system allows"
+        action="split",
+        reason="file_too_large",
+        message="{path} would be larger than the system allows.",
+        next_step=ask_user("to raise the limit on file sizes (ulimit -f), or write several smaller files."),
     ),
     errno.EMFILE: _FILES,
     errno.ENFILE: _FILES,
-    errno.ENOMEM: _FILES._replace(reason="out_of_memory", message="the system is out of memory"),
+    errno.ENOMEM: _FILES._replace(reason="out_of_memory", message="the system is out of memory."),
     errno.EACCES: _DENIED,
     errno.EPERM: _DENIED,
-    errno.EROFS: _DENIED._replace(reason="read_only_filesystem", message="the file system is read-only"),
+    errno.EROFS: _DENIED._replace(
+        reason="read_only_filesystem",
+        message="{path} is on a read-only file system.",
+        next_step=ask_user("to make the file system of the workspace writable."),
+    ),
     errno.ELOOP: _DENIED._replace(
-        action="abort", reason="symlink_loop", message="the path has a symbolic link where none may be"
+        action="fix_syntax",
+        reason="symlink_loop",
+        message="{path} has a symbolic link where none may be.",
+        next_step=call_again(path=FILL),
     ),
     errno.EXDEV: _DENIED._replace(
-        action="abort", reason="mount_crossing", message="the path crosses into another file system"
+        action="fix_syntax",
+        reason="mount_crossing",
+        message="{path} is on another file system than the workspace.",
+        next_step=call_again(path=FILL),
     ),
-    errno.EISDIR: _Meaning(
-        "invalid_input", "unknown", "abort", "is_directory", "the path is a directory", call_again(path=FILL)
+    errno.EISDIR: _PATH,
+    errno.ENOTDIR: _PATH._replace(
+        reason="not_a_directory", message="a parent of {path} is a file, not a directory."
     ),
-    errno.ENOTDIR: _Meaning(
-        "invalid_input",
-        "unknown",
-        "abort",
-        "not_a_directory",
-        "a parent of the path is not a directory",
-        call_again(path=FILL),
+    errno.ENAMETOOLONG: _PATH._replace(
+        hint="size_limit", reason="name_too_long", message="a name in {path} is too long for the file system."
     ),
-    errno.ENAMETOOLONG: _Meaning(
-        "invalid_input", "size_limit", "abort", "name_too_long", "the path is too long", call_again(path=FILL)
+    errno.ENOENT: _PATH._replace(
+        error="not_found", action="reread", reason="file_not_found", message="{path} does not exist."
     ),
-    errno.ENOENT: _Meaning(
-        "not_found", "unknown", "abort", "file_not_found", "there is no such file", call_again(path=FILL)
-    ),
-    errno.EEXIST: _Meaning(
-        "stale_precondition",
-        "unknown",
-        "reread",
-        "file_already_exists",
-        "there is a file of this name",
-        call_again(path=FILL),
+    errno.EEXIST: _PATH._replace(
+        error="stale_precondition",
+        action="reread",
+        reason="file_already_exists",
+        message="{path} exists already.",
     ),
     errno.EAGAIN: _BUSY,
     errno.EBUSY: _BUSY,
-    errno.ETXTBSY: _BUSY._replace(message="the file is being executed"),
-    errno.ESTALE: _BUSY._replace(reason="stale_handle", message="the file system no longer knows the file"),
-    errno.EINTR: _BUSY._replace(reason="interrupted", message="the system was interrupted"),
-    errno.EIO: _OTHER._replace(reason="io_error", message="the device reported an input/output error"),
+    errno.ETXTBSY: _BUSY._replace(message="{path} is being executed."),
+    errno.ESTALE: _BUSY._replace(
+        reason="stale_handle", message="the file system no longer knows {path}: it was moved or removed."
+    ),
+    errno.EINTR: _BUSY._replace(reason="interrupted", message="the system call was interrupted."),
+    errno.EIO: _OTHER._replace(reason="io_error", message="the disk reported an input/output error."),
 }
 
 
@@ -138,11 +163,12 @@ def os_refusal(
     """The refusal for a failed system call. `reason`, `message` and `next_step` replace what the errno alone would say."""
     number = error.errno or 0
     meaning = _MEANINGS.get(number, _OTHER)
+    subject = str(context.get("path") or (f"the {context['of']}" if "of" in context else "the file"))
     return refuse(
         meaning.error,
         reason or meaning.reason,
-        message or meaning.message,
-        next_step=next_step or meaning.next_step,
+        message or meaning.message.replace("{path}", subject),
+        next_step=next_step or meaning.next_step.replace("{path}", subject),
         reason_hint=meaning.hint,
         suggested_action=meaning.action,
         errno=errno.errorcode.get(number, str(number)),
@@ -159,8 +185,8 @@ def sync_refusal(error: OSError, what: str, **context: Any) -> ToolError:
     return refuse(
         "write_corruption",
         "fsync_failed",
-        f"the {what} could not be made durable",
-        next_step=ask_user("to check the disk: the system could not make a write durable"),
+        f"the {what} may be lost in a power cut: the system could not make it durable.",
+        next_step=ask_user("to check the disk, then to run perdure verify."),
         suggested_action="ask_user",
         errno=errno.errorcode.get(number, str(number)),
         **context,

@@ -160,7 +160,7 @@ def workspace_locked() -> ToolError:
     return refuse(
         "conflict",
         "workspace_locked",
-        "another process keeps the workspace locked; `perdure doctor` names one that is stopped",
+        "another process keeps the workspace locked.",
         next_step=either(
             call_again(), ask_user("to run perdure doctor, which names a process that is stopped")
         ),

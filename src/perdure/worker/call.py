@@ -13,6 +13,7 @@ from perdure.model.envelope import Envelope, ToolError, refuse
 from perdure.model.next_step import ask_user, call_again, complete
 from perdure.model.tools import View
 from perdure.present.normalize import arguments, given_arguments, presentation, required, strict_object
+from perdure.present.outcome import sentence
 from perdure.present.result import CallToolResult, answer, failure
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Call, Tool
@@ -61,7 +62,7 @@ async def steps(
 
 def _placed(envelope: Envelope, tool: str, sent: Mapping[str, Any]) -> Envelope:
     """The envelope with the call that failed: its tool, and a next step that repeats its arguments."""
-    context: dict[str, Any] = {"tool": tool, **envelope.context}
+    context: dict[str, Any] = {"tool": tool, **envelope.context, "message": sentence(tool, envelope)}
     if "next" in context:
         context["next"] = complete(context["next"], tool, sent, envelope.draft)
     return msgspec.structs.replace(envelope, context=context)
@@ -77,7 +78,7 @@ def _unexpected(tool: str, error: BaseException, diagnostics: Diagnostics) -> En
         return refuse(
             "blocked",
             "not_loaded",
-            "a part of this program could not be loaded; the effect of the call is not known",
+            "a part of Perdure could not be loaded, and whether the call took effect is not known.",
             next_step=call_again(),
             suggested_action="retry_later",
             incident=incident,
@@ -85,8 +86,10 @@ def _unexpected(tool: str, error: BaseException, diagnostics: Diagnostics) -> En
     return refuse(
         "blocked",
         "unexpected",
-        "the tool failed in a way it did not foresee; its effect is not known",
-        next_step=ask_user(f"to look for incident {incident} in the log of Perdure"),
+        f"{tool} failed with an unexpected {type(error).__name__}, and whether it took effect is not known.",
+        next_step=ask_user(
+            f"to report incident {incident}, which Perdure wrote to its log, and check what the call has changed."
+        ),
         suggested_action="ask_user",
         exception=type(error).__name__,
         incident=incident,

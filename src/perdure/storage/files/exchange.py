@@ -46,12 +46,12 @@ SWAPS_MAX: Final = 100
 TURN_S: Final = 20.0
 IDLE_S: Final = 2.0
 _MESSAGES: Final = {
-    "changed_meanwhile": "another program changed the file meanwhile",
-    "open_elsewhere": "another program has the file open for writing",
-    "hard_linked": "another program gave the file a second name meanwhile",
-    "not_a_file": "another program put something else in the file's place",
-    "file_vanished": "another program removed the file meanwhile",
-    "not_put_back": "the file was replaced and cannot be put back now",
+    "changed_meanwhile": "another program changed the file at the same moment.",
+    "open_elsewhere": "another program has the file open for writing.",
+    "hard_linked": "another program gave the file a second name (hard link) at the same moment.",
+    "not_a_file": "another program put something that is no file in its place.",
+    "file_vanished": "another program removed the file at the same moment.",
+    "not_put_back": "the file was replaced and cannot be put back now.",
 }
 
 
@@ -119,7 +119,7 @@ def _lock(fd: int) -> None:
             return
         except BlockingIOError as error:
             if time.monotonic() > until:
-                raise os_refusal(error, message="another program keeps the directory locked") from None
+                raise os_refusal(error, message="another program keeps the directory locked.") from None
             time.sleep(0.0005)
         except OSError:
             return  # a file system without locks

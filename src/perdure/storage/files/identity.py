@@ -87,7 +87,7 @@ def read_seen(fd: int, most: int) -> tuple[bytes, Expected]:
     raise refuse(
         "conflict",
         "file_changing",
-        "another program keeps writing to the file",
+        "another program keeps writing to the file.",
         next_step=call_again(),
         suggested_action="retry_later",
     )

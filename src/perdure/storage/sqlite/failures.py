@@ -59,7 +59,9 @@ def refusal(error: BaseException, connection: apsw.Connection | None) -> BaseExc
     """The typed form of a failure; what is not SQLite's stays what it is."""
     if isinstance(error, StoreError):
         return JournalError(
-            _of_journal("policy_violation", "journal_refused", str(error), "ask_user").envelope
+            _of_journal(
+                "policy_violation", "journal_refused", f"{str(error).rstrip('.')}.", "ask_user"
+            ).envelope
         )
     return JournalError(_meaning(error, connection).envelope) if isinstance(error, apsw.Error) else error
 
@@ -69,21 +71,28 @@ def _meaning(error: apsw.Error, connection: apsw.Connection | None) -> ToolError
         return os_refusal(OSError(_errno(error, connection), ""), of="journal")
     if isinstance(error, _BUSY):
         return _of_journal(
-            "conflict", "journal_busy", "another program keeps the journal locked", "retry_later"
+            "conflict", "journal_busy", "another program keeps the journal locked.", "retry_later"
         )
     if isinstance(error, _DENIED):
         return _of_journal(
             "policy_violation",
             "journal_read_only",
-            "the journal cannot be written",
+            "the journal cannot be written: its file or folder is read-only.",
             "ask_user",
             hint="permission",
         )
     if isinstance(error, _DAMAGED):
-        return _of_journal("write_corruption", "journal_damaged", "the journal cannot be read", "ask_user")
+        return _of_journal(
+            "write_corruption", "journal_damaged", "the journal is damaged and cannot be read.", "ask_user"
+        )
     if isinstance(error, apsw.NoMemError):
         return os_refusal(OSError(errno.ENOMEM, ""), of="journal")
-    return _of_journal("write_corruption", "journal_failed", "the journal failed", "ask_user")
+    return _of_journal(
+        "write_corruption",
+        "journal_failed",
+        "the journal failed for a reason that SQLite does not name.",
+        "ask_user",
+    )
 
 
 def _errno(error: apsw.Error, connection: apsw.Connection | None) -> int:
@@ -105,7 +114,9 @@ def _of_journal(
         error,
         reason,
         message,
-        next_step=call_again() if action == "retry_later" else ask_user("to run perdure doctor"),
+        next_step=call_again()
+        if action == "retry_later"
+        else ask_user("to run perdure doctor, which says what is wrong with the journal."),
         reason_hint=hint,
         suggested_action=action,
     )

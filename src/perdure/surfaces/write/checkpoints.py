@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import refuse
-from perdure.model.next_step import FILL, call_again, call_tool
+from perdure.model.next_step import FILL, call_again, call_tool, then
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
@@ -108,8 +108,9 @@ def checkpoint_read(service: WriteService, given: CheckpointRead, call: Call) ->
         raise refuse(
             "not_found",
             "checkpoint_not_found",
-            "there is no such checkpoint, or it has ended",
-            next_step=call_tool("checkpoint_list"),
+            f"there is no checkpoint {given.name}, or it has expired.",
+            next_step=then(call_tool("checkpoint_list"), call_again(name=FILL)),
+            suggested_action="reread",
         )
     import json
 
@@ -153,8 +154,9 @@ def _check_name(name: str) -> None:
         raise refuse(
             "invalid_input",
             "bad_name",
-            "a checkpoint is named by letters, digits, - and _, at most 64",
+            "name must be 1 to 64 letters, digits, - and _.",
             next_step=call_again(name=FILL),
+            suggested_action="fix_syntax",
         )
 
 
@@ -171,8 +173,9 @@ def _seconds(ttl: str) -> int | None:
         raise refuse(
             "invalid_input",
             "bad_ttl",
-            "ttl is session, permanent, or an ISO 8601 duration such as P7D",
+            "ttl must be session, permanent, or an ISO 8601 duration such as P7D or PT12H.",
             next_step=call_again(ttl=FILL),
+            suggested_action="fix_syntax",
         )
     return seconds
 

@@ -161,7 +161,7 @@ class Checks:
         raise refuse(
             "conflict",
             "file_changing",
-            "the file changed each time while it was being checked",
+            "the file changed each time while it was being checked.",
             next_step=call_again(),
             suggested_action="retry_later",
         )
@@ -239,7 +239,11 @@ class Checks:
         report = risk.scan(names, self._service.policy)
         if report.verdict == "high":
             raise _blocked(
-                report, "high", SECRET_IN_NAME, "a path or message has a secret in it", call_again(path=FILL)
+                report,
+                "high",
+                SECRET_IN_NAME,
+                _risk_sentence(report, "the path or message"),
+                call_again(path=FILL, message=None),
             )
         self._are_names_known = True
 
@@ -249,9 +253,9 @@ class Checks:
             raise refuse(
                 "quota_exceeded",
                 "too_large",
-                f"the policy allows files of at most {most} bytes",
+                f"{path} would have {content.size:,} bytes, and the policy allows {most:,} (max_bytes).",
                 next_step=ask_user(
-                    f"whether {path} may have more than {most} bytes (max_bytes in the policy)"
+                    f"whether {path} may have more than {most:,} bytes (max_bytes in the policy), or write several files."
                 ),
                 reason_hint="size_limit",
                 suggested_action="split",
@@ -269,10 +273,25 @@ class Checks:
                 report,
                 self._reject_at,
                 "risk",
-                "the content would not be safe to write",
+                _risk_sentence(report, path),
                 call_again(content=FILL),
                 path=path,
             )
+
+
+def _risk_sentence(report: Report, where: str) -> str:
+    """What was found first, masked, and how much more there is."""
+    if not report.findings:
+        return f"the risk of {where} is {report.verdict}, which this call refuses (classify_reject_at)."
+    first = report.findings[0]
+    kind = first.kind.replace("_", " ")
+    match = f", {first.masked}" if first.masked else ""
+    more = len(report.findings) - 1
+    others = f", and {more} other place{'' if more == 1 else 's'}" if more else ""
+    what = (
+        f"looks like a secret ({kind}{match})" if report.verdict == "high" else f"is a risk ({kind}{match})"
+    )
+    return f"line {first.line}, column {first.column} of {where} {what}{others}."
 
 
 def _blocked(

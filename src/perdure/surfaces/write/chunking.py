@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, call_again, call_tool
+from perdure.model.next_step import FILL, call_again, call_tool, either
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
@@ -173,7 +173,7 @@ def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dic
             raise refuse(
                 "conflict",
                 "chunks_changed",
-                "the session was written to meanwhile",
+                f"another call wrote to chunk session {given.session} at the same time.",
                 next_step=call_again(),
                 suggested_action="retry_later",
             )
@@ -297,8 +297,9 @@ def _check_name(session: str) -> None:
         raise refuse(
             "invalid_input",
             "bad_session",
-            "a session is named by letters, digits, - and _, at most 64",
+            "session must be 1 to 64 letters, digits, - and _.",
             next_step=call_again(session=FILL),
+            suggested_action="fix_syntax",
         )
 
 
@@ -307,8 +308,9 @@ def _check_index(session: str, index: int, total: int | None) -> None:
         raise refuse(
             "invalid_input",
             "index_exceeds_total_expected",
-            f"chunk {index} of {total}: index goes from 1 to total_expected",
+            f"index {index} is above total_expected, which is {total}.",
             next_step=call_again(total_expected=index),
+            suggested_action="fix_syntax",
             reason_hint="encoding",
             session=session,
             index=index,
@@ -344,8 +346,11 @@ def _complete(service: WriteService, session: str) -> list[Item]:
         raise refuse(
             "not_found",
             "session_not_found",
-            "there is no such session, or nothing in it",
-            next_step=call_tool("chunk_status"),
+            f"chunk session {session} does not exist, is empty or has expired.",
+            next_step=either(
+                call_tool("chunk_append", session=session, content=FILL), "chunk_status to list the sessions"
+            ),
+            suggested_action="reread",
             session=session,
         )
     present, total = [item.at for item in chunks], _total(items)
@@ -354,9 +359,9 @@ def _complete(service: WriteService, session: str) -> list[Item]:
         raise refuse(
             "stale_precondition",
             "non_contiguous_chunks",
-            f"chunks are missing: {', '.join(map(str, missing[:20]))}",
+            f"of session {session}, {_chunks(missing)} missing.",
             next_step=call_tool("chunk_write", session=session, index=missing[0], content=FILL),
-            suggested_action="retry_later",
+            suggested_action="split",
             session=session,
             have=len(present),
             missing=missing[:100],
@@ -365,9 +370,13 @@ def _complete(service: WriteService, session: str) -> list[Item]:
         raise refuse(
             "stale_precondition",
             "chunk_count_mismatch",
-            f"{total} chunks were expected, and there are {len(chunks)}",
+            (
+                f"of session {session}, {_chunks(missing)} missing."
+                if missing
+                else f"total_expected is {total}, and session {session} has {len(chunks)} chunks."
+            ),
             next_step=_next_chunk(session, missing, len(chunks)),
-            suggested_action="retry_later" if missing else "ask_user",
+            suggested_action="split" if missing else "fix_syntax",
             session=session,
             total_expected=total,
             have=len(chunks),
@@ -377,11 +386,22 @@ def _complete(service: WriteService, session: str) -> list[Item]:
     return chunks
 
 
+def _chunks(missing: list[int]) -> str:
+    """`chunk 2 is`, `chunks 2 and 3 are`."""
+    if len(missing) == 1:
+        return f"chunk {missing[0]} is"
+    *first, last = map(str, missing[:20])
+    return f"chunks {', '.join(first)} and {last} are"
+
+
 def _next_chunk(session: str, missing: list[int], have: int) -> str:
-    """The chunk to send; where none is missing, the number of chunks that there are."""
+    """The chunk to send; where none is missing, the last one again with the number of chunks that there are."""
     if missing:
         return call_tool("chunk_write", session=session, index=missing[0], content=FILL)
-    return call_tool("chunk_write", session=session, index=have, content=FILL, total_expected=have)
+    return either(
+        call_tool("chunk_write", session=session, index=have, content=FILL, total_expected=have),
+        call_tool("chunk_reset", session=session),
+    )
 
 
 def _pieces(service: WriteService, chunks: list[Item], separator: str) -> Iterator[bytes]:
@@ -402,9 +422,9 @@ def _intact(service: WriteService, item: Item) -> Iterator[bytes]:
         raise refuse(
             "write_corruption",
             "chunk_damaged",
-            f"chunk {item.at} is not what was sent; send it again",
+            f"chunk {item.at} of session {item.name} is damaged in the store.",
             next_step=call_tool("chunk_write", session=item.name, index=item.at, content=FILL),
-            suggested_action="retry_later",
+            suggested_action="split",
             session=item.name,
             index=item.at,
         )

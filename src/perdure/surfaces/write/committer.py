@@ -111,7 +111,7 @@ class Committer:
         job.error = refuse(
             "blocked",
             "closing",
-            "the worker is closing",
+            "the server is shutting down.",
             next_step=call_again(),
             suggested_action="retry_later",
         )
@@ -284,7 +284,11 @@ class Committer:
             job.is_postponed = False
             if job.cancelled is not None and job.cancelled.is_set():
                 job.error = refuse(
-                    "blocked", "cancelled", "cancelled before it was written", next_step=call_again()
+                    "blocked",
+                    "cancelled",
+                    "the client cancelled the call before anything was written.",
+                    next_step=call_again(),
+                    suggested_action="abort",
                 )
                 continue
             self.claims.begin_job()

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from perdure.model.envelope import ToolError, refuse
+from perdure.model.envelope import SuggestedAction, ToolError, refuse
 from perdure.model.fault_points import point
 from perdure.model.next_step import FILL, ask_user, call_again
 from perdure.storage.durable import close_quietly, sync_directory
@@ -26,6 +26,7 @@ from perdure.storage.files.visible import shown
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.write.names import bad_path, check_name, spelled
 from perdure.surfaces.write.protected import Protection
+from perdure.surfaces.write.similar_files import directory_in_place, missing_file
 from perdure.surfaces.write.walk import PLACE, Root, enter, escapes, look, resolve
 
 Purpose = Literal["write", "read"]
@@ -123,7 +124,7 @@ class Place:
             raise refuse(
                 "conflict",
                 "path_changing",
-                "another program replaced a directory of the path",
+                f"another program replaced a directory of {shown(self.path)}.",
                 next_step=call_again(),
                 suggested_action="retry_later",
                 path=shown(self.path),
@@ -239,15 +240,17 @@ class Workspace:
         try:
             dir_fd, trail, missing, found = resolve(root, parts, watch, follow=follow)
         except OSError as error:
-            raise os_refusal(error) from None
+            raise os_refusal(error, path=shown(path)) from None
         canonical = "/".join(trail)
         try:
             if found is not None:
+                if stat.S_ISDIR(found.st_mode):
+                    raise directory_in_place(dir_fd, trail[-1], canonical)
                 if found.st_dev != root.dev and not root.by_kernel:
                     raise os_refusal(OSError(errno.EXDEV, ""), path=shown(canonical))
                 refuse_irregular(found, canonical, allow_links=reading)
             elif reading:
-                raise os_refusal(FileNotFoundError(errno.ENOENT, ""), path=shown(canonical))
+                raise missing_file(root.fd, canonical)
             index, rest = self._innermost(index, trail)
         except BaseException:
             os.close(dir_fd)
@@ -295,10 +298,10 @@ class Workspace:
             (i, rest) for i, r in enumerate(self.roots) if (rest := r.beneath(spelling.parts)) is not None
         ]
         if not matches:
-            raise escapes("absolute")
+            raise escapes("absolute", path, [root.path for root in self.roots])
         index, parts = min(matches, key=lambda match: len(match[1]))
         if not parts:
-            raise bad_path("is_directory", "the path names a workspace root")
+            raise bad_path("is_directory", "the path is the workspace directory itself, not a file in it.")
         return index, parts
 
     def _innermost(self, index: int, trail: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
@@ -322,17 +325,33 @@ def refuse_irregular(found: os.stat_result, path: str, *, allow_links: bool = Fa
         raise os_refusal(IsADirectoryError(errno.EISDIR, ""), path=shown(path))
     if not stat.S_ISREG(found.st_mode):
         kind = next((name for test, name in _KINDS if test(found.st_mode)), "device")
-        raise _denied("special_file", f"the path names a {kind}, not a regular file", path, kind=kind)
+        raise _denied("special_file", f"{shown(path)} is a {kind}, not a regular file.", path, kind=kind)
     if found.st_nlink > 1 and not allow_links:
-        raise _denied("hard_linked", "the file has other names, which would keep the old content", path)
+        raise _denied(
+            "hard_linked",
+            f"{shown(path)} has a second name (hard link), which would keep the old content.",
+            path,
+            action="ask_user",
+            next_step=ask_user(
+                f"whether {shown(path)} may lose its hard link (copy it, then rename the copy over it)."
+            ),
+        )
 
 
-def _denied(reason: str, message: str, path: str, **context: Any) -> ToolError:
+def _denied(
+    reason: str,
+    message: str,
+    path: str,
+    action: SuggestedAction = "fix_syntax",
+    next_step: str = call_again(path=FILL),
+    **context: Any,
+) -> ToolError:
     return refuse(
         "policy_violation",
         reason,
         message,
-        next_step=call_again(path=FILL),
+        next_step=next_step,
+        suggested_action=action,
         reason_hint="permission",
         path=shown(path),
         **context,
@@ -344,15 +363,15 @@ def _replaced(root: Root) -> ToolError:
         return refuse(
             "not_found",
             "workspace_gone",
-            "the workspace directory was moved or removed; put it back, or start Perdure where it is now",
-            next_step=ask_user("to put the workspace directory back, or to start Perdure where it is now"),
+            f"the workspace directory {root.path} was moved or removed.",
+            next_step=ask_user("to put the workspace directory back, or to start Perdure where it is now."),
             suggested_action="ask_user",
             errno="ESTALE",  # not what was found at a path: recovery must not take it for that
         )
     return refuse(
         "conflict",
         "workspace_replaced",
-        "another directory has taken the place of the workspace; call again to work in that one",
+        f"another directory has taken the place of the workspace {root.path}; the next call works in that one.",
         next_step=call_again(),
         suggested_action="retry_later",
         errno="ESTALE",

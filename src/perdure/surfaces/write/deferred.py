@@ -61,7 +61,7 @@ class DeferredWork:
             raise refuse(
                 "conflict",
                 "file_changing",
-                "another program changed the file each time while it was being read",
+                "another program changed the file each time while it was being read.",
                 next_step=call_again(),
                 suggested_action="retry_later",
             )

@@ -13,12 +13,13 @@ import re
 from typing import Any, Final
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import call_again
+from perdure.model.next_step import FILL, call_tool, either
 
 MOST_BYTES: Final = 256 * 1024
 MOST_DEPTH: Final = 40
 MOST_REFERENCES: Final = 100
 MOST_VALUES: Final = 20_000
+_NEXT: Final = either(call_tool("read", path="HANDOFF.md"), call_tool("handoff_write", envelope=FILL))
 _FENCE = re.compile(r"---[ \t]*\n")
 _END = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE)
 
@@ -28,7 +29,10 @@ def split(text: str) -> tuple[str, str]:
     begin = _FENCE.match(text)
     end = _END.search(text, begin.end()) if begin is not None else None
     if begin is None or end is None:
-        raise _bad("no_front_matter", "the file does not begin with YAML between two lines of ---")
+        raise _bad(
+            "no_front_matter",
+            "the file does not begin with YAML between two lines of ---, as a handoff does.",
+        )
     return text[begin.end() : end.start()], text[end.end() :]
 
 
@@ -65,18 +69,18 @@ def _load(front: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         where = {"line": mark.line + 2} if mark is not None else {}  # the line of dashes is the first
         # The parser's own words may quote the file.
-        raise _bad("yaml_error", "the front matter is not valid YAML", **where) from None
+        raise _bad("yaml_error", "the front matter of the handoff is not valid YAML.", **where) from None
     if found is None:
         found = _yaml().map()
     if not isinstance(found, dict):
-        raise _bad("not_a_mapping", "the front matter is not a mapping")
+        raise _bad("not_a_mapping", "the front matter of the handoff is not a mapping of names to values.")
     return found
 
 
 def _check_bounds(front: str) -> None:
     """By its tokens, which are found one after the other: no depth of nesting troubles that."""
     if len(front.encode()) > MOST_BYTES:
-        raise _bad("too_large", f"the front matter is larger than {MOST_BYTES} bytes")
+        raise _bad("too_large", f"the front matter of the handoff is larger than {MOST_BYTES:,} bytes.")
     depth = references = 0
     for token in _yaml().scan(front):
         kind = type(token).__name__
@@ -84,11 +88,15 @@ def _check_bounds(front: str) -> None:
         depth -= kind.endswith("EndToken") and not kind.startswith(("Stream", "Document"))
         references += kind == "AliasToken"
         if depth > MOST_DEPTH:
-            raise _bad("too_deep", f"the front matter is nested deeper than {MOST_DEPTH} levels")
+            raise _bad(
+                "too_deep", f"the front matter of the handoff is nested deeper than {MOST_DEPTH} levels."
+            )
         if references > MOST_REFERENCES:
-            raise _bad("too_many_references", "the front matter refers to itself too often")
+            raise _bad("too_many_references", "the front matter of the handoff has too many YAML references.")
     if references and _contains_itself(_yaml().compose(front), set(), set()):
-        raise _bad("refers_to_itself", "a value in the front matter contains a reference to itself")
+        raise _bad(
+            "refers_to_itself", "a value in the front matter of the handoff contains a reference to itself."
+        )
 
 
 def _contains_itself(node: Any, around: set[int], done: set[int]) -> bool:
@@ -113,7 +121,10 @@ class _Plain:
     def of(self, value: Any) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise _bad("too_large_expanded", f"the front matter stands for more than {MOST_VALUES} values")
+            raise _bad(
+                "too_large_expanded",
+                f"the front matter of the handoff stands for more than {MOST_VALUES:,} values.",
+            )
         if isinstance(value, dict):
             return {str(key): self.of(item) for key, item in value.items()}
         if isinstance(value, (list, tuple, set)):
@@ -125,7 +136,9 @@ def _plain(value: Any) -> Any:
     try:
         return _Plain().of(value)
     except RecursionError:
-        raise _bad("too_deep", "the front matter is nested too deeply through its references") from None
+        raise _bad(
+            "too_deep", "the front matter of the handoff is nested too deeply through its references."
+        ) from None
 
 
 def _scalar(value: Any) -> Any:
@@ -152,7 +165,7 @@ def _yaml() -> Any:
     return yaml
 
 
-def _bad(reason: str, message: str, next_step: str = call_again(), **context: Any) -> ToolError:
+def _bad(reason: str, message: str, next_step: str = _NEXT, **context: Any) -> ToolError:
     return refuse(
         "invalid_input",
         reason,

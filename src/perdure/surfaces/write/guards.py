@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, call_again, call_tool, either
+from perdure.model.next_step import FILL, call_again, call_tool, either, then
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import elision, lines
 from perdure.surfaces.write.rejecting import Rejected
@@ -26,15 +26,16 @@ def check_precondition(known: Known, expected: str | None) -> None:
         raise refuse(
             "invalid_input",
             "bad_sha256",
-            "expected_prev_sha256 is 64 small hex digits, or empty",
-            next_step=call_again(expected_prev_sha256=FILL),
+            "expected_prev_sha256 must be the sha256 of the file (read shows it), or empty for no file.",
+            next_step=call_tool("read", path=known.path),
+            suggested_action="fix_syntax",
         )
     if (known.sha256 or "") != expected:
         raise refuse(
             "stale_precondition",
             "hash_mismatch" if known.now is not None else "file_not_found",
-            "the file is not what the caller expected",
-            next_step=call_tool("read", path=known.path),
+            _expectation(known, expected),
+            next_step=_after_mismatch(known),
             suggested_action="reread",
             path=known.path,
             expected_prev_sha256=expected,
@@ -61,7 +62,7 @@ def check_target(
         raise refuse(
             "stale_precondition",
             "file_already_exists",
-            "the file is there already; overwrite it, or give the hash it must have",
+            f"{known.path} exists already.",
             next_step=either(call_again(mode="overwrite"), call_tool("edit", path=known.path, edits=FILL)),
             suggested_action="reread",
             path=known.path,
@@ -80,8 +81,8 @@ def check_unseen(service: WriteService, known: Known, session: str, *, force: bo
         raise refuse(
             "stale_precondition",
             "unseen",
-            "this session has not read the file it would replace; read it first, or give its hash",
-            next_step=call_tool("read", path=known.path),
+            f"this session has not read {known.path}, which it would replace.",
+            next_step=then(call_tool("read", path=known.path), call_again()),
             suggested_action="reread",
             path=known.path,
             existing_sha256=known.sha256,
@@ -104,18 +105,45 @@ def check_seen(service: WriteService, tree: Tree, known: Known, session: str) ->
         if row is not None and row.new_sha is not None and row.new_sha.hex() == known.sha256
         else None
     )
+    changed = _changed_lines(service, tree, known, last[0])
     raise refuse(
         "stale_precondition",
         "changed_since_seen",
-        "the file changed since this session last saw it",
-        next_step=call_tool("read", path=known.path),
+        f"{known.path} was changed by {by or 'another program'} since this session last read it{_lines_of(changed)}.",
+        next_step=then(call_tool("read", path=known.path, **_around(changed)), call_again(content=FILL)),
         suggested_action="reread",
         path=known.path,
         seen_sha256=last[0],
         actual_prev_sha256=known.sha256,
         changed_by=by or "another program",
-        changed_lines=_changed_lines(service, tree, known, last[0]),
+        changed_lines=changed,
     )
+
+
+def _expectation(known: Known, expected: str) -> str:
+    if known.sha256 is None:
+        return f"{known.path} does not exist, and expected_prev_sha256 says that it does."
+    if not expected:
+        return f"{known.path} exists already (sha256 {known.sha256[:12]}), and expected_prev_sha256 says that it does not."
+    return f"{known.path} has sha256 {known.sha256[:12]}, and you expected {expected[:12]}."
+
+
+def _after_mismatch(known: Known) -> str:
+    if known.sha256 is None:
+        return call_again(expected_prev_sha256=None)
+    return then(call_tool("read", path=known.path), call_again(expected_prev_sha256=known.sha256))
+
+
+def _lines_of(changed: list[list[int]]) -> str:
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in changed[:5]]
+    return f" (line{'s' if len(shown) > 1 or '-' in shown[0] else ''} {', '.join(shown)})" if shown else ""
+
+
+def _around(changed: list[list[int]]) -> dict[str, int]:
+    """The lines to read: all that changed, and two around them."""
+    if not changed:
+        return {}
+    return {"start_line": max(1, changed[0][0] - 2), "end_line": changed[-1][1] + 2}
 
 
 def _changed_lines(service: WriteService, tree: Tree, known: Known, seen: str | None) -> list[list[int]]:
@@ -143,10 +171,14 @@ def check_elision(after: Content, new: bytes, old: bytes, path: str) -> None:
         refused = refuse(
             "blocked",
             "elided_content",
-            "the content has placeholders where the rest of the file should be; force writes it as it is",
-            next_step=either(call_again(content=FILL), "force:=true if it is meant literally"),
+            f"line {evidence[0].line} of the content stands for code that would be lost ({evidence[0].rule}).",
+            next_step=either(
+                call_again(content=FILL),
+                call_tool("edit", path=path, edits=FILL),
+                "force:=true if the line is meant literally",
+            ),
             reason_hint="content_filter",
-            suggested_action="ask_user",
+            suggested_action="fix_syntax",
             path=path,
             evidence=shown,
         )

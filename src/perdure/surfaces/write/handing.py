@@ -11,7 +11,7 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.handoff import GoodFile, Handoff, Step
 from perdure.model.learned import learned
-from perdure.model.next_step import FILL, call_again, call_tool
+from perdure.model.next_step import FILL, call_again, call_tool, then
 from perdure.model.step_graph import GraphError, ready_steps
 from perdure.model.tools import arg
 from perdure.model.when import iso
@@ -76,8 +76,9 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
             raise refuse(
                 "quota_exceeded",
                 "too_large",
-                "a handoff is at most 1 MiB",
+                "the handoff would be larger than 1 MiB.",
                 next_step=call_again(body=FILL),
+                suggested_action="split",
                 reason_hint="size_limit",
             )
         after = service.store.take(content.encode())
@@ -178,8 +179,10 @@ def _check_same_task(before: tuple[str, dict[str, Any]] | None, handoff: Handoff
     raise refuse(
         "stale_precondition",
         "other_task",
-        "another task's handoff stands there; read it, then give expected_prev_sha256",
-        next_step=call_tool("handoff_read", path=known.path),
+        f"{known.path} is the handoff of another task.",
+        next_step=then(
+            call_tool("handoff_read", path=known.path), call_again(expected_prev_sha256=known.sha256)
+        ),
         suggested_action="reread",
         path=known.path,
         existing_sha256=known.sha256,
@@ -267,8 +270,9 @@ def _content(service: WriteService, path: str) -> tuple[str, str, str]:
             raise refuse(
                 "not_found",
                 "not_found",
-                "there is no handoff",
+                f"there is no handoff at {path}.",
                 next_step=call_tool("handoff_write", path=path, envelope=FILL),
+                suggested_action="reread",
                 path=path,
             )
         fd = place.open()
@@ -277,8 +281,9 @@ def _content(service: WriteService, path: str) -> tuple[str, str, str]:
                 raise refuse(
                     "invalid_input",
                     "too_large",
-                    "this is larger than a handoff can be",
+                    f"{path} is larger than 1 MiB, and no handoff is.",
                     next_step=call_tool("read", path=path, end_line=100),
+                    suggested_action="reread",
                     path=path,
                 )
             data, expected = read_seen(fd, MOST_BYTES)

@@ -223,16 +223,16 @@ class CallLanding:
             return refuse(
                 "write_corruption",
                 "not_taken_back",
-                "a part of the change is on disk and cannot be taken back now; the next start completes it",
-                next_step=ask_user("to restart Perdure, which completes the change"),
+                "a part of the change is on disk and could not be taken back; the next start of Perdure completes it.",
+                next_step=ask_user("to restart Perdure, which completes the change."),
                 suggested_action="ask_user",
             )
         if self._is_lost:
             return refuse(
                 "write_corruption",
                 "displaced_not_kept",
-                "another program wrote to the file meanwhile, and some of its content could not be kept",
-                next_step=ask_user("to compare the file with what the other program wrote"),
+                "another program wrote to the file at the same moment, and some of its content could not be kept.",
+                next_step=ask_user("to compare the file with what the other program wrote."),
                 suggested_action="ask_user",
             )
         return os_refusal(error) if isinstance(error, OSError) else error

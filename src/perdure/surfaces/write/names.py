@@ -30,16 +30,16 @@ class Spelling(NamedTuple):
 def spelled(path: str) -> Spelling:
     """Take a path apart, or refuse it by its text."""
     if not path:
-        raise bad_path("empty_path", "the path is empty")
+        raise bad_path("empty_path", "path is empty: give a path relative to the workspace.")
     if len(path) > PATH_MAX or len(_bytes(path)) > PATH_MAX:
-        raise bad_path("path_too_long", f"the path is longer than {PATH_MAX} bytes", hint="size_limit")
+        raise bad_path("path_too_long", f"path is longer than {PATH_MAX} bytes.", hint="size_limit")
     names = path.split("/")
     if names[0] == "~":
-        raise bad_path("home_path", "a path that starts with ~ is not expanded", path)
+        raise bad_path("home_path", "a path cannot start with ~: give it relative to the workspace.", path)
     if names[-1] == "" and path.strip("/"):
-        raise bad_path("trailing_slash", "the path ends with a slash, but names a file", path)
+        raise bad_path("trailing_slash", f"{shown(path)} ends with a slash: give the path of a file.", path)
     if names[-1] in ("", ".", ".."):
-        raise bad_path("is_directory", "the path names a directory", path)
+        raise bad_path("is_directory", f"{shown(path)} is a directory: give the path of a file.", path)
     for name in names:
         check_name(name)
     return Spelling(path.startswith("/"), tuple(name for name in names if name not in ("", ".")))
@@ -49,36 +49,42 @@ def spelled(path: str) -> Spelling:
 def check_name(name: str) -> None:
     """Refuse one name that cannot or must not be written."""
     if "\0" in name:
-        raise bad_path("nul_in_name", "a name holds a NUL character", name)
+        raise bad_path("nul_in_name", "path has a NUL character.", name)
     if len(_bytes(name)) > NAME_MAX:
-        raise bad_path("name_too_long", f"a name is longer than {NAME_MAX} bytes", hint="size_limit")
+        raise bad_path("name_too_long", f"a name in path is longer than {NAME_MAX} bytes.", hint="size_limit")
     if not (name.isascii() and name.isprintable()):
         _check_characters(name)
     if name.casefold().startswith(PREFIX):
-        raise bad_path("reserved_name", "names of this form are used for temporary files", name)
+        raise bad_path(
+            "reserved_name", f"the name {shown(name)} is reserved for temporary files of Perdure.", name
+        )
 
 
 def bad_path(reason: str, message: str, path: str = "", *, hint: ReasonHint = "encoding") -> ToolError:
     context: dict[str, Any] = {"path": shown(path)} if path and not path.startswith("/") else {}
     return refuse(
-        "invalid_input", reason, message, next_step=call_again(path=FILL), reason_hint=hint, **context
+        "invalid_input",
+        reason,
+        message,
+        next_step=call_again(path=FILL),
+        suggested_action="fix_syntax",
+        reason_hint=hint,
+        **context,
     )
 
 
 def _check_characters(name: str) -> None:
     for character in name:
         if character in _BIDI:
-            raise bad_path(
-                "bidi_in_name", "a name holds a character that changes the direction of text", name
-            )
+            raise bad_path("bidi_in_name", "path has a character that changes the direction of text.", name)
         if is_ignorable(character):
-            raise bad_path("invisible_in_name", "a name holds an invisible character", name)
+            raise bad_path("invisible_in_name", "path has an invisible character.", name)
         if unicodedata.category(character) in ("Cc", "Zl", "Zp"):
-            raise bad_path("control_in_name", "a name holds a control character", name)
+            raise bad_path("control_in_name", "path has a control character.", name)
 
 
 def _bytes(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise bad_path("not_utf8", "the path is not valid Unicode text", text) from None
+        raise bad_path("not_utf8", "path is not valid Unicode text.", text) from None

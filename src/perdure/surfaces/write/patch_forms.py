@@ -117,7 +117,7 @@ class _Reader:
         return refuse(
             "invalid_input",
             "bad_patch",
-            f"the patch cannot be read at its line {line}: {why}",
+            f"the patch cannot be read at its line {line}: {why}.",
             next_step=call_again(ops=FILL),
             reason_hint="syntax",
             suggested_action="fix_syntax",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import call_tool
+from perdure.model.next_step import FILL, call_tool
 from perdure.surfaces.write import lines
 from perdure.surfaces.write.patch_forms import FilePatch, Hunk, Operation, parse
 from perdure.surfaces.write.similarity import nearest
@@ -106,7 +106,7 @@ def stale(patch: FilePatch, reason: str, message: str, **context: Any) -> ToolEr
         "stale_precondition",
         reason,
         message,
-        next_step=call_tool("read", path=patch.path),
+        next_step=call_tool("read", path=FILL if patch.path.startswith("/") else shown[:_NAME_SHOWN]),
         suggested_action="reread",
         file=shown[:_NAME_SHOWN],
         **context,

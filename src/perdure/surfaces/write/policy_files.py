@@ -231,8 +231,8 @@ def _broken(shown: str, what: str, line: int | None, *, is_pattern: bool = False
     return refuse(
         "policy_violation",
         "bad_regex" if is_pattern else "bad_policy",
-        f"the policy is not in force, so nothing is done: {where}: {what}",
-        next_step=ask_user(f"to fix {shown}"),
+        f"the policy is not in force, so nothing is done: {where}: {what.rstrip('.')}.",
+        next_step=ask_user(f"to fix {where}: {what.rstrip('.')}."),
         reason_hint="syntax",
         suggested_action="ask_user",
         file=shown,

@@ -65,27 +65,37 @@ class Protection(msgspec.Struct, frozen=True):
         """
         keys = [key for part in parts for key in _keys(part)]
         if not reading and (rule := _matching(self.own, keys)) is not None:
-            raise _protected(parts, rule, "no tool writes it")
+            raise _protected(parts, rule, "the policy of a workspace is changed by its owner alone", None)
         for rules, can_force in ((self.never, False), (self.guarded, True)):
             rule = _matching(rules, keys)
             if rule is None or (can_force and force) or (reading and rule not in self.private):
                 continue
             if _matching(self.allowed, keys) is None:
-                way = "give force, or allow it in the policy" if can_force else "only the policy can allow it"
-                raise _protected(parts, rule, way, can_force)
+                why = "it can start programs" if can_force else "Perdure never writes there"
+                raise _protected(parts, rule, why, can_force)
 
 
-def _protected(parts: Sequence[str], rule: str, way: str, can_force: bool = False) -> ToolError:
+def _protected(parts: Sequence[str], rule: str, why: str, can_force: bool | None) -> ToolError:
+    """`can_force` is None where not even the policy can allow it."""
+    path = shown("/".join(parts))
+    next_step = ask_user(f"to change {path}.")
+    if can_force is not None:
+        way = f"to allow {rule} in the policy (protect.allow)"
+        next_step = ask_user(
+            f"whether {path} may be written; then call again with force:=true, or ask them {way}."
+        )
+        if not can_force:
+            next_step = ask_user(f"{way}, or use git itself for .git.")
     return refuse(
         "policy_violation",
         "protected_path",
-        f"{rule.strip('/')} is protected; {way}",
-        next_step=ask_user(f"whether {rule} may be written: {way}"),
+        f"{path} is protected ({rule}): {why}.",
+        next_step=next_step,
         reason_hint="permission",
         suggested_action="ask_user",
-        path=shown("/".join(parts)),
+        path=path,
         rule=rule,
-        can_force=can_force,
+        can_force=bool(can_force),
     )
 
 

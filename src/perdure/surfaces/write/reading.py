@@ -71,8 +71,9 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
                     raise refuse(
                         "invalid_input",
                         "no_lines",
-                        "base64 has no lines; leave start_line and end_line",
+                        "base64 has no lines, so start_line and end_line cannot be given with it.",
                         next_step=call_again(start_line=None, end_line=None),
+                        suggested_action="fix_syntax",
                     )
                 data, expected = read_seen(fd, given.max_bytes)
                 size = _size(expected)
@@ -111,15 +112,17 @@ def journal_tail(service: WriteService, given: JournalTail, call: Call) -> dict[
         raise refuse(
             "invalid_input",
             "bad_cursor",
-            "a cursor is what next_cursor was",
+            "cursor must be the next_cursor of an earlier answer.",
             next_step=call_again(cursor=None),
+            suggested_action="fix_syntax",
         )
     if given.filter_mode is not None and given.filter_mode not in MODES:
         raise refuse(
             "invalid_input",
             "not_a_choice",
-            "filter_mode is not one of its choices",
+            f"filter_mode must be {', '.join(MODES[:-1])} or {MODES[-1]}.",
             next_step=call_again(filter_mode=FILL),
+            suggested_action="fix_syntax",
             choices=list(MODES),
         )
     path = canonical(service, given.filter_path) if given.filter_path is not None else None
@@ -154,8 +157,9 @@ def history(service: WriteService, given: History, call: Call) -> dict[str, Any]
         raise refuse(
             "not_found",
             "no_history",
-            "nothing was written here",
+            f"Perdure has recorded no change of {path}.",
             next_step=call_tool("journal_tail"),
+            suggested_action="reread",
             path=path,
         )
     shown = ("journal_id", "ts", "op", "mode", "sha256", "bytes", "client", "session")
@@ -166,7 +170,7 @@ def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]
     path = canonical(service, given.path)
     to_data, to_row = _side(service, path, given.to)
     if given.from_ is not None:
-        row = row_of(service, path, given.from_)
+        row = row_of(service, path, given.from_, "from")
         from_data = _loaded(service, row, row.new_sha)
         from_label = given.from_
     else:
@@ -186,7 +190,7 @@ def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]
 
 def _side(service: WriteService, path: str, which: str) -> tuple[bytes | None, Row | None]:
     if which != "disk":
-        row = row_of(service, path, which)
+        row = row_of(service, path, which, "to")
         return _loaded(service, row, row.new_sha), row
     workspace = service.workspace
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from perdure.model.envelope import Envelope, ToolError, refuse
-from perdure.model.next_step import ask_user
+from perdure.model.next_step import FILL, ask_user, call_again, call_tool, either
 from perdure.storage.journal import Draft, Invocation, StoreReplaced
 from perdure.surfaces.port import Call
 from perdure.surfaces.write.jobs import NoFiles
@@ -23,6 +23,16 @@ log = logging.getLogger(__name__)
 
 UNTRIED: Final = ("cancelled", "closing")
 """Nobody looked at the content."""
+
+
+def content_or_draft() -> ToolError:
+    return refuse(
+        "invalid_input",
+        "content_or_draft",
+        "content is missing, or draft, the id of a refused payload: give one of them, not both.",
+        next_step=call_again(content=FILL),
+        suggested_action="fix_syntax",
+    )
 
 
 class Rejected(ToolError):
@@ -68,11 +78,12 @@ def rejected(
         return error  # the disk is full, or worse: then there is no draft to promise
     identity = draft_id(content)
     if left < 0:
+        cause = str(error.envelope.context.get("message", reason)).rstrip(".")
         spent = refuse(
             "quota_exceeded",
             "retries_spent",
-            "the same content was refused here too often",
-            next_step=ask_user(f"how to go on with {path}: the same content was refused each time"),
+            f"the same content was refused for {path} too often: {cause}.",
+            next_step=ask_user(f"how to go on with {path}: the content was refused each time ({reason})."),
             suggested_action="ask_user",
             draft=identity,
             path=path,
@@ -81,7 +92,14 @@ def rejected(
         return ToolError(msgspec.structs.replace(spent.envelope, reason_hint=error.envelope.reason_hint))
     context = error.envelope.context
     if redacted is not None:
-        context = {**context, "redacted_draft": draft_id(redacted)}
+        clean = draft_id(redacted)
+        context = {**context, "redacted_draft": clean}
+        if call.tool == "safe_write":
+            context["next"] = either(
+                call_again(draft=clean), "classify:=false if the user wants the secret in the file"
+            )
+        elif call.tool == "chunk_compose":
+            context["next"] = call_tool("safe_write", path=path, draft=clean)
     budget = left if is_counted else error.envelope.retry_budget
     return ToolError(
         msgspec.structs.replace(error.envelope, draft=identity, retry_budget=budget, context=context)

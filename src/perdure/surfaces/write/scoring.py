@@ -8,10 +8,11 @@ import msgspec
 
 from perdure import risk
 from perdure.model.envelope import refuse
-from perdure.model.next_step import FILL, call_again
+from perdure.model.next_step import call_again
 from perdure.model.tools import arg
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import screening
+from perdure.surfaces.write.rejecting import content_or_draft
 from perdure.surfaces.write.service import WriteService
 
 MOST_REDACTED: Final = 16 * 1024 * 1024
@@ -27,20 +28,16 @@ class RiskScore(msgspec.Struct, frozen=True):
 
 def risk_score(service: WriteService, given: RiskScore, call: Call) -> dict[str, Any]:
     if (given.content is None) == (given.draft is None):
-        raise refuse(
-            "invalid_input",
-            "content_or_draft",
-            "give content, or the id of a draft, and not both",
-            next_step=call_again(content=FILL),
-        )
+        raise content_or_draft()
     draft = service.draft(given.draft) if given.draft is not None else None
     if draft is not None and draft.size > MOST_REDACTED:
         if given.redact:
             raise refuse(
                 "invalid_input",
                 "too_large",
-                "at most 16 MiB are redacted",
+                "the draft is larger than 16 MiB, and no more is redacted.",
                 next_step=call_again(redact=None),
+                suggested_action="split",
                 reason_hint="size_limit",
             )
         content, report = "", screening.whole(service.store.pieces(draft), service.policy)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import refuse
-from perdure.model.next_step import ask_user, call_again, call_tool
+from perdure.model.next_step import FILL, ask_user, call_again, call_tool, then
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.journal import Item
@@ -131,8 +131,8 @@ def scratch_get(service: WriteService, given: ScratchGet, call: Call) -> dict[st
         raise refuse(
             "policy_violation",
             "scratch_get_disabled",
-            "policy keeps scratch material from being read back",
-            next_step=ask_user("to allow scratch_get in the policy (scratch.get)"),
+            "the policy does not allow scratch entries to be read back (scratch.get).",
+            next_step=ask_user("for the material itself, or to allow scratch.get in the policy."),
             reason_hint="permission",
             suggested_action="ask_user",
         )
@@ -146,10 +146,10 @@ def scratch_get(service: WriteService, given: ScratchGet, call: Call) -> dict[st
         raise refuse(
             "invalid_input",
             "not_valid_utf8",
-            "this is not text; ask for base64",
+            "the entry is not text.",
             next_step=call_again(encoding="base64"),
             reason_hint="encoding",
-            suggested_action="retry_later",
+            suggested_action="escape",
         ) from None
     entry = _entry(item, service.journal.shelf(LABEL))
     return {
@@ -168,8 +168,9 @@ def scratch_drop(service: WriteService, given: ScratchRef, call: Call) -> dict[s
         raise refuse(
             "invalid_input",
             "must_provide_sha256_or_label",
-            "give the sha256, or the label",
-            next_step=call_tool("scratch_ref"),
+            "sha256 or label is missing: give one of them.",
+            next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL)),
+            suggested_action="fix_syntax",
         )
     item = _found(service, given.sha256, given.label)
 
@@ -188,15 +189,17 @@ def _found(service: WriteService, sha256: str | None, label: str | None) -> Item
         raise refuse(
             "invalid_input",
             "must_provide_sha256_or_label",
-            "give the sha256, or the label",
-            next_step=call_tool("scratch_ref"),
+            "sha256 or label is missing: give one of them.",
+            next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL)),
+            suggested_action="fix_syntax",
         )
     if sha256 is not None and not _SHA256.fullmatch(sha256):
         raise refuse(
             "invalid_input",
             "not_a_lowercase_sha256_hex",
-            "a sha256 is 64 small hex digits",
-            next_step=call_tool("scratch_ref"),
+            "sha256 must be 64 lower-case hex digits.",
+            next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL)),
+            suggested_action="fix_syntax",
         )
     if sha256 is None and label is not None:
         aliases = service.journal.shelf(LABEL, label)
@@ -204,7 +207,11 @@ def _found(service: WriteService, sha256: str | None, label: str | None) -> Item
     item = service.journal.item(KIND, sha256 or "")
     if item is None:
         raise refuse(
-            "not_found", "not_found", "nothing is kept under this name", next_step=call_tool("scratch_ref")
+            "not_found",
+            "not_found",
+            "there is no scratch entry with this hash or label, or it has expired.",
+            next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL, label=None)),
+            suggested_action="reread",
         )
     return item
 

@@ -43,14 +43,22 @@ def unseal(sealed: bytes, name: str) -> bytes:
     try:
         return _cipher(salt).decrypt(nonce, sealed[head + NONCE :], name.encode())
     except InvalidTag:
-        raise _cannot("wrong_key", "this was sealed under another key, or is damaged") from None
+        raise _cannot(
+            "wrong_key",
+            "the entry was encrypted with another key, or is damaged.",
+            f"for the key it was encrypted with ({VARIABLE}).",
+        ) from None
 
 
 def _cipher(salt: bytes) -> AESGCM:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError:
-        raise _cannot("no_cipher", "the policy wants scratch sealed: install perdure[seal]") from None
+        raise _cannot(
+            "no_cipher",
+            "the policy wants scratch entries encrypted, and no cipher is installed.",
+            "to install perdure[seal].",
+        ) from None
     return AESGCM(hashlib.scrypt(_key().encode(), salt=salt, n=ROUNDS, r=8, p=1, dklen=32))
 
 
@@ -77,15 +85,19 @@ def _kept_key() -> str:
 
 
 def _no_key() -> ToolError:
-    return _cannot("no_key", f"there is no key: set {VARIABLE}, or give the system a keyring")
+    return _cannot(
+        "no_key",
+        "the policy wants scratch entries encrypted, and there is no key.",
+        f"to set {VARIABLE}, or to give the system a keyring.",
+    )
 
 
-def _cannot(reason: str, message: str) -> ToolError:
+def _cannot(reason: str, message: str, todo: str) -> ToolError:
     return refuse(
         "policy_violation",
         reason,
         message,
-        next_step=ask_user(f"for the key of scratch material: {message}"),
+        next_step=ask_user(todo),
         reason_hint="permission",
         suggested_action="ask_user",
     )

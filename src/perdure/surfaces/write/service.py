@@ -122,12 +122,12 @@ class WriteService:
         if cause is None:
             return
         envelope = cause.envelope
+        message = str(envelope.context.get("message", envelope.error))
         raise refuse(
             envelope.error,
             "recovery_waits",
-            f"{path} could not be restored after a crash, and waits for that: "
-            f"{envelope.context.get('message', envelope.error)}",
-            next_step=str(envelope.context.get("next")),
+            f"{path} could not be restored after a crash yet: {message.rstrip('.')}.",
+            next_step=str(envelope.context.get("next", call_again())),
             reason_hint=envelope.reason_hint,
             suggested_action=envelope.suggested_action,
             path=path,
@@ -269,8 +269,9 @@ class WriteService:
             raise refuse(
                 "conflict",
                 "key_reused",
-                "this idempotency key was used with other arguments",
-                next_step=call_again(),
+                "this idempotency_key was used for a call with other arguments.",
+                next_step=call_again(idempotency_key=FILL),
+                suggested_action="fix_syntax",
             )
         payload: dict[str, Any] = msgspec.json.decode(known.result)
         return {**payload, "deduplicated": True}
@@ -302,7 +303,11 @@ class WriteService:
         known = self.journal.draft(identity)
         if known is None:
             raise refuse(
-                "not_found", "draft_not_found", "no draft has this id", next_step=call_again(content=FILL)
+                "not_found",
+                "draft_not_found",
+                f"there is no draft {identity}, or it has expired.",
+                next_step=call_again(content=FILL),
+                suggested_action="reread",
             )
         return self.store.find(known.sha.hex())
 
@@ -356,8 +361,9 @@ def _check_key(key: str | None) -> None:
         raise refuse(
             "invalid_input",
             "bad_key",
-            f"an idempotency key has 1 to {KEY_MAX} characters",
-            next_step=call_again(),
+            f"idempotency_key must have 1 to {KEY_MAX} characters.",
+            next_step=call_again(idempotency_key=FILL),
+            suggested_action="fix_syntax",
         )
 
 

@@ -98,8 +98,8 @@ class Store:
             raise refuse(
                 "not_found",
                 "content_expired",
-                "this content was dropped: it was older or larger than what is to be kept",
-                next_step=ask_user("for another source of this content: Perdure no longer keeps it"),
+                "the store no longer keeps this content: it was older or larger than [keep] allows.",
+                next_step=ask_user("for another source of this content, such as git."),
                 suggested_action="ask_user",
                 sha256=sha256,
             )
@@ -135,6 +135,7 @@ def _damaged() -> ToolError:
     return refuse(
         "write_corruption",
         "content_damaged",
-        "the kept content does not match its hash",
-        next_step=ask_user("to run perdure verify, which names every damaged content"),
+        "a content in the store is damaged: it does not match its hash.",
+        next_step=ask_user("to run perdure verify, which names every content that is damaged."),
+        suggested_action="ask_user",
     )

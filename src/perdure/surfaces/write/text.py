@@ -109,9 +109,7 @@ def decode(data: bytes, encoding: str | None = None) -> Text:
         return _asked(data, encoding)
     found = _detect(data, final=True)
     if found is None:
-        raise _refuse(
-            "binary_file", "the file is not text; ask for base64", "reread", call_again(encoding="base64")
-        )
+        raise _refuse("binary_file", "the file is not text.", "reread", call_again(encoding="base64"))
     body, codec, bom = found
     return Text(body, _style(body, codec, bom))
 
@@ -127,7 +125,7 @@ def _asked(data: bytes, encoding: str) -> Text:
     if codec is None:
         raise _refuse(
             "unknown_encoding",
-            "no such text encoding",
+            f"encoding must be {', '.join(_ASKED)} or base64.",
             "fix_syntax",
             call_again(encoding=FILL),
             choices=list(_ASKED),
@@ -141,7 +139,7 @@ def _asked(data: bytes, encoding: str) -> Text:
     if body is None:
         raise _refuse(
             "not_in_encoding",
-            f"the file is not valid {encoding}",
+            f"the file is not valid {encoding}.",
             "reread",
             call_again(encoding=None),
             encoding=encoding,
@@ -240,13 +238,13 @@ def content_bytes(content: str, encoding: str = "utf-8") -> bytes:
             return base64.b64decode("".join(content.split()).encode("ascii"), validate=True)
         except (binascii.Error, UnicodeError):
             raise _refuse(
-                "bad_base64", "content is not valid base64", "fix_syntax", call_again(content=FILL)
+                "bad_base64", "content is not valid base64.", "fix_syntax", call_again(content=FILL)
             ) from None
     codec = _ASKED.get(encoding)
     if codec is None:
         raise _refuse(
             "unknown_encoding",
-            "no such encoding",
+            f"encoding must be {', '.join(_ASKED)} or base64.",
             "fix_syntax",
             call_again(encoding=FILL),
             choices=[*_ASKED, "base64"],
@@ -294,7 +292,7 @@ def _encoded(text: str, codec: Encoding) -> bytes:
     except UnicodeEncodeError as error:
         raise _refuse(
             "unencodable",
-            f"the content holds a character that {codec} cannot write",
+            f"the content has a character that {codec} cannot write.",
             "escape",
             call_again(encoding="utf-8"),
             encoding=codec,
@@ -304,6 +302,11 @@ def _encoded(text: str, codec: Encoding) -> bytes:
 
 
 # --- some lines --------------------------------------------------------------------------------------------
+
+
+def _no_such_lines(count: int) -> str:
+    lines_told = f"{count} line{'' if count == 1 else 's'}"
+    return f"the file has {lines_told}: start_line must be from 1 to {max(count, 1)}, and end_line not before it."
 
 
 def excerpt(
@@ -317,14 +320,18 @@ def excerpt(
         raise refuse(
             "invalid_input",
             "no_such_lines",
-            f"the file has {len(whole)} lines",
-            next_step=call_again(start_line=max(1, len(whole) - 100), end_line=None),
+            _no_such_lines(len(whole)),
+            next_step=call_again(start_line=None, end_line=None),
             suggested_action="reread",
             total_lines=len(whole),
         )
     if max_bytes < 1:
         raise refuse(
-            "invalid_input", "bad_limit", "max_bytes must be at least 1", next_step=call_again(max_bytes=None)
+            "invalid_input",
+            "bad_limit",
+            "max_bytes must be at least 1.",
+            next_step=call_again(max_bytes=None),
+            suggested_action="fix_syntax",
         )
     last = min(last, len(whole))
     taken: list[str] = []

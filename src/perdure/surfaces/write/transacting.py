@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, ask_user, call_again
+from perdure.model.next_step import FILL, ask_user, call_again, either
 from perdure.model.tools import arg
 from perdure.storage.files import fidelity
 from perdure.surfaces.port import Call
@@ -15,6 +15,7 @@ from perdure.surfaces.write import apply_patch, edits, guards, patches, text
 from perdure.surfaces.write.checks import SECRET_IN_NAME, Checks
 from perdure.surfaces.write.rejecting import Rejected, draft_id, kept, rejected
 from perdure.surfaces.write.service import WriteService, new_transaction_id
+from perdure.surfaces.write.similar_files import missing_file
 from perdure.surfaces.write.store import Content
 from perdure.surfaces.write.tree import Known, Tree
 from perdure.surfaces.write.validating import Validate
@@ -189,19 +190,31 @@ class _Step:
             case "edit":
                 if not one.edits:
                     raise refuse(
-                        "invalid_input", "no_edits", "edit needs edits", next_step=call_again(ops=FILL)
+                        "invalid_input",
+                        "no_edits",
+                        "an operation with op=edit needs edits, a list of {old, new}.",
+                        next_step=call_again(ops=FILL),
+                        suggested_action="fix_syntax",
                     )
                 return [self._edit(one, one.edits)]
             case "patch":
                 if one.patch is None:
                     raise refuse(
-                        "invalid_input", "no_patch", "patch needs a patch", next_step=call_again(ops=FILL)
+                        "invalid_input",
+                        "no_patch",
+                        "an operation with op=patch needs patch, a unified diff.",
+                        next_step=call_again(ops=FILL),
+                        suggested_action="fix_syntax",
                     )
                 return [done for file in patches.parse(one.patch, one.path) for done in self._patch(file)]
             case "move":
                 if one.to is None:
                     raise refuse(
-                        "invalid_input", "no_target", "move needs to", next_step=call_again(ops=FILL)
+                        "invalid_input",
+                        "no_target",
+                        "an operation with op=move needs to, the new path.",
+                        next_step=call_again(ops=FILL),
+                        suggested_action="fix_syntax",
                     )
                 return self._move(one.path, one.to)
             case "delete":
@@ -270,8 +283,10 @@ class _Step:
             raise refuse(
                 "stale_precondition",
                 "target_exists",
-                "a move never replaces a file; delete the target first if it may go",
-                next_step=ask_user(f"whether {target.path} may be deleted first"),
+                f"{target.path} exists already, and a move never replaces a file.",
+                next_step=ask_user(
+                    f"whether {target.path} may be deleted; then call again with a delete of it before the move."
+                ),
                 suggested_action="ask_user",
                 to=target.path,
             )
@@ -289,12 +304,8 @@ class _Step:
     def _existing(self, path: str, *, follow: bool = True) -> Known:
         known = self._look(path, follow=follow)
         if known.now is None:
-            raise refuse(
-                "not_found",
-                "file_not_found",
-                "there is no such file",
-                next_step=call_again(ops=FILL),
-                path=known.path,
+            raise missing_file(
+                self._service.workspace.roots[0].fd, known.path, next_step=call_again(ops=FILL)
             )
         return known
 
@@ -304,8 +315,8 @@ class _Step:
             raise refuse(
                 "stale_precondition",
                 "file_already_exists",
-                "the file is there already; change it, or overwrite it with op write and mode overwrite",
-                next_step=call_again(ops=FILL),
+                f"{known.path} exists already.",
+                next_step=either(call_again(ops=FILL), "mode=overwrite in that operation, or op=edit"),
                 suggested_action="reread",
                 path=known.path,
                 existing_sha256=known.sha256,

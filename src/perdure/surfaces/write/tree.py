@@ -277,8 +277,9 @@ def check_in_memory(size: int, path: str) -> None:
         raise refuse(
             "quota_exceeded",
             "too_large",
-            f"the file has {size} bytes; up to {MOST_IN_MEMORY} can be read, edited or merged as text",
+            f"{path} has {size:,} bytes, and at most {MOST_IN_MEMORY:,} can be read, edited or merged as text.",
             next_step=call_tool("read", path=path, encoding="base64", max_bytes=262144),
+            suggested_action="split",
             reason_hint="size_limit",
             path=path,
             bytes=size,
@@ -292,7 +293,11 @@ def capture(store: Store, fd: int) -> Captured:
     content = store.find_or_mend(fd, expected.sha256) if was_kept else store.take_file(fd)
     if content.sha256 != expected.sha256:
         raise refuse(
-            "conflict", "file_changing", "another program keeps writing to the file", next_step=call_again()
+            "conflict",
+            "file_changing",
+            "another program keeps writing to the file.",
+            next_step=call_again(),
+            suggested_action="retry_later",
         )
     return Captured(expected, content, was_kept)
 

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import call_tool
+from perdure.model.next_step import FILL, call_again, call_tool, either, then
 from perdure.model.tools import arg
 from perdure.model.when import microseconds
 from perdure.storage.files import fidelity
+from perdure.storage.files.visible import shown
 from perdure.storage.journal import Filter, JournalError, Row
 from perdure.storage.os_errors import is_of_system
 from perdure.surfaces.port import Call
@@ -114,7 +115,7 @@ class _Refused(ToolError):
             refuse(
                 "conflict",
                 "undo_conflict",
-                "the change cannot be taken back",
+                "a later change is in the way.",
                 next_step=call_tool("journal_tail"),
             ).envelope
         )
@@ -137,10 +138,17 @@ def _session(given: Undo, call: Call) -> str | None:
 
 def _nothing(given: Undo, call: Call) -> ToolError:
     whose = "of this session " if _session(given, call) == call.session else ""
-    hint = '; session: "any" also takes back what others changed' if whose else ""
     what = "undo" if given.redo else "change"
+    named = {"path": given.path, "client": given.client, "since": given.since}
+    where = "".join(f" with {name}={shown(value)}" for name, value in named.items() if value is not None)
     return refuse(
-        "not_found", "nothing_to_undo", f"no {what} {whose}matches{hint}", next_step=call_tool("journal_tail")
+        "not_found",
+        "nothing_to_undo",
+        f"there is no {what} {whose}to take back{where}.",
+        next_step=call_tool("journal_tail")
+        if not whose
+        else either(call_again(session=ANY_SESSION), call_tool("journal_tail")),
+        suggested_action="reread",
     )
 
 
@@ -153,15 +161,17 @@ def _select(service: WriteService, given: Undo, call: Call, since: int | None) -
             raise refuse(
                 "not_found",
                 "version_not_found",
-                "the journal has no such entry",
-                next_step=call_tool("journal_tail"),
+                "the journal has no entry with this journal_id.",
+                next_step=then(call_tool("journal_tail"), call_again(journal_id=FILL)),
+                suggested_action="reread",
             )
         if not _is_effective(service, row):
             raise refuse(
                 "conflict",
                 "already_undone",
-                "this change was taken back already",
-                next_step=call_tool("journal_tail"),
+                f"change {row.seq} was undone already.",
+                next_step=call_tool("history", path=row.path),
+                suggested_action="abort",
             )
         return _whole(service, row)
     path = canonical(service, given.path) if given.path is not None else None
@@ -218,7 +228,7 @@ def _reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Cont
         raise refuse(
             "conflict",
             "changed_since",
-            "the file came or went since",
+            f"{known.path} was created or deleted since.",
             next_step=call_tool("diff", path=known.path),
         )
     return tree.derive(known, f"undo {row.seq}", lambda: _merged(service, tree, known, new, old))
@@ -235,7 +245,7 @@ def _merged(service: WriteService, tree: Tree, known: Known, new: str, old: str)
         raise refuse(
             "conflict",
             "changed_since",
-            "the file is not text and was changed since",
+            f"{known.path} is not text and was changed since.",
             next_step=call_tool("diff", path=known.path),
         ) from None
     match merge.merge(base, now.body, back):
@@ -245,6 +255,6 @@ def _merged(service: WriteService, tree: Tree, known: Known, new: str, old: str)
             raise refuse(
                 "conflict",
                 "later_edit",
-                "a later change touches the same lines",
+                f"a later change of {known.path} touches the same lines.",
                 next_step=call_tool("diff", path=known.path),
             )

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, call_again
+from perdure.model.next_step import FILL, call_again, either
 from perdure.model.tools import arg
 from perdure.surfaces.port import Call
 from perdure.surfaces.write import text
+from perdure.surfaces.write.rejecting import content_or_draft
 from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.store import Content
 
@@ -31,12 +32,7 @@ class ValidateParams(msgspec.Struct, frozen=True):
 
 def validate(service: WriteService, given: ValidateParams, call: Call) -> dict[str, Any]:
     if (given.content is None) == (given.draft is None):
-        raise refuse(
-            "invalid_input",
-            "content_or_draft",
-            "give content, or the id of a draft, and not both",
-            next_step=call_again(content=FILL),
-        )
+        raise content_or_draft()
     if given.draft is not None:
         content = _text(service, service.draft(given.draft))
     else:
@@ -100,8 +96,8 @@ def _broken(path: str, report: Report, problems: list[Problem]) -> ToolError:
     return refuse(
         "blocked",
         "breaks_syntax",
-        f"the file would not be valid {report.format}: line {problems[0].line}: {problems[0].message}",
-        next_step=call_again(content=FILL),
+        f"{path} would not be valid {report.format}: line {problems[0].line}: {problems[0].message.rstrip('.')}.",
+        next_step=either(call_again(content=FILL), "validate=warn to write it anyway"),
         reason_hint="syntax",
         suggested_action="fix_syntax",
         path=path,
@@ -114,7 +110,8 @@ def _too_large() -> ToolError:
     return refuse(
         "invalid_input",
         "too_large",
-        "content above 16 MiB is not validated",
+        "the content is larger than 16 MiB, and no more is checked for syntax.",
         next_step=call_again(content=FILL),
+        suggested_action="split",
         reason_hint="size_limit",
     )

@@ -25,6 +25,7 @@ from perdure.storage.files.syscalls import (
     RESOLVE_NO_XDEV,
     open_beneath,
 )
+from perdure.storage.files.visible import shown
 from perdure.storage.os_errors import os_refusal
 
 LINKS_MAX: Final = 40
@@ -110,22 +111,24 @@ def enter(root: Root, dir_fd: int, name: str) -> int:
     return fd
 
 
-def escapes(how: str) -> ToolError:
+def escapes(how: str, path: str, roots: Sequence[str]) -> ToolError:
+    way = "leads through a symbolic link out of" if how == "symlink" else "is outside of"
     return refuse(
         "policy_violation",
         "escapes_workspace",
-        "the path leads out of the workspace",
+        f"{shown(path)} {way} the workspace ({', '.join(roots)}).",
         next_step=call_again(path=FILL),
+        suggested_action="fix_syntax",
         reason_hint="permission",
         how=how,
     )
 
 
-def _changing() -> ToolError:
+def _changing(path: str) -> ToolError:
     return refuse(
         "conflict",
         "path_changing",
-        "another program keeps changing the directories of the path",
+        f"another program keeps changing the directories of {shown(path)}.",
         next_step=call_again(),
         suggested_action="retry_later",
     )
@@ -156,6 +159,7 @@ class _Walk:
 
     def __init__(self, root: Root, parts: Sequence[str], watch: Watch, follow: bool) -> None:
         self.root = root
+        self.asked = "/".join(parts)
         self.ahead = deque(parts)
         self.watch = watch
         self.follow = follow
@@ -176,7 +180,7 @@ class _Walk:
 
     def _step(self) -> Resolved | None:
         if not self.ahead:
-            raise os_refusal(IsADirectoryError(errno.EISDIR, ""))
+            raise os_refusal(IsADirectoryError(errno.EISDIR, ""), path=shown(self.asked))
         name = self.ahead.popleft()
         try:
             if name == "..":
@@ -198,7 +202,7 @@ class _Walk:
 
     def _back(self) -> None:
         if not self.trail:
-            raise escapes("dot_dot")
+            raise escapes("dot_dot", self.asked, [self.root.path])
         self._restart(self.trail[:-1])
 
     def _restart(self, trail: list[str]) -> None:
@@ -210,7 +214,7 @@ class _Walk:
             try:
                 self._enter(name)
             except OSError:
-                raise _changing() from None
+                raise _changing(self.asked) from None
             self.trail.append(name)
 
     def _enter(self, name: str) -> None:
@@ -222,12 +226,12 @@ class _Walk:
         text = os.readlink(name, dir_fd=self.fd)
         self.links += 1
         if self.links > LINKS_MAX:
-            raise os_refusal(OSError(errno.ELOOP, ""))
+            raise os_refusal(OSError(errno.ELOOP, ""), path=shown(self.asked))
         parts = [part for part in text.split("/") if part not in ("", ".")]
         if text.startswith("/"):
             inside = self.root.beneath(parts)
             if inside is None:
-                raise escapes("symlink")
+                raise escapes("symlink", self.asked, [self.root.path])
             parts = list(inside)
             self._restart([])
         self.ahead.extendleft(reversed(parts))
@@ -244,13 +248,14 @@ class _Walk:
             raise refuse(
                 "not_found",
                 "workspace_gone",
-                "the workspace directory was moved or removed; put it back, or start Perdure where it is now",
+                f"the workspace directory {self.root.path} was moved or removed.",
                 next_step=ask_user(
-                    "to put the workspace directory back, or to start Perdure where it is now"
+                    "to put the workspace directory back, or to start Perdure where it is now."
                 ),
+                suggested_action="ask_user",
             )
         if ".." in self.ahead:
-            raise os_refusal(FileNotFoundError(errno.ENOENT, ""), message="a parent of the path is missing")
+            raise os_refusal(FileNotFoundError(errno.ENOENT, ""), path=shown(self.asked))
         if not self.ahead:
             return self._done(name, None)
         *parents, last = (name, *self.ahead)
@@ -260,10 +265,10 @@ class _Walk:
         """A name changed its nature between two looks: look again, but not for ever."""
         now_other = error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.EAGAIN)
         if not now_other or self._is_file(name):
-            raise os_refusal(error)
+            raise os_refusal(error, path=shown(self.asked))
         self.tries += 1
         if self.tries > TRIES_MAX:
-            raise _changing()
+            raise _changing(self.asked)
         self.ahead.appendleft(name)
 
     def _is_file(self, name: str) -> bool:

@@ -9,17 +9,18 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, call_again, call_tool
+from perdure.model.next_step import FILL, call_again, call_tool, then
 from perdure.model.tools import arg
 from perdure.model.when import iso
 from perdure.storage.files import fidelity
-from perdure.storage.journal import Row
+from perdure.storage.journal import Filter, Row
 from perdure.surfaces.port import Call
 from perdure.surfaces.waiting import ASIDE
 from perdure.surfaces.write import edits, guards, text
 from perdure.surfaces.write.checks import Checks, Verdict
-from perdure.surfaces.write.rejecting import Rejected
+from perdure.surfaces.write.rejecting import Rejected, content_or_draft
 from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.write.similar_files import missing_file
 from perdure.surfaces.write.store import INLINE, Content
 from perdure.surfaces.write.tree import Known, Tree
 from perdure.surfaces.write.validating import Validate
@@ -132,12 +133,7 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
 def sent_content(service: WriteService, content: str | None, draft: str | None, encoding: str) -> Content:
     """Store the content of a call, or find its draft."""
     if (content is None) == (draft is None):
-        raise refuse(
-            "invalid_input",
-            "content_or_draft",
-            "give content, or the id of a draft, and not both",
-            next_step=call_again(content=FILL),
-        )
+        raise content_or_draft()
     if draft is not None:
         return service.draft(draft)
     try:
@@ -167,7 +163,7 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
             raise refuse(
                 "invalid_input",
                 "unmarked_encoding",
-                "the file has two or four bytes to a character and no mark that says which; append base64",
+                f"{known.path} has two or four bytes to a character, and no byte order mark that says which encoding it is.",
                 next_step=call_again(encoding="base64", content=FILL),
                 reason_hint="encoding",
                 suggested_action="escape",
@@ -205,13 +201,7 @@ async def edit(service: WriteService, given: EditFile | SafeReplace, call: Call)
     def plan(tree: Tree) -> dict[str, Any]:
         known = tree.look(given.path, force=given.force)
         if known.now is None:
-            raise refuse(
-                "not_found",
-                "file_not_found",
-                "there is no such file",
-                next_step=call_tool("safe_write", path=known.path, content=FILL),
-                path=known.path,
-            )
+            raise missing_file(service.workspace.roots[0].fd, known.path)
         guards.check_precondition(known, given.expected_prev_sha256)
 
         def change() -> tuple[Content, edits.Edited]:
@@ -258,8 +248,9 @@ def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]
             raise refuse(
                 "not_found",
                 "nothing_to_restore",
-                "there was no file then, nor is there now",
-                next_step=call_tool("history", path=known.path),
+                f"{known.path} did not exist in version {given.journal_id}, and it does not exist now.",
+                next_step=then(call_tool("history", path=known.path), call_again(journal_id=FILL)),
+                suggested_action="reread",
                 path=known.path,
             )
         if known.now is None and (gone := service.journal.last_of(known.path)) is not None:
@@ -270,18 +261,30 @@ def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]
     return service.change(call, frozenset({given.path}), plan)
 
 
-def row_of(service: WriteService, path: str, journal_id: str) -> Row:
+def row_of(service: WriteService, path: str, journal_id: str, argument: str = "journal_id") -> Row:
     seq = sequence(journal_id)
     row = service.journal.row(seq) if seq is not None else None
     if row is None or row.path != path:
         raise refuse(
             "not_found",
             "version_not_found",
-            "the file has no such version",
-            next_step=call_tool("history", path=path),
+            _no_version(service, path, journal_id),
+            next_step=then(call_tool("history", path=path), call_again(**{argument: FILL})),
+            suggested_action="reread",
             path=path,
         )
     return row
+
+
+def _no_version(service: WriteService, path: str, journal_id: str) -> str:
+    known = [str(row.seq) for row in service.journal.rows(Filter(path=path), 6)]
+    have = (
+        f"it has {', '.join(known[:5])}{' and older ones' if len(known) > 5 else ''}"
+        if known
+        else "it has none"
+    )
+    named = f" {journal_id}" if sequence(journal_id) is not None else " with this journal_id"
+    return f"{path} has no version{named}: {have}."
 
 
 def sequence(journal_id: str) -> int | None:
