@@ -71,7 +71,7 @@ def lines(store: Store, tool: str, **arguments: Any) -> list[str]:
             "set_state",
             {"key": "k", "value": "2", "lease": "free", "lease_token": 9},
             "not written: lease free is free: it ended, or token 9 released it.",
-            "lease action=acquire name=free",
+            "lease action=acquire name=free   (then set_state key=k value=... lease=free lease_token=...)",
             {},
         ),
         (
@@ -102,14 +102,14 @@ def lines(store: Store, tool: str, **arguments: Any) -> list[str]:
                 "then": {"op": "set", "key": "k", "value": 3},
             },
             "nothing written: k is at version 1, you expected version 2; x does not exist.",
-            "get_state key=k",
+            "get_state key=k   (then state_txn compare=... then=...)",
             {},
         ),
         (
             "state_txn",
             {"compare": [{"key": "k", "value": {"a": 2}}], "else": [{"op": "set", "key": "j", "value": "1"}]},
             "then was not applied: k has another value (version 1). else was applied: 1 write.",
-            "get_state key=k",
+            "get_state key=k   (then state_txn compare=... else=...)",
             {},
         ),
         (

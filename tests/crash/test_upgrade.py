@@ -494,5 +494,5 @@ def test_a_capsule_written_for_another_process_is_refused(bed: Bed, capsule: Cap
     )
 
     assert done.returncode == 1
-    assert "capsule" in done.stderr
+    assert "snapshot of the session" in done.stderr
     assert done.stdout == ""

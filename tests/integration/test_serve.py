@@ -315,7 +315,10 @@ def test_who_must_not_speak_to_us_is_told_so(
     shared: ServeProcess, headers: dict[str, str], status: int
 ) -> None:
     client = opened(shared)
-    assert client.send("POST", _ping(), headers).status == status
+    answer = client.send("POST", _ping(), headers)
+    assert answer.status == status
+    # The sentence names the header that is wrong.
+    assert next(iter(headers)) in answer.last["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -353,7 +356,9 @@ def test_a_body_over_the_bound_is_refused_before_it_is_read(tmp_path: Path) -> N
 def test_a_token_is_asked_for_and_compared(tmp_path: Path) -> None:
     served = ServeProcess(tmp_path, env={"PERDURE_TOKEN": "s3cret-token"})
     try:
-        assert served.client().send("POST", _ping()).status == 401
+        unknown = served.client().send("POST", _ping())
+        assert unknown.status == 401
+        assert "Authorization: Bearer TOKEN" in unknown.last["error"]["message"]
         assert served.client(Authorization="Bearer wrong").send("POST", _ping()).status == 401
         client = served.client(Authorization="Bearer s3cret-token")
         client.initialize()

@@ -145,7 +145,7 @@ def test_a_request_that_is_too_large_is_refused_with_its_id() -> None:
         await client.connect()
         client.send({"jsonrpc": "2.0", "id": 7, "method": "x", "params": {"text": "x" * 2000}})
         answer = await client.answer()
-        assert (answer["id"], answer["error"]["message"]) == (7, "frame too large")
+        assert (answer["id"], "too large" in answer["error"]["message"]) == (7, True)
         await client.hang_up()
 
     ServeStage.run(test)

@@ -82,7 +82,7 @@ def test_a_2026_request_in_an_unknown_version_is_told_which_are_known() -> None:
     stage.request(1, "tools/list", {"_meta": {**ENVELOPE, META_VERSION: "2031-01-01"}})
     assert stage.answer(1)["error"] == {
         "code": -32022,
-        "message": "unsupported protocol version",
+        "message": f"unsupported protocol version 2031-01-01: use {LATEST_MODERN}.",
         "data": {"supported": [LATEST_MODERN], "requested": "2031-01-01"},
     }
 
@@ -318,6 +318,41 @@ def test_an_unknown_tool_is_not_answered_with_one_that_is_not_here() -> None:
     stage.serve("w", [tool("get_state", "convergent")])
     stage.call(1, "write_file")
     assert "safe_write" not in stage.answer(1)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "message"),
+    [
+        ("tools/call", {}, "tools/call needs name, a string."),
+        ("prompts/get", {"name": "x"}, "no prompt x here: prompts/list names what there is."),
+        (
+            "resources/read",
+            {"uri": "a:b"},
+            "no server here has the resource a:b: resources/list names what there is.",
+        ),
+        ("tools/list", {"cursor": "x"}, "no cursor was given out: every list is one page. Leave cursor out."),
+        (
+            "logging/setLevel",
+            {"level": "loud"},
+            "level must be one of debug, info, notice, warning, error, critical, alert, emergency.",
+        ),
+        ("initialize", {}, "the session is initialized already: send initialize once."),
+        ("no/such", {}, "no method no/such here."),
+        (
+            "completion/complete",
+            {},
+            "completion/complete needs ref: a prompt by its name, or a resource by its uri.",
+        ),
+    ],
+)
+def test_a_refused_request_says_what_to_send_instead(
+    method: str, params: dict[str, Any], message: str
+) -> None:
+    stage = Stage(WORKER)
+    stage.initialize()
+    stage.serve("w", [])
+    stage.request(1, method, params)
+    assert stage.answer(1)["error"]["message"] == message
 
 
 # --- the end -----------------------------------------------------------------------------------------------------

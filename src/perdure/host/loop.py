@@ -78,6 +78,9 @@ SLICE_S = 0.0001
 CLIENT_HIGH = 16 * 1024 * 1024
 BROKEN_GRACE_S = 0.5
 MOST_FRAMES = 8
+UNHANDLED = (
+    "An error inside Perdure ended this request. If it was a call, look for its effect before you repeat it."
+)
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
@@ -244,7 +247,7 @@ class Shell:
                         "outcome": "unknown",
                         "retry": "never",
                     }
-                    effects.append(ToClient(encode_error(identity, INTERNAL_ERROR, "internal error", data)))
+                    effects.append(ToClient(encode_error(identity, INTERNAL_ERROR, UNHANDLED, data)))
             case ChildFrame(mount, generation) | ChildNoise(mount, generation):
                 fault = Fault("invariant", "unhandled_frame", generation, type(error).__name__)
                 effects.append(Stop(mount, generation, force=True))

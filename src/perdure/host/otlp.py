@@ -126,7 +126,7 @@ class Complaints(logging.Handler):
         now = time.monotonic()
         if now - self._said_at > COMPLAIN_S:
             self._said_at = now
-            os.write(2, b"perdure: warning: telemetry cannot be delivered to its collector\n")
+            os.write(2, b"perdure: telemetry cannot be delivered to its collector\n")
 
 
 def main() -> int:

@@ -307,7 +307,7 @@ def resume(
         if not trial and capsule.pid != os.getpid():
             raise CapsuleError("was written for another process")
     except ValueError as error:
-        print(f"perdure: capsule {error}", file=sys.stderr)
+        print(f"perdure: the snapshot of the session {error}", file=sys.stderr)
         return 1
     if trial:
         return 0

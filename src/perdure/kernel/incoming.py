@@ -57,7 +57,7 @@ def opened(frame: Request, *, waited: bool) -> Incoming:
         params = members(raw) if raw is not None else {}
         meta = members(params["_meta"]) if "_meta" in params else {}
     except ValueError:
-        raise Refusal(INVALID_PARAMS, "params are ambiguous or not an object") from None
+        raise Refusal(INVALID_PARAMS, "params must be an object in which every name stands once.") from None
     is_modern = frame.method != "initialize" and (eras.META_VERSION in meta or frame.method in _MODERN_ONLY)
     token = scalar(meta.get("progressToken"))
     extra = {key: bytes(value) for key, value in frame.extra.items()}
@@ -84,27 +84,29 @@ def scalar(raw: Raw | None) -> RequestId | None:
 def text(request: Incoming, key: str) -> str:
     value = scalar(request.params.get(key))
     if not isinstance(value, str):
-        raise Refusal(INVALID_PARAMS, f"{request.method} needs a string {key!r}")
+        raise Refusal(INVALID_PARAMS, f"{request.method} needs {key}, a string.")
     return value
 
 
 def _check_envelope(request: Incoming) -> None:
     missing = [key for key in (eras.META_VERSION, eras.META_CAPABILITIES) if key not in request.meta]
     if missing:
-        raise Refusal(INVALID_PARAMS, f"params._meta is missing {', '.join(missing)}")
+        raise Refusal(
+            INVALID_PARAMS, f"params._meta needs {' and '.join(missing)}, as every request of 2026-07-28."
+        )
     version = scalar(request.meta[eras.META_VERSION])
     if not isinstance(version, str):
-        raise Refusal(INVALID_PARAMS, "the protocol version must be a string")
+        raise Refusal(INVALID_PARAMS, f"{eras.META_VERSION} must be a string.")
     if version not in eras.MODERN_VERSIONS:
         data = {"supported": list(eras.MODERN_VERSIONS), "requested": version}
-        raise Refusal(eras.UNSUPPORTED_VERSION, "unsupported protocol version", data)
+        raise Refusal(eras.UNSUPPORTED_VERSION, eras.unsupported(version, eras.MODERN_VERSIONS), data)
 
 
 def refuse_if_closing(k: Kernel, request: Incoming) -> None:
     """No new work at the end of a session; what the host answers itself it answers to the last."""
     if k.state.session.closing is not None and not request.waited:
         data = {"class": "process", "code": "closing", "outcome": "not_started", "retry": "later"}
-        raise Refusal(INVALID_REQUEST, "the session is closing: this request did not run", data)
+        raise Refusal(INVALID_REQUEST, "the session is closing: this request did not run.", data)
 
 
 def reply(k: Kernel, request: Incoming, result: bytes) -> None:

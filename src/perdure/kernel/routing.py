@@ -81,12 +81,16 @@ def resource(k: Kernel, request: Incoming) -> None:
         return
     if owner is None:
         code = INVALID_PARAMS if request.era == "modern" else eras.RESOURCE_NOT_FOUND
-        raise Refusal(code, "no server has this resource", {"uri": uri[:512]})
+        message = f"no server here has the resource {uri[:200]}: resources/list names what there is."
+        raise Refusal(code, message, {"uri": uri[:512]})
     if (
         request.method == "resources/subscribe"
         and len(k.state.session.subscriptions) >= k.limits.subscriptions
     ):
-        raise Refusal(INVALID_REQUEST, "too many subscriptions")
+        most = k.limits.subscriptions
+        raise Refusal(
+            INVALID_REQUEST, f"{most} resources are subscribed to, which is the most: unsubscribe from one."
+        )
     _accept(k, request, owner, uri)
 
 
@@ -94,7 +98,7 @@ def prompt(k: Kernel, request: Incoming) -> None:
     name = text(request, "name")
     found = k.public.prompt(name)
     if found is None:
-        raise Refusal(INVALID_PARAMS, f"unknown prompt: {name[:64]}")
+        raise Refusal(INVALID_PARAMS, f"no prompt {name[:64]} here: prompts/list names what there is.")
     _accept(k, request, *found)
 
 
@@ -102,7 +106,9 @@ def complete(k: Kernel, request: Incoming) -> None:
     try:
         reference = members(request.params["ref"])
     except (KeyError, ValueError):
-        raise Refusal(INVALID_PARAMS, "completion/complete needs a ref") from None
+        raise Refusal(
+            INVALID_PARAMS, "completion/complete needs ref: a prompt by its name, or a resource by its uri."
+        ) from None
     name, uri = scalar(reference.get("name")), scalar(reference.get("uri"))
     found: tuple[str, str] | None = None
     if isinstance(name, str):
@@ -113,14 +119,14 @@ def complete(k: Kernel, request: Incoming) -> None:
         if found is None and welcome.may_find_owner(k, request):
             return
     if found is None:
-        raise Refusal(INVALID_PARAMS, "no server has what is to be completed")
+        raise Refusal(INVALID_PARAMS, "no server here has the prompt or the resource that ref names.")
     _accept(k, request, *found)
 
 
 def set_level(k: Kernel, request: Incoming) -> None:
     level = text(request, "level")
     if level not in eras.LOG_LEVELS:
-        raise Refusal(INVALID_PARAMS, "unknown log level")
+        raise Refusal(INVALID_PARAMS, f"level must be one of {', '.join(eras.LOG_LEVELS)}.")
     if k.wrapped:
         _accept(k, request, next(iter(k.specs)), level)
         return
@@ -141,4 +147,5 @@ def unknown(k: Kernel, request: Incoming) -> None:
     elif len(able) == 1:
         _accept(k, request, able[0], "")
     else:
-        raise Refusal(METHOD_NOT_FOUND, "method not found", {"method": request.method[:128]})
+        method = request.method[:128]
+        raise Refusal(METHOD_NOT_FOUND, f"no method {method} here.", {"method": method})

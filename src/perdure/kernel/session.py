@@ -75,7 +75,7 @@ def on_oversize(k: Kernel, event: ClientOversize) -> None:
         "retry": "never",
         "hint": "send it in chunks",
     }
-    how = "send it in chunks" + ("" if "chunks" in k.groups else " (tools action=enable group=chunks)")
+    how = "send it in chunks" + ("." if "chunks" in k.groups else " (tools action=enable group=chunks).")
     message = (
         f"the request did not run: its {event.size:,} bytes are more than {k.limits.frame_bytes:,}; {how}"
     )
@@ -100,7 +100,14 @@ def _on_request(k: Kernel, frame: Request) -> None:
         # Under its own id this refusal would pass for the answer to the first request.
         k.quarantine("duplicate_id")
         data = {"class": "protocol", "code": "duplicate_id", "id": frame.id}
-        k.to_client(encode_error(None, INVALID_REQUEST, "request id is already in use", data))
+        k.to_client(
+            encode_error(
+                None,
+                INVALID_REQUEST,
+                "this request id belongs to a call that still runs: use another id.",
+                data,
+            )
+        )
         return
     serve(k, frame, waited=False)
 

@@ -212,13 +212,19 @@ def open_listen(k: Kernel, request: Incoming) -> None:
         wanted = msgspec.json.decode(request.params.get("notifications", Raw(b"{}")), type=_Filter)
     except msgspec.MsgspecError:
         metrics.ended(k, request.method, k.now, "host_error")
-        k.to_client(encode_error(request.id, INVALID_PARAMS, "notifications must be a subscription filter"))
+        k.to_client(
+            encode_error(
+                request.id, INVALID_PARAMS, "notifications must be an object that says which changes to send."
+            )
+        )
         return
     session = k.state.session
     uris = tuple(wanted.resourceSubscriptions or ())
     if len(session.listens) >= k.limits.listens or len(uris) > k.limits.subscriptions:
         metrics.ended(k, request.method, k.now, "host_error")
-        k.to_client(encode_error(request.id, INVALID_PARAMS, "too many subscriptions"))
+        most, each = k.limits.listens, k.limits.subscriptions
+        message = f"at most {most} streams with {each} resources each are allowed: end one first."
+        k.to_client(encode_error(request.id, INVALID_PARAMS, message))
         return
     kinds = tuple(kind for field, kind in _FILTER.items() if getattr(wanted, field))
     session.listens.append(Listen(request.id, kinds, uris))

@@ -69,13 +69,14 @@ def _client_name(info: Raw | bytes) -> str:
 def initialize(k: Kernel, request: Incoming) -> None:
     session = k.state.session
     if session.initialized:
-        raise Refusal(INVALID_REQUEST, "the session is already initialized")
+        raise Refusal(INVALID_REQUEST, "the session is initialized already: send initialize once.")
     try:
         wanted = msgspec.json.decode(request.raw or b"{}", type=_Initialize)
         members(wanted.capabilities)
         members(wanted.clientInfo)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise Refusal(INVALID_PARAMS, f"initialize: {error}") from None
+    except (msgspec.MsgspecError, ValueError):
+        message = "initialize needs protocolVersion, a string; capabilities and clientInfo must be objects."
+        raise Refusal(INVALID_PARAMS, message) from None
     session.initialized = True
     session.seen = True
     session.version = eras.negotiate(wanted.protocolVersion)
@@ -121,7 +122,7 @@ def _opening_result(k: Kernel, method: str) -> bytes:
 
 def list_all(k: Kernel, request: Incoming) -> None:
     if "cursor" in request.params and bytes(request.params["cursor"]) != b"null":
-        raise Refusal(INVALID_PARAMS, "unknown cursor")
+        raise Refusal(INVALID_PARAMS, "no cursor was given out: every list is one page. Leave cursor out.")
     rollout.on_refresh(k)
     metrics.accepted(k, request.method)
     _wait_or_answer(k, request, _list_grace(k))

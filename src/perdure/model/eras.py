@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal
 
 from msgspec import Raw
@@ -84,3 +85,8 @@ def modern_result(method: str, result: Raw | bytes, server: bytes) -> Raw:
         if "cacheScope" not in found:
             added["cacheScope"] = Raw(b'"private"')
     return encode_members({**added, **found})
+
+
+def unsupported(version: str, supported: Iterable[str]) -> str:
+    """The message for a protocol version that is not served."""
+    return f"unsupported protocol version {version[:64]}: use {' or '.join(supported)}."

@@ -84,8 +84,7 @@ def describe_unknown(name: str, tools: Collection[str]) -> str:
     advice = _BY_NAME.get(plain)
     if advice is not None and all(tool in tools for tool in advice.tools):
         return f"{missing}: {advice.sentence}."
-    for near in (
-        one for text in (name[:MOST_SHOWN], plain) for one in get_close_matches(text, tools, 1, 0.6)
-    ):
-        return f"{missing}: did you mean {near}?"
+    for text in dict.fromkeys((name[:MOST_SHOWN], plain[:MOST_SHOWN])):
+        for near in get_close_matches(text, tools, 1, 0.6):
+            return f"{missing}: did you mean {near}?"
     return f"{missing}, nor one with a similar name: tools/list has them all, and health says which servers are missing."

@@ -164,8 +164,10 @@ class App:
             wait = self._address_pace.wait(address_of(scope), now)
         if not wait:
             return None
-        no = overdone(429, "too many requests", "too_fast", wait)
-        return Denied(no.status, "too many requests", tuple(no.headers), no.body)
+        no = overdone(429, "too many requests: wait as long as Retry-After says.", "too_fast", wait)
+        return Denied(
+            no.status, "too many requests: wait as long as Retry-After says.", tuple(no.headers), no.body
+        )
 
     def _document(self, path: str) -> tuple[bytes, Headers] | None:
         if path == "/healthz":
@@ -232,7 +234,11 @@ def serve(
         store = Store(os.path.join(private_dir("serve"), name))
     except InUse:
         console = Console(settings.log_level, settings.log_format)
-        console.announce(f"perdure serve: another one uses {name}", "in_use", {"store": name})
+        console.announce(
+            f"perdure serve: another perdure serve listens at this address and uses its sessions ({name})",
+            "in_use",
+            {"store": name},
+        )
         return UNAVAILABLE
     for mark in store.replace_mark(guardian.mark):
         end_marked(mark, PREDECESSOR_S)  # what a killed predecessor started must do nothing more

@@ -175,7 +175,8 @@ class Line:
     def _take(self, session: HttpSession, line: bytes | Oversize) -> None:
         if isinstance(line, Oversize):
             identity = salvage_id(line.head, line.tail) if b'"method"' in line.head else None
-            self.write(encode_error(identity, INVALID_REQUEST, "frame too large"))
+            message = "the request is too large: send a large file in pieces (chunk_append)."
+            self.write(encode_error(identity, INVALID_REQUEST, message))
             return
         if line.startswith(DELIVERED):
             self._delivered(session, line)

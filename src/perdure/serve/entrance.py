@@ -38,7 +38,11 @@ class Entrance:
             return Caller()
         if self._oauth is not None:
             return await self._oauth.admit(given)
-        return Denied(401, "a token is needed", ((b"www-authenticate", REALM),))
+        return Denied(
+            401,
+            "a token is needed: send the header Authorization: Bearer TOKEN, the token of perdure serve.",
+            ((b"www-authenticate", REALM),),
+        )
 
 
 def _bearer(headers: Headers) -> bytes | None:

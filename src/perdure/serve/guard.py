@@ -34,10 +34,15 @@ class Guard:
     def check(self, headers: Headers) -> Denied | None:
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) != 1 or _hostname(hosts[0]) not in self._hosts:
-            return Denied(421, "this server is not called by that name")
+            return Denied(
+                421,
+                "the Host header is not a name of this server: use the address that perdure serve printed, or --public-url.",
+            )
         origins = [value for name, value in headers if name == b"origin"]
         if any(not self._is_ours(origin) for origin in origins):
-            return Denied(403, "requests from other pages are refused")
+            return Denied(
+                403, "the Origin header is that of another site: only pages of this server may call it."
+            )
         return None
 
     def _is_ours(self, origin: bytes) -> bool:

@@ -41,31 +41,39 @@ def check(request: Request, headers: list[tuple[bytes, bytes]]) -> Rejection | N
     for name, value in headers:
         if name in ROUTING:
             if name in given:
-                return Rejection(HEADER_MISMATCH, f"the header {name.decode()} is there twice")
+                return Rejection(HEADER_MISMATCH, f"the header {name.decode()} is there twice: send it once.")
             given[name] = value.decode("latin-1")
     params = members_if_clear(request.params)
     meta = members_if_clear(params.get("_meta")) if "_meta" in params else {}
     missing = [key for key in (eras.META_VERSION, eras.META_CAPABILITIES) if key not in meta]
     if missing:
-        return Rejection(INVALID_PARAMS, f"params._meta is missing {', '.join(missing)}")
+        return Rejection(
+            INVALID_PARAMS, f"params._meta needs {' and '.join(missing)}, as every request of 2026-07-28."
+        )
     version = text_if_clear(meta[eras.META_VERSION])
     if version is None or given.get(b"mcp-protocol-version") != version:
-        return Rejection(HEADER_MISMATCH, "mcp-protocol-version and params._meta name different versions")
+        return Rejection(
+            HEADER_MISMATCH, "the header mcp-protocol-version must name the version that params._meta names."
+        )
     if given.get(b"mcp-method") != request.method:
-        return Rejection(HEADER_MISMATCH, "mcp-method and the request name different methods")
+        return Rejection(HEADER_MISMATCH, "the header mcp-method must name the method of the request.")
     wanted = text_if_clear(params.get(NAMED.get(request.method, "")))
     if wanted is not None and unwrapped(given.get(b"mcp-name")) != wanted:
-        return Rejection(HEADER_MISMATCH, f"mcp-name and params.{NAMED[request.method]} differ")
+        return Rejection(
+            HEADER_MISMATCH, f"the header mcp-name must be the same as params.{NAMED[request.method]}."
+        )
     if version not in eras.MODERN_VERSIONS:
         return unsupported(version)
     if request.method in REMOVED:
-        return Rejection(METHOD_NOT_FOUND, "method not found", {"method": request.method})
+        return Rejection(
+            METHOD_NOT_FOUND, f"{request.method} is not part of {version}.", {"method": request.method}
+        )
     return None
 
 
 def unsupported(version: str) -> Rejection:
     data = {"supported": list(eras.MODERN_VERSIONS), "requested": version}
-    return Rejection(eras.UNSUPPORTED_VERSION, "unsupported protocol version", data)
+    return Rejection(eras.UNSUPPORTED_VERSION, eras.unsupported(version, eras.MODERN_VERSIONS), data)
 
 
 def unwrapped(value: str | None) -> str | None:

@@ -313,7 +313,13 @@ class HttpSession:
             if first is not None and self.deliveries.question(exchange.id) == question and first.is_left():
                 self.give_up(first)
             elif first is not None:
-                exchange.answer(encode_error(None, INVALID_REQUEST, "request id is already in use"))
+                exchange.answer(
+                    encode_error(
+                        None,
+                        INVALID_REQUEST,
+                        "this request id belongs to a call that still runs: use another id.",
+                    )
+                )
                 return
             is_again = self.knows(exchange.id, question)
             if is_again and (known := self.deliveries.undelivered.get(exchange.id)) is not None:

@@ -96,7 +96,12 @@ class Streamable:
                 case _:
                     raise Refused(405, b"", [(b"allow", b"GET, POST, DELETE")])
         except StoreError as error:
-            no = overdone(503, f"perdure serve cannot write its store ({error})", "store_unavailable", 30)
+            no = overdone(
+                503,
+                f"perdure serve cannot write its store ({error}): nothing was done.",
+                "store_unavailable",
+                30,
+            )
             await respond(send, no.status, no.body, no.headers)
         except Refused as no:
             await respond(send, no.status, no.body, no.headers)
@@ -113,12 +118,12 @@ class Streamable:
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = scope["headers"]
         if not _header(headers, b"content-type").lower().startswith("application/json"):
-            raise refused(415, "the content type must be application/json")
+            raise refused(415, "send the body as JSON, with the header Content-Type: application/json.")
         version = _header(headers, b"mcp-protocol-version")
         is_modern = bool(version) and version not in eras.HANDSHAKE_VERSIONS
         takes_json, takes_stream = _accepted(headers)
         if not takes_json or not (takes_stream or is_modern):
-            raise refused(406, "application/json and text/event-stream must be accepted")
+            raise refused(406, "send the header Accept: application/json, text/event-stream.")
         frame = await self._body(headers, receive)
         message = decode(frame)
         if isinstance(message, Malformed):
@@ -129,10 +134,16 @@ class Streamable:
         else:
             await self._post_handshake(scope, receive, send, frame, message)
 
+    def _too_large(self) -> Refused:
+        most = f"{self._most_bytes:,}"
+        return refused(
+            413, f"the body has more than {most} bytes: send a large file in pieces (chunk_append)."
+        )
+
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         declared = _header(headers, b"content-length")
         if declared.isdigit() and int(declared) > self._most_bytes:
-            raise refused(413, "the body is too large; send it in chunks")
+            raise self._too_large()
         parts: list[bytes] = []
         size = 0
         try:
@@ -140,19 +151,23 @@ class Streamable:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise refused(400, "the body was not sent")
+                        raise refused(400, "the connection ended before the body arrived.")
                     part = message.get("body", b"")
                     size += len(part)
                     self._reading += len(part)
                     if size > self._most_bytes:
-                        raise refused(413, "the body is too large; send it in chunks")
+                        raise self._too_large()
                     if self._reading > self._limits.bodies_bytes:
-                        raise overdone(503, "too much is being sent at once", "too_many_bytes")
+                        raise overdone(
+                            503,
+                            "too many large requests arrive at once: send this one again in a moment.",
+                            "too_many_bytes",
+                        )
                     parts.append(part)
                     if not message.get("more_body"):
                         break
         except TimeoutError:
-            raise refused(408, "the body took too long") from None
+            raise refused(408, "the body did not arrive in time: send the request again.") from None
         finally:
             self._reading -= size
         return _one_line(b"".join(parts))
@@ -184,26 +199,39 @@ class Streamable:
         workspace, owner = self._workspace_of(scope), scope[OWNER]
         wait = self._openings.wait(owner or address_of(scope), time.monotonic())
         if wait:
-            raise overdone(429, "sessions are opened too fast", "too_fast", wait)
+            raise overdone(
+                429, "sessions are opened too fast: wait as long as Retry-After says.", "too_fast", wait
+            )
         try:
             return self._sessions.open(workspace, owner)
         except TooManySessions:
-            raise overdone(503, "too many sessions are open", "too_many_sessions", 30) from None
+            raise overdone(
+                503, "too many sessions are open: end one, or wait.", "too_many_sessions", 30
+            ) from None
 
     def _known(self, scope: Scope, name: str) -> HttpSession:
         if not name:
-            raise refused(400, "the header Mcp-Session-Id is missing")
+            raise refused(
+                400,
+                "the header Mcp-Session-Id is missing: send initialize first, then the id that its answer has.",
+            )
         try:
             found = self._sessions.named_as(name, scope[OWNER])
         except TooManySessions:
-            raise overdone(503, "too many sessions are busy", "too_many_sessions", 5) from None
+            raise overdone(
+                503, "too many sessions are busy: send the request again in a moment.", "too_many_sessions", 5
+            ) from None
         if found is None:
-            raise refused(404, "there is no such session")
+            raise refused(404, "Mcp-Session-Id names no open session: send initialize to open a new one.")
         return found
 
     def _check_crowd(self, waiting: int) -> None:
         if waiting >= self._limits.session_requests:
-            raise overdone(429, f"{waiting} requests wait already", "too_many_pending")
+            raise overdone(
+                429,
+                f"{waiting} requests of this session wait already: send this one when one of them is answered.",
+                "too_many_pending",
+            )
 
     async def _post_modern(
         self,
@@ -215,7 +243,7 @@ class Streamable:
         takes_stream: bool,
     ) -> None:
         if isinstance(message, Response):
-            raise refused(400, "the body must be one request or notification")
+            raise refused(400, "the body must be one request or notification.")
         version = _header(scope["headers"], b"mcp-protocol-version")
         if isinstance(message, Notification):
             if version not in eras.MODERN_VERSIONS:
@@ -226,7 +254,7 @@ class Streamable:
         if (wrong := ladder.check(message, scope["headers"])) is not None:
             _reject(message, wrong)
         if message.method == "subscriptions/listen" and not takes_stream:
-            raise refused(406, "text/event-stream must be accepted")
+            raise refused(406, "send the header Accept: text/event-stream.")
         workspace = self._workspace_of(scope)
         params = members(message.params) if message.params is not None else {}
         meta = members(params["_meta"])
@@ -240,7 +268,9 @@ class Streamable:
                 identity, workspace, message.id, question, ticket if isinstance(ticket, str) else None
             )
         except TooManySessions:
-            raise overdone(503, "too many clients are busy", "too_many_sessions", 5) from None
+            raise overdone(
+                503, "too many clients are busy: send the request again in a moment.", "too_many_sessions", 5
+            ) from None
         if (
             message.method == "tools/call"
             and (wrong := _param_check(session, params, scope["headers"])) is not None
@@ -260,7 +290,7 @@ class Streamable:
         if version and version not in eras.HANDSHAKE_VERSIONS:
             raise Refused(405, b"", [(b"allow", b"POST")])
         if not _accepted(headers)[1]:
-            raise refused(406, "text/event-stream must be accepted")
+            raise refused(406, "send the header Accept: text/event-stream.")
         session = self._known(scope, _header(headers, b"mcp-session-id"))
         own = [(b"mcp-session-id", session.kernel.state.session.session_id.encode())]
         last = _header(headers, b"last-event-id")
@@ -270,7 +300,9 @@ class Streamable:
         elif (found := resumption.resume(session, last)) is not None:
             await answering.resume(session, *found, receive, send, own, scope[CONNECTION])
         else:
-            raise refused(400, "nothing is known of the stream that this event belongs to")
+            raise refused(
+                400, "Last-Event-ID names no stream of this session: leave it out to open a new one."
+            )
 
     async def _delete(self, scope: Scope, send: Send) -> None:
         session = self._known(scope, _header(scope["headers"], b"mcp-session-id"))
@@ -305,7 +337,7 @@ def _one_line(body: bytes) -> bytes:
     try:
         return msgspec.json.format(body, indent=-1)
     except msgspec.MsgspecError:
-        raise refused(400, "the body is not JSON", PARSE_ERROR) from None
+        raise refused(400, "the body is not JSON.", PARSE_ERROR) from None
 
 
 def _token(request: Request) -> Any:

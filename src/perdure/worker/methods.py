@@ -75,7 +75,10 @@ class Methods:
                 cursor = asked.params.get("cursor")
                 if cursor is None or bytes(cursor) == b"null":
                     return listing
-                return Refusal(frames.INVALID_PARAMS, "there is only one page: no cursor was given out")
+                return Refusal(
+                    frames.INVALID_PARAMS,
+                    "no cursor was given out: every list is one page. Leave cursor out.",
+                )
             case _:
                 return None
 
@@ -124,7 +127,7 @@ class Methods:
         """What became of the call under a key. A call that runs here may still take effect: unknown."""
         key, name = asked.text("key"), asked.text("tool")
         if key is None or name is None:
-            return Refusal(frames.INVALID_PARAMS, "key and tool must be strings")
+            return Refusal(frames.INVALID_PARAMS, "key and tool must be strings.")
         tool = self._registry.tool(name)
         if tool is None or is_running(key):
             return UNKNOWN_STATUS
@@ -147,14 +150,15 @@ class Methods:
         if resource is None:
             # 2026-07-28 retired the handshake era's own code for this.
             code = frames.INVALID_PARAMS if asked.era == "modern" else eras.RESOURCE_NOT_FOUND
-            return Refusal(code, "resource not found", {"uri": uri})
+            message = f"no resource {(uri or '')[:200]} here: resources/list names what there is."
+            return Refusal(code, message, {"uri": uri})
         content = {"uri": resource.uri, "mimeType": resource.mime_type, "text": resource.read()}
         return _encode({"contents": [content]})
 
     def _set_level(self, asked: Asked) -> Answer:
         level = asked.text("level")
         if level not in eras.LOG_LEVELS:
-            return Refusal(frames.INVALID_PARAMS, f"level must be one of {', '.join(eras.LOG_LEVELS)}")
+            return Refusal(frames.INVALID_PARAMS, f"level must be one of {', '.join(eras.LOG_LEVELS)}.")
         self._session.log_level = level
         return b"{}"
 

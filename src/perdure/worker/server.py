@@ -95,7 +95,8 @@ class Server:
         """Answered, or what is left to do."""
         if isinstance(frame, Oversize):
             identity = frames.salvage_id(frame.head, frame.tail)
-            self._out.write(frames.encode_error(identity, frames.INVALID_REQUEST, "frame too large"))
+            message = "the request is too large: send a large file in pieces (chunk_append)."
+            self._out.write(frames.encode_error(identity, frames.INVALID_REQUEST, message))
             return None
         match frames.decode(frame):
             case Request() as request:
@@ -117,7 +118,13 @@ class Server:
         with self._ledger:
             is_taken = identity in self._running or identity in self._streams
         if is_taken:
-            self._refuse(identity, Refusal(frames.INVALID_REQUEST, "this id is still in use"))
+            self._refuse(
+                identity,
+                Refusal(
+                    frames.INVALID_REQUEST,
+                    "this request id belongs to a call that still runs: use another id.",
+                ),
+            )
             return None
         asked = self._session.asked(request.method, request.params)
         if isinstance(asked, Refusal):
@@ -144,7 +151,11 @@ class Server:
                 self._listen(identity, asked)
             case _:
                 answer = methods.immediate(asked)
-                self._settle(identity, asked, answer or Refusal(frames.METHOD_NOT_FOUND, "method not found"))
+                self._settle(
+                    identity,
+                    asked,
+                    answer or Refusal(frames.METHOD_NOT_FOUND, f"no method {request.method[:128]} here."),
+                )
         return None
 
     def _settle(self, identity: RequestId, asked: Asked, answer: Answer) -> None:
@@ -206,7 +217,8 @@ class Server:
             return await work(running)
         except (Exception, SystemExit) as error:
             incident = self._diagnostics.unexpected(asked.method, error)
-            return Refusal(frames.INTERNAL_ERROR, "internal error", {"incident": incident})
+            message = f"An error inside Perdure: its log has it as incident {incident}."
+            return Refusal(frames.INTERNAL_ERROR, message, {"incident": incident})
 
     def _forget(self, running: Running) -> None:
         with self._ledger:
@@ -221,7 +233,10 @@ class Server:
     def _listen(self, identity: RequestId, asked: Asked) -> None:
         """Open a stream that stays silent: nothing the worker lists changes while it lives."""
         if len(self._streams) >= MAX_STREAMS:
-            self._refuse(identity, Refusal(frames.INTERNAL_ERROR, "too many subscription streams"))
+            self._refuse(
+                identity,
+                Refusal(frames.INTERNAL_ERROR, "too many subscription streams are open: end one first."),
+            )
             return
         self._streams[identity] = asked
         params = _encode({"notifications": {}, "_meta": {eras.META_SUBSCRIPTION: identity}})

@@ -166,7 +166,7 @@ def _envelope_fault(meta: Members) -> Refusal | None:
             return Refusal(INVALID_PARAMS, f"{key} must be an object")
     if version not in eras.MODERN_VERSIONS:
         data = {"supported": list(eras.SUPPORTED_VERSIONS), "requested": version}
-        return Refusal(eras.UNSUPPORTED_VERSION, "unsupported protocol version", data)
+        return Refusal(eras.UNSUPPORTED_VERSION, eras.unsupported(version, eras.SUPPORTED_VERSIONS), data)
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.model.next_step import FILL, call_again, call_tool, either
+from perdure.model.next_step import FILL, call_again, call_tool, either, then
 from perdure.present.shape import Failure, Payload
 
 Arguments = Mapping[str, Any]
@@ -29,7 +29,10 @@ def not_done(verb: str) -> Callable[[Payload, Arguments], Failure | None]:
             case "conflict" if payload.get("reason") == "stale_token":
                 lease = payload["lease"]
                 sentence = f"not {verb}: {_not_held(lease, payload.get('lease_token'), payload)}"
-                return Failure(sentence, call_tool("lease", action="acquire", name=lease), "stale_token")
+                acquire = call_tool("lease", action="acquire", name=lease)
+                return Failure(
+                    sentence, then(acquire, call_again(lease=lease, lease_token=FILL)), "stale_token"
+                )
             case "conflict":
                 actual, expected = payload["actual_version"], payload.get("expected_version", 0)
                 what = (
@@ -65,7 +68,7 @@ def transaction(payload: Payload, _: Arguments) -> Failure | None:
         if first["reason"] == "stale_token"
         else call_tool("get_state", key=first["key"])
     )
-    return Failure(sentence, step, first["reason"])
+    return Failure(sentence, then(step, call_again()), first["reason"])
 
 
 def _unmet(row: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from perdure import risk
 from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, call_again, call_tool, either
+from perdure.model.next_step import FILL, call_again, call_tool, then
 from perdure.risk import RiskSettings
 from perdure.surfaces.write import lines
 from perdure.surfaces.write.similarity import first_difference, nearest
@@ -157,7 +157,7 @@ def _stale(
         "stale_precondition",
         reason,
         message,
-        next_step=either(read, call_tool("edit", path=attempt.path, edits=FILL)),
+        next_step=then(read, call_again()),
         suggested_action="reread",
         retry_budget=attempt.retries,
         edit=attempt.number,
