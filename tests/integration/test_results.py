@@ -129,6 +129,30 @@ def test_a_hash_that_is_too_short_or_none_is_refused_in_words(agent: Agent, give
     assert "first 8 of 64 lowercase hex digits" in refused["message"]
 
 
+def test_pieces_are_resumed_by_the_digits_that_are_shown(agent: Agent) -> None:
+    for piece in ("a", "b"):
+        agent.use("chunk_append", session="s", content=piece)
+    assert agent.use("chunk_status", session="s", have_sha256=sha("a")[:12])["resume_at"] == 2
+    assert agent.refused("chunk_status", session="s", have_sha256="abc")["reason"] == "bad_sha256"
+
+
+def test_a_move_is_one_line(agent: Agent) -> None:
+    agent.use("safe_write", path="app.log", content="x")
+    line = agent.line("transaction", ops=[{"op": "move", "path": "app.log", "to": "log/app.log"}])
+    assert re.fullmatch(
+        r"transaction \w+  move app.log -> log/app.log  1 byte  sha256 \w{12}  journal 2", line
+    )
+    shown = agent.read("journal_tail")
+    assert shown[0] == "2 entries"
+    assert shown[3].split(" | ")[2:4] == ["app.log -> log/app.log", "move"]
+    assert agent.read("journal_tail", filter_path="app.log")[3].split(" | ")[2] == "app.log -> log/app.log"
+    entries = agent.use("journal_tail")["entries"]
+    assert [(entry["path"], entry.get("moved_from"), entry.get("moved_to")) for entry in entries[1:]] == [
+        ("log/app.log", "app.log", None),
+        ("app.log", None, "log/app.log"),
+    ]
+
+
 def test_an_empty_hash_still_means_that_there_must_be_no_file(agent: Agent) -> None:
     agent.use("safe_write", path="a", content="1", expected_prev_sha256="")
     assert (
