@@ -284,6 +284,16 @@ def test_an_undo_that_collides_says_what_is_in_the_way_and_how_to_see_it(agent: 
     assert "-2\n+3" in "\n".join(agent.follow(shown[1]))
 
 
+def test_an_undo_of_a_move_is_one_change(agent: Agent) -> None:
+    agent.use("safe_write", path="a", content="x")
+    agent.use("transaction", ops=[{"op": "move", "path": "a", "to": "b"}])
+    shown = agent.read("undo")
+    assert shown[0] == "undid move of a -> b (journal 2, by claude-code, this session)"
+    assert len(shown) == 2
+    assert agent.follow(shown[1])[0].startswith("redid ")
+    assert (agent.tools.workspace / "b").read_text() == "x"
+
+
 def test_an_undo_of_several_changes_is_a_table(agent: Agent) -> None:
     for name in "ab":
         agent.use("safe_write", path=name, content="x")
