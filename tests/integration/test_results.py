@@ -126,7 +126,7 @@ def test_a_hash_that_is_too_short_or_none_is_refused_in_words(agent: Agent, give
     agent.use("safe_write", path="a", content="1")
     refused = agent.refused("safe_write", path="a", content="2", mode="overwrite", expected_prev_sha256=given)
     assert refused["reason"] == "bad_sha256"
-    assert "first 8 of 64 lowercase hex digits" in refused["message"]
+    assert "first 8 of the 64 lower-case hex digits" in refused["message"]
 
 
 def test_pieces_are_resumed_by_the_digits_that_are_shown(agent: Agent) -> None:
@@ -470,12 +470,11 @@ def test_every_fault_of_a_handoff_is_named_at_once_with_its_choices(agent: Agent
         },
     )
     assert refused["reason"] == "bad_handoff"
-    assert refused["message"].split("; ") == [
+    assert refused["message"].removeprefix("the handoff is not valid: ").removesuffix(".").split("; ") == [
         "task_id is empty",
         'status "nearly" is not one of complete, partial, blocked, handed_off',
         "next_steps must be a list",
-        "last_good_state[0].sha256 must be 8 to 64 lowercase hex digits",
-        "without it the hash is computed",
+        "last_good_state[0].sha256 must be 8 to 64 lower-case hex digits (without it the hash is computed)",
         "last_good_state[1] must be a path, or an object with path and sha256",
         "steps[0].id is missing",
         "steps[0].description must be a text",
@@ -485,7 +484,7 @@ def test_every_fault_of_a_handoff_is_named_at_once_with_its_choices(agent: Agent
     missing = agent.refused("handoff_write", envelope={"status": "nearly"})
     assert missing["missing_fields"] == ["task_id", "summary"]
     assert missing["message"] == (
-        'a handoff needs task_id, summary; status "nearly" is not one of complete, partial, blocked, handed_off'
+        'a handoff needs task_id, summary; status "nearly" is not one of complete, partial, blocked, handed_off.'
     )
     empty = agent.refused("handoff_write", envelope={})
     assert "status (complete, partial, blocked, handed_off)" in empty["message"]

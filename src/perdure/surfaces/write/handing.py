@@ -159,7 +159,7 @@ def _checked(envelope: dict[str, Any]) -> Handoff:
         raise refuse(
             "policy_violation",
             "missing_fields",
-            "; ".join([f"a handoff needs {needed}", *wrong[:MOST_FAULTS]]),
+            f"{'; '.join([f'a handoff needs {needed}', *wrong[:MOST_FAULTS]])}.",
             reason_hint="encoding",
             suggested_action="fix_syntax",
             missing_fields=absent,
@@ -179,7 +179,7 @@ def _bad_handoff(wrong: list[str]) -> ToolError:
     return refuse(
         "invalid_input",
         "bad_handoff",
-        "; ".join(wrong[:MOST_FAULTS]),
+        f"the handoff is not valid: {'; '.join(wrong[:MOST_FAULTS])}.",
         reason_hint="syntax",
         suggested_action="fix_syntax",
     )

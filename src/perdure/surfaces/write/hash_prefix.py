@@ -21,7 +21,7 @@ def check_prefix(value: str, argument: str) -> None:
         raise refuse(
             "invalid_input",
             "bad_sha256",
-            f"{argument} is at least the first {SHORTEST} of 64 lowercase hex digits; read shows them",
+            f"{argument} must be at least the first {SHORTEST} of the 64 lower-case hex digits of a sha256 (see read).",
             reason_hint="syntax",
             suggested_action="fix_syntax",
             argument=argument,

@@ -194,7 +194,7 @@ def _whole_hash(service: WriteService, sha256: str) -> str:
         raise refuse(
             "invalid_input",
             "not_a_lowercase_sha256_hex",
-            "sha256 is at least the first 8 of 64 lowercase hex digits; scratch_ref without arguments lists the entries",
+            "sha256 must be at least the first 8 of 64 lower-case hex digits; scratch_ref lists the entries.",
             reason_hint="syntax",
             suggested_action="fix_syntax",
         )
@@ -205,7 +205,7 @@ def _whole_hash(service: WriteService, sha256: str) -> str:
         raise refuse(
             "invalid_input",
             "ambiguous_sha256",
-            f"{len(names)} scratch entries begin with {sha256}; give more digits",
+            f"{len(names)} scratch entries begin with {sha256}; give more digits.",
             suggested_action="fix_syntax",
             matches=names[:10],
         )
