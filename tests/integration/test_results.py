@@ -470,7 +470,7 @@ def test_every_fault_of_a_handoff_is_named_at_once_with_its_choices(agent: Agent
         },
     )
     assert refused["reason"] == "bad_handoff"
-    assert refused["message"].removeprefix("the handoff is not valid: ").removesuffix(".").split("; ") == [
+    faults = (
         "task_id is empty",
         'status "nearly" is not one of complete, partial, blocked, handed_off',
         "next_steps must be a list",
@@ -480,10 +480,11 @@ def test_every_fault_of_a_handoff_is_named_at_once_with_its_choices(agent: Agent
         "steps[0].description must be a text",
         "steps[0].depends_on must be a list of step ids",
         'steps[0].status "begun" is not one of pending, in_progress, done, blocked',
-    ]
+    )
+    assert refused["message"].endswith("; ".join(faults) + ".")
     missing = agent.refused("handoff_write", envelope={"status": "nearly"})
     assert missing["missing_fields"] == ["task_id", "summary"]
-    assert missing["message"] == (
+    assert missing["message"].endswith(
         'a handoff needs task_id, summary; status "nearly" is not one of complete, partial, blocked, handed_off.'
     )
     empty = agent.refused("handoff_write", envelope={})

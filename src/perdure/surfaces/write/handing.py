@@ -179,7 +179,7 @@ def _bad_handoff(wrong: list[str]) -> ToolError:
     return refuse(
         "invalid_input",
         "bad_handoff",
-        f"the handoff is not valid: {'; '.join(wrong[:MOST_FAULTS])}.",
+        f"{'; '.join(wrong[:MOST_FAULTS])}.",
         reason_hint="syntax",
         suggested_action="fix_syntax",
     )
