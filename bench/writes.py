@@ -198,7 +198,7 @@ def measure_memory(scratch: Path, perdure: str, report: Report) -> None:
 
 
 def worker_of(client: Client) -> int:
-    health = client.call("health", {"render": "json"})["structuredContent"]
+    health = client.call("health", {"render": "json", "detail": "full"})["structuredContent"]
     return int(next(mount["pid"] for mount in health["mounts"] if mount["name"] == "perdure"))
 
 

@@ -209,11 +209,18 @@ class Stage:
     # --- looking inside, as a person would ---------------------------------------------------------------
 
     def ask_host(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
-        """What one of the host's own tools says now."""
+        """What one of the host's own tools says now, in full unless `detail` says otherwise."""
         identity = f"host-{len(self.client)}"
-        self.call(identity, tool_name, arguments)
+        self.call(identity, tool_name, {"detail": "full", **arguments})
         found: dict[str, Any] = self.answer(identity)["result"]["structuredContent"]
         return found
+
+    def read_host(self, tool_name: str, /, **arguments: Any) -> list[str]:
+        """The lines that an agent reads of one of the host's own tools."""
+        identity = f"host-{len(self.client)}"
+        self.call(identity, tool_name, {"render": "porcelain", **arguments})
+        text: str = self.answer(identity)["result"]["content"][0]["text"]
+        return text.split("\n")
 
     def restored(self) -> Stage:
         """The same stage, its kernel replaced by one that took up its snapshot."""

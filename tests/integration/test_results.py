@@ -126,7 +126,31 @@ def test_a_hash_that_is_too_short_or_none_is_refused_in_words(agent: Agent, give
     agent.use("safe_write", path="a", content="1")
     refused = agent.refused("safe_write", path="a", content="2", mode="overwrite", expected_prev_sha256=given)
     assert refused["reason"] == "bad_sha256"
-    assert "first 8 of 64 lowercase hex digits" in refused["message"]
+    assert "first 8 of the 64 lower-case hex digits" in refused["message"]
+
+
+def test_pieces_are_resumed_by_the_digits_that_are_shown(agent: Agent) -> None:
+    for piece in ("a", "b"):
+        agent.use("chunk_append", session="s", content=piece)
+    assert agent.use("chunk_status", session="s", have_sha256=sha("a")[:12])["resume_at"] == 2
+    assert agent.refused("chunk_status", session="s", have_sha256="abc")["reason"] == "bad_sha256"
+
+
+def test_a_move_is_one_line(agent: Agent) -> None:
+    agent.use("safe_write", path="app.log", content="x")
+    line = agent.line("transaction", ops=[{"op": "move", "path": "app.log", "to": "log/app.log"}])
+    assert re.fullmatch(
+        r"transaction \w+  move app.log -> log/app.log  1 byte  sha256 \w{12}  journal 2", line
+    )
+    shown = agent.read("journal_tail")
+    assert shown[0] == "2 entries"
+    assert shown[3].split(" | ")[2:4] == ["app.log -> log/app.log", "move"]
+    assert agent.read("journal_tail", filter_path="app.log")[3].split(" | ")[2] == "app.log -> log/app.log"
+    entries = agent.use("journal_tail")["entries"]
+    assert [(entry["path"], entry.get("moved_from"), entry.get("moved_to")) for entry in entries[1:]] == [
+        ("log/app.log", "app.log", None),
+        ("app.log", None, "log/app.log"),
+    ]
 
 
 def test_an_empty_hash_still_means_that_there_must_be_no_file(agent: Agent) -> None:
@@ -258,6 +282,16 @@ def test_an_undo_that_collides_says_what_is_in_the_way_and_how_to_see_it(agent: 
         "next: diff path=a from=2   (or history path=a, then restore)",
     ]
     assert "-2\n+3" in "\n".join(agent.follow(shown[1]))
+
+
+def test_an_undo_of_a_move_is_one_change(agent: Agent) -> None:
+    agent.use("safe_write", path="a", content="x")
+    agent.use("transaction", ops=[{"op": "move", "path": "a", "to": "b"}])
+    shown = agent.read("undo")
+    assert shown[0] == "undid move of a -> b (journal 2, by claude-code, this session)"
+    assert len(shown) == 2
+    assert agent.follow(shown[1])[0].startswith("redid ")
+    assert (agent.tools.workspace / "b").read_text() == "x"
 
 
 def test_an_undo_of_several_changes_is_a_table(agent: Agent) -> None:
@@ -436,22 +470,22 @@ def test_every_fault_of_a_handoff_is_named_at_once_with_its_choices(agent: Agent
         },
     )
     assert refused["reason"] == "bad_handoff"
-    assert refused["message"].split("; ") == [
+    faults = (
         "task_id is empty",
         'status "nearly" is not one of complete, partial, blocked, handed_off',
         "next_steps must be a list",
-        "last_good_state[0].sha256 must be 8 to 64 lowercase hex digits",
-        "without it the hash is computed",
+        "last_good_state[0].sha256 must be 8 to 64 lower-case hex digits (without it the hash is computed)",
         "last_good_state[1] must be a path, or an object with path and sha256",
         "steps[0].id is missing",
         "steps[0].description must be a text",
         "steps[0].depends_on must be a list of step ids",
         'steps[0].status "begun" is not one of pending, in_progress, done, blocked',
-    ]
+    )
+    assert refused["message"].endswith("; ".join(faults) + ".")
     missing = agent.refused("handoff_write", envelope={"status": "nearly"})
     assert missing["missing_fields"] == ["task_id", "summary"]
-    assert missing["message"] == (
-        'a handoff needs task_id, summary; status "nearly" is not one of complete, partial, blocked, handed_off'
+    assert missing["message"].endswith(
+        'a handoff needs task_id, summary; status "nearly" is not one of complete, partial, blocked, handed_off.'
     )
     empty = agent.refused("handoff_write", envelope={})
     assert "status (complete, partial, blocked, handed_off)" in empty["message"]

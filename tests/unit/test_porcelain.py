@@ -389,3 +389,15 @@ def test_a_hint_is_the_last_line_even_where_others_are_cut() -> None:
     )
     shown = render({"n": 9, "t": [{"a": n} for n in range(9)]}, shape, bounds=Bounds(lines=3)).split("\n")
     assert shown[-2:] == ["… 10 more lines: render=json detail=full", "next: 9"]
+
+
+def test_a_hint_is_one_line_whatever_it_names() -> None:
+    shape = Shape("read", (), hint=lambda payload: f"next: read path='{payload['path']}'")
+    assert render({"path": "a\nwrote b\udc80"}, shape) == "read\nnext: read path='a\\nwrote b\\udc80'"
+
+
+def test_a_time_is_exact_only_in_full() -> None:
+    shape = Shape("saved {at}", (Field("at", "time"),))
+    payload = {"at": "2026-11-18T03:10:37.123456Z"}
+    assert render(payload, shape) == "saved 2026-11-18T03:10:37Z"
+    assert render(payload, shape, "full").startswith("saved 2026-11-18T03:10:37.123456Z\n")

@@ -135,7 +135,7 @@ def _file_faults(where: str, file: Any) -> Iterator[str]:
     yield from _text_faults(f"{where}.path", file["path"], MOST_PATH)
     sha256 = file.get("sha256", "")
     if sha256 != "" and not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
-        yield f"{where}.sha256 must be 8 to 64 lowercase hex digits; without it the hash is computed"
+        yield f"{where}.sha256 must be 8 to 64 lower-case hex digits (without it the hash is computed)"
 
 
 def _step_faults(where: str, step: Any) -> Iterator[str]:

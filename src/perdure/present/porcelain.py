@@ -83,7 +83,7 @@ def render(payload: Payload, shape: Shape, detail: Detail = "concise", bounds: B
             parts.extend(_field(field, value, detail, limits, is_counted=is_counted))
     lines = list(_bounded(parts, limits))
     if shape.hint is not None and (hint := shape.hint(payload)):
-        lines.append(clipped(hint, limits.width))
+        lines.append(clipped(hint if hint.isprintable() else _visible(hint), limits.width))
     return "\n".join(lines) or "ok"
 
 

@@ -165,7 +165,7 @@ def _checked(envelope: dict[str, Any]) -> Handoff:
         raise refuse(
             "policy_violation",
             "missing_fields",
-            f"not written: {'; '.join([f'a handoff needs {needed}', *wrong[:MOST_FAULTS]])}.",
+            f"{'; '.join([f'a handoff needs {needed}', *wrong[:MOST_FAULTS]])}.",
             next_step=call_again(envelope=FILL),
             reason_hint="encoding",
             suggested_action="fix_syntax",
@@ -186,7 +186,7 @@ def _bad_handoff(wrong: list[str]) -> ToolError:
     return refuse(
         "invalid_input",
         "bad_handoff",
-        f"not written: {'; '.join(wrong[:MOST_FAULTS])}.",
+        f"{'; '.join(wrong[:MOST_FAULTS])}.",
         next_step=call_again(envelope=FILL),
         reason_hint="syntax",
         suggested_action="fix_syntax",

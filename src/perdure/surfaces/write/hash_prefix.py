@@ -22,7 +22,7 @@ def check_prefix(value: str, argument: str) -> None:
         raise refuse(
             "invalid_input",
             "bad_sha256",
-            f"{argument} must be at least the first {SHORTEST} of the 64 lowercase hex digits that read shows.",
+            f"{argument} must be at least the first {SHORTEST} of the 64 lower-case hex digits of a sha256 (see read).",
             next_step=call_again(**{argument: FILL}),
             reason_hint="syntax",
             suggested_action="fix_syntax",

@@ -215,7 +215,7 @@ def _whole_hash(service: WriteService, sha256: str) -> str:
         raise refuse(
             "invalid_input",
             "not_a_lowercase_sha256_hex",
-            "sha256 must be at least the first 8 of 64 lowercase hex digits.",
+            "sha256 must be at least the first 8 of 64 lower-case hex digits; scratch_ref lists the entries.",
             next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL)),
             reason_hint="syntax",
             suggested_action="fix_syntax",
@@ -227,7 +227,7 @@ def _whole_hash(service: WriteService, sha256: str) -> str:
         raise refuse(
             "invalid_input",
             "ambiguous_sha256",
-            f"{len(names)} scratch entries begin with {sha256}: give more digits.",
+            f"{len(names)} scratch entries begin with {sha256}; give more digits.",
             next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL)),
             suggested_action="fix_syntax",
             matches=names[:10],

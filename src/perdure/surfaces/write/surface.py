@@ -230,14 +230,18 @@ def _undo_summary(payload: Payload) -> str:
         return "nothing undone: {conflicts:conflict}"
     is_redo, is_dry = payload.get("redo"), payload.get("dry_run")
     verb = ("would redo" if is_dry else "redid") if is_redo else ("would undo" if is_dry else "undid")
-    if len(rows) != 1:
-        return f"{verb} {{reverted:change}}"
-    row = rows[0]
-    author = "by {reverted.0.client}, " + ("this session" if row["this_session"] else "another session")
+    others = sum(not row["this_session"] for row in rows)
+    if len(_join_moves(rows)) != 1:
+        return f"{verb} {{reverted:change}}" + (f", {others} by another session" if others else "")
+    at, row = next(((n, row) for n, row in enumerate(rows) if row.get("moved_from")), (0, rows[0]))
+    path = f"{{reverted.{at}.path}}"
+    if row.get("moved_from"):
+        path = f"{{reverted.{at}.moved_from}} -> {path}"
+    author = f"by {{reverted.{at}.client}}, " + ("another session" if others else "this session")
     if is_redo:
-        return f"{verb} {{reverted.0.path}} (takes back undo {{reverted.0.undone}}, {author})"
+        return f"{verb} {path} (takes back undo {{reverted.{at}.undone}}, {author})"
     change = row["mode"] if row["op"] == "write" else row["op"]
-    return f"{verb} {change} of {{reverted.0.path}} (journal {{reverted.0.undone}}, {author})"
+    return f"{verb} {change} of {path} (journal {{reverted.{at}.undone}}, {author})"
 
 
 def _conflict(conflict: Payload) -> str:
@@ -279,12 +283,14 @@ UNDONE = Shape(
                 Field("op"),
                 Field("mode", full_only=True),
                 Field("client"),
-                Field("this_session"),
+                Field("this_session", full_only=True),
                 Field("journal_id"),
                 Field("sha256", "digest"),
                 Field("session", full_only=True),
                 Field("transaction_id", full_only=True),
+                *_MOVED,
             ),
+            words=_join_moves,
         ),
         Field(
             "conflicts",

@@ -77,21 +77,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
                 txn=identity,
                 undoes=row.seq,
             )
-            reverted.append(
-                {
-                    "path": row.path,
-                    "journal_id": done["journal_id"],
-                    "sha256": done["sha256"],
-                    "undone": str(row.seq),
-                    "op": row.op,
-                    "mode": row.mode,
-                    "client": row.client,
-                    "session": row.session,
-                    "this_session": row.session == call.session,
-                    **({"transaction_id": row.txn} if row.txn is not None else {}),
-                    "change": _change(service, row),
-                }
-            )
+            reverted.append(_reverted_row(row, done, call) | {"change": _change(service, row)})
         if conflicts:
             raise _Refused(conflicts)
         payload = {
@@ -111,6 +97,24 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
         if refused.preview is not None:
             return {**refused.preview, "journal_ids": [], "dry_run": True}
         return {"reverted": [], "conflicts": refused.conflicts, "kept": [], "journal_ids": []}
+
+
+def _reverted_row(row: Row, done: dict[str, Any], call: Call) -> dict[str, Any]:
+    """The change that was taken back, its author, and the row that takes it back."""
+    told: dict[str, Any] = {
+        "path": row.path,
+        "journal_id": done["journal_id"],
+        "sha256": done["sha256"],
+        "undone": str(row.seq),
+        "op": row.op,
+        "mode": row.mode,
+        "client": row.client,
+        "session": row.session,
+        "this_session": row.session == call.session,
+    }
+    if row.txn is not None:
+        told["transaction_id"] = row.txn
+    return told | {key: row.detail[key] for key in ("moved_from", "moved_to") if key in row.detail}
 
 
 class _Refused(ToolError):
