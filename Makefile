@@ -12,7 +12,6 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --upgrade pip
 
 # What the demo needs.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
