@@ -401,7 +401,7 @@ def test_verify_does_not_call_a_changed_file_sound(run: Run, project: Path, writ
 
 def test_reload_without_a_host_and_a_handoff_without_input_say_what_is_missing(run: Run, bed: Bed) -> None:
     code, _, error = run("reload")
-    assert (code, error.startswith("perdure reload: no host is running; a client starts one")) == (1, True)
+    assert (code, error.startswith("perdure reload: no running host; a client starts one")) == (1, True)
     empty = perdure(bed, "handoff", "write")
     assert empty.returncode == 2
     assert "standard input: it is empty; expected the envelope: JSON or YAML with task_id" in empty.stderr
