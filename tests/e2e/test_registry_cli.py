@@ -184,8 +184,12 @@ def test_a_registry_that_cannot_be_written_exits_with_4(terminal: Terminal) -> N
 def test_the_registry_is_found_by_option_environment_workspace_and_user(terminal: Terminal) -> None:
     work, config = terminal.folder / "work", terminal.folder / "config" / "perdure"
     said = terminal.run("install", "user", "--", "python")
-    assert said == f"installed user in {config / 'mcp.md'}\n"
+    scope = " (all projects; --project puts it into this one only)"
+    assert said == f"installed user in {config / 'mcp.md'}{scope}\n"
     assert "## user" in (config / "mcp.md").read_text()
+    assert terminal.run("install", "ours", "--project", "--", "python").endswith("mcp.md (this project)\n")
+    assert "## ours" in (work / "mcp.md").read_text()
+    (work / "mcp.md").unlink()
     (work / "mcp.json").write_text('{"mcpServers": {"space": {"command": "node"}}}')
     assert [one["name"] for one in terminal.json("list")["servers"]] == ["space"]
     (work / "named.md").write_text("## named\ncommand: node\n")

@@ -361,3 +361,62 @@ def test_a_port_of_another_program_is_named_with_its_process(bed: Bed) -> None:
         taken = perdure(bed, "serve", "--port", str(port))
     assert taken.returncode == 4
     assert f", pid {os.getpid()}. --port 0 takes another." in taken.stderr
+
+
+# --- what to do next --------------------------------------------------------------------------------------------
+
+
+def test_install_lists_the_clients_of_this_machine_and_ends_with_what_to_do_next(
+    run: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(project))
+    for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert run("install")[1].startswith("No client was found on this machine. Perdure knows claude-code, ")
+    (project.parent / ".cursor").mkdir()
+    code, text, _ = run("install")
+    assert (code, [line.split() for line in text.splitlines()[1:2]]) == (
+        0,
+        [["cursor", "no", "~/.cursor/mcp.json"]],
+    )
+    assert "perdure install cursor shows the change" in text
+    assert "+++" in run("install", "cursor")[1]
+    applied = run("install", "cursor", "--apply")[1]
+    assert "+++" not in applied
+    assert applied.splitlines()[0].startswith("perdure added  ")
+    assert "Next: restart Cursor, then ask it which tools perdure has." in applied
+    assert run("install")[1].splitlines()[1].split()[1] == "yes"
+
+
+def test_verify_does_not_call_a_changed_file_sound(run: Run, project: Path, write: Write) -> None:
+    write("safe_write", path="a.txt", content="1\n")
+    assert run("verify")[1] == "sound  1 write\n"
+    (project / "a.txt").write_text("of another program\n")
+    code, text, _ = run("verify")
+    assert (code, text.splitlines()[-1]) == (
+        0,
+        "the journal is sound; 1 file changed outside of Perdure  1 write",
+    )
+
+
+def test_reload_without_a_host_and_a_handoff_without_input_say_what_is_missing(run: Run, bed: Bed) -> None:
+    code, _, error = run("reload")
+    assert (code, error.startswith("perdure reload: no running host; a client starts one")) == (1, True)
+    empty = perdure(bed, "handoff", "write")
+    assert empty.returncode == 2
+    assert "standard input: it is empty; expected the envelope: JSON or YAML with task_id" in empty.stderr
+
+
+def test_top_keeps_the_process_id_of_a_server_that_has_failed() -> None:
+    from perdure.cli.top import mount_line
+
+    fault = {"class": "process", "code": "killed"}
+    mount = {
+        "name": "notes",
+        "state": "ready",
+        "pid": 1234567,
+        "restarts": 12,
+        "circuit": "closed",
+        "last_fault": fault,
+    }
+    assert "pid 1234567" in mount_line(mount)[:50]

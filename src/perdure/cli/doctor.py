@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     wanted = _wanted(options.only)
     patient = _patient(options)
-    with Progress(is_immediate=True) as progress:
+    with Progress() as progress:
         findings = [_told(finding, options.fix) for finding in _findings(patient, wanted, progress)]
     is_well = all(one["level"] != "error" or one.get("fixed") for one in findings)
     if options.json:
@@ -108,8 +108,8 @@ def _findings(patient: Patient, wanted: tuple[str, ...], progress: Progress) -> 
         "trust": trust.check,
         "mounts": mounts.check,
     }
-    for number, name in enumerate(wanted):
-        progress.at(f"check {name}", number, len(wanted))
+    for name in wanted:
+        progress.stage(f"checking {name} …")
         try:
             yield from checks[name](patient)
         except Exception as error:  # one check that fails must not keep the others from being made

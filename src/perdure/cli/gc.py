@@ -45,10 +45,12 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     settings = settle(options, "gc")
     usages = store_usages(store_place(settings))
-    with Progress(is_immediate=True) as progress:
+    with Progress() as progress:
         results = []
-        for number, usage in enumerate(usages):
-            progress.at("gc", number, len(usages))
+        for number, usage in enumerate(usages, 1):
+            progress.stage(
+                f"store {number} of {len(usages)}: {home(clean(usage.workspace or usage.store))} …"
+            )
             results.append(_collect(usage, settings, options))
     is_well = all("error" not in one for one in results)
     if options.json:

@@ -147,4 +147,6 @@ def _check_telemetry() -> None:
     except ModuleNotFoundError:
         is_there = False
     if not is_there:
-        raise SettingsError("otel: OpenTelemetry is missing: pip install 'perdure[otel]'")
+        from perdure.cli.extras import install_command
+
+        raise SettingsError(f"otel: OpenTelemetry is missing: {install_command('otel')}")

@@ -14,17 +14,13 @@ BAR = 24
 
 
 class Progress:
-    """`beside` is where the command's own lines go: a bar does not stand among them on one terminal. With `is_immediate`
-    every stage is shown, for a few stages of which one may take long."""
+    """`beside` is where the command's own lines go: a bar does not stand among them on one terminal."""
 
-    def __init__(
-        self, out: TextIO | None = None, beside: TextIO | None = None, *, is_immediate: bool = False
-    ) -> None:
+    def __init__(self, out: TextIO | None = None, beside: TextIO | None = None) -> None:
         out = out if out is not None else sys.stderr
         is_apart = beside is None or not beside.isatty()
         self._screen = Screen(out) if out.isatty() and is_apart else None
-        self._every = 0.0 if is_immediate else EVERY_S
-        self._due = time.monotonic() + (0.0 if is_immediate else AFTER_S)
+        self._due = time.monotonic() + AFTER_S
         self._has_drawn = False
 
     def __enter__(self) -> Progress:
@@ -35,11 +31,18 @@ class Progress:
             self._screen.out.write("\r\x1b[K")
             self._screen.out.flush()
 
+    def stage(self, text: str) -> None:
+        """Something that cannot say how far it is; shown at once."""
+        if self._screen is not None:
+            self._has_drawn = True
+            self._screen.out.write(f"\r{self._screen.styled(cut(text, self._screen.width - 1), '')}\x1b[K")
+            self._screen.out.flush()
+
     def at(self, stage: str, done: int, total: int = 0) -> None:
         """Called as often as one likes."""
         if self._screen is None or (now := time.monotonic()) < self._due:
             return
-        self._due, self._has_drawn = now + self._every, True
+        self._due, self._has_drawn = now + EVERY_S, True
         text = f"{stage}  {done:,}"
         if total:
             share = min(done / total, 1.0)

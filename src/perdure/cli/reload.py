@@ -67,8 +67,8 @@ def main(argv: list[str]) -> int:
 
 def _none_told(options: argparse.Namespace, running: list[presence.Presence]) -> str:
     if not running:
-        return "perdure reload: no host is running; a client starts one, and it then runs what is installed"
+        return "perdure reload: no running host; a client starts one, and it then runs what is installed"
     others = ", ".join(f"{host.pid} ({home(host.workspace)})" for host in running)
     if options.pid is not None:
         return f"perdure reload: {options.pid} is no running host; there are {others}"
-    return f"perdure reload: no host runs in this workspace; --all or --pid reaches {others}"
+    return f"perdure reload: no running host in this workspace; --all or --pid reaches {others}"

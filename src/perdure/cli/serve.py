@@ -202,7 +202,9 @@ def _check_oauth(serving: Serving) -> None:
         if url is not None:
             _check_url(f"serve.oauth.{name}", url)
     if oauth.introspection is None and find_spec("jwt") is None:
-        raise SettingsError("serve.oauth: PyJWT is missing: pip install 'perdure[oauth]'")
+        from perdure.cli.extras import install_command
+
+        raise SettingsError(f"serve.oauth: PyJWT is missing: {install_command('oauth')}")
 
 
 def _words(command: str | None) -> tuple[str, ...]:

@@ -51,7 +51,10 @@ def main(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = new_parser("state", "The shared state from the terminal.")
+    made = new_parser(
+        "state",
+        "The shared state from the terminal: one store for all projects of this user, unless --state names another.",
+    )
     _add_shared(made)
     # After the command as well: one that is left out there must not undo one that was given before it.
     shared = argparse.ArgumentParser(add_help=False)

@@ -111,7 +111,10 @@ def read_journal(
 ) -> int:
     """Run a command that only reads, and tell what it raises."""
     try:
-        service = open_for_reading(worker_settings(options, command))
+        settings = worker_settings(options, command)
+        if not has_store(settings):
+            raise refuse("not_found", "no_changes", no_changes(settings))
+        service = open_for_reading(settings)
         try:
             return run(options, service)
         finally:
@@ -156,7 +159,7 @@ def run_tool(
 
     command = COMMANDS.get(tool, tool)
     settings = worker_settings(options, command)
-    if tool in ("undo", "restore") and not has_store(settings):
+    if tool in ("undo", "restore", "history") and not has_store(settings):
         refusal = refuse("not_found", "no_changes", no_changes(settings), next_step=call_tool("journal_tail"))
         return tell(command, refusal, options.json)
     surface = WriteSurface(lambda: (open_for_reading if declared.spec.read_only else open_write)(settings))

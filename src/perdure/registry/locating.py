@@ -20,8 +20,8 @@ def locate(given: str | None, workspace: str | None, environ: Mapping[str, str])
     if named:
         return os.path.abspath(os.path.expanduser(named))
     user = user_folder(environ)
-    found = _in_folder(workspace) if workspace is not None else None
-    return found or _in_folder(user) or os.path.join(user, FILE_NAMES[0])
+    found = in_folder(workspace) if workspace is not None else None
+    return found or in_folder(user) or os.path.join(user, FILE_NAMES[0])
 
 
 def user_folder(environ: Mapping[str, str]) -> str:
@@ -29,6 +29,7 @@ def user_folder(environ: Mapping[str, str]) -> str:
     return os.path.join(base, "perdure")
 
 
-def _in_folder(folder: str) -> str | None:
+def in_folder(folder: str) -> str | None:
+    """The registry of a folder; None where it has none."""
     paths = (os.path.join(folder, name) for name in FILE_NAMES)
     return next((path for path in paths if os.path.lexists(path)), None)

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 from perdure import __version__
 from perdure.cli.checks.finding import Finding, Patient, ok
+from perdure.cli.extras import install_command
 from perdure.cli.screen import size
 from perdure.host import presence
 from perdure.storage.places import data_dir, state_dir
@@ -72,7 +73,7 @@ def check_extras(patient: Patient) -> Iterator[Finding]:
             "error",
             "perdure[postgres] is not installed",
             f"it is needed for {OPTIONAL['postgres'][1]}, which the settings name",
-            "pip install 'perdure[postgres]'",
+            install_command("postgres"),
         )
     if missing:
         yield Finding(
@@ -80,7 +81,7 @@ def check_extras(patient: Patient) -> Iterator[Finding]:
             "note",
             f"not installed, and optional: {', '.join(missing)}",
             "; ".join(f"{name} is for {OPTIONAL[name][1]}" for name in missing),
-            "pip install 'perdure[all]' if you want them",
+            f"{install_command('all')} adds them",
         )
 
 

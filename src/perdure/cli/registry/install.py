@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import Final
 
 from perdure.cli.registry.shared import add_catalog, backend_of, check_can_start, place_of, printed
 from perdure.registry.entry import TRANSPORTS, Entry, Transport, check_name
 from perdure.registry.errors import InvalidEntry, InvalidName
+from perdure.registry.filesystem import FileBackend
+from perdure.registry.locating import user_folder
+from perdure.registry.port import Backend
 from perdure.registry.redaction import is_secret_name
 from perdure.registry.templates import Template
 
@@ -48,10 +52,18 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="K=V",
         help="how to sign in to a remote server; repeatable: client_id=$VAR, scopes=…",
     )
+    parser.add_argument(
+        "--project",
+        dest="in_project",
+        action="store_true",
+        help="into the project's mcp.md, which its other users get: otherwise your own, for all projects",
+    )
     parser.add_argument("--disabled", action="store_true", help="install it, but do not mount it")
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.in_project and options.registry:
+        raise InvalidEntry("--project and --registry name two files", hint="give one of them")
     if options.source is None and _is_of_a_catalog(options):
         options.source, options.name = options.name, None
     if options.source is not None:
@@ -72,9 +84,17 @@ def run(options: argparse.Namespace) -> int:
     printed(
         options,
         {"installed": ref.name, "source": ref.source},
-        f"installed {ref.name} in {place_of(backend, ref.source)}",
+        f"installed {ref.name} in {place_of(backend, ref.source)}{_scope(options, backend)}",
     )
     return 0
+
+
+def _scope(options: argparse.Namespace, backend: Backend) -> str:
+    """For whom it counts, where the user did not name the file."""
+    if options.registry or not isinstance(backend, FileBackend):
+        return ""
+    is_own = os.path.dirname(os.path.realpath(backend.path)) == os.path.realpath(user_folder(os.environ))
+    return " (all projects; --project puts it into this one only)" if is_own else " (this project)"
 
 
 def _is_of_a_catalog(options: argparse.Namespace) -> bool:

@@ -16,7 +16,11 @@ def run(options: argparse.Namespace) -> int:
     refs = backend_of(options).list_servers()
     is_trusted = untrusted_registry(options) is None
     rows = [["NAME", "TRANSPORT", "STATE", "DESCRIPTION"], *(_row(ref, is_trusted) for ref in refs)]
-    text = table(rows) if refs else "No MCP servers in the registry."
+    text = (
+        table(rows)
+        if refs
+        else "No MCP servers in the registry. Add one: perdure registry install NAME -- COMMAND ARGS…"
+    )
     printed(options, {"servers": [{**shown(ref), "trusted": is_trusted} for ref in refs]}, text)
     return 0
 

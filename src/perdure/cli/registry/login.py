@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Final
 
+from perdure.cli.extras import install_command
 from perdure.cli.registry.shared import backend_of, printed, require_trust
 from perdure.registry.entry import GRANTS, Entry
 from perdure.registry.errors import NotInRegistry, RegistryError, Unsupported
@@ -39,7 +40,7 @@ def _login(options: argparse.Namespace) -> int:
         from perdure.host.bridge_sign_in import sign_in
     except ImportError:
         raise Unsupported(
-            "a remote server needs the official SDK", entry=entry.name, hint="pip install 'perdure[remote]'"
+            "a remote server needs the official SDK", entry=entry.name, hint=install_command("remote")
         ) from None
     path = grant_path(entry.name, found.url)
     asked = sign_in(found, path, entry.transport, options.wait, lambda url: _show(options, url))

@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 
+from perdure.cli.progress import Progress
 from perdure.cli.registry.shared import add_catalog, noticed, printed, table
 from perdure.registry.catalogs import Listing, open_catalog
 
@@ -22,7 +23,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     catalog = open_catalog(options.catalog or "", os.environ)
     try:
-        found = catalog.search(" ".join(options.words), options.limit)
+        with Progress() as progress:
+            progress.stage(f"searching {catalog.location} …")
+            found = catalog.search(" ".join(options.words), options.limit)
     finally:
         catalog.close()
     rows = [["NAME", "VERSION", "RUNS AS", "DESCRIPTION"], *(_row(one) for one in found.servers)]

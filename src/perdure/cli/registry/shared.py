@@ -16,7 +16,7 @@ from perdure.registry.allowed import check_allowed
 from perdure.registry.entry import Entry
 from perdure.registry.errors import RegistryError, Unsupported, Untrusted
 from perdure.registry.filesystem import FileBackend
-from perdure.registry.locating import locate, user_folder
+from perdure.registry.locating import FILE_NAMES, in_folder, locate, user_folder
 from perdure.registry.opening import open_backend
 from perdure.registry.port import Backend, EditableBackend
 from perdure.registry.reading import read_bytes
@@ -27,8 +27,10 @@ def location_of(options: argparse.Namespace) -> str:
     """Where the registry is, or would be made."""
     environ = os.environ
     named = options.workspace or environ.get("PERDURE_WORKSPACE") or environ.get("RW_WORKSPACE")
-    workspace = named.split(os.pathsep)[0] if named else find_workspace(".")
-    return locate(options.registry, os.path.abspath(workspace), environ)
+    workspace = os.path.abspath(named.split(os.pathsep)[0] if named else find_workspace("."))
+    if getattr(options, "in_project", False):
+        return in_folder(workspace) or os.path.join(workspace, FILE_NAMES[0])
+    return locate(options.registry, workspace, environ)
 
 
 def backend_of(options: argparse.Namespace) -> Backend:
