@@ -9,7 +9,7 @@ import msgspec
 from perdure.dash.desk import Desk, mask
 from perdure.dash.html import Content, Markup, Row, element, link, table
 from perdure.dash.layout import card
-from perdure.dash.pieces import badge, change_link, code, facts, file_link, note, short
+from perdure.dash.pieces import badge, change_link, code, count, facts, file_link, short
 from perdure.dash.times import when
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import Ask, Page, Part
@@ -75,10 +75,9 @@ async def _handoff(desk: Desk, path: str, found: dict[str, Any]) -> list[Markup]
     if found["body"]:
         cards.append(card("Notes", await _prose(found["body"])))
     if drafts := envelope.get("open_drafts"):
-        text = (
-            f"{len(drafts)} refused payload{'' if len(drafts) == 1 else 's'} were kept when it was written: "
-        )
-        cards.append(note(text, link("drafts", "/drafts")))
+        verb = "was" if len(drafts) == 1 else "were"
+        kept = f"{count(len(drafts), 'refused payload')} {verb} kept when it was written. "
+        cards.append(card("Drafts", element("p", kept, link("Show drafts", "/drafts"))))
     return cards
 
 
