@@ -19,7 +19,8 @@ from html import unescape
 from pathlib import Path
 from typing import Any, Final
 
-from perdure.testing import fake_server
+from harness import notes_server
+from harness.processes import wait_for
 from perdure.testing.http_client import HttpClient, ServeProcess
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -69,11 +70,9 @@ def chromium() -> Iterator[Any]:
 @contextmanager
 def sample(folder: Path, *, with_broken: bool = True) -> Iterator[ServeProcess]:
     """A server with something to see on every page: three agents at work, and some things that went wrong."""
-    notes = shlex.join([sys.executable, "-P", "-S", fake_server.__file__])
-    root = folder / "shop"
-    root.mkdir()
+    notes = shlex.join([sys.executable, "-P", "-S", notes_server.__file__])
     broken = ("--mount", "search=false --api-key hidden") if with_broken else ()
-    server = ServeProcess(root, "--mount", f"notes={notes}", *broken)
+    server = ServeProcess(folder, "--mount", f"notes={notes}", *broken, workspace="shop")
     try:
         _work(server)
         yield server
@@ -90,6 +89,7 @@ def agent(server: ServeProcess, name: str) -> HttpClient:
 
 def _work(server: ServeProcess) -> None:
     claude, cursor, codex = (agent(server, name) for name in ("claude-code", "cursor", "codex"))
+    wait_for(lambda: _is_ready(claude), 60)
     first = "def total(lines):\n    return sum(line.price for line in lines)\n"
     with_tax = "def total(lines, tax=0.19):\n    return sum(line.price for line in lines) * (1 + tax)\n"
     codex.call("safe_write", {"path": "README.md", "content": "# Shop\n\nInvoices and carts.\n"})
@@ -104,7 +104,8 @@ def _work(server: ServeProcess) -> None:
     cursor.call("transaction", {"ops": [{"op": "move", "path": "src/cart.py", "to": "src/basket.py"}]})
     cursor.call("safe_write", {"path": "src/orders.py", "content": "ORDERS = []\n"})
     for number in range(30):
-        claude.call("notes__echo", {"text": str(number)})
+        claude.call("notes__add", {"text": f"note {number}"})
+        codex.call("notes__search", {"text": str(number)})
         cursor.call("read", {"path": "README.md"})
     codex.call("safe_write", {"path": ".env", "content": f"GITHUB_TOKEN={TOKEN}\n", "render": "json"})
     cursor.call("edit", {"path": "README.md", "edits": [{"old": "nowhere", "new": "x"}], "render": "json"})
@@ -133,8 +134,14 @@ def _work(server: ServeProcess) -> None:
     )
     cursor.call("edit", {"path": "src/invoices.py", "edits": [{"old": "0.19", "new": "0.20"}]})
     cursor.call("undo", {"path": "src/orders.py"})
-    claude.call("notes__die", {"signal": "SIGKILL"})
-    claude.call("notes__echo", {"text": "back"})
+    claude.call("notes__add", {"text": "crash"})
+    codex.call("notes__search", {"text": "back"})
+
+
+def _is_ready(client: HttpClient) -> bool:
+    """So that no call counts the start of its server."""
+    found = client.call("health", {"render": "json", "detail": "full"})["structuredContent"]["mounts"]
+    return all(row["state"] == "ready" for row in found if row["name"] != "search")
 
 
 def pages(server: ServeProcess, browser: Any) -> list[str]:
