@@ -132,7 +132,7 @@ def test_each_tool_has_its_calls_failures_and_times_without_waits(served: ServeP
     client.call("list_state", {})
     cells = dict(
         re.findall(
-            r"<tr[^>]*><td[^>]*><code>(\w+)</code></td>(.*?)</tr>", Visitor(served.port).text("/tools")
+            r"<tr[^>]*><td[^>]*><code[^>]*>(\w+)</code></td>(.*?)</tr>", Visitor(served.port).text("/tools")
         )
     )
     assert next(iter(cells)) == "read"
@@ -271,7 +271,12 @@ def test_a_draft_says_why_shows_itself_redacted_and_is_discarded(served: ServePr
     assert "line 2" in page
     assert "host = example" in page
     assert SECRET[:12] not in page
-    assert f"safe_write path=s.env draft={identity}" in page
+    assert "It stays refused while it holds this." in page
+    ids = set(re.findall(r"/drafts/draft\?id=(\w+)", visitor.text("/drafts")))
+    [copy] = ids - {identity}
+    redacted = visitor.text(f"/drafts/draft?id={copy}")
+    assert "Redacted copy of a refused payload" in redacted
+    assert f"safe_write path=s.env draft={copy}" in redacted
     assert visitor.post_form(page, "/drafts/discard").headers["location"] == "/drafts?done=discarded"
     assert identity not in visitor.text("/drafts")
     assert visitor.get(address).status == 404

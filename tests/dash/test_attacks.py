@@ -63,16 +63,22 @@ def test_markup_in_any_field_stays_text(served: ServeProcess) -> None:
     ):
         result = client.call(tool, arguments)
         assert not result.get("isError"), result
-    assert client.call("safe_write", {"path": f"{path}.refused", "content": f"token = {SECRET}\n"})["isError"]
+    secret = {"path": f"{path}.refused", "content": f"{EVIL}\ntoken = {SECRET}\n", "render": "json"}
+    refused = client.call("safe_write", secret)
+    assert refused["isError"]
     # when every page is opened, with markup in every question too
     visitor = Visitor(served.port)
     entry = urlencode({"path": path, "id": "2"})
     evil = urlencode(
-        dict.fromkeys(("path", "client", "session", "namespace", "prefix", "done", "lease"), EVIL)
+        dict.fromkeys(("path", "client", "session", "change", "namespace", "prefix", "lease"), EVIL)
     )
     pages = [
-        *("/", "/sessions", "/mounts", "/journal", "/state", "/handoffs", "/drafts"),
+        *("/", "/sessions", "/mounts", "/journal", "/state", "/handoffs", "/drafts", "/events", "/tools"),
         *(f"/journal/{page}?{entry}" for page in ("entry", "undo")),
+        *(f"/file{page}?{urlencode({'path': path, 'from': '1'})}" for page in ("", "/compare")),
+        f"/sessions/session?{urlencode({'id': client.session or ''})}",
+        f"/journal/undo?{urlencode({'session': client.session or '', 'since': '1h'})}",
+        f"/drafts/draft?{urlencode({'id': refused['structuredContent']['draft']})}",
         f"/journal/restore?{urlencode({'path': path, 'id': '1'})}",
         f"/journal?{evil}",
         f"/state?{evil}",
@@ -89,7 +95,7 @@ def test_markup_in_any_field_stays_text(served: ServeProcess) -> None:
         assert re.findall(r"<script[^>]*>", text) == ['<script src="/static/dash.js">'], page
         live = first_event(served.port, page)
         assert "<img" not in live, page
-    assert seen >= 11
+    assert seen >= 18
 
 
 def test_the_registry_shows_no_commands_and_no_markup(served: ServeProcess) -> None:

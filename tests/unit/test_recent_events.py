@@ -38,7 +38,7 @@ def test_the_list_is_bounded_and_keeps_the_newest() -> None:
 @pytest.mark.parametrize(
     ("ending", "code", "kind", "text"),
     [
-        ("tool_error", "blocked/risk", "refusal", "was refused: risk"),
+        ("tool_error", "blocked/risk", "refusal", "was refused: it looks like a secret"),
         (
             "tool_error",
             "stale_precondition/changed_since_seen",

@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from perdure import risk
 from perdure.dash.line_counts import LineCounts
 from perdure.dash.pulse import Pulse
 from perdure.dash.tools import ToolFailed, Tools
@@ -218,6 +217,8 @@ async def mask_all(texts: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=512)
 def _mask(text: str) -> str:
+    from perdure import risk
+
     return risk.redact(text, risk.scan(text))
 
 

@@ -52,14 +52,23 @@ def address(path: str, query: Query | None = None) -> str:
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
+class Figure(NamedTuple):
+    """A cell with a number in it, and perhaps its unit: it is not broken, and on a narrow screen stands beside others."""
+
+    content: Content
+
+
 class Row(NamedTuple):
     """A row with an identity of its own, by which the page's script knows which ones are new."""
 
     id: str
-    cells: Sequence[Content]
+    cells: Sequence[Cell]
 
 
-def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Content]], empty: Content) -> Markup:
+Cell = Union[Content, "Figure"]
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]], empty: Content) -> Markup:
     """With a caption for those who hear it; `empty` says what would fill it. On a narrow screen each row is a card, so
     every cell says what it is, and the roles say what a card no longer shows."""
     found = [_row(heads, row) for row in rows]
@@ -75,14 +84,15 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Content]],
     )
 
 
-def _row(heads: Sequence[str], row: Sequence[Content]) -> Markup:
+def _row(heads: Sequence[str], row: Sequence[Cell]) -> Markup:
     identity, cells = (row.id, row.cells) if isinstance(row, Row) else (None, row)
     shown = [_cell(head, cell) for head, cell in zip(heads, cells, strict=True)]
     return element("tr", shown, role="row", data_row=identity)
 
 
-def _cell(head: str, content: Content) -> Markup:
-    is_number = isinstance(content, int | float)
+def _cell(head: str, content: Cell) -> Markup:
+    is_number = isinstance(content, int | float | Figure)
+    content = content.content if isinstance(content, Figure) else content
     is_empty = content is None or content == ""
     kind = "number" if is_number else "nothing" if is_empty else None
     return element("td", content, class_=kind, data_label=head or None, role="cell")

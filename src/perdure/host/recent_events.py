@@ -27,6 +27,7 @@ _REFUSALS: Final = frozenset({"blocked", "policy_violation", "quota_exceeded"})
 _CONFLICTS: Final = frozenset({"conflict", "stale_precondition", "lost"})
 # The process itself is watched for these: one event for one process, however many sessions used it.
 _SEEN_BY_PROCESS: Final = frozenset({"killed", "exited", "spawn_failed"})
+_REASONS: Final = {"risk": "it looks like a secret"}
 _NOTES: Final = frozenset({"call", "circuit", "fault", "tools_changed", "lifecycle"})
 _BY_REQUEST: Final = frozenset({"restarted", "disabled"})
 
@@ -124,7 +125,7 @@ def _from_note(event: str, fields: Fields, client: str, session: str) -> Event |
 def describe_call(ending: str, code: str) -> tuple[Kind, str]:
     """How a tool call failed, to be read after its name."""
     error, _, reason = code.partition("/")
-    words = (reason or error).replace("_", " ")
+    words = _REASONS.get(reason, (reason or error).replace("_", " "))
     match ending:
         case "tool_error" if error in _REFUSALS:
             return "refusal", f"was refused: {words}"

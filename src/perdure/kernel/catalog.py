@@ -107,6 +107,12 @@ class Public:
                     return ToolEntry(name, spec.name, inner)
         return None
 
+    def listed_name(self, name: str) -> str:
+        """The name by which a tool is listed, also for an alias; empty where no server lists it."""
+        self._refresh()
+        name = self._aliases.get(name, name)
+        return name if name in self._tools else ""
+
     def _by_prefix(self) -> list[MountSpec]:
         """The longest first: `a__b__x` belongs to the mount `a__b` before it belongs to `a`."""
         return sorted(self._k.specs.values(), key=lambda spec: -len(spec.prefix))

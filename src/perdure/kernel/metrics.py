@@ -112,7 +112,8 @@ def call_ended(k: Kernel, call: Invocation, ending: Ending, code: str = "") -> N
     if call.method != "tools/call":
         return
     metrics, elapsed = k.state.metrics, max(0.0, k.now - call.accepted_at) * 1000.0
-    name = (k.specs[call.mount].prefix + call.name)[:MAX_NAME]
+    name = k.public.listed_name(k.specs[call.mount].prefix + call.name)
+    name = name[:MAX_NAME] or f"unlisted tool of {call.mount}"  # what a client makes up goes into no log
     counters = of_tool(metrics.tools, name, call.mount)
     counters.requests += 1
     _count(counters, ending, None if call.is_wait else elapsed)
@@ -124,7 +125,7 @@ def call_ended(k: Kernel, call: Invocation, ending: Ending, code: str = "") -> N
 
 
 def of_tool(tools: dict[str, ToolCounters], name: str, mount: str) -> ToolCounters:
-    """Beyond a bound tools are not told apart: clients may make up names."""
+    """Beyond a bound tools are not told apart."""
     if name not in tools and len(tools) >= MAX_TOOLS:
         name, mount = OTHER, ""
     return tools.setdefault(name, ToolCounters(mount=mount))

@@ -32,9 +32,15 @@ def envelope(name: str = "modern") -> dict[str, Any]:
 class ServeProcess:
     """`perdure serve` on a port of its own, started again where it is told to."""
 
-    def __init__(self, root: Path, *options: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *options: str,
+        env: Mapping[str, str] | None = None,
+        workspace: str = "workspace",
+    ) -> None:
         self.root = root
-        self.workspace = root / "workspace"
+        self.workspace = root / workspace
         self.workspace.mkdir(exist_ok=True)
         self.port = free_port()
         self._options = options

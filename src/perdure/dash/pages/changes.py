@@ -222,9 +222,9 @@ def _version_actions(path: str, identity: str) -> Content:
 
 
 def _conflicts(conflicts: list[dict[str, Any]], ids: list[str]) -> Page:
+    first = {one["path"]: one["reason"] for one in reversed(conflicts)}
     rows = (
-        (file_link(one["path"]), _REASONS.get(one["reason"], one["reason"].replace("_", " ")))
-        for one in conflicts
+        (file_link(path), _REASONS.get(reason, reason.replace("_", " "))) for path, reason in first.items()
     )
     text = "This cannot be undone, so nothing was changed. To go back anyway, restore an older version of the file."
     hint = "Leave these files out of the selection to undo the others." if len(ids) > 1 else None

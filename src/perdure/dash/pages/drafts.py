@@ -17,8 +17,9 @@ from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.model.when import iso
 
 MOST_SHOWN: Final = 100_000
+RISK: Final = "risk"
 _WHY: Final = {
-    "risk": "it looks like it holds a secret",
+    RISK: "it looks like it holds a secret",
     "file_already_exists": "the file existed already",
     "changed_since_seen": "the file had changed since the agent read it",
     "hash_mismatch": "the file was not the expected version",
@@ -70,14 +71,17 @@ async def draft(desk: Desk, ask: Ask) -> Page:
         for pattern in found["detected_patterns"]
     )
     risky = table("What looks like a secret", ("Kind", "Pattern", "Where"), patterns, "It holds no secret.")
+    is_copy = one["reason"] == RISK and not found["detected_patterns"]
+    title = "Redacted copy of a refused payload" if is_copy else f"Not written: {_why(one)}"
     discard = button(desk, "Discard", "/drafts/discard", [("id", identity)], kind="danger")
-    how = note(
-        "An agent writes it with ", code(f"safe_write path={one['path'] or '…'} draft={identity}"), "."
-    )
+    call = code(f"safe_write path={one['path'] or '…'} draft={identity}")
+    how = note("An agent writes it with ", call, ".")
+    if found["detected_patterns"]:
+        how = note("It stays refused while it holds this. A redacted copy is kept as a draft of its own.")
     return Page(
         f"Draft for {one['path'] or 'no file'}",
         (
-            Part("draft", card(f"Not written: {_why(one)}", _facts(one), risky)),
+            Part("draft", card(title, _facts(one), risky)),
             Part(
                 "content",
                 card("Content, secrets replaced", content, how, element("div", discard, class_="actions")),
@@ -120,7 +124,7 @@ def _refused(drafts: list[dict[str, Any]]) -> Markup:
         )
         for one in ordered
     )
-    heads = ("Time", "File", "Why it was not written", "Size", "Client", "Actions")
+    heads = ("Time", "File", "Why not written", "Size", "Client", "Actions")
     empty = "Nothing was refused lately. A payload that is not written is kept here, so that no agent sends it twice."
     return table("Refused payloads, by file, newest first", heads, rows, empty)
 
@@ -155,7 +159,8 @@ def _records(caption: str, records: list[dict[str, Any]], empty: str) -> Markup:
     """Metadata as it comes, one column per member that any of them has."""
     heads = [name for name in dict.fromkeys(key for one in records for key in one) if name not in ("notes",)]
     rows = ([_member(name, one.get(name)) for name in heads] for one in records)
-    return table(caption, [name.replace("_", " ") for name in heads], rows, empty)
+    titles = [name if name == "sha256" else name.replace("_", " ").capitalize() for name in heads]
+    return table(caption, titles, rows, empty)
 
 
 def _member(name: str, value: Any) -> Content:

@@ -49,7 +49,7 @@ async def events(desk: Desk, ask: Ask) -> Page:
 
 def event_table(events: Iterable[Event], empty: str = EMPTY) -> Markup:
     rows = (Row(f"{event.at} {event.subject}", _row(event)) for event in events)
-    return table("Events, newest first", ("Time", "Kind", "What happened", "Client"), rows, empty)
+    return table("Events, newest first", ("Time", "Kind", "Event", "Client"), rows, empty)
 
 
 def by_day(events: Iterable[Event]) -> list[tuple[str, list[Event]]]:

@@ -9,7 +9,7 @@ import msgspec
 from perdure.dash.desk import Desk, mask
 from perdure.dash.html import Content, Markup, Row, element, link, table
 from perdure.dash.layout import card
-from perdure.dash.pieces import badge, change_link, code, facts, file_link, note, short
+from perdure.dash.pieces import badge, change_link, code, count, facts, file_link, short
 from perdure.dash.times import when
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import Ask, Page, Part
@@ -17,8 +17,10 @@ from perdure.dash.web import Ask, Page, Part
 DEFAULT: Final = "HANDOFF.md"
 LOOK: Final = 500
 EMPTY: Final = "No handoff yet. What an agent leaves for the next one with handoff_write appears here."
-_FACTS: Final = ("task_id", "status", "agent", "updated_at")
-_OWN_PLACE: Final = frozenset({*_FACTS, "summary", "steps", "last_good_state", "open_drafts", "journal_head"})
+_FACTS: Final = {"task_id": "Task", "agent": "Agent", "updated_at": "Written"}
+_OWN_PLACE: Final = frozenset(
+    {*_FACTS, "status", "summary", "steps", "last_good_state", "open_drafts", "journal_head"}
+)
 
 
 async def handoffs(desk: Desk, ask: Ask) -> Page:
@@ -58,7 +60,7 @@ async def handoffs(desk: Desk, ask: Ask) -> Page:
 
 async def _handoff(desk: Desk, path: str, found: dict[str, Any]) -> list[Markup]:
     envelope = found["envelope"]
-    known = facts((name.replace("_", " "), _fact(name, envelope.get(name))) for name in _FACTS)
+    known = facts((label, _fact(name, envelope.get(name))) for name, label in _FACTS.items())
     summary = await _prose(str(envelope.get("summary") or "It has no summary."))
     cards = [card([path, " ", badge(str(envelope.get("status", "")))], summary, known)]
     if drift := found["drift_warnings"]:
@@ -75,10 +77,9 @@ async def _handoff(desk: Desk, path: str, found: dict[str, Any]) -> list[Markup]
     if found["body"]:
         cards.append(card("Notes", await _prose(found["body"])))
     if drafts := envelope.get("open_drafts"):
-        text = (
-            f"{len(drafts)} refused payload{'' if len(drafts) == 1 else 's'} were kept when it was written: "
-        )
-        cards.append(note(text, link("drafts", "/drafts")))
+        verb = "was" if len(drafts) == 1 else "were"
+        kept = f"{count(len(drafts), 'refused payload')} {verb} kept when it was written. "
+        cards.append(card("Drafts", element("p", kept, link("Show drafts", "/drafts"))))
     return cards
 
 

@@ -6,7 +6,7 @@ import time
 from typing import Final, Literal, cast
 
 from perdure.dash.desk import Desk, ServerRow, mask
-from perdure.dash.html import Content, Markup, address, element, link, table
+from perdure.dash.html import Content, Figure, Markup, address, element, link, table
 from perdure.dash.layout import card
 from perdure.dash.pages.events import event_table
 from perdure.dash.pages.tools import WAITS, tool_figures
@@ -39,7 +39,7 @@ async def server(desk: Desk, ask: Ask) -> Page:
     tools = table(
         f"Tools of {row.name}",
         ("Tool", "Calls", "Failed", "p50", "p99", "Description"),
-        ((code(name), *tool_figures(counters.get(name)), text) for name, text in offered),
+        ((code(name, class_="name"), *tool_figures(counters.get(name)), text) for name, text in offered),
         "This server has not listed its tools yet.",
     )
     found = [event for event in await desk.events() if event.subject == row.name]
@@ -108,7 +108,7 @@ def server_table(rows: list[ServerRow]) -> Markup:
                 link(row.name, "/mounts/server", {"name": row.name}),
                 [health(row.state), _retry(row)],
                 row.tools,
-                _uptime(row),
+                Figure(_uptime(row)),
                 row.sessions,
                 row.restarts,
                 row.fault or "none",
@@ -123,7 +123,6 @@ def _facts(desk: Desk, row: ServerRow) -> Markup:
     command = desk.sessions.shown_command(row.spec)
     pairs: list[tuple[str, Content]] = [
         ("State", [health(row.state), _retry(row)]),
-        ("Command", code(command) if command else "not known"),
         ("Started", when(row.started_at) or "not running"),
         ("Up for", _uptime(row) or "not running"),
         ("Process", ", ".join(map(str, row.pids)) or "none"),
@@ -131,7 +130,9 @@ def _facts(desk: Desk, row: ServerRow) -> Markup:
         ("Restarts after faults", row.restarts),
         ("Last fault", [row.fault or "none", note(row.hint) if row.hint else None]),
     ]
-    return facts(pairs)
+    return element(
+        "div", facts(pairs), facts([("Command", code(command) if command else "not known")]), class_="about"
+    )
 
 
 def _actions(desk: Desk, row: ServerRow) -> Markup | None:

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from perdure.dash.charts import NO_DATA, milliseconds
 from perdure.dash.desk import MOST_ROWS, Desk
-from perdure.dash.html import Content, Markup, Row, element, link, table
+from perdure.dash.html import Cell, Content, Figure, Markup, Row, element, link, table
 from perdure.dash.layout import card
+from perdure.dash.pages.events import LABELS
 from perdure.dash.pages.journal import change_table, entries_of_session
 from perdure.dash.pages.tools import tool_table
 from perdure.dash.pieces import badge, code, count, facts, field, search, session_link, short
@@ -95,7 +96,7 @@ def _facts(desk: Desk, identity: str, found: HttpSession | None) -> Markup:
     )
 
 
-def _row(desk: Desk, one: HttpSession) -> tuple[Content, ...]:
+def _row(desk: Desk, one: HttpSession) -> tuple[Cell, ...]:
     state, metrics = one.kernel.state.session, one.kernel.state.metrics
     last = metrics.recent[-1] if metrics.recent else None
     return (
@@ -118,7 +119,13 @@ def _calls(calls: list[EndedCall]) -> Markup:
         (
             Row(
                 f"{call.at} {call.tool}",
-                (when(_wall(call.at)), code(call.tool), call.mount, _took(call), _outcome(call)),
+                (
+                    when(_wall(call.at)),
+                    code(call.tool),
+                    call.mount,
+                    Figure(milliseconds(call.ms)),
+                    _outcome(call),
+                ),
             )
             for call in reversed(calls)
         ),
@@ -126,15 +133,11 @@ def _calls(calls: list[EndedCall]) -> Markup:
     )
 
 
-def _took(call: EndedCall) -> str:
-    return milliseconds(call.ms)
-
-
 def _outcome(call: EndedCall) -> Content:
     if call.ending == "success":
         return badge("ok")
     kind, words = describe_call(call.ending, call.code)
-    return [badge(kind, "failed"), " ", words]
+    return [badge(kind, LABELS[kind]), f" {words}"]
 
 
 def _undo_form(identity: str) -> Markup:

@@ -7,7 +7,7 @@ from typing import Final
 
 from perdure.dash.charts import NO_DATA, milliseconds
 from perdure.dash.desk import MOST_ROWS, Desk
-from perdure.dash.html import Content, Markup, element, table
+from perdure.dash.html import Cell, Figure, Markup, element, table
 from perdure.dash.layout import card
 from perdure.dash.pieces import code
 from perdure.dash.web import Ask, Page, Part
@@ -30,16 +30,16 @@ def tool_table(counters: Mapping[str, ToolCounters], most: int, empty: str = EMP
     return table(
         "Calls per tool",
         ("Tool", "Calls", "Failed", "p50", "p99"),
-        ((code(name), *tool_figures(found)) for name, found in known[:most]),
+        ((code(name, class_="name"), *tool_figures(found)) for name, found in known[:most]),
         empty,
     )
 
 
-def tool_figures(found: ToolCounters | None) -> tuple[Content, ...]:
+def tool_figures(found: ToolCounters | None) -> tuple[Cell, ...]:
     """Calls, failed calls, p50 and p99."""
     if found is None:
-        return (0, 0, NO_DATA, NO_DATA)
+        return (0, 0, Figure(NO_DATA), Figure(NO_DATA))
     known = found.latency
     failed = element("b", f"{found.errors:,}", class_="bad") if found.errors else 0
-    times = (milliseconds(quantile(known, share) if known.count else None) for share in (0.5, 0.99))
-    return (found.requests, failed, *times)
+    times = (Figure(milliseconds(quantile(known, share) if known.count else None)) for share in (0.5, 0.99))
+    return (Figure(f"{found.requests:,}"), Figure(failed), *times)
