@@ -72,11 +72,11 @@ def wrap(line: str) -> list[str]:
 
 def kind(line: str) -> str:
     text = line.strip()
-    if text.startswith(("ok", "every promise held")):
+    if text.startswith(("ok", "every promise held", "Every promise held")):
         return "ok"
-    if text.startswith(("error", "not ", "BROKEN", "A PROMISE")):
+    if text.startswith(("error", "not ", "nothing ", "refused", "BROKEN", "A PROMISE")):
         return "error"
-    if text.startswith(("$", "kill -9")):
+    if text.startswith(("$", "kill -9")) or re.match(r" {3}\w+: ", line):
         return "command"
     return "output" if line.startswith(" ") else "story"
 
