@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 PICTURE = Path(__file__).resolve().parent / "pictures" / "demo.svg"
 COLUMNS, ROWS = 100, 26
-CHARACTER, LINE, MARGIN = 8.4, 19, 16
+CHARACTER, LINE, DESCENT, MARGIN = 8.4, 19, 5, 16
 END_S = 6.0
 STYLE = {"ok": "#7ee787", "error": "#ffa198", "command": "#79c0ff", "output": "#c9d1d9", "story": "#8b949e"}
 
@@ -36,7 +36,7 @@ def draw(output: list[str]) -> str:
     total = time + END_S
     width, height = round(COLUMNS * CHARACTER + 2 * MARGIN), ROWS * LINE + 2 * MARGIN
     texts = [
-        f'<text class="{kind(line)} line" y="{(number + 1) * LINE}" style="animation-delay:{start:.2f}s">'
+        f'<text class="{kind(line)} line" y="{(number + 1) * LINE - DESCENT}" style="animation-delay:{start:.2f}s">'
         f"{escape(line).replace('  ', '&#160; ')}</text>"
         for number, (line, start) in enumerate(zip(lines, starts, strict=True))
         if line.strip()
@@ -60,7 +60,7 @@ def draw(output: list[str]) -> str:
         ' role="img">\n<title>A run of perdure demo</title>\n'
         f"<style>{style}</style>\n"
         f'<rect width="{width}" height="{height}" rx="8" fill="#0d1117"/>\n'
-        f'<svg x="{MARGIN}" y="{MARGIN}" width="{width - 2 * MARGIN}" height="{ROWS * LINE + 6}">'
+        f'<svg x="{MARGIN}" y="{MARGIN}" width="{width - 2 * MARGIN}" height="{ROWS * LINE}">'
         f'<g class="screen">\n{chr(10).join(texts)}\n</g></svg>\n</svg>\n'
     )
 
