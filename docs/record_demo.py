@@ -27,18 +27,18 @@ def main() -> int:
 
 def draw(output: list[str]) -> str:
     """An SVG in which the lines appear at reading speed and scroll as in a terminal. It ends with the last lines."""
-    lines = [part for line in output for part in wrap(line)]
+    lines = [(part, kind(line)) for line in output for part in wrap(line)]
     starts: list[float] = []
     time = 0.5
-    for line in lines:
+    for line, _ in lines:
         starts.append(time)
         time += 0.25 + len(line.strip()) * 0.018
     total = time + END_S
     width, height = round(COLUMNS * CHARACTER + 2 * MARGIN), ROWS * LINE + 2 * MARGIN
     texts = [
-        f'<text class="{kind(line)} line" y="{(number + 1) * LINE - DESCENT}" style="animation-delay:{start:.2f}s">'
+        f'<text class="{name} line" y="{(number + 1) * LINE - DESCENT}" style="animation-delay:{start:.2f}s">'
         f"{escape(line).replace('  ', '&#160; ')}</text>"
-        for number, (line, start) in enumerate(zip(lines, starts, strict=True))
+        for number, ((line, name), start) in enumerate(zip(lines, starts, strict=True))
         if line.strip()
     ]
     scrolls = [
