@@ -182,7 +182,8 @@ def limits() -> str:
         "Generated from the code. Every limit of the host can be set in `[limits]` of `perdure.toml`. A value without a",
         "unit is a count. A request over a limit is refused with an [error](errors.md); queued work is kept.",
     ]
-    more = ["", "## Of `perdure serve`", "", "Set these in `[serve.limits]`. The limits above apply to each session as well."]
+    text = "Set these in `[serve.limits]`. The limits above apply to each session as well."
+    more = ["", "## Of `perdure serve`", "", text]
     return "\n".join([*head, *table(Limits), *more, *table(ServeLimits)]) + "\n"
 
 

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 PICTURE = Path(__file__).resolve().parent / "pictures" / "demo.svg"
 COLUMNS, ROWS = 100, 26
-CHARACTER, LINE, MARGIN = 8.4, 19, 16
+CHARACTER, LINE, DESCENT, MARGIN = 8.4, 19, 5, 16
 END_S = 6.0
 STYLE = {"ok": "#7ee787", "error": "#ffa198", "command": "#79c0ff", "output": "#c9d1d9", "story": "#8b949e"}
 
@@ -27,18 +27,18 @@ def main() -> int:
 
 def draw(output: list[str]) -> str:
     """An SVG in which the lines appear at reading speed and scroll as in a terminal. It ends with the last lines."""
-    lines = [part for line in output for part in wrap(line)]
+    lines = [(part, kind(line)) for line in output for part in wrap(line)]
     starts: list[float] = []
     time = 0.5
-    for line in lines:
+    for line, _ in lines:
         starts.append(time)
         time += 0.25 + len(line.strip()) * 0.018
     total = time + END_S
     width, height = round(COLUMNS * CHARACTER + 2 * MARGIN), ROWS * LINE + 2 * MARGIN
     texts = [
-        f'<text class="{kind(line)} line" y="{(number + 1) * LINE}" style="animation-delay:{start:.2f}s">'
+        f'<text class="{name} line" y="{(number + 1) * LINE - DESCENT}" style="animation-delay:{start:.2f}s">'
         f"{escape(line).replace('  ', '&#160; ')}</text>"
-        for number, (line, start) in enumerate(zip(lines, starts, strict=True))
+        for number, ((line, name), start) in enumerate(zip(lines, starts, strict=True))
         if line.strip()
     ]
     scrolls = [
@@ -60,7 +60,7 @@ def draw(output: list[str]) -> str:
         ' role="img">\n<title>A run of perdure demo</title>\n'
         f"<style>{style}</style>\n"
         f'<rect width="{width}" height="{height}" rx="8" fill="#0d1117"/>\n'
-        f'<svg x="{MARGIN}" y="{MARGIN}" width="{width - 2 * MARGIN}" height="{ROWS * LINE + 6}">'
+        f'<svg x="{MARGIN}" y="{MARGIN}" width="{width - 2 * MARGIN}" height="{ROWS * LINE}">'
         f'<g class="screen">\n{chr(10).join(texts)}\n</g></svg>\n</svg>\n'
     )
 
@@ -72,11 +72,11 @@ def wrap(line: str) -> list[str]:
 
 def kind(line: str) -> str:
     text = line.strip()
-    if text.startswith(("ok", "every promise held")):
+    if text.startswith(("ok", "every promise held", "Every promise held")):
         return "ok"
-    if text.startswith(("error", "not ", "BROKEN", "A PROMISE")):
+    if text.startswith(("error", "not ", "nothing ", "refused", "BROKEN", "A PROMISE")):
         return "error"
-    if text.startswith(("$", "kill -9")):
+    if text.startswith(("$", "kill -9")) or re.match(r" {3}\w+: ", line):
         return "command"
     return "output" if line.startswith(" ") else "story"
 

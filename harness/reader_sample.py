@@ -22,11 +22,15 @@ PRONOUNS: Final = ("who", "whoever", "nobody", "somebody")
 MIN_WORDS: Final = 4
 
 # A pronoun is a subject where a clause begins with it: at the start, after punctuation or after a conjunction.
-# "the person who asked" and "of somebody else" do not match.
-_CLAUSE: Final = r"(?:^|[.:;,(—–] ?|\b(?:and|or|but|that|than|since|because|where|when|if|while|as|what) )"
-_LIST: Final = re.compile(r"(?:[^\s,]+, )+[^\s,]+\.?")  # names between commas are no sentence
+# "the person who asked", "of somebody else" and "one change: who made it, and when" do not match.
+_CONJUNCTION: Final = r"\b(?:and|or|but|that|than|since|because|where|when|if|while|as|what) "
 _VERB: Final = r"(?! else\b)(?= \w)"
-_SUBJECT: Final = re.compile(rf"{_CLAUSE}({'|'.join(PRONOUNS)})\b{_VERB}", re.I)
+_SUBJECT: Final = re.compile(
+    rf"(?:^|[.;,—–] ?|{_CONJUNCTION})(who)\b{_VERB}"
+    rf"|(?:^|[.:;,(—–] ?|{_CONJUNCTION})(whoever|nobody|somebody)\b{_VERB}",
+    re.I,
+)
+_LIST: Final = re.compile(r"(?:[^\s,]+, )+[^\s,]+\.?")  # names between commas are no sentence
 
 
 class Sentence(NamedTuple):
@@ -92,7 +96,7 @@ def split_sentences(text: str) -> Iterator[str]:
 def find_subjects(sentences: Iterable[Sentence]) -> list[tuple[str, Sentence]]:
     """Each pronoun that is the subject of a clause, with its sentence. A question may begin with one."""
     return [
-        (match[1].lower(), sentence)
+        ((match[1] or match[2]).lower(), sentence)
         for sentence in sentences
         if not sentence.text.rstrip('"*').endswith("?")
         for match in _SUBJECT.finditer(sentence.text)

@@ -115,7 +115,7 @@ def test_the_postgresql_how_to_works_on_a_real_server(bed: Bed) -> None:
 
         said = [run(bed, line, PERDURE_STATE=url) for line in commands_of(page, "3. Try it")]
         assert "step" in said[1]
-        assert said[2].splitlines()[1].endswith('perdure-cli  {"step": 1}')
+        assert "step" in said[2]
         assert "postgresql://" in said[3]
         assert "the state store is at revision" in said[4]
 
