@@ -81,7 +81,7 @@ def _policy_faults(settings: Settings) -> list[Fault]:
     except ToolError as error:
         _, _, problem = str(error.envelope.context["message"]).partition(": ")
         detail = f"nothing could be written when the worker started: {printable(problem)}"
-        return [Fault("resource", "bad_policy", 0, detail, "mend it; perdure reload looks at it again")]
+        return [Fault("resource", "bad_policy", 0, detail, "fix it, then run perdure reload")]
     return []
 
 

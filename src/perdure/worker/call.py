@@ -40,26 +40,35 @@ async def steps(
 ) -> CallToolResult:
     """Normalize, run, present."""
     view = default
-    sent = required(tool.spec.params)
+    sent: Mapping[str, Any] | None = None
+    params: msgspec.Struct | None = None
     name = called_as if "." in called_as else tool.spec.name
     try:
         given = strict_object(raw_arguments) if raw_arguments is not None else {}
-        sent = given or sent
-        view, sent = presentation(given, default)
+        sent = given
+        view, rest = presentation(given, default)
         # Clients of the dotted names were written for a server that always sent every key.
         if "." in called_as and view.render == "json":
             view = View("json", "full")
-        params = arguments(tool.spec.params, sent, roots=roots)
-        sent = given_arguments(params)
+        params = arguments(tool.spec.params, rest, roots=roots)
         if tool.steps is not None:
             payload = await tool.steps(params, context(view))
         else:
             payload = tool.handler(params, context(view))
         return answer(hint_in_payload(name, payload, disabled_groups), tool.shape, view, name, sent)
     except ToolError as error:
-        return failure(placed(hint_in_envelope(error.envelope, disabled_groups), name, sent), view)
+        envelope = hint_in_envelope(error.envelope, disabled_groups)
+        return failure(placed(envelope, name, _sent(tool, sent, params)), view)
     except (Exception, SystemExit) as error:
-        return failure(placed(_unexpected(tool.spec.name, error, diagnostics), name, sent), view)
+        envelope = _unexpected(tool.spec.name, error, diagnostics)
+        return failure(placed(envelope, name, _sent(tool, sent, params)), view)
+
+
+def _sent(tool: Tool, sent: Mapping[str, Any] | None, params: msgspec.Struct | None) -> Mapping[str, Any]:
+    """The arguments to repeat: as they were understood, else as they came, else those that a call must give."""
+    if params is not None:
+        return given_arguments(params)
+    return sent if sent is not None else required(tool.spec.params)
 
 
 def placed(envelope: Envelope, tool: str, sent: Mapping[str, Any]) -> Envelope:
