@@ -113,9 +113,7 @@ def read_journal(
     try:
         settings = worker_settings(options, command)
         if not has_store(settings):
-            raise refuse(
-                "not_found", "no_changes", no_changes(settings), next_step=call_tool("journal_tail")
-            )
+            raise refuse("not_found", "no_changes", no_changes(settings), next_step=call_tool("journal_tail"))
         service = open_for_reading(settings)
         try:
             return run(options, service)
