@@ -41,13 +41,20 @@ def _run(options: argparse.Namespace, service: WriteService) -> int:
     last = rows_of(service, options.id)[-1].seq
     row = next(iter(service.journal.rows(Filter(path=path, before=last + 1), 1)), None)
     if row is None:
-        raise refuse("not_found", "no_history", f"Perdure had not written {path} by then", path=path)
+        raise refuse(
+            "not_found",
+            "no_history",
+            f"Perdure had not written {path} by then.",
+            next_step="journal_tail",
+            path=path,
+        )
     data = content(service, path, row.new_sha)
     if data is None:
         raise refuse(
             "not_found",
             "file_not_found",
-            f"{path} was deleted by change {row.seq}; an earlier id has its content",
+            f"{path} was deleted by change {row.seq}; an earlier id has its content.",
+            next_step="journal_tail",
             path=path,
         )
     sys.stdout.flush()

@@ -23,7 +23,12 @@ def rows_of(service: WriteService, identity: str) -> list[Row]:
     if not rows:
         newest = next(iter(journal.rows(_any(), 1)), None)
         hint = f"the newest is {newest.seq}" if newest is not None else "nothing was written yet"
-        raise refuse("not_found", "version_not_found", f"no change {identity} in the journal: {hint}")
+        raise refuse(
+            "not_found",
+            "version_not_found",
+            f"no change {identity} in the journal: {hint}.",
+            next_step="journal_tail",
+        )
     return rows
 
 

@@ -42,7 +42,13 @@ def _run(options: argparse.Namespace, service: WriteService) -> int:
     given = DiffParams(path=typed, from_=vars(options)["from"], to=options.to)
     path, old, from_id, new = two_versions(service, given)
     if from_id == "nothing" and not service.journal.rows(Filter(path=path), 1):
-        raise refuse("not_found", "no_history", f"Perdure has written no file {path}", path=path)
+        raise refuse(
+            "not_found",
+            "no_history",
+            f"Perdure has written no file {path}.",
+            next_step="journal_tail",
+            path=path,
+        )
     diff = patch(old, new, path)
     if options.json:
         text = diff.decode("utf-8", "replace")

@@ -69,8 +69,7 @@ def main(argv: list[str]) -> int:
     if event not in EVENTS[options.command] or path is None or not _is_within(path, workspace):
         return 0
     if options.command == "steer":
-        shown = os.path.relpath(path, workspace)
-        return _steer(asked["tool_name"], options.server, shown, is_there=os.path.lexists(path))
+        return _steer(asked["tool_name"], options.server, os.path.relpath(path, workspace))
     return _journal(asked, path, workspace)
 
 
@@ -106,16 +105,10 @@ def _is_within(path: str, workspace: str) -> bool:
     return parent == workspace or parent.startswith(workspace.rstrip(os.sep) + os.sep)
 
 
-def _steer(tool: str, server: str, path: str, *, is_there: bool) -> int:
+def _steer(tool: str, server: str, path: str) -> int:
     name = f"mcp__{server}__{INSTEAD[tool]}"
-    shown = shlex.quote(path)
-    arguments = {
-        "safe_write": f"path={shown} content=…" + (" mode=overwrite" if is_there else ""),
-        "edit": f'path={shown} edits:=[{{"old": …, "new": …}}]',
-    }[INSTEAD[tool]]
     reason = (
-        f"Files of this project are written with {name}, which journals every version. Use it for {path}: "
-        f"{name} {arguments}"
+        f"Files of this project are written with {name}, which journals every version. Use it for {path}."
     )
     decision = {
         "hookEventName": "PreToolUse",

@@ -154,7 +154,8 @@ def _problem(value: str) -> ToolError | None:
         return refuse(
             "invalid_input",
             "bad_json",
-            f"not JSON: {shown} ({error}). A text needs quotes, such as '\"hello\"'; --raw stores VALUE as a text",
+            f"not JSON: {shown} ({error}); a text needs quotes, such as '\"hello\"', or --raw stores VALUE as a text.",
+            next_step="set_state",
         )
     return None
 
@@ -220,12 +221,9 @@ def _failure(found: dict[str, Any]) -> str:
     if found["status"] == "not_found" or found.get("deleted") is False:
         return f"no key {key}"
     message = clean(found.get("message", found["status"]))
-    at = (
-        f" (it is at version {found['version']})"
-        if found["status"] == "conflict" and "version" in found
-        else ""
-    )
-    return f"not written: {key}: {message}{at}"
+    if message.startswith("not "):
+        return message
+    return f"not written: {key}: {message}"
 
 
 def _with_values(found: dict[str, Any]) -> dict[str, Any]:

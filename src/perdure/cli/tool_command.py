@@ -112,7 +112,7 @@ def read_journal(
     try:
         settings = worker_settings(options, command)
         if not has_store(settings):
-            raise refuse("not_found", "no_changes", no_changes(settings))
+            raise _no_changes(settings)
         service = open_for_reading(settings)
         try:
             return run(options, service)
@@ -128,6 +128,10 @@ def print_json(payload: dict[str, Any]) -> None:
 
 def has_store(settings: WorkerSettings) -> bool:
     return os.path.lexists(find(settings.workspaces[0], settings.store).journal)
+
+
+def _no_changes(settings: WorkerSettings) -> ToolError:
+    return refuse("not_found", "no_changes", no_changes(settings), next_step="journal_tail")
 
 
 def no_changes(settings: WorkerSettings) -> str:
@@ -159,7 +163,7 @@ def run_tool(
     command = COMMANDS.get(tool, tool)
     settings = worker_settings(options, command)
     if tool in ("undo", "restore", "history") and not has_store(settings):
-        return tell(command, refuse("not_found", "no_changes", no_changes(settings)), options.json)
+        return tell(command, _no_changes(settings), options.json)
     surface = WriteSurface(lambda: (open_for_reading if declared.spec.read_only else open_write)(settings))
     declared = next(one for one in surface.tools() if one.spec.name == tool)
     given = {name: value for name, value in arguments.items() if value is not None}

@@ -137,7 +137,7 @@ class _Preview(ToolError):
     """Raised so that the transaction of a preview is rolled back."""
 
     def __init__(self, rows: int, size: int) -> None:
-        super().__init__(refuse("blocked", "preview", "nothing was changed").envelope)
+        super().__init__(refuse("blocked", "preview", "nothing was changed.", next_step="health").envelope)
         self.rows = rows
         self.bytes = size
 

@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.tools import arg
-from perdure.model.when import iso, microseconds
+from perdure.model.when import microseconds
 from perdure.storage.files import fidelity
 from perdure.storage.journal import Filter, JournalError, Row
 from perdure.storage.os_errors import is_of_system
@@ -57,12 +57,10 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
             except ToolError as error:
                 if isinstance(error, JournalError) or is_of_system(error):
                     raise
-                conflicts.append(
-                    {"path": row.path, "reason": error.envelope.context.get("reason", "refused")}
-                )
+                conflicts.append(_conflict(service, row, error))
                 continue
-            if known.sha256 != (row.new_sha.hex() if row.new_sha is not None else None):
-                kept.append(row.path)  # merged with what was edited since
+            if _is_changed_since(known, row):
+                kept.append(row.path)
             if known.now is None:
                 known.facts = fidelity.recalled(row.detail) or known.facts
             elif known.facts is not None and known.facts.mode == row.detail.get("file_mode"):
@@ -77,18 +75,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
                 txn=identity,
                 undoes=row.seq,
             )
-            reverted.append(
-                {
-                    "path": row.path,
-                    "journal_id": done["journal_id"],
-                    "sha256": done["sha256"],
-                    "undone": str(row.seq),
-                    "op": row.op,
-                    "client": row.client,
-                    "session": row.session,
-                    "change": _change(service, row),
-                }
-            )
+            reverted.append(_reverted_row(row, done, call))
         if conflicts:
             raise _Refused(conflicts)
         payload = {
@@ -96,6 +83,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
             "conflicts": [],
             "kept": kept,
             "journal_ids": [one["journal_id"] for one in reverted],
+            **({"redo": True} if given.redo else {}),
         }
         if given.dry_run:
             raise _Refused([], {**payload, "reverted": [{**one, "journal_id": None} for one in reverted]})
@@ -106,7 +94,25 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
     except _Refused as refused:
         if refused.preview is not None:
             return {**refused.preview, "journal_ids": [], "dry_run": True}
-        return {"reverted": [], "conflicts": refused.conflicts, "journal_ids": []}
+        return {"reverted": [], "conflicts": refused.conflicts, "kept": [], "journal_ids": []}
+
+
+def _reverted_row(row: Row, done: dict[str, Any], call: Call) -> dict[str, Any]:
+    """The change that was taken back, its author, and the row that takes it back."""
+    told: dict[str, Any] = {
+        "path": row.path,
+        "journal_id": done["journal_id"],
+        "sha256": done["sha256"],
+        "undone": str(row.seq),
+        "op": row.op,
+        "mode": row.mode,
+        "client": row.client,
+        "session": row.session,
+        "this_session": row.session == call.session,
+    }
+    if row.txn is not None:
+        told["transaction_id"] = row.txn
+    return told | {key: row.detail[key] for key in ("moved_from", "moved_to") if key in row.detail}
 
 
 class _Refused(ToolError):
@@ -189,20 +195,22 @@ def _is_effective(service: WriteService, row: Row) -> bool:
     return by is None or not _is_effective(service, by)
 
 
-def _change(service: WriteService, row: Row) -> dict[str, Any]:
-    """What is taken back; of an undo, and of its redo, the change that was undone."""
-    while row.undoes is not None and (before := service.journal.row(row.undoes)) is not None:
-        row = before
-    return {
-        "journal_id": str(row.seq),
-        "ts": iso(row.ts),
-        "op": row.op,
-        "mode": row.mode,
-        "client": row.client,
-    }
-
-
 # --- taking one back ---------------------------------------------------------------------------------------------
+
+
+def _is_changed_since(known: Known, row: Row) -> bool:
+    """Whether the file has later edits, which stay."""
+    return known.now is not None and known.sha256 != (row.new_sha.hex() if row.new_sha is not None else None)
+
+
+def _conflict(service: WriteService, row: Row, error: ToolError) -> dict[str, Any]:
+    """Why a change cannot be taken back, and the author of the later change, as far as the journal knows."""
+    reason = error.envelope.context.get("reason", "refused")
+    conflict = {"path": row.path, "reason": reason, "undone": str(row.seq)}
+    if reason in ("later_edit", "changed_since"):
+        last = service.journal.last_of(row.path)
+        conflict["by"] = last.client if last is not None and last.seq > row.seq else "another program"
+    return conflict
 
 
 def _reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Content | None:
