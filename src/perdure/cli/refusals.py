@@ -21,7 +21,7 @@ EXIT_CODES: Final = {
 USAGE: Final = 2
 UNAVAILABLE: Final = 4
 # What the sentence says already, or what only a program has use for.
-_TOLD: Final = frozenset({"tool", "reason", "message", "next", "next_step", "path", "fault"})
+_TOLD: Final = frozenset({"tool", "reason", "message", "next", "path", "fault"})
 
 
 def exit_code(envelope: dict[str, Any]) -> int:
