@@ -70,8 +70,7 @@ def main(argv: list[str]) -> int:
     if event not in EVENTS[options.command] or path is None or not _is_within(path, workspace):
         return 0
     if options.command == "steer":
-        shown = os.path.relpath(path, workspace)
-        return _steer(asked["tool_name"], options.server, shown, is_there=os.path.lexists(path))
+        return _steer(asked["tool_name"], options.server, os.path.relpath(path, workspace))
     return _journal(asked, path, workspace)
 
 
@@ -107,12 +106,14 @@ def _is_within(path: str, workspace: str) -> bool:
     return parent == workspace or parent.startswith(workspace.rstrip(os.sep) + os.sep)
 
 
-def _steer(tool: str, server: str, path: str, *, is_there: bool) -> int:
+def _steer(tool: str, server: str, path: str) -> int:
     name = f"mcp__{server}__{INSTEAD[tool]}"
     if INSTEAD[tool] == "edit":
         step = call_tool(name, path=path, edits=FILL)
     else:
-        step = call_tool(name, path=path, **({"mode": "overwrite"} if is_there else {}), content=FILL)
+        step = call_tool(
+            name, path=path, **({"mode": "overwrite"} if os.path.exists(path) else {}), content=FILL
+        )
     reason = f"not written: files of this project are written with {name}, which journals every version.\nnext: {step}"
     decision = {
         "hookEventName": "PreToolUse",

@@ -155,7 +155,7 @@ def _problem(value: str) -> ToolError | None:
         return refuse(
             "invalid_input",
             "bad_json",
-            f"not JSON: {shown} ({error}). A text needs quotes, such as '\"hello\"'; --raw stores VALUE as a text.",
+            f"not JSON: {shown} ({error}); a text needs quotes, such as '\"hello\"', or --raw stores VALUE as a text.",
             next_step=call_tool("set_state", key=FILL, value=FILL),
         )
     return None

@@ -131,6 +131,10 @@ def has_store(settings: WorkerSettings) -> bool:
     return os.path.lexists(find(settings.workspaces[0], settings.store).journal)
 
 
+def _no_changes(settings: WorkerSettings) -> ToolError:
+    return refuse("not_found", "no_changes", no_changes(settings), next_step="journal_tail")
+
+
 def no_changes(settings: WorkerSettings) -> str:
     """What to say of a workspace without a store."""
     place = home(clean(settings.workspaces[0]))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from perdure.cli import times
 from perdure.cli.journal_table import what
 from perdure.cli.screen import Screen, clean, count
-from perdure.cli.tool_command import parser_for, run_tool
+from perdure.cli.tool_command import open_for_reading, parser_for, run_tool
 
 if TYPE_CHECKING:
+    from perdure.storage.journal import Row
     from perdure.worker.compose import Settings
 
 REASONS = {
@@ -50,8 +51,8 @@ def main(argv: list[str]) -> int:
     given = {name: getattr(options, name) for name in names}
     given |= {"session": options.session or "any", "journal_id": named.removeprefix("#") if named else None}
 
-    def show(payload: dict[str, Any], _: Settings) -> None:
-        _print(payload, Screen(), is_redo=options.redo)
+    def show(payload: dict[str, Any], settings: Settings) -> None:
+        _print(payload, _changes(payload, settings), Screen(), is_redo=options.redo)
 
     return run_tool(options, "undo", given, show, _documented)
 
@@ -64,7 +65,23 @@ def _documented(payload: dict[str, Any]) -> dict[str, Any]:
     return {**payload, "reverted": reverted, "kept": payload.get("kept", []), "ids": payload["journal_ids"]}
 
 
-def _print(payload: dict[str, Any], screen: Screen, *, is_redo: bool) -> None:
+def _changes(payload: dict[str, Any], settings: Settings) -> list[Row]:
+    """What was taken back; of an undo, and of its redo, the change that was undone."""
+    service = open_for_reading(settings)
+    try:
+        rows = []
+        for one in payload["reverted"]:
+            row = service.journal.row(int(one["undone"]))
+            while row is not None and row.undoes is not None:
+                row = service.journal.row(row.undoes)
+            assert row is not None, "the journal keeps every row"
+            rows.append(row)
+        return rows
+    finally:
+        service.close()
+
+
+def _print(payload: dict[str, Any], changes: list[Row], screen: Screen, *, is_redo: bool) -> None:
     verb = "redo" if is_redo else "undo"
     if payload["conflicts"]:
         screen.line(f"nothing was changed: {count(len(payload['conflicts']), 'conflict')}", "bold")
@@ -78,10 +95,9 @@ def _print(payload: dict[str, Any], screen: Screen, *, is_redo: bool) -> None:
         return
     is_preview = bool(payload.get("dry_run"))
     done = f"would {verb}" if is_preview else "redid" if is_redo else "undid"
-    for one in payload["reverted"]:
-        change = one["change"]
-        by = f"by {clean(change['client'])}, {times.age(times.microseconds_of(change['ts']))}"
-        screen.line(f"{done} #{change['journal_id']} {clean(what(change))} {clean(one['path'])} {by}")
+    for row in changes:
+        word = clean(what({"op": row.op, "mode": row.mode}))
+        screen.line(f"{done} #{row.seq} {word} {clean(row.path)} by {clean(row.client)}, {times.age(row.ts)}")
     for path in payload.get("kept", ()):
         screen.line(f"kept the later edits of {clean(path)}")
     first = payload["reverted"][-1]

@@ -13,7 +13,7 @@ import msgspec
 from perdure.model.envelope import ToolError, refuse
 from perdure.model.next_step import FILL, call_again, call_tool, either, then
 from perdure.model.tools import arg
-from perdure.model.when import iso, microseconds
+from perdure.model.when import microseconds
 from perdure.storage.files import fidelity
 from perdure.storage.files.visible import shown
 from perdure.storage.journal import Filter, JournalError, Row
@@ -231,19 +231,6 @@ def _is_effective(service: WriteService, row: Row) -> bool:
     """Not taken back, or taken back and then again."""
     by = service.journal.undone_by(row.seq)
     return by is None or not _is_effective(service, by)
-
-
-def _change(service: WriteService, row: Row) -> dict[str, Any]:
-    """What is taken back; of an undo, and of its redo, the change that was undone."""
-    while row.undoes is not None and (before := service.journal.row(row.undoes)) is not None:
-        row = before
-    return {
-        "journal_id": str(row.seq),
-        "ts": iso(row.ts),
-        "op": row.op,
-        "mode": row.mode,
-        "client": row.client,
-    }
 
 
 # --- taking one back ---------------------------------------------------------------------------------------------
