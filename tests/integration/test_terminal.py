@@ -146,7 +146,7 @@ def test_a_diff_goes_into_git_apply(run: Run, project: Path, write: Write) -> No
     assert (project / "sub" / "with space.txt").read_bytes() == old.encode()
     code, text, error = run("diff", "nosuch")
     assert (code, text) == (1, "")
-    assert "Perdure has written no file sub/nosuch" in error
+    assert "Perdure has recorded no change of sub/nosuch" in error
 
 
 def test_show_has_who_when_and_the_diff_of_every_file(run: Run, write: Write) -> None:

@@ -292,6 +292,8 @@ def test_a_journal_of_the_previous_version_keeps_its_totals(tmp_path: Path) -> N
     assert (before.pop("format"), after.pop("format")) == (3, read_only.newest_format("journal"))
     for status in (before, after):
         del status["path"]
+        known = expected["status"]["last"][0]
+        status["last"] = [{key: row[key] for key in known} for row in status["last"]]
         assert status == expected["status"]
     assert {row.path: row.new_sha.hex() if row.new_sha else None for row in journal.latest()} == expected[
         "files"

@@ -38,4 +38,4 @@ def refusal_of_a_large_frame(profile: str) -> str:
 
 def test_a_request_that_is_too_large_names_the_chunks() -> None:
     assert "(tools action=enable group=chunks)" in refusal_of_a_large_frame("core")
-    assert refusal_of_a_large_frame("full").endswith("send it in chunks")
+    assert refusal_of_a_large_frame("full").endswith("send it in chunks.")

@@ -164,7 +164,7 @@ def modules_of(requirements: list[str]) -> set[str]:
 def test_what_an_extra_installs_is_imported_only_where_that_extra_is_used() -> None:
     project = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    assert set(OF_EXTRA) | {"all", "test", "lint"} == set(extras)
+    assert set(OF_EXTRA) | {"all"} == set(extras)
     for file in FILES:
         allowed = modules_of(project["dependencies"]) | {"perdure"}
         for extra, place in OF_EXTRA.items():

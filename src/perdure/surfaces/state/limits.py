@@ -73,7 +73,7 @@ def bad_json(problem: str, argument: str = "value") -> ToolError:
     return refuse(
         "invalid_input",
         "invalid_json",
-        f'{argument} is not JSON: {problem}. A text needs quotes: "\\"hello\\"".',
+        f'{argument} is not JSON: {problem}; a text needs quotes: "\\"hello\\"".',
         next_step=call_again(**{argument: FILL}),
         reason_hint="syntax",
         suggested_action="fix_syntax",

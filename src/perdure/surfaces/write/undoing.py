@@ -77,7 +77,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
                 txn=identity,
                 undoes=row.seq,
             )
-            reverted.append(_reverted_row(row, done, call) | {"change": _change(service, row)})
+            reverted.append(_reverted_row(row, done, call))
         if conflicts:
             raise _Refused(conflicts)
         payload = {
