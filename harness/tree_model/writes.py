@@ -15,7 +15,7 @@ from harness.tree_model.answers import (
     sha_of,
     shown,
 )
-from harness.tree_model.state import Entry, Model, View
+from harness.tree_model.state import RETRIES, Entry, Model, View
 from harness.tree_model.text import sha256
 
 
@@ -127,8 +127,11 @@ def _edited(
     try:
         return text.edited(before, wanted)
     except text.Misfit as misfit:
-        invalid = str(misfit) in ("empty_old_string", "nothing_to_change")
-        raise Refusal("invalid_input" if invalid else "stale_precondition", str(misfit)) from None
+        if str(misfit) in ("empty_old_string", "nothing_to_change"):
+            raise Refusal("invalid_input", str(misfit)) from None
+        refusal = Refusal("stale_precondition", str(misfit))
+        refusal.left = {RETRIES}  # a miss does not count as a try
+        raise refusal from None
 
 
 def restore(model: Model, request: Request) -> Payload:
