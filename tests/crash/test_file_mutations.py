@@ -127,7 +127,7 @@ def test_a_worker_comes_back_although_the_settings_were_broken_meanwhile(bed: Be
     assert "perdure.toml" in refused
     assert any("perdure.toml, line " in one for one in faults(client))
     assert (bed.workspace / "a.txt").read_text() == "1\n"
-    assert "set" in client.use_text("set_state", {"key": "k", "value": 1})
+    assert "version 1" in client.use_text("set_state", {"key": "k", "value": 1})
 
 
 def test_a_policy_that_cannot_be_read_is_named_with_its_line_before_anyone_writes(bed: Bed) -> None:

@@ -47,14 +47,12 @@ _SENTENCES: Final = (
     ),
 )
 _ARGUMENTS: Final = """\
-Common arguments: expected_prev_sha256, the hash the file must have now ("": no file); draft, the id of a refused payload, \
-instead of content; validate=refuse rejects syntax errors; classify=false writes although secrets were found; force=true \
-skips the guards; idempotency_key, sent again, runs once; render (porcelain, json) and detail (concise, full) choose the \
-form of the result."""
+Common arguments: expected_prev_sha256, the hash the file must have now ("": no file); draft, a refused payload, instead of \
+content; validate=refuse rejects syntax errors; classify=false writes although secrets were found; force=true skips the \
+guards; idempotency_key, sent again, runs once; render (porcelain, json) and detail (concise, full)."""
 _FAILURES: Final = """\
-A failed call says in its first line what did not happen and why, and after next: the call to make (key:=JSON for other \
-types than text; ... is for you to fill in). A refused payload is kept: send its id as draft instead of the content. With \
-retry_budget 0 do not send the same content again."""
+A failed call says what did not happen and why, then after next: the call to make (key:=JSON for values that are not text; \
+fill in ...). A refused payload is kept: send its id as draft. With retry_budget 0 do not send it again."""
 
 
 def instructions(listed: Collection[str], disabled: Sequence[ToolGroup] = (), workspace: str = "") -> str:
