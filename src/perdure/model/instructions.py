@@ -51,7 +51,7 @@ Common arguments: expected_prev_sha256, the hash the file must have now ("": no 
 content; validate=refuse rejects syntax errors; classify=false writes although secrets were found; force=true skips the \
 guards; idempotency_key, sent again, runs once; render (porcelain, json) and detail (concise, full)."""
 _FAILURES: Final = """\
-A failed call says what did not happen and why, then after next: the call to make (key:=JSON for values that are not text; \
+A failed call says why, then after next: the call to make (key:=JSON for values that are not text; \
 fill in ...). A refused payload is kept: send its id as draft. With retry_budget 0 do not send it again."""
 
 
