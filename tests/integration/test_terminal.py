@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 import subprocess
 from collections.abc import Callable
@@ -420,3 +421,23 @@ def test_top_keeps_the_process_id_of_a_server_that_has_failed() -> None:
         "last_fault": fault,
     }
     assert "pid 1234567" in mount_line(mount)[:50]
+
+
+def test_one_tool_is_called_from_the_terminal(bed: Bed) -> None:
+    """The `next:` line of an error is a command."""
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        return perdure(bed, "call", *words)
+
+    assert call("safe_write", "path=a.txt", "content=hello").stdout.startswith("wrote a.txt  5 bytes")
+    refused = call("safe_write", "path=a.txt", "content=bye")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    step = next(line for line in refused.stderr.splitlines() if line.startswith("next: "))
+    followed = call(*shlex.split(step.removeprefix("next: ").partition("   (")[0]))
+    assert (followed.returncode, (bed.workspace / "a.txt").read_text()) == (0, "bye")
+    edits = 'edits:=[{"old": "bye", "new": "so long"}]'
+    assert json.loads(call("edit", "path=a.txt", edits, "--json").stdout)["replacements"] == 1
+    unknown = call("raed", "path=a.txt")
+    assert (unknown.returncode, "did you mean read?" in unknown.stderr) == (2, True)
+    assert "is not JSON" in call("read", "path=a.txt", "start_line:=x").stderr
+    assert "write KEY=VALUE" in call("read", "a.txt").stderr

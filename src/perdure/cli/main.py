@@ -41,6 +41,7 @@ COMMANDS = {
     "hook": ("perdure.cli.hook", "hooks for a client's own write tools: steer, journal"),
     "install": ("perdure.cli.install", "put Perdure into a client's config file"),
     "uninstall": ("perdure.cli.uninstall", "take it out again, byte for byte"),
+    "call": ("perdure.cli.call", "call one tool: perdure call TOOL KEY=VALUE…"),
     "tools": ("perdure.cli.tools", "the tools that a model sees, by group and profile"),
     "verify": ("perdure.cli.verify", "check journal, contents and files against each other"),
     "du": ("perdure.cli.du", "how much room Perdure takes, and for what"),

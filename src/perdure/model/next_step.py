@@ -108,7 +108,6 @@ def parse(line: str) -> ToolCall | Question:
     if line.startswith(_ASK):
         return Question(line[len(_ASK) :])
     import shlex
-    from json import loads
 
     lexer = shlex.shlex(line, posix=True)
     lexer.whitespace_split = True
@@ -118,11 +117,23 @@ def parse(line: str) -> ToolCall | Question:
         raise ValueError("a next step names a tool")
     arguments: dict[str, Any] = {}
     while (token := lexer.get_token()) is not None and not token.startswith("("):
-        name, equals, value = token.partition("=")
-        if not equals or not name.rstrip(":").isidentifier():
-            raise ValueError(f"not an argument: {token}")
-        arguments[name.rstrip(":")] = loads(value) if name.endswith(":") else value
+        name, value = parse_argument(token)
+        arguments[name] = value
     return ToolCall(tool, arguments)
+
+
+def parse_argument(token: str) -> tuple[str, Any]:
+    """The name and the value of `key=text` or `key:=JSON`. Raises ValueError."""
+    from json import loads
+
+    name, equals, value = token.partition("=")
+    is_json, name = name.endswith(":"), name.removesuffix(":")
+    if not equals or not name.isidentifier():
+        raise ValueError(f"{token[:80]} is not an argument: write KEY=VALUE, or KEY:=JSON")
+    try:
+        return name, loads(value) if is_json else value
+    except ValueError:
+        raise ValueError(f"the value of {name}:= is not JSON") from None
 
 
 def complete(line: str, tool: str, given: Mapping[str, Any], draft: str | None = None) -> str:

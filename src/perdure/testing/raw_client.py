@@ -228,12 +228,13 @@ class RawClient:
         version: str = HANDSHAKE,
         capabilities: Mapping[str, Any] | None = None,
         timeout: float = 10,
+        client_info: Mapping[str, Any] = CLIENT_INFO,
     ) -> Object:
         """The handshake; the result of `initialize`. Raises ConnectionError if it is refused."""
         params = {
             "protocolVersion": version,
             "capabilities": dict(CAPABILITIES if capabilities is None else capabilities),
-            "clientInfo": CLIENT_INFO,
+            "clientInfo": dict(client_info),
         }
         response = self.request("initialize", params, timeout=timeout)
         if "result" not in response:
