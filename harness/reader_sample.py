@@ -121,6 +121,7 @@ def read_comments() -> list[Sentence]:
 
 def draw(groups: dict[str, list[Sentence]], count: int, seed: int) -> list[Sentence]:
     """The same number from each group, so that a large one does not crowd out a small one."""
+    groups = {name: list(dict.fromkeys(group)) for name, group in groups.items()}
     chooser = random.Random(seed)
     share = count // len(groups)
     drawn = [sentence for group in groups.values() for sentence in chooser.sample(group, share)]

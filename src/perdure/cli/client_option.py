@@ -34,7 +34,7 @@ def add_client(parser: argparse.ArgumentParser, *, is_optional: bool = False) ->
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--file", metavar="F", help="the client's config file (default: this user's)")
-    where.add_argument("--project", action="store_true", help="the client's file of the project here")
+    where.add_argument("--project", action="store_true", help="use the client's file in this project")
 
 
 def add_apply(parser: argparse.ArgumentParser) -> None:

@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("path")
     made.add_argument("--from", metavar="ID", help="a journal id: the version before")
-    made.add_argument("--to", metavar="ID", default="disk", help="a journal id, or disk: disk")
+    made.add_argument("--to", metavar="ID", default="disk", help="a journal id, or disk (the default)")
     return made
 
 

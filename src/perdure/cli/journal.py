@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--path", help="only this file")
     made.add_argument("--mode", choices=MODES, help=f"only this mode: {', '.join(MODES)}")
     made.add_argument("--client", help="only what this client wrote")
-    made.add_argument("--cursor", help="go on with older ones: next_cursor of an earlier answer")
+    made.add_argument("--cursor", help="continue with older changes: the next_cursor of an earlier answer")
     return made
 
 

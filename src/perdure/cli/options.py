@@ -60,9 +60,11 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--durability", choices=("journal", "strict"), help="when a write is acknowledged: journal"
     )
-    parser.add_argument("--log-level", choices=LOG_LEVELS, help="what goes to standard error: warning")
     parser.add_argument(
-        "--log-format", choices=("text", "json"), help="how it is written there (PERDURE_LOG_FORMAT): text"
+        "--log-level", choices=LOG_LEVELS, help="lowest level of messages on standard error: warning"
+    )
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), help="format of standard error (PERDURE_LOG_FORMAT): text"
     )
 
 

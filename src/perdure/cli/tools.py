@@ -19,7 +19,9 @@ def parser() -> argparse.ArgumentParser:
         prog="perdure tools",
         description="The built-in tools by group. A profile lists some groups; an agent can enable the others.",
     )
-    found.add_argument("--profile", choices=PROFILES, help="show what this profile lists: as set, else full")
+    found.add_argument(
+        "--profile", choices=PROFILES, help="the profile to show (default: that of the settings, else full)"
+    )
     found.add_argument("--json", action="store_true", help="print it as JSON")
     return found
 

@@ -27,7 +27,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?")
     parser.add_argument("--from", dest="source", metavar="NAME[@VERSION]", help="a server of a catalog")
     parser.add_argument(
-        "--as", dest="alias", metavar="NAME", help="its name here: the short one of the catalog's"
+        "--as",
+        dest="alias",
+        metavar="NAME",
+        help="name of the new entry (default: the last part of the catalog's name)",
     )
     add_catalog(parser)
     parser.add_argument("--kind", choices=KINDS, help="which of its packages, where it has several")
