@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ANSWER_S = 30.0
 MOST_LINES = 6
 PLAN = "goals\n- ship\n\nnotes\n- none\n"
-# A token that looks real and is nobody's.
+# A token that looks real and has no owner.
 TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vX7zB9dF1hJ3lN5"
 FULL = {"render": "json", "detail": "full"}
 
@@ -108,7 +108,7 @@ class Story:
         )
 
     def _lost_effect(self, ada: RawClient) -> None:
-        self.title("The server dies after it placed an order: nobody guesses")
+        self.title("The server dies after it placed an order: the host does not guess")
         answer = ada.call("shop__effect", {"key": "order-66", "crash": "after", "times": 1}, ANSWER_S)
         error = answer.get("error") or {}
         data = error.get("data") or {}
@@ -138,7 +138,7 @@ class Story:
         envelope = refused.get("structuredContent") or {}
         draft = (envelope.get("context") or {}).get("redacted_draft")
         message = (envelope.get("context") or {}).get("message", "no answer")
-        self.show_text("ada", "safe_write app.env", f"refused: {message}")
+        self.show_text("ada", "safe_write app.env", message)
         written = _call(ada, "safe_write", {"path": "app.env", "draft": draft or ""})
         self.show("ada", f"safe_write app.env draft={str(draft)[:12]}…", written)
         text = self._text("app.env")
@@ -178,7 +178,8 @@ class Story:
         for line in lines[:MOST_LINES]:
             print(f"      {line[:160]}")
         if len(lines) > MOST_LINES:
-            print(f"      … {len(lines) - MOST_LINES} more lines")
+            hidden = len(lines) - MOST_LINES
+            print(f"      … {hidden} more line{'' if hidden == 1 else 's'}")
 
     def check(self, held: bool, promise: str) -> None:
         self.held = self.held and held
