@@ -309,7 +309,7 @@ def check(client: RawClient, folder: Folder, score: Score, what: str) -> None:
         place = folder.path.name if detail.startswith("nothing could be written") else str(folder.path)
         if place not in detail:
             score.violations.append(f"{what}: a fault does not name the file: {detail}")
-        elif "line " not in detail and not detail.endswith(_OF_THE_WHOLE):
+        elif "line " not in detail and not detail.rstrip(".").endswith(_OF_THE_WHOLE):
             score.violations.append(f"{what}: a fault does not name the line: {detail}")
 
 

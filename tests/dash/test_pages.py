@@ -215,7 +215,6 @@ def test_a_change_appears_on_the_live_stream(served: ServeProcess) -> None:
     client.call("safe_write", {"path": "fresh", "content": "x\n"})
     answer.readline()
     then = msgspec.json.decode(answer.readline()[6:])
-    assert list(then) == ["entries"]
     assert "fresh" in then["entries"]
     answer.close()
     connection.close()

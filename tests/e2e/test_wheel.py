@@ -100,7 +100,7 @@ def test_each_module_imports_or_lacks_only_an_extra(installed: Installed) -> Non
 
 
 def test_the_demo_runs(installed: Installed) -> None:
-    assert installed.perdure("demo").endswith("every promise held\n")
+    assert "Every promise held" in installed.perdure("demo")
 
 
 def test_each_format_is_checked(installed: Installed) -> None:
@@ -175,4 +175,4 @@ def test_http_and_the_dashboard_are_served(address: str) -> None:
 
 def test_hooks_and_the_doctor_run(installed: Installed) -> None:
     assert "PostToolUse" in installed.perdure("hook", "settings", "journal")
-    assert "0 errors" in installed.perdure("doctor").splitlines()[-1]
+    assert installed.perdure("doctor").startswith("0 errors")

