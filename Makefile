@@ -28,7 +28,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt | $(BIN)/python
 demo: $(VENV)/.demo           ## the story in a few seconds: a write, kill -9, the true answer, two agents, an undo
 	$(BIN)/perdure demo
 
-test: $(VENV)/.ready          ## what to run before each commit: four to five minutes on two cores
+test: $(VENV)/.ready          ## what to run before each commit: about four minutes on two cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-all: $(VENV)/.ready      ## these and the thorough ones: power cuts, storms, PostgreSQL, browser, npm clients
