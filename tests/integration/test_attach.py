@@ -75,6 +75,16 @@ def test_a_session_that_nobody_knows_any_more_is_opened_again(served: ServeProce
         assert not client.call("set_state", {"key": "k", "value": "1"}, timeout=60)["result"].get("isError")
 
 
+def test_a_home_with_a_long_path_is_no_obstacle(tmp_path: Path) -> None:
+    """The path of a socket has room for about 100 bytes."""
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    served = ServeProcess(folder)
+    with attached(served) as client:
+        assert not client.call("set_state", {"key": "k", "value": "1"})["result"].get("isError")
+    assert served.stop() == 0
+
+
 def test_without_a_serving_process_it_says_so(tmp_path: Path) -> None:
     env = {**os.environ, "PERDURE_HOME": str(tmp_path)}
     command = [sys.executable, "-P", "-m", "perdure", "attach"]

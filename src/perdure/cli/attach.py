@@ -17,6 +17,7 @@ from json import dumps, loads
 from socket import AF_UNIX, SOCK_STREAM, socket
 from typing import TYPE_CHECKING, Any
 
+from perdure.host import presence
 from perdure.host.lines import LineReader
 
 if TYPE_CHECKING:
@@ -223,7 +224,9 @@ class Attached:
         lines = LineReader(sys.maxsize)
         try:
             line.settimeout(max(MIN_GREETING_S, self._until - time.monotonic()))
-            line.connect(attach_path())
+            folder, name = os.path.split(attach_path())
+            with presence.reachable(folder) as place:
+                line.connect(os.path.join(place, name))
             hello = {
                 "session": self._session,
                 "workspace": self._workspace,

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from perdure.host import presence
 from perdure.host.lines import LineReader, Oversize
 from perdure.model.frames import (
     INVALID_REQUEST,
@@ -219,11 +220,14 @@ class Listening:
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self) -> None:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         mask = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self._connected, self._path)
+            with presence.reachable(os.path.dirname(self._path)) as folder:
+                listener.bind(os.path.join(folder, os.path.basename(self._path)))
         finally:
             os.umask(mask)
+        self._server = await asyncio.start_unix_server(self._connected, sock=listener)
 
     async def close(self) -> None:
         """They find nobody here, and wait for our successor."""
@@ -262,8 +266,11 @@ async def listen(path: str, sessions: Sessions, limit: int) -> Listening | None:
 
 
 def _is_answered(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
-        return other.connect_ex(path) == 0
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other,
+        presence.reachable(os.path.dirname(path)) as folder,
+    ):
+        return other.connect_ex(os.path.join(folder, os.path.basename(path))) == 0
 
 
 def _user_of(peer: socket.socket) -> int | None:
