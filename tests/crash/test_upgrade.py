@@ -278,6 +278,7 @@ def listed(*servers: Server) -> str:
     return "".join(sections) + allowed
 
 
+@pytest.mark.thorough
 def test_a_registry_that_changes_during_an_upgrade_is_followed_afterwards(bed: Bed) -> None:
     kept, gone, new = (bed.fake(name=name) for name in ("kept", "gone", "new"))
     registry = bed.root / "mcp.md"

@@ -100,6 +100,7 @@ def test_an_unknown_check_and_a_bad_settings_file_are_usage_errors(bed: Bed) -> 
 # --- mounts ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_every_broken_mount_is_named_with_its_own_reason_and_the_good_ones_are_fine(bed: Bed) -> None:
     good = bed.fake()
     bed.trusted(
@@ -188,6 +189,7 @@ def test_a_store_that_its_owner_cannot_write_is_found(bed: Bed) -> None:
 # --- journal and state ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_drift_is_a_warning_and_a_broken_chain_an_error(bed: Bed) -> None:
     write(bed, a="x\n", b="y\n")
     (bed.workspace / "a").write_text("of another program\n")

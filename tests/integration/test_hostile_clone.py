@@ -149,6 +149,7 @@ def test_a_session_lists_what_waits_starts_it_once_trusted_and_no_more_after_one
     assert changed == {str(clone.registry), str(clone.settings)}
 
 
+@pytest.mark.thorough
 def test_state_and_policy_of_a_clone_count_in_a_running_host_once_trusted(clone: Clone) -> None:
     client = clone.bed.run()
     client.use("set_state", {"key": "k", "value": "1"})

@@ -125,6 +125,7 @@ def test_a_client_is_told_when_to_use_what_before_the_worker_has_started(
 ADDRESS = "write to ada.lovelace@analytical.org\n"
 
 
+@pytest.mark.thorough
 def test_the_file_of_rw_policy_file_counts_and_the_workspaces_does_not(
     tmp_path: Path, agents: list[Agent]
 ) -> None:

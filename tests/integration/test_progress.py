@@ -64,6 +64,7 @@ def at_once(bed: Bed) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
+@pytest.mark.thorough
 def test_verify_and_import_show_theirs_on_a_terminal_and_say_the_same_in_the_end(
     bed: Bed, at_once: dict[str, str]
 ) -> None:

@@ -132,6 +132,7 @@ def test_the_session_of_the_dashboard_is_not_counted(served: ServeProcess) -> No
 # --- the store of its sessions ------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_two_at_one_port_and_two_addresses_leave_each_other_alone(tmp_path: Path) -> None:
     one = ServeProcess(tmp_path, "--mount", f"s={FAKE}")
     command = [sys.executable, "-P", "-m", "perdure", "serve", "--host", "127.0.0.2", "--port", str(one.port)]

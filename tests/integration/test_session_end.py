@@ -120,6 +120,7 @@ def gone(pid: int, within: float = 5) -> bool:
     return False
 
 
+@pytest.mark.thorough
 def test_no_process_outlives_the_session(bed: Bed) -> None:
     client = bed.run(bed.fake("--stubborn"), bed.fake(name="two"))
     pids = [client.use_data(f"{name}__whoami")["pid"] for name in ("fake", "two")]

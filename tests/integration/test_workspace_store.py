@@ -115,6 +115,7 @@ def test_a_workspace_that_was_deleted_and_made_again_has_its_history(place: Plac
     assert (place.workspace / "a").read_text() == "kept\n"
 
 
+@pytest.mark.thorough
 def test_a_workspace_that_was_moved_keeps_its_history_and_a_new_one_at_its_old_path_has_its_own(
     place: Place, tmp_path: Path
 ) -> None:
@@ -164,6 +165,7 @@ def test_a_file_of_the_workspace_cannot_draw_the_store_into_it(place: Place) -> 
     assert "store counts only in your own settings" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_data_directory_that_cannot_be_written_leaves_the_store_in_the_workspace(
     place: Place, tmp_path: Path
 ) -> None:
@@ -331,6 +333,7 @@ def test_a_planted_store_is_neither_used_nor_followed(place: Place, tmp_path: Pa
     assert old.exists()
 
 
+@pytest.mark.thorough
 def test_a_store_in_the_workspace_is_not_reached_through_links(place: Place, tmp_path: Path) -> None:
     config, outside = tmp_path / ".config" / "perdure", tmp_path / "outside"
     config.mkdir(parents=True)

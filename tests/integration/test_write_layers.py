@@ -62,6 +62,7 @@ def sha(text: str | bytes) -> str:
 # --- chunks ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_pieces_survive_the_worker_and_become_one_file(agent: Agent) -> None:
     pieces = [f"piece {number} " * 20_000 for number in range(1, 6)]
     for number, piece in enumerate(pieces, 1):

@@ -40,6 +40,7 @@ def test_a_seed_draws_the_same_sentences_from_every_group(groups: dict[str, list
         assert sum(sentence in group for sentence in drawn) >= 15
 
 
+@pytest.mark.thorough
 def test_the_script_prints_the_sentences_and_the_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "1", "--count", "20"]) == 0
     sample, counts = capsys.readouterr().out.split("pronouns as subjects:")
