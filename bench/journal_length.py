@@ -12,8 +12,8 @@ from bench.client import Client
 from bench.report import Report, ms, p50
 from bench.writes import BLOCK, SMALL, Writer, perdure_at, text_of
 from perdure.storage.journal import NewRow
+from perdure.storage.sqlite.analytics import ADVANCE_EVERY
 from perdure.storage.sqlite.journal import SqliteJournal
-from perdure.storage.sqlite.journal_analytics import ADVANCE_EVERY
 
 TAIL_LIMIT_S = 0.005
 FIRST_ANALYTICS_LIMIT_S = 0.100

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from perdure.model.envelope import ErrorKind
+from perdure.protocol.envelope import ErrorKind
 
 ROOT = Path(__file__).resolve().parent.parent
 # The unit of a limit, by the end of its name.
@@ -80,7 +80,7 @@ def host_tools() -> list[dict[str, Any]]:
 
 def worker_tools() -> list[dict[str, Any]]:
     """What the built-in worker lists, without what it says to the host alone."""
-    from perdure.model.tools import public_definition
+    from perdure.protocol.tools import public_definition
     from perdure.worker.compose import Settings, surfaces
 
     served = surfaces(Settings(workspaces=("/",)))
@@ -110,8 +110,8 @@ def _meaning(schema: dict[str, Any]) -> str:
 
 
 def tools() -> str:
-    from perdure.model.instructions import instructions
-    from perdure.model.tool_groups import GROUP_OF, GROUPS, PROFILES, enabled_groups
+    from perdure.protocol.instructions import instructions
+    from perdure.protocol.tool_groups import GROUP_OF, GROUPS, PROFILES, enabled_groups
 
     listed = [*host_tools(), *worker_tools()]
     parts = [
@@ -151,7 +151,7 @@ def tools() -> str:
 
 
 def _sizes(listed: list[dict[str, Any]]) -> list[str]:
-    from perdure.model.tool_groups import GROUP_OF, PROFILES, enabled_groups
+    from perdure.protocol.tool_groups import GROUP_OF, PROFILES, enabled_groups
 
     found = []
     for profile in PROFILES:
@@ -162,8 +162,8 @@ def _sizes(listed: list[dict[str, Any]]) -> list[str]:
 
 
 def limits() -> str:
-    from perdure.model.mounts import Limits
-    from perdure.model.serving import ServeLimits
+    from perdure.protocol.mounts import Limits
+    from perdure.host.serve_options import ServeLimits
 
     def unit(name: str) -> str:
         return next((word for suffix, word in UNITS.items() if name.endswith(suffix)), "")
@@ -219,7 +219,7 @@ def _unindented(node: Any) -> Any:
 
 
 def handoff_schema() -> str:
-    from perdure.model.handoff import Handoff
+    from perdure.surfaces.write.handoff_format import Handoff
 
     return pretty({"$id": "perdure://schema/handoff", **_schema(Handoff)})
 
@@ -231,20 +231,20 @@ def settings_schema() -> str:
 
 
 def policy_schema() -> str:
-    from perdure.surfaces.write.policy import Policy
+    from perdure.workspace.policy import Policy
 
     return pretty({"$id": "perdure://schema/policy", **_schema(Policy)})
 
 
 def error_schema() -> str:
-    from perdure.model.envelope import schema_text
+    from perdure.protocol.envelope import schema_text
 
     return schema_text()
 
 
 def reasons() -> str:
     """Every failure that the code can answer with, read from where it is raised."""
-    from perdure.model import faults
+    from perdure.protocol import faults
 
     refused = sorted(found_refusals())
     rows = [f"| `{reason}` | `{kind}` | {message} |" for reason, kind, message in refused]

@@ -124,7 +124,7 @@ def _fill_state(client: RawClient) -> None:
 def snapshot() -> None:
     """Print the snapshot of a kernel that has served, lost and queued calls."""
     from harness.kernel.stage import Stage, tool
-    from perdure.model.mounts import MountSpec
+    from perdure.protocol.mounts import MountSpec
 
     stage = Stage(MountSpec("w", builtin=True))
     stage.initialize()

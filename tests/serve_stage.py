@@ -22,7 +22,7 @@ from perdure.host.guardian import Guardian
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import Event
 from perdure.kernel.state import Invocation, Serving
-from perdure.model.mounts import MountSpec
+from perdure.protocol.mounts import MountSpec
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
 from perdure.serve.session import HttpSession

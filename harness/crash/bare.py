@@ -21,11 +21,12 @@ from harness.crash.place import Place
 from harness.crash.plan import Victim
 from harness.crash.wire import Wire
 from perdure.cli import worker as command
-from perdure.model import eras, fault_points
+from perdure.platform import fault_points
+from perdure.protocol import eras
 
 _WANTED: Final = (
-    *("perdure.cli.options", "perdure.worker.server", "perdure.worker.compose", "perdure.storage.places"),
-    *("perdure.surfaces.write.service", "perdure.surfaces.write.surface", "perdure.storage.sqlite.journal"),
+    *("perdure.cli.options", "perdure.worker.server", "perdure.worker.compose", "perdure.storage.user_dirs"),
+    *("perdure.workspace.workspace", "perdure.surfaces.write.surface", "perdure.storage.sqlite.journal"),
     "json",
 )
 

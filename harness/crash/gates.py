@@ -1,7 +1,7 @@
 """Stopping a worker at a named point, so that somebody can be killed exactly there, or a file edited meanwhile.
 
 A gate is a file that the worker makes when it comes to the point; it goes on when the file is gone
-(`pause` of `perdure.model.fault_points`).
+(`pause` of `perdure.platform.fault_points`).
 """
 
 from __future__ import annotations

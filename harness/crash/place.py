@@ -10,7 +10,7 @@ from typing import Final
 from harness.crash.plan import Plan
 from harness.processes import MARK
 from harness.user_settings import user_settings
-from perdure.model.fault_points import VARIABLE
+from perdure.platform.fault_points import VARIABLE
 
 _RAISED: Final = """\
 [limits]

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from perdure.model import fault_points
+from perdure.platform import fault_points
 
 Kind = Literal["hosted", "paced", "bare"]
 Victim = Literal["worker", "host", "both", "bare"]

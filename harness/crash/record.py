@@ -15,7 +15,7 @@ import msgspec
 
 from harness.crash.place import Place
 from harness.store_location import store_of
-from perdure.storage import temp_names
+from perdure.storage.files import temp_names
 
 _FILE_CODEC: Final = 2
 _ROWS: Final = """

@@ -19,26 +19,28 @@ import apsw
 
 from harness.seeded_bugs import Function, SeededBugs, after, before, do_nothing, replace, wrap
 from perdure.host import guardian
-from perdure.kernel import answering, recovery
+from perdure.kernel import answering
+from perdure.kernel import recovery as kernel_recovery
 from perdure.kernel.core import Kernel
 from perdure.kernel.state import Invocation
-from perdure.model.fault_points import point
-from perdure.model.frames import Members, encode_result
-from perdure.storage.files.identity import Expected
+from perdure.platform.fault_points import point
+from perdure.protocol.calls import Call
+from perdure.protocol.frames import Members, encode_result
+from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.pending import PendingFile
 from perdure.storage.journal import Draft, Intent, Row
 from perdure.storage.sqlite import journal
 from perdure.storage.sqlite.chain import GENESIS
 from perdure.storage.sqlite.journal import SqliteJournal
-from perdure.surfaces.port import Call
-from perdure.surfaces.write import handing, recover, rejecting, set_aside
-from perdure.surfaces.write.committer import Committer
-from perdure.surfaces.write.confine import Workspace
-from perdure.surfaces.write.jobs import Landing
-from perdure.surfaces.write.service import WriteService
-from perdure.surfaces.write.store import Content, Store
-from perdure.surfaces.write.tree import Known, Tree
+from perdure.surfaces.write import handoff
 from perdure.worker.server import Server
+from perdure.workspace import displaced, drafts, recovery
+from perdure.workspace.commit import Committer
+from perdure.workspace.contents import Content, Store
+from perdure.workspace.jobs import Landing
+from perdure.workspace.paths import Workspace
+from perdure.workspace.planning import Known, Tree
+from perdure.workspace.workspace import WriteService
 
 VARIABLE: Final = "PERDURE_SEEDED_BUG"
 SHARED: Final = "shared"
@@ -125,10 +127,10 @@ def replaced_is_not_kept() -> None:
 @BUGS.add("a draft is promised and not kept")
 def draft_is_not_kept() -> None:
     def save(service: WriteService, call: Call, path: str, content: Content, reason: str) -> None:
-        draft = Draft(rejecting.draft_id(content), content.digest, content.size, path, reason)
+        draft = Draft(drafts.draft_id(content), content.digest, content.size, path, reason)
         service.journal.save_draft(draft, call.client, call.session)
 
-    replace(rejecting, "_save", save)
+    replace(drafts, "_save", save)
 
 
 # --- files ------------------------------------------------------------------------------------------------
@@ -166,7 +168,7 @@ def files_are_written_in_place() -> None:
 
 @BUGS.add("recovery is skipped")
 def recovery_is_skipped() -> None:
-    replace(recover, "recover", do_nothing)
+    replace(recovery, "recover", do_nothing)
 
 
 @BUGS.add("a running process does not look for what another left", SHARED)
@@ -176,12 +178,12 @@ def intents_of_others_are_ignored() -> None:
 
 @BUGS.add("temporary files are not swept")
 def temporary_files_stay() -> None:
-    replace(recover, "_sweep", do_nothing)
+    replace(recovery, "_sweep", do_nothing)
 
 
 @BUGS.add("what was put aside is not put back", SHARED)
 def set_aside_stays() -> None:
-    replace(set_aside, "put_back", do_nothing)
+    replace(displaced, "put_back", do_nothing)
 
 
 @BUGS.add("the rest of a transaction that lost a file stays", SHARED)
@@ -189,7 +191,7 @@ def transaction_stays_in_part() -> None:
     def parted(intents: list[Intent], lost: list[Row]) -> list[Row]:
         return []
 
-    replace(recover, "_parted", parted)
+    replace(recovery, "_parted", parted)
 
 
 @BUGS.add("what did not land is called settled")
@@ -201,12 +203,12 @@ def unapplied_is_settled() -> None:
 
         return settle
 
-    wrap(recover, "_settle", make)
+    wrap(recovery, "_settle", make)
 
 
 @BUGS.add("another program's edit is written over at recovery", SHARED)
 def foreign_edit_is_overwritten() -> None:
-    replace(recover, "_is_ours", lambda *_: True)
+    replace(recovery, "_is_ours", lambda *_: True)
 
 
 # --- host and worker ----------------------------------------------------------------------------------------
@@ -214,7 +216,7 @@ def foreign_edit_is_overwritten() -> None:
 
 @BUGS.add("a lost call is given up without asking", HOSTED)
 def lost_call_is_given_up() -> None:
-    replace(recovery, "hold", recovery.answer_unknown)
+    replace(kernel_recovery, "hold", kernel_recovery.answer_unknown)
 
 
 @BUGS.add("a recovered call is answered twice", HOSTED)
@@ -238,4 +240,4 @@ def worker_falls() -> None:
         if os.getpid() % 3 == 0:
             os.abort()
 
-    before(handing, "_checked", checked)
+    before(handoff, "_checked", checked)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.storage import temp_names
+from perdure.storage.files import temp_names
 
 Files = dict[str, tuple[int, bytes]]
 """Mode and content by path; a directory has no content and ends in a slash."""

@@ -368,7 +368,7 @@ def _read_host(folder: Folder) -> None:
     from perdure.host.registry_mounts import RegistryMounts
     from perdure.host.settings import load
     from perdure.kernel import ops
-    from perdure.model.faults import Fault
+    from perdure.protocol.faults import Fault
 
     given: dict[str, Any] = {"workspace": [str(folder.root / "workspace")]}
     if folder.subject.name.startswith("mcp"):
@@ -392,11 +392,11 @@ def _read_host(folder: Folder) -> None:
 
 
 def _read_policy(folder: Folder) -> None:
-    from perdure.model.envelope import ToolError
-    from perdure.surfaces.write import policy_files
+    from perdure.protocol.envelope import ToolError
+    from perdure.workspace import policy_file
 
     try:
-        policy_files.load(str(folder.path), [str(folder.root / "workspace")])
+        policy_file.load(str(folder.path), [str(folder.root / "workspace")])
     except ToolError as error:
         if "policy.yaml" not in str(error.envelope.context):
             raise ValueError("the refusal does not name the file") from None

@@ -9,7 +9,7 @@ import msgspec
 from harness.kernel.scopes import SPECS, Scope, tool
 from harness.kernel.world import Question, Want, World
 from perdure.kernel.events import ClientFrame, ClientOversize, Event
-from perdure.model import eras
+from perdure.protocol import eras
 
 _encode = msgspec.json.encode
 _CLIENT: dict[str, Any] = {"sampling": {}, "elicitation": {}}

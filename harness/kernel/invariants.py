@@ -18,7 +18,7 @@ from typing import Any
 from harness.kernel.world import Want, World
 from perdure.kernel.core import Kernel
 from perdure.kernel.state import Held, Serving
-from perdure.model.mounts import Limits
+from perdure.protocol.mounts import Limits
 
 
 class Violation(Exception):

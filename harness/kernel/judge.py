@@ -12,7 +12,7 @@ from harness.kernel.world import Child, Pending, Question, Send, Want, World
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import ChildLost, Effect, Event, Exit, Spawn, Stop, Tick, ToChild, ToClient
 from perdure.kernel.state import Disabled, Draining, Live, Open, Serving, Settled, Starting, Stopped
-from perdure.model.eras import META_INVOCATION
+from perdure.protocol.eras import META_INVOCATION
 
 _decode = msgspec.json.decode
 

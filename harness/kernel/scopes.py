@@ -6,9 +6,9 @@ import msgspec
 
 from harness.kernel.world import Tool
 from perdure.kernel.core import Kernel
-from perdure.model.eras import META_CONTRACT, Era
-from perdure.model.mounts import Limits, MountSpec
-from perdure.model.replay import ProbeRequired
+from perdure.protocol.eras import META_CONTRACT, Era
+from perdure.protocol.mounts import Limits, MountSpec
+from perdure.protocol.replay import ProbeRequired
 
 _encode = msgspec.json.encode
 

@@ -37,10 +37,17 @@ from perdure.kernel.state import (
     Settled,
     Waiting,
 )
-from perdure.model.eras import Era
-from perdure.model.faults import OUTCOME_UNKNOWN, Fault
-from perdure.model.frames import Members, Notification, Request, Response, encode_notification, encode_result
-from perdure.model.replay import (
+from perdure.protocol.eras import Era
+from perdure.protocol.faults import OUTCOME_UNKNOWN, Fault
+from perdure.protocol.frames import (
+    Members,
+    Notification,
+    Request,
+    Response,
+    encode_notification,
+    encode_result,
+)
+from perdure.protocol.replay import (
     CONVERGENT,
     SAFE_TO_RETRY,
     Completed,

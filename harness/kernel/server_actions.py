@@ -11,8 +11,8 @@ from harness.kernel.client_actions import NOBODY
 from harness.kernel.scopes import FIND, WORKER, catalog
 from harness.kernel.world import Child, Pending, World
 from perdure.kernel.events import ChildBacklog, ChildFrame, ChildLost, ChildNoise, ChildStarted, Event
-from perdure.model import eras
-from perdure.model.faults import Fault
+from perdure.protocol import eras
+from perdure.protocol.faults import Fault
 
 _encode = msgspec.json.encode
 _SERVER = {"tools": {"listChanged": True}}

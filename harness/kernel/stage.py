@@ -21,10 +21,10 @@ from perdure.kernel.events import (
     ToChild,
     ToClient,
 )
-from perdure.model import eras
-from perdure.model.eras import Era
-from perdure.model.faults import Fault
-from perdure.model.mounts import Limits, MountSpec
+from perdure.protocol import eras
+from perdure.protocol.eras import Era
+from perdure.protocol.faults import Fault
+from perdure.protocol.mounts import Limits, MountSpec
 
 _encode = msgspec.json.encode
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.model.eras import Era
+from perdure.protocol.eras import Era
 
 FOREVER = 1e9
 

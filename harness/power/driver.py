@@ -20,13 +20,14 @@ import msgspec
 from harness.power import devices
 from harness.power.seeded_bugs import BUGS
 from harness.power.workload import Step
-from perdure.model.tools import View
-from perdure.storage.sqlite import database, state_opening
-from perdure.surfaces.port import Done, Surface, Tool
-from perdure.surfaces.write import settling
+from perdure.protocol.calls import Done
+from perdure.protocol.tools import View
+from perdure.storage.sqlite import database, state_schema
+from perdure.surfaces.port import Surface, Tool
 from perdure.worker import call
 from perdure.worker.compose import Durability, Settings, surfaces
 from perdure.worker.diagnostics import Diagnostics
+from perdure.workspace import settler
 
 FULL = View("json", "full")
 Tools = dict[str, Tool]
@@ -53,7 +54,7 @@ class Life(msgspec.Struct, frozen=True):
 
 
 class PowerCall:
-    """A call as the write surface sees it (`perdure.surfaces.port.Call`)."""
+    """A call as the write surface sees it (`perdure.protocol.calls.Call`)."""
 
     client = "power"
 
@@ -123,7 +124,7 @@ def _work(surface: Surface, lane: Rest, marks: int, failures: list[BaseException
 
 def hurry() -> None:
     """What takes seconds and megabytes otherwise happens all the time: settling, and starting the WAL over."""
-    connect, configure = database._connect, state_opening._configure
+    connect, configure = database._connect, state_schema._configure
 
     def connected(path: str) -> apsw.Connection:
         connection = connect(path)
@@ -135,9 +136,9 @@ def hurry() -> None:
         connection.wal_autocheckpoint(60)
 
     patch.object(database, "_connect", connected).start()
-    patch.object(state_opening, "_configure", configured).start()
-    patch.object(settling, "SETTLE_AFTER_S", 0.03).start()
-    patch.object(settling, "LATEST", 0).start()  # a calm moment may not come in so short a life
+    patch.object(state_schema, "_configure", configured).start()
+    patch.object(settler, "SETTLE_AFTER_S", 0.03).start()
+    patch.object(settler, "LATEST", 0).start()  # a calm moment may not come in so short a life
 
 
 def main() -> int:

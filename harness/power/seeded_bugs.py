@@ -12,8 +12,8 @@ import apsw
 from harness.seeded_bugs import Function, SeededBugs, after, do_nothing, replace, wrap
 from perdure.storage import blobs
 from perdure.storage.files import pending
-from perdure.storage.sqlite import database, state_opening
-from perdure.surfaces.write import landing, removal
+from perdure.storage.sqlite import database, state_schema
+from perdure.workspace import apply, removal
 
 BUGS: Final = SeededBugs()
 
@@ -46,7 +46,7 @@ def journal_synced_later() -> None:
 def settled_unsynced() -> None:
     """Intents are settled before their files are synced."""
     for name in ("begin_sync", "sync"):
-        replace(landing.CallLanding, name, do_nothing)
+        replace(apply.CallLanding, name, do_nothing)
 
 
 @BUGS.add("blobs-not-synced", "journal")
@@ -63,7 +63,7 @@ def state_synced_later() -> None:
     def configure(connection: apsw.Connection) -> None:
         connection.pragma("synchronous", "normal")
 
-    after(state_opening, "_configure", configure)
+    after(state_schema, "_configure", configure)
 
 
 @BUGS.add("files-not-synced", "strict")

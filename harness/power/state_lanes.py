@@ -15,7 +15,8 @@ from harness.power.driver import named, run, state_surface
 from harness.power.recording import progress
 from harness.power.verdict import Finding
 from harness.power.workload import Files, Lane, Step
-from perdure.surfaces.port import Done, Surface
+from perdure.protocol.calls import Done
+from perdure.surfaces.port import Surface
 from perdure.surfaces.state.surface import StateSurface
 
 KEYS = 4

@@ -25,13 +25,13 @@ from harness.power.disk_log import Record
 from harness.power.driver import Refused, named, run, write_surface
 from harness.power.recording import progress
 from harness.power.workload import Files, Lane
-from perdure.model.envelope import ToolError
-from perdure.storage import temp_names
+from perdure.protocol.calls import Done
+from perdure.protocol.envelope import ToolError
+from perdure.storage.files import temp_names
 from perdure.storage.journal import Filter
-from perdure.surfaces.port import Done
-from perdure.surfaces.write.service import WriteService
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker.compose import Durability
+from perdure.workspace.workspace import WriteService
 
 MOST_ROWS = 100_000
 

@@ -29,12 +29,12 @@ import msgspec
 
 from harness.races.write_racers import Racers
 from harness.store_location import anchor_of, store_of
+from perdure.platform.syscalls import exchange
 from perdure.storage.blobs import Blobs
-from perdure.storage.files.syscalls import exchange
 from perdure.storage.journal import Filter
 from perdure.storage.sqlite.database import open_reader
 from perdure.storage.sqlite.journal import SqliteJournal
-from perdure.surfaces.write.store import Store
+from perdure.workspace.contents import Store
 
 Style = Literal["renamed", "in-place"]
 STYLES: Final[tuple[Style, ...]] = ("renamed", "in-place")

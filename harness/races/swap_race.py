@@ -19,10 +19,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from perdure.model.envelope import ToolError
+from perdure.platform.syscalls import exchange
+from perdure.protocol.envelope import ToolError
 from perdure.storage.files.pending import PendingFile
-from perdure.storage.files.syscalls import exchange
-from perdure.surfaces.write.confine import Workspace
+from perdure.workspace.paths import Workspace
 
 Way = Literal["kernel", "walk", "naive"]
 WAYS: Final[tuple[Way, ...]] = ("kernel", "walk", "naive")

@@ -18,13 +18,13 @@ import msgspec
 from msgspec import structs
 
 from harness.seeded_bugs import SeededBugs, replace
+from perdure.platform.syscalls import exchange
 from perdure.registry.entry import Entry
 from perdure.registry.errors import AlreadyInstalled, RegistryError
 from perdure.registry.file_lock import FileLock
 from perdure.registry.filesystem import FileBackend, open_markdown
 from perdure.registry.templates import Template
 from perdure.storage.files import pending
-from perdure.storage.files.syscalls import exchange
 
 FILE: Final = "mcp.md"
 STYLES: Final = ("none", "renamed", "append", "in-place", "naive", "slow")
@@ -102,8 +102,8 @@ def _patiently(step: Callable[[], object]) -> None:
 
 
 def _slow_down(late_s: float) -> None:
-    from perdure.storage.files import exchange as exchanging
     from perdure.storage.files import pending
+    from perdure.storage.files import swap as exchanging
 
     for module in (pending, exchanging):
         for name in ("point", "passed"):

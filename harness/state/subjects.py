@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from harness.state.events import Outcome
-from perdure.model.envelope import ToolError
-from perdure.model.tools import View
 from perdure.present.normalize import arguments as normalized
+from perdure.protocol.envelope import ToolError
+from perdure.protocol.tools import View
 from perdure.surfaces.state.service import StateService
 from perdure.surfaces.state.surface import StateSurface
 from perdure.testing.raw_client import Ended, RawClient

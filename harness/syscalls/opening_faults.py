@@ -25,7 +25,7 @@ import msgspec
 from harness.crash.write_kinds import contents, found_in
 from harness.store_location import relocate
 from harness.syscalls.traced_worker import INJECTED, Site, Worker, can_trace, gives_up_a_lock, shown
-from perdure.model.envelope import Envelope
+from perdure.protocol.envelope import Envelope
 from perdure.storage.journal import Filter
 from perdure.testing.raw_client import Ended
 

@@ -26,12 +26,12 @@ import msgspec
 
 from harness.crash.write_kinds import HUGE_KINDS, KINDS, Files, Kind, contents, found_in
 from harness.syscalls.traced_worker import INJECTED, Site, Worker, can_trace, gives_up_a_lock, shown
-from perdure.model.envelope import Envelope, ToolError
+from perdure.protocol.envelope import Envelope, ToolError
 from perdure.storage.blobs import Blobs
 from perdure.storage.journal import Filter
 from perdure.storage.sqlite.journal import SqliteJournal
-from perdure.surfaces.write.store import Store
 from perdure.testing.raw_client import Ended
+from perdure.workspace.contents import Store
 
 ERRORS: Final = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EINTR")
 DURABILITIES: Final = ("journal", "strict")

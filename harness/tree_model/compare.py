@@ -11,7 +11,7 @@ from harness.tree_model.answers import Answer, Payload, Refusal, Request, shown
 from harness.tree_model.inside import Look, Reply
 from harness.tree_model.reads import sides
 from harness.tree_model.state import File, Model
-from perdure.storage import temp_names
+from perdure.storage.files import temp_names
 
 SAYING: Final = ("deduplicated", "dry_run", "next_cursor")
 """Members that say something by being there."""

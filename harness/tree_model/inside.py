@@ -20,18 +20,19 @@ from unittest.mock import patch
 import msgspec
 
 from harness.tree_model.answers import Request
-from perdure.model import fault_points
-from perdure.model.envelope import ToolError
-from perdure.model.tools import View
+from perdure.platform import fault_points
+from perdure.protocol.calls import Done
+from perdure.protocol.envelope import ToolError
+from perdure.protocol.tools import View
 from perdure.storage.beside import Helper
 from perdure.storage.journal import Filter, Row, Sha
-from perdure.surfaces.port import Done
-from perdure.surfaces.write import settling, store, writing
-from perdure.surfaces.write.jobs import NoFiles
+from perdure.surfaces.write import write
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker import call
 from perdure.worker.compose import Settings, surfaces
 from perdure.worker.diagnostics import Diagnostics
+from perdure.workspace import contents, settler
+from perdure.workspace.jobs import NoFiles
 
 FULL: Final = View("json", "full")
 INLINE: Final = 24
@@ -95,9 +96,9 @@ def forked(life: Callable[[], None]) -> int:
         return pid
     try:
         os.umask(0o022)
-        for module in (store, writing):
+        for module in (contents, write):
             patch.object(module, "INLINE", INLINE).start()
-        patch.object(settling, "SETTLE_AFTER_S", NEVER_S).start()
+        patch.object(settler, "SETTLE_AFTER_S", NEVER_S).start()
         patch.object(Helper, "start", lambda _, run: run()).start()
         life()
     except BaseException:
@@ -217,7 +218,7 @@ def _contents(rows: Sequence[Row]) -> set[Sha]:
 
 
 class _Called:
-    """A call as the write surface sees it (`perdure.surfaces.port.Call`)."""
+    """A call as the write surface sees it (`perdure.protocol.calls.Call`)."""
 
     def __init__(self, request: Request, key: str) -> None:
         self.tool = request.tool

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from harness.seeded_bugs import SeededBugs, do_nothing, replace
-from perdure.storage.files import fidelity, pending
+from perdure.storage.files import metadata, pending
 from perdure.storage.journal import Row
-from perdure.surfaces.write import guards, recover, undoing
-from perdure.surfaces.write.service import WriteService
-from perdure.surfaces.write.store import Content
-from perdure.surfaces.write.tree import Known, Tree
+from perdure.surfaces.write import guards, undo
+from perdure.workspace import recovery
+from perdure.workspace.contents import Content
+from perdure.workspace.planning import Known, Tree
+from perdure.workspace.workspace import WriteService
 
 BUGS: Final = SeededBugs()
 
@@ -22,25 +23,25 @@ def undo_forgets_later_edits() -> None:
     def reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Content | None:
         return service.store.find(row.old_sha.hex()) if row.old_sha is not None else None
 
-    replace(undoing, "_reverted", reverted)
+    replace(undo, "_reverted", reverted)
 
 
 @BUGS.add("undo-again")
 def undo_again() -> None:
     """Undo reverts again what it has reverted already."""
-    replace(undoing, "_is_effective", lambda *_: True)
+    replace(undo, "_is_effective", lambda *_: True)
 
 
 @BUGS.add("recovery-skips")
 def recovery_skips() -> None:
     """Recovery settles intents without a look at the files."""
-    replace(recover, "_settle", lambda *_, **__: "settled")
+    replace(recovery, "_settle", lambda *_, **__: "settled")
 
 
 @BUGS.add("recovery-modes")
 def recovery_forgets_modes() -> None:
     """Recovery makes files with the mode of a new one."""
-    replace(fidelity, "recalled", do_nothing)
+    replace(metadata, "recalled", do_nothing)
 
 
 @BUGS.add("stale-guard")

@@ -1,7 +1,7 @@
 """A tree of files with its journal as plain data: what is on disk, what was written down, what each session saw.
 
 `Model` is the whole of it, `View` what one call makes of it before it counts. `recovered` is what the next process
-does with changes that its predecessor may not have finished, in the words of `surfaces/write/recover.py`.
+does with changes that its predecessor may not have finished, in the words of `workspace/recovery.py`.
 """
 
 from __future__ import annotations

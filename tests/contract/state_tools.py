@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from perdure.model.state_limits import StateLimits
-from perdure.model.tools import View
+from perdure.protocol.tools import View
 from perdure.storage.state import StateBackend
+from perdure.storage.state_limits import StateLimits
 from perdure.surfaces.state.service import StateService
 from perdure.surfaces.state.surface import StateSurface
 from perdure.worker import call
@@ -22,7 +22,7 @@ VIEW = View("json", "full")
 
 
 class Caller:
-    """Who calls (`perdure.surfaces.port.Call`)."""
+    """Who calls (`perdure.protocol.calls.Call`)."""
 
     def __init__(
         self,

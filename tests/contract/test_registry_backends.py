@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from registry_subjects import SUBJECTS, Subject
 
-from perdure.model.replay import CONVERGENT, NEVER, ProbeRequired
+from perdure.protocol.replay import CONVERGENT, NEVER, ProbeRequired
 from perdure.registry.addresses import InvalidAddress
 from perdure.registry.entry import LINE_BREAKS, Entry, Provenance, Replay, Timeouts, Tools
 from perdure.registry.errors import (

@@ -18,8 +18,8 @@ import pytest
 from state_tools import Store
 
 from harness.state.postgres import Postgres
-from perdure.storage.postgres import connections
-from perdure.storage.postgres import opening as postgres_opening
+from perdure.storage.postgres import migrate as postgres_opening
+from perdure.storage.postgres import pool
 from perdure.storage.postgres.state import PostgresState
 from perdure.storage.process_lock import LockTimeout, ProcessLock, open_lock_file
 from perdure.storage.sqlite.database import migrations
@@ -400,7 +400,7 @@ def test_a_server_that_hangs_without_dying_is_cut(
 ) -> None:
     if not postgres.is_ours:
         pytest.skip("the server is not ours to stop")
-    monkeypatch.setattr(connections, "OVERDUE_S", 1.0)
+    monkeypatch.setattr(pool, "OVERDUE_S", 1.0)
     dsn = postgres.new_database()
     store = Store(PostgresState(dsn))
     store.use("set_state", key="a", value="1")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from state_tools import Caller, Open, Store
 
-from perdure.model.replay import SafeToRetry
-from perdure.model.state_limits import StateLimits
-from perdure.model.tools import View
-from perdure.surfaces.port import Done
+from perdure.protocol.calls import Done
+from perdure.protocol.replay import SafeToRetry
+from perdure.protocol.tools import View
+from perdure.storage.state_limits import StateLimits
 
 
 def wait_until_over(store: Store, key: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from state_tools import Store
 
-from perdure.model.next_step import FILL, ToolCall, parse
+from perdure.protocol.next_step import FILL, ToolCall, parse
 from perdure.storage.memory import MemoryState
 
 LEASE = {"action": "acquire", "name": "l", "owner": "me", "ttl_s": 60}

@@ -16,10 +16,10 @@ import pytest
 
 from client_cases import golden, path_of
 from perdure.cli.main import main
-from perdure.model import fault_points
+from perdure.platform import fault_points
+from perdure.platform.syscalls import exchange
 from perdure.registry.clients.table import CLIENTS, Client
-from perdure.storage import temp_names
-from perdure.storage.files.syscalls import exchange
+from perdure.storage.files import temp_names
 
 CLIENTS_OF_EACH_FORMAT = pytest.mark.parametrize(
     "client", [CLIENTS[name] for name in ("vscode", "codex", "continue")], ids=lambda one: one.name

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.registry import registry_storm
-from perdure.model.fault_points import names
+from perdure.platform.fault_points import names
 from perdure.registry.atomic_edit import edit_file
 from perdure.registry.errors import ChangedMeanwhile
 from perdure.registry.filesystem import open_json, open_markdown

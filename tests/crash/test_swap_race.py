@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.races.swap_race import Way, race
-from perdure.storage.files.syscalls import has_openat2
+from perdure.platform.syscalls import has_openat2
 
 pytestmark = pytest.mark.thorough
 

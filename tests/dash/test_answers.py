@@ -15,7 +15,7 @@ from visitor import SECRET, Visitor, agent, furnish
 from perdure.dash.desk import ServerRow
 from perdure.dash.verdict import judge
 from perdure.host.recent_events import Event
-from perdure.model.mounts import MountSpec
+from perdure.protocol.mounts import MountSpec
 from perdure.testing import fake_server
 from perdure.testing.http_client import HttpClient, ServeProcess
 

@@ -13,12 +13,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from perdure.model.envelope import refuse
-from perdure.model.next_step import call_again
-from perdure.model.replay import CONVERGENT, JOURNAL, NEVER, SAFE_TO_RETRY, STILL_UNKNOWN
-from perdure.model.tools import ToolSpec, View, arg
 from perdure.present.shape import Field, Shape
-from perdure.surfaces.port import Call, Done, KeyStatus, Resource, Tool
+from perdure.protocol.calls import Call, Done, KeyStatus
+from perdure.protocol.envelope import refuse
+from perdure.protocol.next_step import call_again
+from perdure.protocol.replay import CONVERGENT, JOURNAL, NEVER, SAFE_TO_RETRY, STILL_UNKNOWN
+from perdure.protocol.tools import ToolSpec, View, arg
+from perdure.surfaces.port import Resource, Tool
 from perdure.worker.server import serve_stdio
 
 

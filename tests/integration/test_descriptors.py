@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from perdure.model.envelope import ToolError
-from perdure.surfaces.write.confine import Directories, Workspace
-from perdure.surfaces.write.transacting import MOST_OPS
+from perdure.protocol.envelope import ToolError
+from perdure.surfaces.write.transaction import MOST_OPS
 from perdure.testing.raw_client import RawClient
+from perdure.workspace.paths import Directories, Workspace
 
 LIMIT = 1024
 

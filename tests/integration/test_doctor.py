@@ -19,7 +19,7 @@ import apsw
 import pytest
 from commands import SCRIPT, Terminal, perdure, told
 
-from perdure.storage import temp_names
+from perdure.storage.files import temp_names
 from testbed import Bed
 
 SECRET = "s3cr3t-value-of-a-variable"

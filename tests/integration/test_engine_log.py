@@ -12,9 +12,9 @@ import pytest
 from write_tools import Tools
 
 from harness.store_location import store_of
-from perdure.model import fault_points
+from perdure.platform import fault_points
 from perdure.storage.files import pending
-from perdure.surfaces.write import syncing
+from perdure.workspace import sync_pass
 
 SECRET = "nobody but the file holds this\n"
 
@@ -39,7 +39,7 @@ def test_a_sync_that_fails_is_logged(workspace: Path, monkeypatch: pytest.Monkey
     tools = Tools(workspace)
     assert tools.use("safe_write", {"path": "a", "content": SECRET})[0]
     with monkeypatch.context() as patched:
-        patched.setattr(syncing, "sync_file", failing)
+        patched.setattr(sync_pass, "sync_file", failing)
         patched.setattr(pending, "sync_file", failing)
         tools.close()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perdure.model.faults import UNAVAILABLE
+from perdure.protocol.faults import UNAVAILABLE
 from perdure.testing.http_client import HttpClient, ServeProcess
 from testbed import FULL, Bed, Client, Server
 

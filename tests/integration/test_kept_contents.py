@@ -13,10 +13,11 @@ import apsw
 import pytest
 from write_tools import Tools
 
-from perdure.model import fault_points
-from perdure.surfaces.write import tree, writing
-from perdure.surfaces.write.deferred import LARGE
-from perdure.surfaces.write.store import Store
+from perdure.platform import fault_points
+from perdure.surfaces.write import write
+from perdure.workspace import planning
+from perdure.workspace.contents import Store
+from perdure.workspace.deferred import LARGE
 
 SMALL = "small\n" * 100
 LARGE_TEXT = "".join(f"line {number}\n" for number in range(13_000))
@@ -102,15 +103,15 @@ def large(tools: Tools, path: str = "large") -> Path:
 def test_a_large_file_is_read_outside_the_lock(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     file = large(tools)
     begun, goes_on = threading.Event(), threading.Event()
-    capture = tree.capture
+    capture = planning.capture
 
-    def slow(store: Store, fd: int) -> tree.Captured:
+    def slow(store: Store, fd: int) -> planning.Captured:
         if os.fstat(fd).st_size >= LARGE:
             begun.set()
             assert goes_on.wait(30)
         return capture(store, fd)
 
-    monkeypatch.setattr(tree, "capture", slow)
+    monkeypatch.setattr(planning, "capture", slow)
     call = {"path": "large", "content": "mine\n", "mode": "overwrite"}
     answers: list[tuple[bool, dict[str, Any]]] = []
     writer = threading.Thread(target=lambda: answers.append(tools.use("safe_write", call)))
@@ -129,16 +130,16 @@ def test_a_large_file_that_changed_after_it_was_read_is_read_again(
 ) -> None:
     file = large(tools)
     theirs = file.read_text() + "theirs\n"
-    capture = tree.capture
+    capture = planning.capture
     edits = iter([theirs])
 
-    def edited_then(store: Store, fd: int) -> tree.Captured:
+    def edited_then(store: Store, fd: int) -> planning.Captured:
         captured = capture(store, fd)
         for text in edits:
             file.write_text(text)
         return captured
 
-    monkeypatch.setattr(tree, "capture", edited_then)
+    monkeypatch.setattr(planning, "capture", edited_then)
     written = done(tools, "safe_write", path="large", content="mine\n", mode="overwrite")
 
     assert written["prev_sha256"] == hashlib.sha256(theirs.encode()).hexdigest()
@@ -158,7 +159,7 @@ def test_a_file_that_is_too_large_for_memory_is_refused_by_name(
     tools: Tools, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any]
 ) -> None:
     large(tools)
-    monkeypatch.setattr(tree, "MOST_IN_MEMORY", LARGE - 1)
+    monkeypatch.setattr(planning, "MOST_IN_MEMORY", LARGE - 1)
     is_done, answer = tools.use(tool, arguments)
     assert not is_done
     assert (answer["context"]["reason"], answer["context"]["path"]) == ("too_large", "large")
@@ -169,8 +170,8 @@ def test_a_file_that_is_too_large_for_memory_can_be_overwritten_appended_to_and_
 ) -> None:
     file = large(tools)
     before = file.read_text()
-    monkeypatch.setattr(tree, "MOST_IN_MEMORY", LARGE - 1)
-    monkeypatch.setattr(writing, "MOST_COMPARED", LARGE - 1)
+    monkeypatch.setattr(planning, "MOST_IN_MEMORY", LARGE - 1)
+    monkeypatch.setattr(write, "MOST_COMPARED", LARGE - 1)
     done(tools, "safe_write", path="large", content="more\n", mode="append")
     assert file.read_text() == before + "more\n"
     done(tools, "transaction", ops=[{"op": "write", "path": "large", "content": "x\n", "mode": "overwrite"}])

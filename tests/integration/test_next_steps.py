@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from perdure.model.next_step import FILL, Question, ToolCall, parse, parse_following
+from perdure.protocol.next_step import FILL, Question, ToolCall, parse, parse_following
 from perdure.testing.raw_client import RawClient
 
 Arguments = dict[str, Any]

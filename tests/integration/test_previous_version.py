@@ -13,7 +13,7 @@ import pytest
 from harness.kernel.stage import Stage, tool
 from harness.previous_version import LARGE
 from perdure.cli.main import main
-from perdure.model.mounts import MountSpec
+from perdure.protocol.mounts import MountSpec
 from perdure.testing.raw_client import RawClient
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "previous_version"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from commands import perdure, told
 
-from perdure.model.tool_groups import GROUPS
+from perdure.protocol.tool_groups import GROUPS
 from perdure.testing.http_client import HttpClient, ServeProcess
 from perdure.testing.raw_client import RawClient
 from testbed import ERAS, Bed, Client, Era

@@ -323,7 +323,7 @@ def test_scratch_entries_are_found_by_the_digits_that_are_shown(agent: Agent) ->
 def test_digits_that_two_scratch_entries_share_are_refused(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perdure.surfaces.write import scratching
+    from perdure.surfaces.write import scratch
 
     class Same:
         def __init__(self, data: bytes) -> None:
@@ -332,7 +332,7 @@ def test_digits_that_two_scratch_entries_share_are_refused(
         def hexdigest(self) -> str:
             return self.digits
 
-    monkeypatch.setattr(scratching.hashlib, "sha256", Same)
+    monkeypatch.setattr(scratch.hashlib, "sha256", Same)
     for content in ("a", "bb"):
         agent.use("scratch_put", content=content)
     refused = agent.refused("scratch_get", sha256="12345678")

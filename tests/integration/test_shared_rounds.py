@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from write_tools import Tools
 
-from perdure.surfaces.write.jobs import Landing, NoFiles
+from perdure.workspace.jobs import Landing, NoFiles
 
 Answer = tuple[bool, dict[str, Any]]
 

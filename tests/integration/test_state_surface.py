@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perdure.model.fault_points import names
+from perdure.platform.fault_points import names
 from testbed import Bed, Client
 
 FULL = {"render": "json", "detail": "full"}

@@ -17,7 +17,7 @@ from commands import SCRIPT, Terminal, perdure
 from perdure.cli.main import main
 from perdure.cli.tool_command import CommandCall
 from perdure.cli.workspace import find_workspace
-from perdure.model.tools import View
+from perdure.protocol.tools import View
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker.compose import Settings, open_write
 from testbed import Bed
@@ -248,9 +248,9 @@ def test_on_a_terminal_rows_fit_and_say_how_long_ago(bed: Bed) -> None:
 def test_du_shows_what_is_kept_and_gc_removes_what_is_not_to_be_kept(
     run: Run, project: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perdure.surfaces.write import tending
+    from perdure.workspace import retention
 
-    monkeypatch.setattr(tending, "IN_REACH", 2)
+    monkeypatch.setattr(retention, "IN_REACH", 2)
     for number in range(6):
         write(
             "safe_write",

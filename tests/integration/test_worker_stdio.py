@@ -16,9 +16,9 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 
 from perdure import __version__
-from perdure.model import eras
-from perdure.model.envelope import error_schema
-from perdure.model.frames import salvage_id
+from perdure.protocol import eras
+from perdure.protocol.envelope import error_schema
+from perdure.protocol.frames import salvage_id
 from perdure.worker.crew import MAX_PENDING
 from perdure.worker.pipe import FrameReader, Oversize
 

@@ -18,7 +18,7 @@ from perdure.cli.main import main
 from perdure.cli.tool_command import CommandCall
 from perdure.host import presence
 from perdure.host.presence import Presence
-from perdure.model.tools import View
+from perdure.protocol.tools import View
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker.compose import Settings, open_write
 

@@ -17,7 +17,7 @@ import apsw
 import pytest
 
 from harness.store_location import store_of
-from perdure.storage.file_systems import type_in
+from perdure.platform.file_systems import type_in
 from perdure.testing.raw_client import RawClient
 from testbed import Bed
 
@@ -513,8 +513,8 @@ def test_verify_compares_before_it_settles_what_was_left_open(place: Place, tmp_
 def test_a_stopped_process_that_holds_the_lock_does_not_hold_up_writers_for_ever(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perdure.model.envelope import ToolError
-    from perdure.surfaces.write import writer_lock
+    from perdure.protocol.envelope import ToolError
+    from perdure.workspace import writer_lock
 
     monkeypatch.setattr(writer_lock, "LOCK_S", 0.05)
     holder = subprocess.Popen(

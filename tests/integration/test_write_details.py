@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from write_tools import Tools
 
-from perdure.model import fault_points
-from perdure.surfaces.port import Call
-from perdure.surfaces.write.confine import Workspace
+from perdure.platform import fault_points
+from perdure.protocol.calls import Call
+from perdure.workspace.paths import Workspace
 
 Result = dict[str, Any]
 WHOLE = "def a():\n    pass\n\nb = 1\n"

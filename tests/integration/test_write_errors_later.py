@@ -14,18 +14,18 @@ from write_tools import Tools
 
 from harness.crash.write_kinds import found_in
 from harness.store_location import store_of
-from perdure.model import fault_points
-from perdure.model.envelope import refuse
-from perdure.model.next_step import call_again
+from perdure.platform import fault_points
+from perdure.protocol.envelope import refuse
+from perdure.protocol.next_step import call_again
 from perdure.storage.journal import JournalError
-from perdure.surfaces.write import settling, syncing
-from perdure.surfaces.write.landing import CallLanding
+from perdure.workspace import settler, sync_pass
+from perdure.workspace.apply import CallLanding
 
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(settling, "SETTLE_AFTER_S", 0.01)
+    monkeypatch.setattr(settler, "SETTLE_AFTER_S", 0.01)
     (tmp_path / "workspace").mkdir()
     return tmp_path / "workspace"
 
@@ -124,7 +124,7 @@ def test_a_file_whose_sync_fails_is_written_again_and_not_only_synced_again(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patched:
-        patched.setattr(syncing, "sync_file", failing)
+        patched.setattr(sync_pass, "sync_file", failing)
         write(tools, "f", "new\n")
         deadline = time.monotonic() + 20
         while not synced or (workspace / "f").stat().st_ino == synced[0]:

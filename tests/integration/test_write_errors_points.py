@@ -11,8 +11,8 @@ import pytest
 from write_tools import Tools
 
 from harness.crash.write_kinds import HUGE_KINDS, KINDS, Kind, found_in
-from perdure.model import fault_points
-from perdure.model.envelope import Envelope
+from perdure.platform import fault_points
+from perdure.protocol.envelope import Envelope
 
 ACTIONS = ("eio", "enospc", "edquot", "erofs", "eacces", "eintr", "short")
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from perdure.model.tools import View
-from perdure.surfaces.port import Call
-from perdure.surfaces.write.service import WriteService
+from perdure.protocol.calls import Call
+from perdure.protocol.tools import View
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker import call
 from perdure.worker.compose import Durability, Settings, surfaces
 from perdure.worker.diagnostics import Diagnostics
 from perdure.worker.registry import Registry
+from perdure.workspace.workspace import WriteService
 
 VIEW = View("json", "full")
 

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.model.when import iso
 from perdure.storage.journal import Filter, NewRow, Row
-from perdure.storage.sqlite import journal_analytics, read_only
+from perdure.storage.sqlite import analytics, read_only
 from perdure.storage.sqlite.journal import SqliteJournal
+from perdure.text.times import iso
 
 MINUTE = 60_000_000
 START = 1_800_000_000.0
@@ -143,7 +143,7 @@ class World:
             for _ in range(number % 10):
                 journal.append(NewRow(path="p", op="write", mode="create", old_sha=None, new_sha=None, bytes=1,
                                       client="x", session="s1"))  # fmt: skip
-            journal_analytics.advance(journal._write)
+            analytics.advance(journal._write)
             raise ValueError("rolled back")
 
         with pytest.raises(ValueError, match="rolled back"):
@@ -170,7 +170,7 @@ STEPS = st.lists(
 
 @pytest.fixture(autouse=True)
 def advances_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_analytics, "ADVANCE_EVERY", 3)
+    monkeypatch.setattr(analytics, "ADVANCE_EVERY", 3)
 
 
 @pytest.mark.thorough
@@ -206,7 +206,7 @@ def test_analytics_equal_a_recomputation_over_all_rows(
 
 
 def test_a_write_touches_no_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_analytics, "ADVANCE_EVERY", 10)
+    monkeypatch.setattr(analytics, "ADVANCE_EVERY", 10)
     world = World(tmp_path)
     for number in range(9):
         world.write(0, number)
@@ -234,7 +234,7 @@ def test_a_reader_that_cannot_write_counts_for_itself(tmp_path: Path) -> None:
 
 
 def _write_until(folder: str, done: Event) -> None:
-    journal_analytics.ADVANCE_EVERY = 3  # type: ignore[misc]
+    analytics.ADVANCE_EVERY = 3  # type: ignore[misc]
     journal = SqliteJournal(folder, os.path.join(folder, "anchor"))
     number = 0
     while not done.is_set():

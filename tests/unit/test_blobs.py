@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.model import fault_points
-from perdure.model.envelope import ToolError
-from perdure.storage import copying, temp_names
+from perdure.platform import fault_points
+from perdure.protocol.envelope import ToolError
 from perdure.storage.blobs import Blob, Blobs, Source
-from perdure.storage.files import unnamed
+from perdure.storage.files import copy, temp_names, tmpfile
 
 CONTENT = bytes(range(256)) * 10_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -27,7 +26,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 @pytest.fixture(params=["nameless", "named"])
 def blobs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blobs]:
     if request.param == "named":
-        monkeypatch.setattr(unnamed, "_TMPFILE", 0)
+        monkeypatch.setattr(tmpfile, "_TMPFILE", 0)
     opened = Blobs(tmp_path / "state" / "blobs")
     yield opened
     opened.close()
@@ -82,9 +81,9 @@ def test_a_kept_file_is_a_copy_that_later_edits_do_not_reach(
     blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     if way != "as it comes":
-        monkeypatch.setattr(copying, "_FICLONE", 0)
+        monkeypatch.setattr(copy, "_FICLONE", 0)
     if way == "no kernel copy":
-        monkeypatch.setattr(copying, "_copy_in_kernel", lambda source, target, name: 0)
+        monkeypatch.setattr(copy, "_copy_in_kernel", lambda source, target, name: 0)
     fd = from_file(tmp_path)
     os.lseek(fd, 100, os.SEEK_SET)
 

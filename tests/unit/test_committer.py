@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import call_again
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import call_again
 from perdure.storage.beside import Helper
 from perdure.storage.sqlite.journal import SqliteJournal
-from perdure.surfaces.write.committer import Committer
-from perdure.surfaces.write.jobs import Landing, NoFiles
-from perdure.surfaces.write.writer_lock import WriterLock
+from perdure.workspace.commit import Committer
+from perdure.workspace.jobs import Landing, NoFiles
+from perdure.workspace.writer_lock import WriterLock
 
 
 class Unforeseen(Exception):
@@ -191,7 +191,7 @@ def test_of_a_round_only_so_many_files_are_made_ready_before_they_are_decided(
             asked.append(most)
             return min(3, most)
 
-    monkeypatch.setattr("perdure.surfaces.write.committer.MOST_AHEAD", 8)
+    monkeypatch.setattr("perdure.workspace.commit.MOST_AHEAD", 8)
     (tmp_path / ".perdure").mkdir()
     journal = SqliteJournal(str(tmp_path / ".perdure"), str(tmp_path / "anchor"))
     committer = Committer(journal, WriterLock(str(tmp_path / "lock")), lambda: None)

@@ -14,12 +14,12 @@ import pytest
 
 from document_blocks import PAGES, blocks
 from perdure.cli.command_tree import Node, tree
+from perdure.host.serve_options import OAuthFile, ServeFile, ServeLimits
 from perdure.host.settings import FileSettings, Timeouts
-from perdure.model import envelope, faults
-from perdure.model.keep import Keep
-from perdure.model.mounts import Limits
-from perdure.model.serving import OAuthFile, ServeFile, ServeLimits
-from perdure.model.state_limits import StateLimits
+from perdure.protocol import envelope, faults
+from perdure.protocol.mounts import Limits
+from perdure.storage.state_limits import StateLimits
+from perdure.workspace.retention_limits import Keep
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -11,7 +11,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from perdure.model.envelope import (
+from perdure.protocol.envelope import (
     Envelope,
     ErrorKind,
     ReasonHint,
@@ -39,9 +39,11 @@ def test_the_words_are_those_of_the_contract() -> None:
 
 def test_the_published_schema_is_the_generated_one() -> None:
     made = subprocess.run(
-        [sys.executable, "-m", "perdure.model.envelope"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "perdure.protocol.envelope"], capture_output=True, text=True, check=True
     )
-    assert made.stdout == SPEC.read_text(), "run: python -m perdure.model.envelope > spec/error.schema.json"
+    assert made.stdout == SPEC.read_text(), (
+        "run: python -m perdure.protocol.envelope > spec/error.schema.json"
+    )
 
 
 def test_every_member_is_sent_in_order_and_valid() -> None:

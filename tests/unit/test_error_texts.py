@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 
 import perdure
-from perdure.model.envelope import Envelope
-from perdure.model.next_step import ask_user, parse
 from perdure.present.result import ERROR_BOUNDS, failure
+from perdure.protocol.envelope import Envelope
+from perdure.protocol.next_step import ask_user, parse
 
 ROOT = Path(perdure.__file__).parent
 LIBRARIES = ("msgspec", "Expected `", "Object missing", "apsw", "psycopg", "Errno", "Traceback")

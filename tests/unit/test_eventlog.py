@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perdure.storage.eventlog import EventLog
+from perdure.storage.event_log import EventLog
 from testbed import Bed
 
 WRITERS, RECORDS = 8, 200
@@ -132,7 +132,7 @@ def test_a_torn_record_spoils_no_other(tmp_path: Path, monkeypatch: pytest.Monke
     path = tmp_path / "events.jsonl"
     log = EventLog(str(path))
     whole = os.write
-    monkeypatch.setattr("perdure.storage.eventlog.os.write", lambda fd, data: whole(fd, data[:10]))
+    monkeypatch.setattr("perdure.storage.event_log.os.write", lambda fd, data: whole(fd, data[:10]))
     log.add(0.0, "s", "test", {"number": 1})
     log.flush()
     monkeypatch.undo()

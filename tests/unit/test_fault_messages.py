@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perdure.model import faults
-from perdure.model.faults import Fault, Outcome, Retry, host_error
+from perdure.protocol import faults
+from perdure.protocol.faults import Fault, Outcome, Retry, host_error
 
 
 def message(

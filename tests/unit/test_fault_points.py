@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.model import fault_points
-from perdure.model.fault_points import arm, names, passed, point, shortened
+from perdure.platform import fault_points
+from perdure.platform.fault_points import arm, names, passed, point, shortened
 
 SOURCE = Path(perdure.__file__).parent
 

@@ -11,10 +11,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "perdure"
 THREADED = (
-    *("dash", "model", "present", "registry", "risk"),
+    *("dash", "present", "protocol", "registry", "risk", "text", "workspace"),
     *("serve", "storage", "surfaces", "validate", "worker"),
 )
-EXCEPT = {"model/learned.py": "works them out", "validate/child.py": "a process with one thread"}
+EXCEPT = {"protocol/msgspec_types.py": "works them out", "validate/child.py": "a process with one thread"}
 BUILT_IN = {"str", "int", "float", "bool", "bytes", "object", "dict", "list", "tuple", "Any", "Raw"}
 
 # In processes of their own: what is tested for is a crash.
@@ -22,7 +22,7 @@ _MANY_FIRST_CALLS = """
 import sys, threading
 from typing import Annotated, Literal
 import msgspec
-from perdure.model.tools import arg
+from perdure.protocol.tools import arg
 from perdure.present.normalize import arguments
 
 sys.setswitchinterval(1e-6)
@@ -51,7 +51,7 @@ print("alive")
 
 _FIRST_HANDOFFS = """
 import os, sys, threading
-from perdure.surfaces.write import handing
+from perdure.surfaces.write import handoff
 
 sys.setswitchinterval(1e-6)
 GIVEN = {"task_id": "t", "agent": "a", "status": "partial", "summary": "s", "next_steps": [], "last_good_state": []}
@@ -61,7 +61,7 @@ def first():
 
     def check():
         start.wait()
-        handing._checked(GIVEN)
+        handoff._checked(GIVEN)
 
     threads = [threading.Thread(target=check) for _ in range(4)]
     for thread in threads:

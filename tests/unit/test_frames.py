@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.model.frames import (
+from perdure.protocol.frames import (
     Malformed,
     Notification,
     Request,

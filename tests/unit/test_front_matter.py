@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from perdure.model.envelope import ToolError
-from perdure.model.handoff import Step
-from perdure.model.step_graph import GraphError, ready_steps
-from perdure.surfaces.write import front_matter
+from perdure.protocol.envelope import ToolError
+from perdure.surfaces.write.handoff_format import Step
+from perdure.surfaces.write.step_graph import GraphError, ready_steps
+from perdure.text import front_matter
 
 
 def reason(front: str) -> str:

@@ -6,7 +6,7 @@ import msgspec
 
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import ClientOversize
-from perdure.model.envelope import Envelope
+from perdure.protocol.envelope import Envelope
 from perdure.worker.group_hints import hint_in_envelope
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from harness.kernel.stage import Stage, tool
-from perdure.model.mounts import Limits, MountSpec
-from perdure.model.trust import Start, UntrustedFile
+from perdure.protocol.mounts import Limits, MountSpec
+from perdure.protocol.pending_trust import Start, UntrustedFile
 from testbed import Bed, Server
 
 PLACES = {"workspace": "/home/me/proj", "store": "/home/me/.local/share/perdure/workspaces/1"}

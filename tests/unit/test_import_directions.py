@@ -15,17 +15,20 @@ ROOT = Path(__file__).resolve().parents[2] / "src" / "perdure"
 FILES = sorted(ROOT.rglob("*.py"))
 
 # Each room may look into the rooms to its right, and into itself.
-MODEL = {"model"}
-PORTS = {"storage", "validate", "risk", "present"} | MODEL
-MIDDLE = {"surfaces", "registry", "kernel"} | PORTS
+BASE = {"platform", "protocol"}
+PORTS = {"storage", "text", "validate", "risk", "present"} | BASE
+MIDDLE = {"surfaces", "registry", "kernel", "workspace"} | PORTS
 ALLOWED = {
-    "model": MODEL,
-    "present": {"present"} | MODEL,
-    "validate": {"validate"} | MODEL,
-    "risk": {"risk"} | MODEL,
+    "platform": {"platform"},
+    "protocol": {"protocol"},
+    "text": {"text", "risk"} | BASE,
+    "present": {"present"} | BASE,
+    "validate": {"validate"} | BASE,
+    "risk": {"risk"} | BASE,
     "storage": PORTS,
-    "kernel": {"kernel", "present", "validate"} | MODEL,
-    "surfaces": {"surfaces"} | PORTS,
+    "workspace": {"workspace"} | PORTS,
+    "kernel": {"kernel", "present", "validate"} | BASE,
+    "surfaces": {"surfaces", "workspace"} | PORTS,
     "registry": {"registry"} | PORTS,
     "host": {"host"} | MIDDLE,
     "worker": {"worker"} | MIDDLE,
@@ -62,7 +65,7 @@ OF_EXTRA = {
     "postgres": "storage/postgres/",
     "oauth": "serve/authorities.py",
     "otel": "host/otlp.py",
-    "seal": "surfaces/write/sealing.py",
+    "seal": "surfaces/write/scratch_cipher.py",
     "top": "cli/top_live.py",
 }
 COMPOSERS = {"host/compose.py", "worker/compose.py"}
@@ -121,7 +124,7 @@ def test_the_kernel_does_no_io_and_has_no_clock() -> None:
         if name(file).startswith("kernel/"):
             found = {module.split(".")[0] for module in imports(file)} & IO
             assert not found, f"{name(file)} imports {found}"
-            assert "perdure.model.fault_points" not in imports(file), name(
+            assert "perdure.platform.fault_points" not in imports(file), name(
                 file
             )  # a fault point may end the process
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.model.when import iso, microseconds
 from perdure.storage.journal import Draft, Filter, Invocation, NewRow, Row
 from perdure.storage.sqlite import chain
 from perdure.storage.sqlite.database import StoreError, open_database
 from perdure.storage.sqlite.journal import SqliteJournal
+from perdure.text.times import iso, microseconds
 
 
 class Clock:

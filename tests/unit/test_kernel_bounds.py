@@ -10,7 +10,7 @@ import pytest
 
 from harness.kernel.stage import Stage, tool
 from perdure.kernel.catalog import MOST_TEMPLATE, MOST_URI, parse_template
-from perdure.model.mounts import Limits, MountSpec
+from perdure.protocol.mounts import Limits, MountSpec
 
 A = MountSpec("a", prefix="a__")
 AB = MountSpec("a__b", prefix="a__b__")

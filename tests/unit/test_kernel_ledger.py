@@ -10,9 +10,9 @@ import pytest
 from harness.kernel.stage import Sent, Stage, tool
 from perdure.kernel.events import ChildBacklog, ClientFrame
 from perdure.kernel.state import Held, InFlight, Probing, Queued
-from perdure.model.eras import META_CONTRACT
-from perdure.model.mounts import Limits, MountSpec
-from perdure.model.replay import NEVER, ProbeRequired
+from perdure.protocol.eras import META_CONTRACT
+from perdure.protocol.mounts import Limits, MountSpec
+from perdure.protocol.replay import NEVER, ProbeRequired
 
 WORKER = MountSpec("w", builtin=True, call_s=60.0)
 TOOLS = [

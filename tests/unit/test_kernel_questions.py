@@ -8,8 +8,8 @@ import pytest
 
 from harness.kernel.stage import ENVELOPE, Stage, tool
 from perdure.kernel.events import Reload
-from perdure.model.eras import ENVELOPE_KEYS, META_SUBSCRIPTION, META_VERSION, Era
-from perdure.model.mounts import Limits, MountSpec
+from perdure.protocol.eras import ENVELOPE_KEYS, META_SUBSCRIPTION, META_VERSION, Era
+from perdure.protocol.mounts import Limits, MountSpec
 
 MOUNTED = MountSpec("m", prefix="m__", call_s=60.0)
 TOOLS = [tool("look", "read_only"), tool("send")]

@@ -8,8 +8,8 @@ from harness.kernel.stage import Stage, tool
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import Approved, ChildLost, Order, Remount, Spawn, Stop
 from perdure.kernel.state import KnownTools, Serving, Starting, Stopped
-from perdure.model.faults import UNAVAILABLE, Fault
-from perdure.model.mounts import MountSpec
+from perdure.protocol.faults import UNAVAILABLE, Fault
+from perdure.protocol.mounts import MountSpec
 
 WORKER = MountSpec("w", builtin=True)
 MANAGED = MountSpec("m", ("server",), "m__", managed=True, mark="1")

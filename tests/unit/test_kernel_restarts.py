@@ -8,7 +8,7 @@ from harness.kernel.stage import Stage, tool
 from perdure.kernel.events import ChildNoise, Throttle
 from perdure.kernel.metrics import failure_code
 from perdure.kernel.state import Disabled, Idle, Open, Serving, Starting, Waiting
-from perdure.model.mounts import Limits, MountSpec
+from perdure.protocol.mounts import Limits, MountSpec
 
 WORKER = MountSpec("w", builtin=True, startup_s=10.0)
 TOOLS = [tool("get", "convergent"), tool("once", "never"), tool("put", "probe")]

@@ -8,8 +8,8 @@ import pytest
 
 from harness.kernel.stage import Stage, tool
 from perdure.kernel.events import ChildStarted, Shutdown
-from perdure.model import eras
-from perdure.model.mounts import MountSpec
+from perdure.protocol import eras
+from perdure.protocol.mounts import MountSpec
 
 WORKER = MountSpec("perdure", builtin=True)
 ONE = MountSpec("one", prefix="one__")

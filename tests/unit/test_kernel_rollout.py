@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.kernel.stage import Stage, tool
 from perdure.kernel.events import Reload
 from perdure.kernel.state import Announced, Draining, Preparing, Serving, Settled
-from perdure.model.mounts import Limits, MountSpec
+from perdure.protocol.mounts import Limits, MountSpec
 
 WORKER = MountSpec("w", builtin=True, startup_s=10.0)
 OLD = [

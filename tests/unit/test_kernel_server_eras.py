@@ -7,8 +7,8 @@ import pytest
 from harness.kernel.stage import Sent, Stage, tool
 from perdure.kernel.events import ChildStarted
 from perdure.kernel.state import ChildCatalog
-from perdure.model.eras import LATEST_MODERN, UNSUPPORTED_VERSION, Era
-from perdure.model.mounts import Limits, MountSpec
+from perdure.protocol.eras import LATEST_MODERN, UNSUPPORTED_VERSION, Era
+from perdure.protocol.mounts import Limits, MountSpec
 
 SPEC = MountSpec("m", modern_first=True)
 ANY = MountSpec("m", startup_s=30.0)

@@ -8,8 +8,8 @@ import pytest
 
 from harness.kernel.stage import ENVELOPE, Stage, tool
 from perdure.kernel.events import ClientClosed, ClientFrame, ClientOversize, Exit, Shutdown
-from perdure.model.eras import LATEST_MODERN, META_CAPABILITIES, META_CLIENT, META_VERSION
-from perdure.model.mounts import Limits, MountSpec
+from perdure.protocol.eras import LATEST_MODERN, META_CAPABILITIES, META_CLIENT, META_VERSION
+from perdure.protocol.mounts import Limits, MountSpec
 
 WORKER = MountSpec("w", builtin=True)
 MOUNTED = MountSpec("m", prefix="m__")

@@ -10,7 +10,7 @@ import pytest
 
 from harness.kernel.stage import Stage, tool
 from perdure.kernel.core import Kernel
-from perdure.model.mounts import MountSpec
+from perdure.protocol.mounts import MountSpec
 
 WORKER = MountSpec("w", builtin=True)
 TOOLS = [tool("get", "convergent"), tool("put", "probe"), tool("once", "never")]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.model.next_step import (
+from perdure.protocol.next_step import (
     FILL,
     Question,
     ToolCall,

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.model.envelope import Envelope, ToolError
-from perdure.model.next_step import complete
-from perdure.model.tools import View, arg
 from perdure.present.normalize import MAX_DEPTH, arguments, presentation, strict_object
 from perdure.present.paths import path_text
+from perdure.protocol.envelope import Envelope, ToolError
+from perdure.protocol.next_step import complete
+from perdure.protocol.tools import View, arg
 
 
 class Edit(msgspec.Struct):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.corpora import secret_corpus
 from perdure import risk
-from perdure.surfaces.write.checks import _PLAIN, is_plain
+from perdure.surfaces.write.gate import _PLAIN, is_plain
 
 
 @pytest.mark.thorough

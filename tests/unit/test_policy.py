@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from perdure.model.envelope import ToolError
-from perdure.model.toml_places import line_of
+from perdure.protocol.envelope import ToolError
 from perdure.storage.trust import TrustStore
-from perdure.surfaces.write import policy_files
-from perdure.surfaces.write.policy import DEFAULT
-from perdure.surfaces.write.policy_files import Loaded
+from perdure.text.toml_lines import line_of
+from perdure.workspace import policy_file
+from perdure.workspace.policy import DEFAULT
+from perdure.workspace.policy_file import Loaded
 from testbed import trusted
 
 PEER = """\
@@ -67,7 +67,7 @@ BROKEN = [
 
 def loaded(folder: Path, text: str, name: str = "policy.yaml") -> Loaded:
     (folder / name).write_text(text)
-    return policy_files.load(str(folder / name), [str(folder)])
+    return policy_file.load(str(folder / name), [str(folder)])
 
 
 def refused(folder: Path, text: str, name: str = "policy.yaml") -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_a_table_of_the_settings_file_is_a_policy_too(tmp_path: Path) -> None:
 
 def test_an_empty_policy_is_the_default(tmp_path: Path) -> None:
     assert loaded(tmp_path, "# nothing yet\n").policy == DEFAULT
-    assert policy_files.load(None, [str(tmp_path / "elsewhere")]) == Loaded()
+    assert policy_file.load(None, [str(tmp_path / "elsewhere")]) == Loaded()
 
 
 LOOSE = "classify: false\nmax_bytes: 5\nprotect: {allow: [.git/]}\n"
@@ -133,10 +133,10 @@ def test_a_place_of_the_workspace_loosens_only_once_it_is_trusted(
     root = tmp_path / "w"
     (root / place).parent.mkdir(parents=True)
     (root / place).write_text(LOOSE)
-    policy = policy_files.load(None, [str(root)]).policy
+    policy = policy_file.load(None, [str(root)]).policy
     assert (policy.classify, policy.max_bytes, policy.protect.allow) == (True, 5, ())
     TrustStore(str(home / "trust")).trust(str(root / place), LOOSE.encode())
-    policy = policy_files.load(None, [str(root)]).policy
+    policy = policy_file.load(None, [str(root)]).policy
     assert (policy.classify, policy.max_bytes, policy.protect.allow) == (False, 5, (".git/",))
 
 
@@ -145,7 +145,7 @@ def test_a_file_that_is_not_trusted_cannot_take_the_place_of_one_that_is(tmp_pat
     (root / ".perdure").mkdir(parents=True)
     trusted(root / "policy.yaml", "protect: {never: [vault/]}\n", home)
     (root / ".perdure" / "policy.yaml").write_text("max_bytes: 7\nclassify: false\n")
-    policy = policy_files.load(None, [str(root)]).policy
+    policy = policy_file.load(None, [str(root)]).policy
     assert (policy.protect.never, policy.max_bytes, policy.classify) == (("vault/",), 7, True)
 
 
@@ -154,7 +154,7 @@ def test_a_link_to_a_policy_elsewhere_is_not_the_users_own(tmp_path: Path, home:
     root.mkdir()
     trusted(tmp_path / "policy.yaml", LOOSE, home)
     (root / "policy.yaml").symlink_to(tmp_path / "policy.yaml")
-    assert policy_files.load(None, [str(root)]).policy.classify is True
+    assert policy_file.load(None, [str(root)]).policy.classify is True
 
 
 def test_the_users_policy_is_what_the_workspace_tightens(tmp_path: Path, home: Path) -> None:
@@ -165,13 +165,13 @@ def test_the_users_policy_is_what_the_workspace_tightens(tmp_path: Path, home: P
         "[policy]\nmax_bytes = 500\nclassify = true\nretry_budget.default = 1\n"
     )
     own = str(root / "perdure.toml")
-    policy = policy_files.load(None, [str(root)], in_settings=own, user=str(tmp_path / "mine.yaml")).policy
+    policy = policy_file.load(None, [str(root)], in_settings=own, user=str(tmp_path / "mine.yaml")).policy
     assert (policy.max_bytes, policy.classify, policy.retry_budget.default) == (50, "always", 1)
 
 
 def test_a_named_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ToolError) as caught:
-        policy_files.load(str(tmp_path / "gone.yaml"), [str(tmp_path)])
+        policy_file.load(str(tmp_path / "gone.yaml"), [str(tmp_path)])
     assert caught.value.envelope.context["file"] == "gone.yaml"
 
 
@@ -179,13 +179,13 @@ def test_a_named_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_a_policy_is_found_in_its_places(tmp_path: Path, place: str) -> None:
     (tmp_path / place).parent.mkdir(exist_ok=True)
     (tmp_path / place).write_text("max_bytes: 5\n")
-    found = policy_files.load(None, [str(tmp_path)])
+    found = policy_file.load(None, [str(tmp_path)])
     assert (found.policy.max_bytes, found.own) == (5, (f"/{place}",))
 
 
 def test_another_programs_policy_is_not_taken_for_ours(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text("apiVersion: policy/v1\nkind: PodDisruptionBudget\n")
-    assert policy_files.load(None, [str(tmp_path)]) == Loaded()
+    assert policy_file.load(None, [str(tmp_path)]) == Loaded()
 
 
 def test_no_policy_frees_its_own_file(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.host.recent_events import Event, RecentEvents, describe_call
-from perdure.model.faults import Fault
+from perdure.protocol.faults import Fault
 
 
 def sentences(events: RecentEvents) -> list[tuple[str, int]]:

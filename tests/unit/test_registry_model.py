@@ -18,7 +18,7 @@ from msgspec import structs
 
 from harness.corpora.secret_corpus import filled
 from harness.corpora.secret_formats import MARKED
-from perdure.model.replay import ProbeRequired
+from perdure.protocol.replay import ProbeRequired
 from perdure.registry.entry import LINE_BREAKS, Entry, Replay, Timeouts, check_name
 from perdure.registry.errors import InvalidEntry, InvalidName, RegistryError, UnsetVariable
 from perdure.registry.redaction import REDACTED, scrubbed, shown_args, shown_entry, shown_url, shown_value

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.model.envelope import Envelope, ErrorKind, ReasonHint, SuggestedAction
-from perdure.model.tools import Render, View
 from perdure.present.result import ERROR_BOUNDS, failure, success
 from perdure.present.shape import Field, Shape
+from perdure.protocol.envelope import Envelope, ErrorKind, ReasonHint, SuggestedAction
+from perdure.protocol.tools import Render, View
 
 SHAPE = Shape(
     "{state}  {mounts:mount}",

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from perdure.kernel import mounts, session
-from perdure.model.frames import encode_result
+from perdure.protocol.frames import encode_result
 from perdure.serve import deliveries
 from perdure.serve.deliveries import MOST_CALLS, MOST_KEPT
 from perdure.serve.exchange import MOST_BYTES, Exchange

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from perdure.host import serve_settings
+from perdure.host.serve_options import Serving
 from perdure.host.settings import Settings, SettingsError, load, split_command
-from perdure.model.mounts import Limits
-from perdure.model.serving import Serving
+from perdure.protocol.mounts import Limits
 from testbed import trusted
 
 

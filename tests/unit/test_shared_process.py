@@ -9,8 +9,8 @@ import pytest
 
 from perdure.host.child import Child
 from perdure.kernel.events import ChildFrame, Event
-from perdure.model.eras import META_SUBSCRIPTION
-from perdure.model.mounts import MountSpec
+from perdure.protocol.eras import META_SUBSCRIPTION
+from perdure.protocol.mounts import MountSpec
 from perdure.serve.shared_process import SHIFT, SharedProcess
 
 CHANGED = "notifications/tools/list_changed"

@@ -9,8 +9,8 @@ import pytest
 
 from perdure.risk import gate
 from perdure.risk.gate import Entry
-from perdure.storage.places import write_private
-from perdure.storage.shelved import Shelved
+from perdure.storage.disk_cache import Shelved
+from perdure.storage.user_dirs import write_private
 
 pytest.importorskip("hyperscan")
 ENTRIES = [Entry(b"alpha"), Entry(b"Beta", True)]

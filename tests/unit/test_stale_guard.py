@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness.power.driver import Refused, named, run, write_surface
-from perdure.model.fault_points import arm
-from perdure.surfaces.write.sightings import Sightings
+from perdure.platform.fault_points import arm
 from perdure.surfaces.write.surface import WriteSurface
+from perdure.workspace.seen_files import Sightings
 
 OLD, NEW = (hashlib.sha256(text).hexdigest() for text in (b"old\n", b"new\n"))
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import call_again
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import call_again
 from perdure.storage.memory import MemoryState
 from perdure.storage.state import Author, Decide, Name, StateError, Wanted
 from perdure.storage.state_rounds import Job, Payload, Rounds, Step

@@ -7,7 +7,7 @@ import signal
 import time
 
 from perdure.kernel.events import ChildFrame, ChildLost, ChildNoise, ChildStarted
-from perdure.model.mounts import MountSpec
+from perdure.protocol.mounts import MountSpec
 from perdure.serve.switchboard import START_EVERY_S
 from serve_stage import ServeStage, Session
 

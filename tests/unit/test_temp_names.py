@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.storage import temp_names
+from perdure.storage.files import temp_names
 
 
 @pytest.fixture

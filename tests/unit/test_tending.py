@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from perdure.model.envelope import ToolError
-from perdure.model.keep import Keep
+from perdure.protocol.envelope import ToolError
 from perdure.storage.blobs import Blobs
 from perdure.storage.journal import Draft, Invocation, NewRow
 from perdure.storage.sqlite.journal import SqliteJournal
-from perdure.surfaces.write import tending as module
-from perdure.surfaces.write.committer import Committer
-from perdure.surfaces.write.store import Content, Store
-from perdure.surfaces.write.tending import DAY, Tending
-from perdure.surfaces.write.writer_lock import WriterLock
+from perdure.workspace import retention as module
+from perdure.workspace.commit import Committer
+from perdure.workspace.contents import Content, Store
+from perdure.workspace.retention import DAY, Tending
+from perdure.workspace.retention_limits import Keep
+from perdure.workspace.writer_lock import WriterLock
 
 NOW = 1_800_000_000.0
 LONG_AGO = NOW - 200 * DAY

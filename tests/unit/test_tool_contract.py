@@ -8,10 +8,10 @@ import jsonschema
 import msgspec
 import pytest
 
-from perdure.model import eras
-from perdure.model.instructions import instructions
-from perdure.model.replay import CONVERGENT, JOURNAL, NEVER
-from perdure.model.tools import Contract, ToolSpec, arg, contract, definition, input_schema
+from perdure.protocol import eras
+from perdure.protocol.instructions import instructions
+from perdure.protocol.replay import CONVERGENT, JOURNAL, NEVER
+from perdure.protocol.tools import Contract, ToolSpec, arg, contract, definition, input_schema
 
 
 class Edit(msgspec.Struct):

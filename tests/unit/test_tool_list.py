@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from perdure.kernel import ops
-from perdure.model.instructions import instructions
-from perdure.model.tool_groups import GROUP_OF, GROUPS, PROFILES, STATE_TOOLS, enabled_groups
-from perdure.model.tools import public_definition
+from perdure.protocol.instructions import instructions
+from perdure.protocol.tool_groups import GROUP_OF, GROUPS, PROFILES, STATE_TOOLS, enabled_groups
+from perdure.protocol.tools import public_definition
 from perdure.worker.compose import Settings, surfaces
 
 MOST_BYTES = {"core": 11_500, "standard": 24_000, "full": 32_000}

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.host.workspace_trust import contents_of
 from perdure.storage.trust import TrustStore
-from perdure.surfaces.write.policy import DEFAULT, Policy, Protect, Scratch, parse, tighten
+from perdure.workspace.policy import DEFAULT, Policy, Protect, Scratch, parse, tighten
 
 FILE = "/w/mcp.md"
 

@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
-from perdure.surfaces.waiting import ASIDE, Waited, Work, finished
+from perdure.protocol.waiting import ASIDE, Waited, Work, finished
 from perdure.worker.course import Course, Errands
 
 SOON = 10.0

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from perdure.model import relief
+from perdure.protocol import relief
 from perdure.worker.alarm import Alarm
 from perdure.worker.crew import Crew, Job
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.model.envelope import ToolError
+from perdure.platform.syscalls import has_openat2
+from perdure.protocol.envelope import ToolError
 from perdure.storage.files.pending import PendingFile
-from perdure.storage.files.syscalls import has_openat2
-from perdure.surfaces.write.confine import Workspace
-from perdure.surfaces.write.protected import Protection
+from perdure.workspace.paths import Workspace
+from perdure.workspace.protected import Protection
 
 OUT = "escapes_workspace"
 DIR = "is_directory"

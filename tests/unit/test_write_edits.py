@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.model.envelope import Envelope, ToolError
-from perdure.surfaces.write.edit_refusals import LINES_SHOWN, MOST_SHOWN
-from perdure.surfaces.write.edits import Edit, apply
-from perdure.surfaces.write.text import decode, encode
+from perdure.protocol.envelope import Envelope, ToolError
+from perdure.text.codec import decode, encode
+from perdure.text.edit_errors import LINES_SHOWN, MOST_SHOWN
+from perdure.text.edits import Edit, apply
 
 
 def edited(content: str, *edits: tuple[Any, ...]) -> str:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.surfaces.write import elision
-from perdure.surfaces.write.elision import MAX_EVIDENCE, Evidence, evidence
+from perdure.text import elision
+from perdure.text.elision import MAX_EVIDENCE, Evidence, evidence
 
 OLD = "".join(f"def function_{i}(value):\n    return value + {i}\n\n\n" for i in range(20))
 

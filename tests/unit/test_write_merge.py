@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.surfaces.write import lines
-from perdure.surfaces.write.merge import Conflict, Merged, Region, merge
+from perdure.text import lines
+from perdure.text.merge import Conflict, Merged, Region, merge
 
 TEXT = st.tuples(st.lists(st.sampled_from("abcde"), max_size=12), st.booleans()).map(
     lambda drawn: "".join(f"{line}\n" for line in drawn[0])[: None if drawn[1] else -1]

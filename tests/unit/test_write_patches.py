@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.model.envelope import Envelope, ToolError
-from perdure.surfaces.write import apply_patch, lines
-from perdure.surfaces.write.diffs import unified
-from perdure.surfaces.write.patch_forms import AnchoredHunk, Row
-from perdure.surfaces.write.patches import FilePatch, Hunk, apply, parse
-from perdure.surfaces.write.text import decode, encode
+from perdure.protocol.envelope import Envelope, ToolError
+from perdure.text import apply_patch, lines
+from perdure.text.codec import decode, encode
+from perdure.text.diffs import unified
+from perdure.text.patch_parser import AnchoredHunk, Row
+from perdure.text.unified_patch import FilePatch, Hunk, apply, parse
 
 
 def refused(call: Any, *given: Any) -> Envelope:

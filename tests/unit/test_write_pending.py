@@ -19,16 +19,15 @@ from pathlib import Path
 
 import pytest
 
-from perdure.model import fault_points
-from perdure.model.envelope import ToolError
-from perdure.storage import temp_names
-from perdure.storage.files import exchange, fidelity, pending, unnamed
-from perdure.storage.files.exchange import Conflict
-from perdure.storage.files.fidelity import Facts, apply, capture
-from perdure.storage.files.identity import Expected, Identity, seen, sha256_of
+from perdure.platform import fault_points
+from perdure.protocol.envelope import ToolError
+from perdure.storage.files import metadata, pending, swap, temp_names, tmpfile
+from perdure.storage.files.fingerprint import Expected, Identity, seen, sha256_of
+from perdure.storage.files.metadata import Facts, apply, capture
 from perdure.storage.files.pending import Landed, PendingFile
-from perdure.surfaces.write.removal import remove
-from perdure.surfaces.write.sweep import sweep
+from perdure.storage.files.swap import Conflict
+from perdure.workspace.removal import remove
+from perdure.workspace.temp_cleanup import sweep
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -87,7 +86,7 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without temporary files that have no name."""
     if request.param == "named":
-        monkeypatch.setattr(unnamed, "_TMPFILE", 0)
+        monkeypatch.setattr(tmpfile, "_TMPFILE", 0)
 
 
 @pytest.fixture
@@ -301,7 +300,7 @@ def test_a_settled_identity_saves_reading_the_file(folder: Folder, monkeypatch: 
     later = Identity.of(info).seen_ns + 10_000_000_000
     settled = Identity(info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns, later)
     monkeypatch.setattr(
-        "perdure.storage.files.identity.sha256_of", lambda fd: pytest.fail("the file was read")
+        "perdure.storage.files.fingerprint.sha256_of", lambda fd: pytest.fail("the file was read")
     )
 
     folder_facts = folder.facts()
@@ -328,8 +327,8 @@ def test_a_file_somebody_has_open_for_writing_is_left_to_them(folder: Folder) ->
 def test_who_exchanges_in_a_directory_waits_for_his_turn_but_not_for_ever(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "TURN_S", 0.05)
-    with exchange.alone(folder.fd), pytest.raises(ToolError) as refused:
+    monkeypatch.setattr(swap, "TURN_S", 0.05)
+    with swap.alone(folder.fd), pytest.raises(ToolError) as refused:
         folder.replace(b"new")
 
     assert (refused.value.envelope.error, reason(refused.value)) == ("conflict", "busy")
@@ -374,7 +373,7 @@ def between(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], None],
             left[0] -= 1
             act()
 
-    monkeypatch.setattr(exchange, "point", point)
+    monkeypatch.setattr(swap, "point", point)
     monkeypatch.setattr(pending, "point", point)
 
 
@@ -426,7 +425,7 @@ def test_what_is_written_into_ours_before_the_swap_back_is_kept(
 
 EDITOR = """
 import os, sys
-from perdure.storage.files.syscalls import exchange
+from perdure.platform.syscalls import exchange
 fd = os.open(sys.argv[1], os.O_RDONLY)
 for n in range(300):
     with open(sys.argv[1] + "/mine", "w") as file:
@@ -512,7 +511,7 @@ def test_a_file_that_cannot_come_back_is_handed_over(folder: Folder, monkeypatch
         if passed == "remove.renamed":
             (folder.path / "f").write_bytes(b"second")
 
-    monkeypatch.setattr("perdure.surfaces.write.removal.point", act)
+    monkeypatch.setattr("perdure.workspace.removal.point", act)
     with pytest.raises(Conflict) as met:
         remove(folder.fd, "f", expected)
 
@@ -610,13 +609,13 @@ def set_xattr(path: Path, name: str, value: bytes) -> None:
 
 def test_a_replaced_file_keeps_its_attributes_and_its_access_list(folder: Folder) -> None:
     set_xattr(folder.path / "f", "user.origin", b"https://example.org")
-    set_xattr(folder.path / "f", fidelity.ACL, SHARED)
+    set_xattr(folder.path / "f", metadata.ACL, SHARED)
 
     landed = folder.replace(b"new")
 
     assert landed.warnings == ()
     assert os.getxattr(folder.path / "f", "user.origin") == b"https://example.org"
-    assert os.getxattr(folder.path / "f", fidelity.ACL) == SHARED
+    assert os.getxattr(folder.path / "f", metadata.ACL) == SHARED
     assert stat.S_IMODE(os.stat(folder.path / "f").st_mode) == 0o640
 
 
@@ -627,9 +626,9 @@ def test_a_replaced_file_does_not_inherit_what_a_new_one_would(folder: Folder) -
     folder.replace(b"new")
     folder.create("new", b"new")
 
-    assert fidelity.ACL not in os.listxattr(folder.path / "f")
+    assert metadata.ACL not in os.listxattr(folder.path / "f")
     assert stat.S_IMODE(os.stat(folder.path / "f").st_mode) == 0o600
-    assert os.getxattr(folder.path / "new", fidelity.ACL) == SHARED
+    assert os.getxattr(folder.path / "new", metadata.ACL) == SHARED
 
 
 # --- failures ---------------------------------------------------------------------------------------------

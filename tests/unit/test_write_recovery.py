@@ -20,21 +20,21 @@ import pytest
 
 from harness.power.driver import Refused, named, run, write_surface
 from harness.store_location import store_of
-from perdure.model import fault_points
+from perdure.platform import fault_points
 from perdure.storage.files import pending
 from perdure.storage.journal import Filter
 from perdure.storage.sqlite import journal as sqlite_journal
-from perdure.surfaces.write import syncing
 from perdure.surfaces.write.surface import WriteSurface
+from perdure.workspace import sync_pass
 
 # Nothing is settled before it ends, and it ends as a killed process does.
 _CALLS = """
 import os, sys
 import msgspec
-from perdure.surfaces.write import settling
+from perdure.workspace import settler
 from harness.power.driver import Refused, named, run, write_surface
 
-settling.SETTLE_AFTER_S = 3600
+settler.SETTLE_AFTER_S = 3600
 tools = named(write_surface(sys.argv[1], "journal"))
 for name, arguments in msgspec.json.decode(sys.argv[2]):
     run(tools, name, arguments, "a session", None)
@@ -472,7 +472,7 @@ def test_what_waits_for_recovery_is_still_made_after_other_changes_and_another_k
 
 _CALLS_ONCE_OPEN = _CALLS.replace(
     'tools = named(write_surface(sys.argv[1], "journal"))',
-    """from perdure.model import fault_points
+    """from perdure.platform import fault_points
 
 fault_points.arm("write.open_temp=erofs")
 surface = write_surface(sys.argv[1], "journal")
@@ -498,7 +498,7 @@ def test_changes_whose_newest_sync_failed_are_all_made_again_after_a_power_cut(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patched:
-        patched.setattr(syncing, "sync_file", failing)
+        patched.setattr(sync_pass, "sync_file", failing)
         patched.setattr(pending, "sync_file", failing)
         surface.service.committer._settler.settle()
     surface.service.committer._settler.settle()

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from perdure.surfaces.write import settling, syncing
-from perdure.surfaces.write.confine import Workspace
-from perdure.surfaces.write.jobs import NoFiles
-from perdure.surfaces.write.landing import FileChange
-from perdure.surfaces.write.settling import Settler
-from perdure.surfaces.write.store import Content
-from perdure.surfaces.write.syncing import SyncPass
+from perdure.workspace import settler as settler_module
+from perdure.workspace import sync_pass
+from perdure.workspace.apply import FileChange
+from perdure.workspace.contents import Content
+from perdure.workspace.jobs import NoFiles
+from perdure.workspace.paths import Workspace
+from perdure.workspace.settler import Settler
+from perdure.workspace.sync_pass import SyncPass
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def change(workspace: Workspace, path: str, *, gone: bool = False) -> FileChange
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Which files were synced, directories apart."""
     found: list[int] = []
-    monkeypatch.setattr(syncing, "sync_file", lambda fd: found.append(os.fstat(fd).st_ino))
+    monkeypatch.setattr(sync_pass, "sync_file", lambda fd: found.append(os.fstat(fd).st_ino))
     return found
 
 
@@ -69,7 +70,7 @@ def test_more_files_and_directories_than_may_be_open_are_all_synced_and_closed(
     workspace: Workspace, tmp_path: Path, synced: list[int]
 ) -> None:
     changes = []
-    for number in range(syncing.OPEN_MAX + 20):
+    for number in range(sync_pass.OPEN_MAX + 20):
         (tmp_path / f"d{number}").mkdir()
         (tmp_path / f"d{number}" / "f").write_text("x")
         changes.append(change(workspace, f"d{number}/f"))
@@ -77,7 +78,7 @@ def test_more_files_and_directories_than_may_be_open_are_all_synced_and_closed(
     syncs = SyncPass()
     for one in changes:
         syncs.begin(workspace, one)
-    assert len(os.listdir("/proc/self/fd")) - before <= 2 * syncing.OPEN_MAX
+    assert len(os.listdir("/proc/self/fd")) - before <= 2 * sync_pass.OPEN_MAX
     for one in changes:
         syncs.sync(workspace, one, None)  # type: ignore[arg-type]
     syncs.sync_names(workspace, changes)
@@ -115,9 +116,9 @@ def test_what_cannot_be_synced_is_not_called_durable() -> None:
 def test_a_pass_is_broken_off_when_somebody_writes_and_the_rest_is_not_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(settling, "SETTLE_AFTER_S", 0.01)
-    monkeypatch.setattr(settling, "LATEST", 1_000_000)
-    monkeypatch.setattr(settling, "AT_A_TIME", 10)
+    monkeypatch.setattr(settler_module, "SETTLE_AFTER_S", 0.01)
+    monkeypatch.setattr(settler_module, "LATEST", 1_000_000)
+    monkeypatch.setattr(settler_module, "AT_A_TIME", 10)
     busy: list[int] = []
     settler = Settler(lambda: 0.0 if busy else 60.0)
     settler.add([Landed(seq, lambda seq=seq: busy.append(seq)) for seq in range(1, 31)])  # type: ignore[misc]
@@ -129,7 +130,7 @@ def test_a_pass_is_broken_off_when_somebody_writes_and_the_rest_is_not_lost(
 
 
 def test_what_has_become_too_much_is_settled_however_busy_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "SETTLE_AT", 20)
+    monkeypatch.setattr(settler_module, "SETTLE_AT", 20)
     settler = Settler(lambda: 0.0)
     settler.add([Landed(seq, lambda: None) for seq in range(1, 21)])
     while len(settler.durable()) < 20:

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.model.envelope import Envelope, ToolError
-from perdure.surfaces.write import lines
-from perdure.surfaces.write.diffs import unified
-from perdure.surfaces.write.text import (
+from perdure.protocol.envelope import Envelope, ToolError
+from perdure.text import lines
+from perdure.text.codec import (
     Style,
     append_bytes,
     content_bytes,
@@ -21,6 +20,7 @@ from perdure.surfaces.write.text import (
     excerpt,
     style_of,
 )
+from perdure.text.diffs import unified
 
 LINE = st.text(st.sampled_from("ab \té€\r\x0c\u2028"), max_size=4)
 ENDED = st.tuples(LINE, st.sampled_from(["\n", "\r\n"])).map("".join)

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     from perdure.cli.parser import new_parser
-    from perdure.model.tool_groups import PROFILES
+    from perdure.protocol.tool_groups import PROFILES
 
     parser = new_parser(
         "attach",

@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.model.next_step import parse_argument
+    from perdure.protocol.next_step import parse_argument
     from perdure.testing.raw_client import Ended, RawClient
 
     options = parser().parse_args(argv)

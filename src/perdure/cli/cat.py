@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from perdure.cli.change import content, rows_of
 from perdure.cli.tool_command import parser_for, read_journal
 from perdure.cli.workspace import from_here
-from perdure.model.envelope import refuse
-from perdure.model.next_step import call_tool
+from perdure.protocol.envelope import refuse
+from perdure.protocol.next_step import call_tool
 from perdure.storage.journal import Filter
 
 if TYPE_CHECKING:
-    from perdure.surfaces.write.service import WriteService
+    from perdure.workspace.workspace import WriteService
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, service: WriteService) -> int:
-    from perdure.surfaces.write.tree import canonical
+    from perdure.workspace.planning import canonical
 
     path = canonical(service, from_here(options.path, service.workspace.roots[0].path))
     last = rows_of(service, options.id)[-1].seq

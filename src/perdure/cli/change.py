@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perdure.model.envelope import refuse
-from perdure.model.next_step import call_tool
-from perdure.model.when import iso
+from perdure.protocol.envelope import refuse
+from perdure.protocol.next_step import call_tool
+from perdure.text.times import iso
 
 if TYPE_CHECKING:
     from perdure.storage.journal import Row, Sha
-    from perdure.surfaces.write.service import WriteService
+    from perdure.workspace.workspace import WriteService
 
 
 def rows_of(service: WriteService, identity: str) -> list[Row]:
@@ -34,7 +34,7 @@ def rows_of(service: WriteService, identity: str) -> list[Row]:
 
 
 def _number(identity: str) -> int | None:
-    from perdure.surfaces.write.writing import sequence
+    from perdure.surfaces.write.write import sequence
 
     return sequence(identity.removeprefix("#"))
 
@@ -47,7 +47,7 @@ def _any() -> Any:
 
 def content(service: WriteService, path: str, sha: Sha | None) -> bytes | None:
     """A kept content; None for a file that is not there. Raises ToolError where it is kept no longer."""
-    from perdure.surfaces.write.tree import check_in_memory
+    from perdure.workspace.planning import check_in_memory
 
     if sha is None:
         return None
@@ -68,8 +68,8 @@ def entries(service: WriteService, rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def _entry(service: WriteService, row: Row, rows: list[Row]) -> dict[str, Any]:
-    from perdure.model.envelope import ToolError
-    from perdure.surfaces.write.diffs import patch
+    from perdure.protocol.envelope import ToolError
+    from perdure.text.diffs import patch
 
     source = row.detail.get("moved_from") if row.mode == "move" else None
     old_sha = (

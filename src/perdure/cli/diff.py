@@ -10,12 +10,12 @@ from perdure.cli.diff_text import print_diff
 from perdure.cli.screen import Screen, clean
 from perdure.cli.tool_command import parser_for, print_json, read_journal
 from perdure.cli.workspace import from_here
-from perdure.model.envelope import refuse
-from perdure.model.next_step import call_tool
+from perdure.protocol.envelope import refuse
+from perdure.protocol.next_step import call_tool
 from perdure.storage.journal import Filter
 
 if TYPE_CHECKING:
-    from perdure.surfaces.write.service import WriteService
+    from perdure.workspace.workspace import WriteService
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,8 +36,8 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, service: WriteService) -> int:
-    from perdure.surfaces.write.diffs import patch
-    from perdure.surfaces.write.reading import DiffParams, two_versions
+    from perdure.surfaces.write.read import DiffParams, two_versions
+    from perdure.text.diffs import patch
 
     typed = from_here(options.path, service.workspace.roots[0].path)
     given = DiffParams(path=typed, from_=vars(options)["from"], to=options.to)

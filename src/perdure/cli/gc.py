@@ -16,7 +16,7 @@ from perdure.cli.screen import Screen, clean, count, home, size
 from perdure.cli.tool_command import print_json, write_settings
 from perdure.cli.usage import StoreUsage, is_gone_for_good, store_usages
 from perdure.host.settings import Settings
-from perdure.model.envelope import ToolError
+from perdure.protocol.envelope import ToolError
 from perdure.storage.sqlite import read_only
 from perdure.storage.workspace_store import JOURNAL, anchor_path
 

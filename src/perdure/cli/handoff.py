@@ -14,7 +14,7 @@ from perdure.cli.options import add_workspace
 from perdure.cli.parser import new_parser
 from perdure.cli.screen import Screen, clean
 from perdure.cli.tool_command import run_tool
-from perdure.model.envelope import ToolError
+from perdure.protocol.envelope import ToolError
 
 if TYPE_CHECKING:
     from perdure.worker.compose import Settings
@@ -89,7 +89,7 @@ def write(options: argparse.Namespace) -> int:
 
 def _given(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from perdure.present.normalize import strict_object
-    from perdure.surfaces.write import front_matter
+    from perdure.text import front_matter
 
     text, body = _read(options.file), ""
     if not text.strip():

@@ -21,9 +21,9 @@ from perdure.cli.parser import new_parser
 from perdure.cli.refusals import in_words
 from perdure.cli.tool_command import CommandCall, write_settings
 from perdure.cli.workspace import find_workspace
-from perdure.model.envelope import ToolError
-from perdure.model.next_step import FILL, call_tool
-from perdure.model.tools import View
+from perdure.protocol.envelope import ToolError
+from perdure.protocol.next_step import FILL, call_tool
+from perdure.protocol.tools import View
 
 MOST_BYTES = 64 * 1024 * 1024
 MATCHER = "Write|Edit|MultiEdit|NotebookEdit"
@@ -126,7 +126,7 @@ def _steer(tool: str, server: str, path: str) -> int:
 
 def _journal(asked: dict[str, Any], path: str, workspace: str) -> int:
     """Before a write: what stands there is kept. After it: what was written has its row."""
-    from perdure.surfaces.write.adopting import adopt
+    from perdure.surfaces.write.external_changes import adopt
     from perdure.worker.compose import open_write
 
     if asked["hook_event_name"] == "PreToolUse" and not os.path.lexists(path):

@@ -12,7 +12,7 @@ import msgspec
 from perdure.cli.client_option import NAMES, add_apply, add_client, chosen, found_clients
 from perdure.cli.parser import Parser
 from perdure.cli.screen import Screen, clean, column, home, print_table
-from perdure.model.tool_groups import PROFILES
+from perdure.protocol.tool_groups import PROFILES
 
 if TYPE_CHECKING:
     from perdure.registry.clients.installing import Report

@@ -6,7 +6,7 @@ import os
 
 from perdure.host.settings import Settings
 from perdure.host.workspace_trust import registry_place
-from perdure.storage.places import data_dir
+from perdure.storage.user_dirs import data_dir
 from perdure.storage.workspace_store import StorePlace, find
 
 

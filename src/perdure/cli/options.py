@@ -8,9 +8,9 @@ import sys
 
 from perdure.host.guardian import MARK as GUARDED
 from perdure.host.settings import Settings, SettingsError, load
-from perdure.model.eras import LOG_LEVELS
-from perdure.model.tool_groups import PROFILES
-from perdure.model.tools import DETAILS, RENDERS
+from perdure.protocol.eras import LOG_LEVELS
+from perdure.protocol.tool_groups import PROFILES
+from perdure.protocol.tools import DETAILS, RENDERS
 
 
 def add_workspace(parser: argparse.ArgumentParser, *, has_json: bool = True) -> None:

@@ -14,8 +14,8 @@ from perdure.cli.locations import registry_location, state_file, store_place
 from perdure.host import presence
 from perdure.host.settings import Settings
 from perdure.host.workspace_trust import untrusted_files
-from perdure.model.envelope import ToolError
-from perdure.model.trust import command_for
+from perdure.protocol.envelope import ToolError
+from perdure.protocol.pending_trust import command_for
 from perdure.storage.sqlite import read_only
 
 WAIT = "state_wait"

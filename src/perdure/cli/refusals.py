@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.cli.screen import clean, encodable
-from perdure.model.envelope import ToolError
+from perdure.protocol.envelope import ToolError
 
 EXIT_CODES: Final = {
     "invalid_input": 2,

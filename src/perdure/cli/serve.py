@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import socket
 
+    from perdure.host.serve_options import Serving
     from perdure.host.settings import Settings
-    from perdure.model.serving import Serving
     from perdure.serve.app import Options
     from perdure.serve.sessions import Sessions
 

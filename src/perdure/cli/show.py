@@ -12,7 +12,7 @@ from perdure.cli.screen import Screen, clean, count
 from perdure.cli.tool_command import parser_for, print_json, read_journal
 
 if TYPE_CHECKING:
-    from perdure.surfaces.write.service import WriteService
+    from perdure.workspace.workspace import WriteService
 
 
 def parser() -> argparse.ArgumentParser:

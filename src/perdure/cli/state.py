@@ -19,9 +19,9 @@ from perdure.cli.progress import Progress
 from perdure.cli.refusals import exit_code, in_words, tell
 from perdure.cli.screen import Screen, clean, column, cut, encodable, print_table
 from perdure.cli.tool_command import CommandCall, print_json
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, call_tool
-from perdure.model.tools import View
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import FILL, call_tool
+from perdure.protocol.tools import View
 from perdure.storage.state_values import BadValue, parsed
 
 if TYPE_CHECKING:

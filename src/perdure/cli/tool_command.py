@@ -18,14 +18,14 @@ from perdure.cli.screen import Screen, clean, encodable, home
 from perdure.cli.workspace import from_here
 from perdure.host import presence
 from perdure.host.settings import Settings
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import call_tool
-from perdure.model.tools import View
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import call_tool
+from perdure.protocol.tools import View
 from perdure.storage.workspace_store import find
 
 if TYPE_CHECKING:
-    from perdure.surfaces.write.service import WriteService
     from perdure.worker.compose import Settings as WorkerSettings
+    from perdure.workspace.workspace import WriteService
 
 CLIENT: Final = "perdure-cli"
 # The command that makes a call, where it is not called as the tool.
@@ -33,7 +33,7 @@ COMMANDS: Final = {"journal_tail": "journal", "handoff_read": "handoff", "handof
 
 
 class CommandCall:
-    """The call as its handler sees it (`perdure.surfaces.port.Call`)."""
+    """The call as its handler sees it (`perdure.protocol.calls.Call`)."""
 
     invocation_key = None
     age_s = 0.0

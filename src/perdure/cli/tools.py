@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from perdure.cli.parser import Parser
-from perdure.model.tool_groups import GROUP_OF, GROUPS, PROFILES, enabled_groups
+from perdure.protocol.tool_groups import GROUP_OF, GROUPS, PROFILES, enabled_groups
 
 
 def parser() -> argparse.ArgumentParser:
@@ -72,7 +72,7 @@ def describe(profile: str) -> dict[str, Any]:
 
 def _definitions() -> list[dict[str, Any]]:
     from perdure.kernel import ops
-    from perdure.model.tools import public_definition
+    from perdure.protocol.tools import public_definition
     from perdure.worker.compose import Settings, surfaces
 
     found: list[dict[str, Any]] = [msgspec.json.decode(entry.definition) for entry in ops.entries()]

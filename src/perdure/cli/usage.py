@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from perdure.storage.places import data_dir, state_dir
 from perdure.storage.sqlite import read_only
+from perdure.storage.user_dirs import data_dir, state_dir
 from perdure.storage.workspace_store import JOURNAL, StorePlace, read_record, store_folders
 
 

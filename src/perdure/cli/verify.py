@@ -12,7 +12,7 @@ from perdure.cli.progress import Progress
 from perdure.cli.refusals import tell
 from perdure.cli.screen import clean, count
 from perdure.cli.tool_command import open_for_reading, parser_for, worker_settings
-from perdure.model.envelope import ToolError
+from perdure.protocol.envelope import ToolError
 
 UNAVAILABLE = 4
 
@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.surfaces.write.verifying import verify
+    from perdure.workspace.verify import verify
 
     options = parser().parse_args(argv)
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from perdure.cli.options import add_shared, settle
 from perdure.cli.parser import Parser
 from perdure.host.guardian import MARK
-from perdure.model.faults import Fault, printable
+from perdure.protocol.faults import Fault, printable
 
 if TYPE_CHECKING:
     from perdure.worker.compose import Settings
@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.model.tools import View
+    from perdure.protocol.tools import View
     from perdure.worker.compose import Settings, surfaces
     from perdure.worker.server import serve_stdio
 
@@ -71,13 +71,13 @@ def main(argv: list[str]) -> int:
 
 def _policy_faults(settings: Settings) -> list[Fault]:
     """Why no call may write, before the first one asks."""
-    from perdure.model.envelope import ToolError
-    from perdure.surfaces.write import policy_files
+    from perdure.protocol.envelope import ToolError
+    from perdure.workspace import policy_file
 
     if "write" not in settings.surfaces:
         return []
     try:
-        policy_files.load(settings.policy, settings.workspaces)
+        policy_file.load(settings.policy, settings.workspaces)
     except ToolError as error:
         _, _, problem = str(error.envelope.context["message"]).partition(": ")
         detail = f"nothing could be written when the worker started: {printable(problem)}"
@@ -89,7 +89,7 @@ def _tell_host(faults: list[Fault]) -> None:
     """For `health`. No other client is told: it would not know what this is."""
     import msgspec
 
-    from perdure.model.eras import FILE_FAULTS_METHOD
-    from perdure.model.frames import encode_notification
+    from perdure.protocol.eras import FILE_FAULTS_METHOD
+    from perdure.protocol.frames import encode_notification
 
     os.write(1, encode_notification(FILE_FAULTS_METHOD, msgspec.json.encode({"faults": faults})) + b"\n")

@@ -19,7 +19,7 @@ from perdure.dash.desk import Desk, ServerRow
 from perdure.host import control, presence
 from perdure.kernel import metrics
 from perdure.kernel.report import CALLS, MOST_CALLS, MOST_NAME, REPORT_VERSION
-from perdure.model.eras import LATEST_MODERN
+from perdure.protocol.eras import LATEST_MODERN
 from perdure.serve.session import HttpSession
 
 MOST_SESSIONS: Final = 100

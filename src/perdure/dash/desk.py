@@ -18,10 +18,10 @@ from perdure.dash.tools import ToolFailed, Tools
 from perdure.host.recent_events import Event, describe
 from perdure.kernel import ops
 from perdure.kernel.state import Invocation, Open, ToolCounters
-from perdure.model.faults import Fault
-from perdure.model.frames import members
-from perdure.model.mounts import MountSpec
-from perdure.model.trust import UntrustedFile
+from perdure.protocol.faults import Fault
+from perdure.protocol.frames import members
+from perdure.protocol.mounts import MountSpec
+from perdure.protocol.pending_trust import UntrustedFile
 from perdure.serve.session import HttpSession
 from perdure.serve.sessions import Sessions, is_own
 from perdure.serve.tallies import add_tools

@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from perdure import __version__
-from perdure.model import eras
-from perdure.model.frames import Response, decode, encode_request
+from perdure.protocol import eras
+from perdure.protocol.frames import Response, decode, encode_request
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
 from perdure.serve.sessions import OWN, Sessions

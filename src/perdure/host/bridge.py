@@ -19,9 +19,9 @@ from typing import Any, Final, Literal, NoReturn
 import msgspec
 
 from perdure.host.registry_mounts import BRIDGE, SIGN_IN
-from perdure.model.faults import UNAVAILABLE as UNAVAILABLE_MOUNT
-from perdure.model.faults import Fault, host_error
-from perdure.model.frames import RequestId, encode_raw_error
+from perdure.protocol.faults import UNAVAILABLE as UNAVAILABLE_MOUNT
+from perdure.protocol.faults import Fault, host_error
+from perdure.protocol.frames import RequestId, encode_raw_error
 from perdure.registry.redaction import scrubbed
 
 # The calls that the server refused for want of a right, by their id, with what it wants.

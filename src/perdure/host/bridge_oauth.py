@@ -26,7 +26,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, Field
 
-from perdure.model.frames import RequestId
+from perdure.protocol.frames import RequestId
 from perdure.registry.addresses import check_address, read_address
 from perdure.registry.entry import GRANTS
 from perdure.registry.grants import Grant, read_grant, renewing, write_grant

@@ -20,7 +20,13 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.auth import AuthorizationCodeResult
 
 from perdure.host.bridge_oauth import Storage, checked_request, grant_of, metadata
-from perdure.model.eras import LATEST_HANDSHAKE, LATEST_MODERN, META_CAPABILITIES, META_CLIENT, META_VERSION
+from perdure.protocol.eras import (
+    LATEST_HANDSHAKE,
+    LATEST_MODERN,
+    META_CAPABILITIES,
+    META_CLIENT,
+    META_VERSION,
+)
 from perdure.registry.addresses import check_address, read_address
 from perdure.registry.errors import AuthRequired, InvalidEntry, RegistryUnavailable
 from perdure.registry.grants import Grant, read_grant, write_grant

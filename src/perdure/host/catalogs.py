@@ -7,9 +7,9 @@ from zlib import crc32
 
 from perdure.kernel.catalog import load_catalog
 from perdure.kernel.state import ChildCatalog
-from perdure.model.mounts import MountSpec
-from perdure.storage.bounded_read import read_bounded
-from perdure.storage.places import private_dir, write_private
+from perdure.protocol.mounts import MountSpec
+from perdure.storage.files.bounded_read import read_bounded
+from perdure.storage.user_dirs import private_dir, write_private
 
 MOST_BYTES = 64 * 1024 * 1024
 

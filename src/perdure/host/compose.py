@@ -20,12 +20,12 @@ from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
 from perdure.host.workspace_trust import trust_mark
 from perdure.kernel.core import Kernel
-from perdure.model.faults import Fault
-from perdure.model.mounts import MountSpec
-from perdure.model.tool_groups import offered_tools
-from perdure.model.trust import UntrustedFile
-from perdure.storage.eventlog import EventLog
-from perdure.storage.places import state_dir
+from perdure.protocol.faults import Fault
+from perdure.protocol.mounts import MountSpec
+from perdure.protocol.pending_trust import UntrustedFile
+from perdure.protocol.tool_groups import offered_tools
+from perdure.storage.event_log import EventLog
+from perdure.storage.user_dirs import state_dir
 
 if TYPE_CHECKING:
     from perdure.host.exporting import Exporter

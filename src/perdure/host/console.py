@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from perdure.host.event_lines import describe_event
-from perdure.model.eras import LOG_LEVELS
-from perdure.storage.eventlog import encode_record
+from perdure.protocol.eras import LOG_LEVELS
+from perdure.storage.event_log import encode_record
 
 PIPE_BYTES: Final = 4096  # what is written whole or not at all
 TROUBLE: Final = frozenset({"fault", "circuit", "tools_changed"})

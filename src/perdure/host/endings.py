@@ -11,7 +11,7 @@ import time
 from perdure.host.child import Child
 from perdure.host.guardian import Guardian
 from perdure.host.signals import Signals
-from perdure.model.faults import Fault, printable
+from perdure.protocol.faults import Fault, printable
 
 CLOSE_S = 1.0
 PIPE_BYTES = 1 << 16

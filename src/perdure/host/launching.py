@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from perdure.host.settings import Settings
-from perdure.model.mount_names import SEPARATOR
-from perdure.model.mounts import MountSpec
+from perdure.protocol.mount_names import SEPARATOR
+from perdure.protocol.mounts import MountSpec
 
 # What a program needs to run at all, and nothing that says who we are to others.
 MINIMAL = frozenset(

@@ -58,10 +58,10 @@ from perdure.kernel.events import (
     ToChild,
     ToClient,
 )
-from perdure.model.faults import Fault, FaultClass
-from perdure.model.frames import INTERNAL_ERROR, encode_error, salvage_id
-from perdure.model.mounts import MountSpec
-from perdure.storage.eventlog import EventLog
+from perdure.protocol.faults import Fault, FaultClass
+from perdure.protocol.frames import INTERNAL_ERROR, encode_error, salvage_id
+from perdure.protocol.mounts import MountSpec
+from perdure.storage.event_log import EventLog
 
 if TYPE_CHECKING:
     from perdure.host.exporting import Exporter

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.storage.places import private_dir, state_dir, write_private
+from perdure.storage.user_dirs import private_dir, state_dir, write_private
 
 LONGEST_ADDRESS = 100  # a little below what the systems allow for the name of a socket
 _FIELDS = ("pid", "session", "version", "workspace", "started", "ticks", "mounts", "kind", "workspaces")

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from perdure.model.faults import Fault
+from perdure.protocol.faults import Fault
 
 MOST_EVENTS: Final = 500
 REPEAT_S: Final = 300.0

@@ -28,13 +28,13 @@ from perdure.host.workspace_trust import (
 )
 from perdure.kernel.events import Approved, Event, FileFaults, Remount
 from perdure.kernel.state import KnownTools
-from perdure.model.faults import Fault, printable
-from perdure.model.mount_names import RESERVED, SEPARATOR
-from perdure.model.mounts import MountSpec
-from perdure.model.trust import UntrustedFile, untrusted_mount
+from perdure.protocol.faults import Fault, printable
+from perdure.protocol.mount_names import RESERVED, SEPARATOR
+from perdure.protocol.mounts import MountSpec
+from perdure.protocol.pending_trust import UntrustedFile, untrusted_mount
 from perdure.registry.locating import FILE_NAMES, user_folder
-from perdure.storage.places import private_dir, sign_ins_folder, state_dir, write_private
 from perdure.storage.trust import TrustStore
+from perdure.storage.user_dirs import private_dir, sign_ins_folder, state_dir, write_private
 
 if TYPE_CHECKING:
     from perdure.registry.document import Document

@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 from msgspec import structs
 
-from perdure.model.faults import Fault
-from perdure.model.mounts import MountSpec
-from perdure.model.trust import UntrustedFile
+from perdure.protocol.faults import Fault
+from perdure.protocol.mounts import MountSpec
+from perdure.protocol.pending_trust import UntrustedFile
 from perdure.registry.entry import Entry
 
 

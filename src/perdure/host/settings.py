@@ -8,16 +8,16 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perdure.host.serve_options import ServeFile, ServeLimits
 from perdure.host.workspace_settings import read_workspace_settings
-from perdure.model.eras import LOG_LEVELS
-from perdure.model.faults import Fault, printable
-from perdure.model.keep import Keep
-from perdure.model.mount_names import RESERVED
-from perdure.model.mounts import Limits
-from perdure.model.serving import ServeFile, ServeLimits
-from perdure.model.state_limits import StateLimits
-from perdure.model.tool_groups import PROFILES, Profile, unknown_tool
-from perdure.storage.bounded_read import read_bounded
+from perdure.protocol.eras import LOG_LEVELS
+from perdure.protocol.faults import Fault, printable
+from perdure.protocol.mount_names import RESERVED
+from perdure.protocol.mounts import Limits
+from perdure.protocol.tool_groups import PROFILES, Profile, unknown_tool
+from perdure.storage.files.bounded_read import read_bounded
+from perdure.storage.state_limits import StateLimits
+from perdure.workspace.retention_limits import Keep
 
 FILE_NAME = "perdure.toml"
 MOST_BYTES = 1024 * 1024
@@ -311,7 +311,7 @@ def _line(text: str, error: str, *path: str) -> int:
     """Where the key that an error speaks of is written, or else this path."""
     import re
 
-    from perdure.model.toml_places import line_of
+    from perdure.text.toml_lines import line_of
 
     steps = re.findall(r"\.([^.\[\]`]+)", error.partition(" - at ")[2])
     steps += re.findall(r"unknown field `([^`]*)`", error)

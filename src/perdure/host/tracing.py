@@ -30,8 +30,8 @@ from perdure.kernel.events import (
     ToClient,
 )
 from perdure.kernel.state import ForCall, ForProbe
-from perdure.model import eras
-from perdure.model.frames import (
+from perdure.protocol import eras
+from perdure.protocol.frames import (
     Members,
     Request,
     RequestId,

@@ -24,8 +24,8 @@ from perdure.host.child import Child
 from perdure.host.guardian import Guardian, signal_group
 from perdure.host.outbox import Outbox
 from perdure.host.settings import Settings
-from perdure.model.mounts import MountSpec
-from perdure.storage.places import private_dir
+from perdure.protocol.mounts import MountSpec
+from perdure.storage.user_dirs import private_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@
 | `render`, `detail`, `profile`, `log-level`, `log-format` | counts: it only says how something is shown |
 | `durability = "strict"` | counts |
 | `surfaces`, `tools` | count where they only leave some out |
-| `policy` | counts where it refuses more; see `surfaces/write/policy_files.py` |
+| `policy` | counts where it refuses more; see `workspace/policy_file.py` |
 | everything else | waits: it starts, connects, redirects, loosens, or discards what is kept |
 """
 
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from perdure.storage.bounded_read import read_bounded
+from perdure.storage.files.bounded_read import read_bounded
 from perdure.storage.trust import TrustStore, Verdict
 
 if TYPE_CHECKING:
     from perdure.host.settings import FileSettings
-    from perdure.model.faults import Fault
+    from perdure.protocol.faults import Fault
 
 SHOWING: Final = frozenset({"render", "detail", "profile", "log_level", "log_format"})
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.host.settings import FILE_NAME, Settings, SettingsError, file_mounts, read_file, user_file
-from perdure.model.trust import Start, UntrustedFile
+from perdure.protocol.pending_trust import Start, UntrustedFile
 from perdure.registry.locating import FILE_NAMES, locate, user_folder
 from perdure.storage.trust import TrustStore, Verdict, sha256
 
@@ -123,7 +123,7 @@ def _is_policy_place(path: str) -> bool:
     """`policy.yaml` is also a name of other programs' files: by its keys."""
     if not os.path.lexists(path) or os.path.dirname(path).endswith((".perdure", ".resilient_write")):
         return os.path.lexists(path)
-    from perdure.surfaces.write.policy_files import is_policy
+    from perdure.workspace.policy_file import is_policy
 
     return os.path.isfile(path) and is_policy(path)
 
@@ -298,8 +298,8 @@ def _facts_of(key: str, table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _policy_contents(path: str, content: bytes) -> Contents:
-    from perdure.model.envelope import ToolError
-    from perdure.surfaces.write.policy_files import values_of
+    from perdure.protocol.envelope import ToolError
+    from perdure.workspace.policy_file import values_of
 
     try:
         values = values_of(path, content)
@@ -310,7 +310,7 @@ def _policy_contents(path: str, content: bytes) -> Contents:
 
 
 def _loosening(table: Mapping[str, Any]) -> tuple[str, ...]:
-    from perdure.surfaces.write.policy import DEFAULT, BadPolicy, tighten
+    from perdure.workspace.policy import DEFAULT, BadPolicy, tighten
 
     try:
         return tighten(DEFAULT, table)[1]

@@ -16,14 +16,14 @@ from perdure.kernel.state import (
     Parked,
     Probing,
 )
-from perdure.model import eras
-from perdure.model.faults import (
+from perdure.protocol import eras
+from perdure.protocol.faults import (
     Fault,
     Outcome,
     Retry,
     host_error,
 )
-from perdure.model.frames import (
+from perdure.protocol.frames import (
     INVALID_PARAMS,
     Members,
     RequestId,

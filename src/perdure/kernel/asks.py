@@ -19,9 +19,9 @@ from msgspec import Raw
 
 from perdure.kernel import answering, ledger, metrics, mounts
 from perdure.kernel.state import Ask, Asking, Draining, InFlight, Invocation, Link, Live, Parked
-from perdure.model import eras
-from perdure.model.faults import OUTCOME_UNKNOWN, Fault, host_error
-from perdure.model.frames import (
+from perdure.protocol import eras
+from perdure.protocol.faults import OUTCOME_UNKNOWN, Fault, host_error
+from perdure.protocol.frames import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     Members,
@@ -95,7 +95,7 @@ def _defer(k: Kernel, link: Link, request: Request) -> None:
 
 
 def resume_deferred(k: Kernel, link: Link) -> None:
-    from perdure.model.frames import decode
+    from perdure.protocol.frames import decode
 
     waiting, link.deferred = link.deferred, []
     for frame in waiting:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from perdure.kernel.state import CacheHint, Disabled, Mount, Serving
-from perdure.model.frames import Members
+from perdure.protocol.frames import Members
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel

@@ -13,15 +13,15 @@ from msgspec import Raw
 
 from perdure.kernel.cache_hints import list_hint
 from perdure.kernel.state import ChildCatalog, Disabled
-from perdure.model import eras
-from perdure.model.eras import Era
-from perdure.model.frames import Members, encode_members, joined, members
-from perdure.model.instructions import instructions
-from perdure.model.mount_names import SEPARATOR
-from perdure.model.mounts import MountSpec
-from perdure.model.replay import CONVERGENT, JOURNAL, NEVER, ReplayClass, from_annotations
-from perdure.model.tool_groups import GROUP_OF, GROUPS, ToolGroup
-from perdure.model.tools import Contract
+from perdure.protocol import eras
+from perdure.protocol.eras import Era
+from perdure.protocol.frames import Members, encode_members, joined, members
+from perdure.protocol.instructions import instructions
+from perdure.protocol.mount_names import SEPARATOR
+from perdure.protocol.mounts import MountSpec
+from perdure.protocol.replay import CONVERGENT, JOURNAL, NEVER, ReplayClass, from_annotations
+from perdure.protocol.tool_groups import GROUP_OF, GROUPS, ToolGroup
+from perdure.protocol.tools import Contract
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel

@@ -84,11 +84,11 @@ from perdure.kernel.state import (
     Starting,
     State,
 )
-from perdure.model.faults import Fault
-from perdure.model.frames import RequestId
-from perdure.model.mounts import Limits, MountSpec
-from perdure.model.tool_groups import enabled_groups
-from perdure.model.trust import UntrustedFile
+from perdure.protocol.faults import Fault
+from perdure.protocol.frames import RequestId
+from perdure.protocol.mounts import Limits, MountSpec
+from perdure.protocol.pending_trust import UntrustedFile
+from perdure.protocol.tool_groups import enabled_groups
 
 SNAPSHOT_VERSION: Final = 2
 

@@ -18,14 +18,14 @@ from perdure.kernel.state import (
     Probing,
     Queued,
 )
-from perdure.model.faults import (
+from perdure.protocol.faults import (
     DEADLINE,
     Fault,
 )
-from perdure.model.frames import (
+from perdure.protocol.frames import (
     encode_notification,
 )
-from perdure.model.replay import ProbeRequired
+from perdure.protocol.replay import ProbeRequired
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel

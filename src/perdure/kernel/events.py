@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from perdure.model.faults import Fault
-from perdure.model.mounts import MountSpec
-from perdure.model.trust import UntrustedFile
+from perdure.protocol.faults import Fault
+from perdure.protocol.mounts import MountSpec
+from perdure.protocol.pending_trust import UntrustedFile
 
 
 class _Event(msgspec.Struct, frozen=True, tag=True):

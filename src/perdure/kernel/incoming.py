@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Raw
 
 from perdure.kernel import metrics
-from perdure.model import eras
-from perdure.model.eras import Era
-from perdure.model.frames import (
+from perdure.protocol import eras
+from perdure.protocol.eras import Era
+from perdure.protocol.frames import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     Members,

@@ -37,23 +37,23 @@ from perdure.kernel.state import (
     Route,
     Stopped,
 )
-from perdure.model import eras
-from perdure.model.faults import (
+from perdure.protocol import eras
+from perdure.protocol.faults import (
     PERMANENT,
     QUEUE_FULL,
     TOO_MANY_PENDING,
     UNAVAILABLE,
     Fault,
 )
-from perdure.model.frames import (
+from perdure.protocol.frames import (
     Members,
     encode_members,
     encode_raw_error,
     encode_request,
     members,
 )
-from perdure.model.replay import CONVERGENT, NEVER, READ_METHODS, pointed
-from perdure.model.tool_groups import GROUP_NAMES
+from perdure.protocol.replay import CONVERGENT, NEVER, READ_METHODS, pointed
+from perdure.protocol.tool_groups import GROUP_NAMES
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel

@@ -23,8 +23,8 @@ import msgspec
 from msgspec import Raw
 
 from perdure.kernel.state import Counters, EndedCall, Invocation, Latency, Pace, ToolCounters
-from perdure.model.faults import Fault
-from perdure.model.frames import members_if_clear
+from perdure.protocol.faults import Fault
+from perdure.protocol.frames import members_if_clear
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel

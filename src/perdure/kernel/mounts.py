@@ -58,8 +58,8 @@ from perdure.kernel.state import (
     Stopped,
     Waiting,
 )
-from perdure.model.faults import PERMANENT, Fault
-from perdure.model.frames import Malformed, Notification, Request, RequestId, Response, decode, salvage_id
+from perdure.protocol.faults import PERMANENT, Fault
+from perdure.protocol.frames import Malformed, Notification, Request, RequestId, Response, decode, salvage_id
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel

@@ -34,9 +34,9 @@ from perdure.kernel.state import (
     Route,
     Starting,
 )
-from perdure.model import eras
-from perdure.model.faults import Fault
-from perdure.model.frames import (
+from perdure.protocol import eras
+from perdure.protocol.faults import Fault
+from perdure.protocol.frames import (
     METHOD_NOT_FOUND,
     Members,
     Response,

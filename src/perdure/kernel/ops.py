@@ -25,14 +25,14 @@ from perdure.kernel.state import (
     Stopped,
     Waiting,
 )
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.eras import LATEST_MODERN
-from perdure.model.faults import Fault
-from perdure.model.next_step import FILL, ask_user, call_tool, complete
-from perdure.model.replay import CONVERGENT, NEVER
-from perdure.model.tool_groups import CORE, nearest
-from perdure.model.tools import ToolSpec, View, arg, public_definition
-from perdure.model.trust import UntrustedFile, command_for
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.eras import LATEST_MODERN
+from perdure.protocol.faults import Fault
+from perdure.protocol.next_step import FILL, ask_user, call_tool, complete
+from perdure.protocol.pending_trust import UntrustedFile, command_for
+from perdure.protocol.replay import CONVERGENT, NEVER
+from perdure.protocol.tool_groups import CORE, nearest
+from perdure.protocol.tools import ToolSpec, View, arg, public_definition
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel

@@ -36,8 +36,8 @@ from perdure.kernel.state import (
     Serving,
     Starting,
 )
-from perdure.model import eras
-from perdure.model.faults import (
+from perdure.protocol import eras
+from perdure.protocol.faults import (
     DEADLINE,
     OUTCOME_UNKNOWN,
     PERMANENT,
@@ -47,8 +47,8 @@ from perdure.model.faults import (
     Fault,
     Retry,
 )
-from perdure.model.frames import Members, Response, encode_members, members
-from perdure.model.replay import (
+from perdure.protocol.frames import Members, Response, encode_members, members
+from perdure.protocol.replay import (
     SAFE_TO_RETRY,
     STILL_UNKNOWN,
     Completed,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from perdure.kernel import mounts, recovery, rollout, streams, welcome
 from perdure.kernel.catalog import CHANGED
 from perdure.kernel.state import Disabled, Idle, Mount, Starting
-from perdure.model.mounts import MountSpec
-from perdure.model.trust import UntrustedFile
+from perdure.protocol.mounts import MountSpec
+from perdure.protocol.pending_trust import UntrustedFile
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel

@@ -26,7 +26,7 @@ from perdure.kernel.state import (
     Stopped,
     Waiting,
 )
-from perdure.model.faults import Fault
+from perdure.protocol.faults import Fault
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel

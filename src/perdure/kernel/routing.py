@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from perdure.kernel import asks, ledger, mounts, ops, streams, welcome
 from perdure.kernel.incoming import Incoming, Refusal, refuse_if_closing, reply, scalar, text
 from perdure.kernel.state import Invocation
-from perdure.model import eras
-from perdure.model.frames import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, members
-from perdure.model.mounts import MountSpec
-from perdure.model.unknown_tools import describe_unknown
+from perdure.protocol import eras
+from perdure.protocol.frames import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, members
+from perdure.protocol.mounts import MountSpec
+from perdure.protocol.unknown_tools import describe_unknown
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel

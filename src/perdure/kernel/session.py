@@ -16,7 +16,7 @@ from perdure.kernel.catalog import LISTS
 from perdure.kernel.events import ClientFrame, ClientOversize
 from perdure.kernel.incoming import Incoming, Refusal, opened, refuse_if_closing, reply, scalar
 from perdure.kernel.state import Cataloguing, Draining, Live
-from perdure.model.frames import (
+from perdure.protocol.frames import (
     INVALID_REQUEST,
     Malformed,
     Notification,

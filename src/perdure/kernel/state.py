@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.model.eras import Era
-from perdure.model.faults import Fault
-from perdure.model.frames import RequestId
-from perdure.model.replay import NEVER, ReplayClass
+from perdure.protocol.eras import Era
+from perdure.protocol.faults import Fault
+from perdure.protocol.frames import RequestId
+from perdure.protocol.replay import NEVER, ReplayClass
 
 # --- a server's catalog -------------------------------------------------------------------------
 

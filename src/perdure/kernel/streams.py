@@ -25,9 +25,9 @@ from perdure.kernel.state import (
     Live,
     Mount,
 )
-from perdure.model import eras
-from perdure.model.faults import Fault
-from perdure.model.frames import (
+from perdure.protocol import eras
+from perdure.protocol.faults import Fault
+from perdure.protocol.frames import (
     INVALID_PARAMS,
     Members,
     Notification,

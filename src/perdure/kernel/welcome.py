@@ -11,8 +11,8 @@ from perdure.kernel import asks, metrics, mounts, rollout, session
 from perdure.kernel.catalog import LISTS
 from perdure.kernel.incoming import Incoming, Refusal, send
 from perdure.kernel.state import Draining, Live, Starting, Waiter, Waiting
-from perdure.model import eras
-from perdure.model.frames import INVALID_PARAMS, INVALID_REQUEST, Request, members
+from perdure.protocol import eras
+from perdure.protocol.frames import INVALID_PARAMS, INVALID_REQUEST, Request, members
 
 if TYPE_CHECKING:
     from perdure.kernel.core import Kernel

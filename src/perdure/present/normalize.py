@@ -19,12 +19,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import inspect as shapes
 
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.frames import DuplicateMember, members
-from perdure.model.learned import learned
-from perdure.model.next_step import FILL, call_again
-from perdure.model.tools import DETAILS, PRESENTATION, RENDERS, View
 from perdure.present.paths import BadFileUri, path_text
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.frames import DuplicateMember, members
+from perdure.protocol.msgspec_types import learned
+from perdure.protocol.next_step import FILL, call_again
+from perdure.protocol.tools import DETAILS, PRESENTATION, RENDERS, View
 
 Params = TypeVar("Params", bound=msgspec.Struct)
 

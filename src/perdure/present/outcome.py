@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from perdure.model.envelope import Envelope
+from perdure.protocol.envelope import Envelope
 
 NOT_DONE: Final = {
     "safe_write": "not written",

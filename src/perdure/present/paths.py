@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perdure.model.tools import PathStyle
+from perdure.protocol.tools import PathStyle
 
 _SCHEME: Final = "file:"
 _ESCAPE = re.compile(r"%(?:([0-9A-Fa-f]{2})|.?)", re.DOTALL)

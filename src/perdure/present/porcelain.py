@@ -18,7 +18,6 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from perdure.model.tools import Detail
 from perdure.present.scalar import (
     ABSENT,
     ELLIPSIS,
@@ -32,6 +31,7 @@ from perdure.present.scalar import (
     text,
 )
 from perdure.present.shape import Field, Payload, Placeholder, Segment, Shape, segments
+from perdure.protocol.tools import Detail
 
 WHOLE: Final = "render=json detail=full"
 """The arguments with which nothing is cut."""

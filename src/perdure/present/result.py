@@ -16,12 +16,12 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.model.envelope import Envelope
-from perdure.model.next_step import complete
-from perdure.model.tools import View
 from perdure.present.porcelain import Bounds, bounded_lines, render
 from perdure.present.scalar import clipped, one_line, printable, scalar
 from perdure.present.shape import Payload, Shape, concise, full
+from perdure.protocol.envelope import Envelope
+from perdure.protocol.next_step import complete
+from perdure.protocol.tools import View
 
 CallToolResult = dict[str, Any]
 

@@ -20,17 +20,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from perdure.model.envelope import ToolError
-from perdure.model.fault_points import passed, point
+from perdure.platform.fault_points import passed, point
+from perdure.platform.syscalls import is_open_for_writing
+from perdure.protocol.envelope import ToolError
 from perdure.registry import backups
 from perdure.registry.errors import ChangedMeanwhile, Forbidden, RegistryUnavailable
 from perdure.registry.file_lock import FileLock
 from perdure.registry.reading import MAX_BYTES, WAIT_S, opened, refused
-from perdure.storage.files import fidelity
-from perdure.storage.files.exchange import Conflict
-from perdure.storage.files.identity import Expected
+from perdure.storage.files import metadata
+from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.pending import PendingFile
-from perdure.storage.files.syscalls import is_open_for_writing
+from perdure.storage.files.swap import Conflict
 
 Plan = Callable[[bytes | None], bytes | None]
 
@@ -39,7 +39,7 @@ class FileContent(NamedTuple):
     """`is_busy`: another program has the file open for writing."""
 
     data: bytes
-    facts: fidelity.Facts
+    facts: metadata.Facts
     is_busy: bool = False
 
 
@@ -50,7 +50,7 @@ def read_file(path: str) -> FileContent | None:
         return None
     with os.fdopen(fd, "rb") as file:
         try:
-            data, facts = file.read(MAX_BYTES + 1), fidelity.capture(fd)
+            data, facts = file.read(MAX_BYTES + 1), metadata.capture(fd)
             return FileContent(data, facts, is_open_for_writing(fd))
         except OSError as error:
             raise refused(error, os.path.basename(path)) from None

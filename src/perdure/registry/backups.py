@@ -7,7 +7,7 @@ import os
 import time
 from typing import Final
 
-from perdure.storage.places import private_dir, write_private
+from perdure.storage.user_dirs import private_dir, write_private
 
 KEPT: Final = 20
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import structs
 
-from perdure.model.replay import ProbeRequired, ReplayClass
+from perdure.protocol.replay import ProbeRequired, ReplayClass
 from perdure.registry.errors import InvalidEntry, InvalidName
 from perdure.registry.templates import Template
 

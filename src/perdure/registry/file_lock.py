@@ -16,15 +16,15 @@ from typing import Self
 
 import msgspec
 
-from perdure.model.fault_points import point
-from perdure.model.learned import learned
+from perdure.platform.fault_points import point
+from perdure.protocol.msgspec_types import learned
 from perdure.registry import backups
 from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.reading import WAIT_S
-from perdure.storage import temp_names
 from perdure.storage.digest import sha256_of
-from perdure.storage.files.exchange import open_aside
-from perdure.storage.places import private_dir
+from perdure.storage.files import temp_names
+from perdure.storage.files.swap import open_aside
+from perdure.storage.user_dirs import private_dir
 
 
 class LockRecord(msgspec.Struct, frozen=True, omit_defaults=True):

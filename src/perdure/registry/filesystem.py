@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from perdure.model.mount_names import RESERVED
+from perdure.protocol.mount_names import RESERVED
 from perdure.registry.allowed import is_allowed, narrowed
 from perdure.registry.document import MAX_BYTES, Document, Slot
 from perdure.registry.entry import Entry, check_name

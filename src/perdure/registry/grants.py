@@ -16,9 +16,9 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from perdure.model.learned import learned
-from perdure.storage.durable import sync_directory, sync_file
-from perdure.storage.places import sign_ins_folder
+from perdure.protocol.msgspec_types import learned
+from perdure.storage.files.fsync import sync_directory, sync_file
+from perdure.storage.user_dirs import sign_ins_folder
 
 _MARK: Final = 32
 # What a file is called while it is written: tokens, for which nobody looks any more after a kill.

@@ -15,11 +15,11 @@ from typing import Final
 
 import msgspec
 
-from perdure.model.learned import learned
+from perdure.protocol.msgspec_types import learned
 from perdure.registry.addresses import Address
 from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.fetching import BUSY, Fetcher, Reply, TornReply, expected
-from perdure.storage.shelved import Shelved
+from perdure.storage.disk_cache import Shelved
 
 STALE_S: Final = 86_400.0
 _STALE: Final = re.compile(r"stale-if-error\s*=\s*\"?(\d{1,9})", re.ASCII)

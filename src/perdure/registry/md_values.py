@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from msgspec import structs
 
-from perdure.model.replay import CONVERGENT, NEVER, ProbeRequired, ReplayClass
+from perdure.protocol.replay import CONVERGENT, NEVER, ProbeRequired, ReplayClass
 from perdure.registry.entry import (
     Entry,
     Provenance,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from perdure.storage.places import private_dir, write_private
+from perdure.storage.user_dirs import private_dir, write_private
 
 if TYPE_CHECKING:
     import subprocess

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from perdure.model.replay import Convergent, ProbeRequired, ReplayClass
+from perdure.protocol.replay import Convergent, ProbeRequired, ReplayClass
 from perdure.registry.entry import Entry
 from perdure.registry.templates import Literal, Reference, Template
 

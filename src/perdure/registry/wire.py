@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from perdure.model.replay import Convergent, NeverReplay, ProbeRequired, ReplayClass
+from perdure.protocol.replay import Convergent, NeverReplay, ProbeRequired, ReplayClass
 from perdure.registry.entry import Entry, Provenance, Replay, Timeouts, Tools
 from perdure.registry.errors import RegistryError
 from perdure.registry.members import texts

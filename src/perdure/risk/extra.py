@@ -7,7 +7,7 @@ import importlib
 from collections import Counter
 from typing import Any, NamedTuple, Protocol
 
-from perdure.model.spares import Spares
+from perdure.risk.free_list import Spares
 from perdure.risk.settings import ExtraPattern
 
 

@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from perdure.model.spares import Spares
 from perdure.risk import trie
+from perdure.risk.free_list import Spares
 
 ENGINES: Final = ("hyperscan", "re2", "re")
 # A shorter literal is everywhere; the engines without triggers look for its trigger instead.

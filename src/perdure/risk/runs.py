@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from perdure.model.spares import Spares
+from perdure.risk.free_list import Spares
 
 SHORT: Final = 199
 """The bytes of a line that is no place for a wall, and too short to be too long."""

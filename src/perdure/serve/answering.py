@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, cast
 
-from perdure.model.frames import Response, decode, decode_id, members
+from perdure.protocol.frames import Response, decode, decode_id, members
 from perdure.serve import ladder
 from perdure.serve.exchange import Exchange
 from perdure.serve.resumption import PRIMED_SINCE, Stream

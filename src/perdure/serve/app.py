@@ -17,10 +17,10 @@ from perdure import __version__
 from perdure.host.compose import new_exporter, specs_of, wrapped_spec
 from perdure.host.console import Console
 from perdure.host.guardian import Guardian, end_marked
+from perdure.host.serve_options import Serving
 from perdure.host.settings import Settings
 from perdure.host.workspace_trust import untrusted_files
-from perdure.model.mounts import MountSpec
-from perdure.model.serving import Serving
+from perdure.protocol.mounts import MountSpec
 from perdure.serve import attached as attached_clients
 from perdure.serve import connections, prometheus
 from perdure.serve.answering import Headers, Receive, Scope, Send, respond
@@ -34,8 +34,8 @@ from perdure.serve.sessions import Sessions
 from perdure.serve.store import InUse, Store
 from perdure.serve.streamable import OWNER, Streamable, address_of, overdone, refused
 from perdure.serve.switchboard import Switchboard
-from perdure.storage.eventlog import EventLog
-from perdure.storage.places import private_dir
+from perdure.storage.event_log import EventLog
+from perdure.storage.user_dirs import private_dir
 
 PREDECESSOR_S: Final = 5.0
 CLOSE_S: Final = 8.0  # for servers to end, and a store

@@ -24,7 +24,7 @@ from msgspec import Raw
 
 from perdure.host import presence
 from perdure.host.lines import LineReader, Oversize
-from perdure.model.frames import (
+from perdure.protocol.frames import (
     INVALID_REQUEST,
     Malformed,
     Notification,
@@ -36,8 +36,8 @@ from perdure.model.frames import (
     encode_error,
     salvage_id,
 )
-from perdure.model.learned import learned
-from perdure.model.tool_groups import PROFILES
+from perdure.protocol.msgspec_types import learned
+from perdure.protocol.tool_groups import PROFILES
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
 from perdure.serve.session import HttpSession

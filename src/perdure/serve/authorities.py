@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from perdure.model.serving import OAuth
+from perdure.host.serve_options import OAuth
 from perdure.registry.addresses import Address, read_address
 from perdure.registry.errors import RegistryError
 from perdure.registry.fetching import Fetcher, Reply

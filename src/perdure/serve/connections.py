@@ -27,8 +27,8 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from perdure.model.frames import INVALID_REQUEST, encode_error
-from perdure.model.serving import ServeLimits
+from perdure.host.serve_options import ServeLimits
+from perdure.protocol.frames import INVALID_REQUEST, encode_error
 
 CONNECTION: Final = "perdure.connection"
 UNREAD_S: Final = 60

@@ -17,9 +17,9 @@ from typing import Final, Protocol
 from msgspec import Raw
 
 from perdure.kernel.state import Invocation
-from perdure.model.faults import OUTCOME_UNKNOWN, Fault, host_error
-from perdure.model.frames import RequestId, encode_raw_error
-from perdure.model.replay import Convergent
+from perdure.protocol.faults import OUTCOME_UNKNOWN, Fault, host_error
+from perdure.protocol.frames import RequestId, encode_raw_error
+from perdure.protocol.replay import Convergent
 
 MOST_KEPT: Final = 256
 MOST_BYTES: Final = 64 * 1024 * 1024

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from perdure.model.frames import RequestId
+from perdure.protocol.frames import RequestId
 
 if TYPE_CHECKING:
     from perdure.serve.resumption import Stream

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.model import eras
-from perdure.model.frames import INVALID_PARAMS, METHOD_NOT_FOUND, Request, members_if_clear, text_if_clear
+from perdure.protocol import eras
+from perdure.protocol.frames import INVALID_PARAMS, METHOD_NOT_FOUND, Request, members_if_clear, text_if_clear
 
 HEADER_MISMATCH: Final = -32020
 STATUS: Final = {

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from perdure.model.serving import OAuth
+from perdure.host.serve_options import OAuth
 from perdure.registry.addresses import read_address
 from perdure.serve.entrance import Caller
 from perdure.serve.guard import Denied

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.model.frames import Members
+from perdure.protocol.frames import Members
 from perdure.serve.ladder import HEADER_MISMATCH, Rejection, unwrapped
 
 MARK: Final = "x-mcp-header"

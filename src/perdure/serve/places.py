@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from perdure.storage.places import private_dir
+from perdure.storage.user_dirs import private_dir
 
 
 def attach_path() -> str:

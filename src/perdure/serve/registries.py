@@ -11,9 +11,9 @@ from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
 from perdure.kernel.events import Event, SaveTools
 from perdure.kernel.state import KnownTools
-from perdure.model.faults import Fault
-from perdure.model.mounts import MountSpec
-from perdure.model.trust import UntrustedFile
+from perdure.protocol.faults import Fault
+from perdure.protocol.mounts import MountSpec
+from perdure.protocol.pending_trust import UntrustedFile
 
 
 class Registries:

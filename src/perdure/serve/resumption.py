@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Raw
 
-from perdure.model.frames import RequestId, decode_id
+from perdure.protocol.frames import RequestId, decode_id
 from perdure.serve.exchange import Exchange
 
 if TYPE_CHECKING:

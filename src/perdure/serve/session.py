@@ -46,9 +46,9 @@ from perdure.kernel.events import (
     ToClient,
 )
 from perdure.kernel.state import InFlight, Invocation
-from perdure.model import eras
-from perdure.model.faults import Fault
-from perdure.model.frames import (
+from perdure.protocol import eras
+from perdure.protocol.faults import Fault
+from perdure.protocol.frames import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     Request,

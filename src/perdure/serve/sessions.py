@@ -19,20 +19,20 @@ from perdure import __version__
 from perdure.host import catalogs
 from perdure.host.compose import places_of
 from perdure.host.console import Console
+from perdure.host.serve_options import ServeLimits
 from perdure.host.settings import Settings
 from perdure.kernel.catalog import load_catalog
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import Note, Order, Reload
 from perdure.kernel.state import ChildCatalog, Invocation, Parked
-from perdure.model.frames import RequestId
-from perdure.model.mounts import MountSpec
-from perdure.model.serving import ServeLimits
+from perdure.protocol.frames import RequestId
+from perdure.protocol.mounts import MountSpec
 from perdure.serve.registries import Registries
 from perdure.serve.session import HttpSession
 from perdure.serve.store import Store, Stored
 from perdure.serve.switchboard import Switchboard
 from perdure.serve.tallies import Tallies
-from perdure.storage.eventlog import EventLog
+from perdure.storage.event_log import EventLog
 
 if TYPE_CHECKING:
     from perdure.host.exporting import Exporter

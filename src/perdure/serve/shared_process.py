@@ -31,9 +31,9 @@ from msgspec import Raw
 
 from perdure.host.child import Child
 from perdure.kernel.events import ChildFrame, ChildNoise, Event
-from perdure.model.eras import LOG_LEVELS, META_SUBSCRIPTION
-from perdure.model.faults import Fault
-from perdure.model.frames import (
+from perdure.protocol.eras import LOG_LEVELS, META_SUBSCRIPTION
+from perdure.protocol.faults import Fault
+from perdure.protocol.frames import (
     INVALID_REQUEST,
     Malformed,
     Notification,
@@ -50,7 +50,7 @@ from perdure.model.frames import (
     members_if_clear,
     text_if_clear,
 )
-from perdure.model.mounts import MountSpec
+from perdure.protocol.mounts import MountSpec
 
 SHIFT: Final = 24
 LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})

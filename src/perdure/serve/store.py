@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Raw, structs
 
 from perdure.kernel.state import Invocation, Session
-from perdure.model.frames import RequestId, decode_id
-from perdure.model.learned import learned
+from perdure.protocol.frames import RequestId, decode_id
+from perdure.protocol.msgspec_types import learned
 
 BLOCK: Final = 256
 COUNT_S: Final = 1.0

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.model import eras
-from perdure.model.faults import TOO_MANY_PENDING
-from perdure.model.frames import (
+from perdure.protocol import eras
+from perdure.protocol.faults import TOO_MANY_PENDING
+from perdure.protocol.frames import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,

@@ -30,8 +30,8 @@ from perdure.host.guardian import Guardian
 from perdure.host.lines import Oversize
 from perdure.host.recent_events import RecentEvents
 from perdure.kernel.events import ChildBacklog, ChildLost, ChildStarted
-from perdure.model.faults import Fault
-from perdure.model.mounts import MountSpec
+from perdure.protocol.faults import Fault
+from perdure.protocol.mounts import MountSpec
 from perdure.serve.registries import Registries
 from perdure.serve.shared_process import End, Party, SharedProcess
 

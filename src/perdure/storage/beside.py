@@ -13,7 +13,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
 
-from perdure.model.spares import Spares
+from perdure.risk.free_list import Spares
 
 NAME: Final = "beside"
 HELPER: Final = "helper"

@@ -23,14 +23,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.fault_points import passed, point
-from perdure.model.next_step import FILL, ask_user, call_again
-from perdure.storage import temp_names
-from perdure.storage.copying import CANNOT, copy_file
+from perdure.platform.fault_points import passed, point
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.digest import sha256_of
-from perdure.storage.durable import close_quietly, start_writing, sync_directory, sync_file, write_all
-from perdure.storage.files import unnamed
+from perdure.storage.files import temp_names, tmpfile
+from perdure.storage.files.copy import CANNOT, copy_file
+from perdure.storage.files.fsync import close_quietly, start_writing, sync_directory, sync_file, write_all
 from perdure.storage.os_errors import os_refusal, sync_refusal
 
 CHUNK: Final = 1 << 20
@@ -170,10 +169,10 @@ class _Incoming:
             raise os_refusal(error) from None
 
     def _open(self) -> int:
-        fd = unnamed.opened(self.dir_fd, 0o600)
+        fd = tmpfile.opened(self.dir_fd, 0o600)
         if fd is None:
             self.temp = temp_names.fresh("w")
-            fd = os.open(self.temp, unnamed.FLAGS | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.dir_fd)
+            fd = os.open(self.temp, tmpfile.FLAGS | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.dir_fd)
         return fd
 
     def take(self, source: Source) -> Blob:
@@ -242,7 +241,7 @@ class _Incoming:
 
     def _link(self, path: str) -> None:
         if self.temp is None:
-            unnamed.link(self.fd, self.dir_fd, path)
+            tmpfile.link(self.fd, self.dir_fd, path)
         else:
             os.link(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
 

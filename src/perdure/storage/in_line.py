@@ -1,7 +1,7 @@
 """Waiting in line for a round that one does for all: in a thread of one's own, or without any.
 
 submitted   the thread waits (`wait`) until its job is done or it is its turn to lead
-awaited     nobody waits: whoever leads resumes the call (`perdure.surfaces.waiting`)
+awaited     nobody waits: whoever leads resumes the call (`perdure.protocol.waiting`)
 """
 
 from __future__ import annotations

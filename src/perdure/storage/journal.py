@@ -11,8 +11,8 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import call_again
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import call_again
 
 Sha = bytes
 State = Literal["aborted", "conflict", "break"]

@@ -19,8 +19,8 @@ from __future__ import annotations
 import errno
 from typing import Any, Final, NamedTuple
 
-from perdure.model.envelope import ErrorKind, ReasonHint, SuggestedAction, ToolError, refuse
-from perdure.model.next_step import FILL, ask_user, call_again
+from perdure.protocol.envelope import ErrorKind, ReasonHint, SuggestedAction, ToolError, refuse
+from perdure.protocol.next_step import FILL, ask_user, call_again
 
 
 class _Meaning(NamedTuple):

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from perdure.model import relief
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import ask_user, call_again, either
-from perdure.storage.durable import close_quietly
+from perdure.protocol import relief
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import ask_user, call_again, either
+from perdure.storage.files.fsync import close_quietly
 
 _UNSUPPORTED: Final = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 

@@ -17,9 +17,9 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from perdure.model.envelope import Envelope, ToolError, refuse
-from perdure.model.faults import FaultClass, Retry
-from perdure.model.next_step import ask_user, call_again
+from perdure.protocol.envelope import Envelope, ToolError, refuse
+from perdure.protocol.faults import FaultClass, Retry
+from perdure.protocol.next_step import ask_user, call_again
 
 Space = Literal["key", "lease", "once"]
 Name = tuple[Space, str, str]

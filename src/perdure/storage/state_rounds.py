@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.model import relief
+from perdure.protocol import relief
 from perdure.storage.in_line import InLine
 from perdure.storage.state import (
     Answer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from perdure.model.state_limits import VALUE_BYTES
+from perdure.storage.state_limits import VALUE_BYTES
 
 KEY_BYTES: Final = 512
 DEPTH: Final = 64

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from perdure.model.envelope import ToolError
+from perdure.protocol.envelope import ToolError
 
 IDLE_S: Final = 2.0
 TROUBLE_S: Final = 0.25

@@ -14,8 +14,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from perdure.model.learned import learned
-from perdure.storage.places import data_dir, write_private
+from perdure.protocol.msgspec_types import learned
+from perdure.storage.user_dirs import data_dir, write_private
 
 Verdict = Literal["trusted", "waiting", "changed"]
 """`waiting`: never trusted. `changed`: trusted once, with another content."""

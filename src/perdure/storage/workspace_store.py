@@ -25,10 +25,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from perdure.storage import file_systems
-from perdure.storage.durable import sync_directory, sync_file, write_all
-from perdure.storage.files.syscalls import birth_time
-from perdure.storage.places import data_dir, state_dir
+from perdure.platform import file_systems
+from perdure.platform.syscalls import birth_time
+from perdure.storage.files.fsync import sync_directory, sync_file, write_all
+from perdure.storage.user_dirs import data_dir, state_dir
 
 FOLDER: Final = ".perdure"
 JOURNAL: Final = "journal.db"

@@ -17,7 +17,7 @@ from perdure.testing.fake_wire import (
     Wire,
 )
 
-# Kept apart from perdure.model: a fake that shares the host's constants would share its mistakes.
+# Kept apart from perdure.protocol: a fake that shares the host's constants would share its mistakes.
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSIONS: Final = ("2026-07-28",)
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"

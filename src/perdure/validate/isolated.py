@@ -28,7 +28,7 @@ from typing import Final, Self
 import msgspec
 
 import perdure
-from perdure.model.learned import learned
+from perdure.protocol.msgspec_types import learned
 from perdure.validate.checking import check_as
 from perdure.validate.child import LENGTH_BYTES, Reply, Request, framed
 from perdure.validate.detect import detect

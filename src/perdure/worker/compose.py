@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from perdure.model.keep import Keep
-from perdure.model.state_limits import StateLimits
-from perdure.model.tools import DEFAULT_VIEW, View
+from perdure.protocol.tools import DEFAULT_VIEW, View
+from perdure.storage.state_limits import StateLimits
 from perdure.surfaces.port import Surface
+from perdure.workspace.retention_limits import Keep
 
 if TYPE_CHECKING:
     from perdure.storage.state import StateBackend
     from perdure.surfaces.state.service import StateService
-    from perdure.surfaces.write.service import WriteService
+    from perdure.workspace.workspace import WriteService
 
 Durability = Literal["journal", "strict"]
 
@@ -51,21 +51,21 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteServic
     from perdure.registry.locating import user_folder
     from perdure.risk import gate
     from perdure.storage import workspace_store
-    from perdure.storage.places import private_dir
-    from perdure.storage.shelved import Shelved
+    from perdure.storage.disk_cache import Shelved
     from perdure.storage.sqlite.journal import SqliteJournal
-    from perdure.storage.sqlite.store_opening import prepare
+    from perdure.storage.sqlite.store_setup import prepare
     from perdure.storage.trust import TrustStore
-    from perdure.surfaces.write import policy_files
-    from perdure.surfaces.write.service import WriteService
+    from perdure.storage.user_dirs import private_dir
     from perdure.worker.logs import log_to_events
+    from perdure.workspace import policy_file
+    from perdure.workspace.workspace import WriteService
 
     if not is_read_only:
         with suppress(OSError):  # a log that cannot be written never stops a call
             log_to_events(private_dir("log"))
     gate.shelf = Shelved("gate")
-    rules = policy_files.folder_rules((TrustStore().folder, user_folder(os.environ)), settings.workspaces)
-    found = policy_files.load(
+    rules = policy_file.folder_rules((TrustStore().folder, user_folder(os.environ)), settings.workspaces)
+    found = policy_file.load(
         settings.policy,
         settings.workspaces,
         in_settings=settings.workspace_policy,
@@ -102,7 +102,7 @@ def open_backend(state: str | None, *, is_read_only: bool = False) -> StateBacke
     """A PostgreSQL URL, `memory:`, or the path of a SQLite file; by default one in the user's data directory.
 
     With `is_read_only` a missing file reads as an empty store."""
-    from perdure.storage.places import data_dir
+    from perdure.storage.user_dirs import data_dir
 
     if state is not None and state.startswith(("postgresql://", "postgres://")):
         return _open_postgres(state)

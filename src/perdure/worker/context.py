@@ -6,9 +6,9 @@ import threading
 
 import msgspec
 
-from perdure.model.eras import LOG_LEVELS, NOTICE
-from perdure.model.frames import RequestId, encode_notification
-from perdure.model.tools import View
+from perdure.protocol.eras import LOG_LEVELS, NOTICE
+from perdure.protocol.frames import RequestId, encode_notification
+from perdure.protocol.tools import View
 from perdure.worker.pipe import FrameWriter
 
 
@@ -55,7 +55,7 @@ class Running:
 
 
 class Context:
-    """A call as its handler sees it (`perdure.surfaces.port.Call`)."""
+    """A call as its handler sees it (`perdure.protocol.calls.Call`)."""
 
     def __init__(
         self,

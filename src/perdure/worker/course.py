@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from perdure.surfaces.waiting import Steps, Waited, Work
+from perdure.protocol.waiting import Steps, Waited, Work
 
 MOST_ERRANDS: Final = 32
 

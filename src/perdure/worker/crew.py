@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from perdure.model import relief
+from perdure.protocol import relief
 from perdure.worker.alarm import Alarm
 
 MAX_THREADS: Final = 32

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.model.eras import LOG_LEVELS
+from perdure.protocol.eras import LOG_LEVELS
 
 DEFAULT_LEVEL: Final = "warning"
 

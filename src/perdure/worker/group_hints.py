@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.model.envelope import Envelope
-from perdure.model.tool_groups import GROUP_OF
+from perdure.protocol.envelope import Envelope
+from perdure.protocol.tool_groups import GROUP_OF
 
 # Groups that help although the error does not name one of their tools.
 _BY_REASON: Final = {"risk": "scratch"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 
-from perdure.storage.eventlog import EventLog
+from perdure.storage.event_log import EventLog
 from perdure.worker.diagnostics import Diagnostics
 
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))

@@ -7,14 +7,15 @@ from typing import Final
 
 import msgspec
 
-from perdure.model import eras, frames
-from perdure.model.envelope import Envelope
-from perdure.model.instructions import instructions
-from perdure.model.replay import SafeToRetry, StillUnknown
-from perdure.model.tools import View
 from perdure.present.result import answer, failure
-from perdure.surfaces.port import Done, Tool
-from perdure.surfaces.waiting import Steps
+from perdure.protocol import eras, frames
+from perdure.protocol.calls import Done
+from perdure.protocol.envelope import Envelope
+from perdure.protocol.instructions import instructions
+from perdure.protocol.replay import SafeToRetry, StillUnknown
+from perdure.protocol.tools import View
+from perdure.protocol.waiting import Steps
+from perdure.surfaces.port import Tool
 from perdure.worker import call
 from perdure.worker.context import Context, Running
 from perdure.worker.diagnostics import Diagnostics
@@ -88,7 +89,7 @@ class Methods:
 
     def describe_unknown(self, asked: Asked) -> str:
         """Why a call names no tool, and which one it may have meant."""
-        from perdure.model.unknown_tools import describe_unknown
+        from perdure.protocol.unknown_tools import describe_unknown
 
         name = asked.text("name")
         if name is None:

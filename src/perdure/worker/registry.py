@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from perdure.model.envelope import SCHEMA_URI, schema_text
-from perdure.model.replay import STILL_UNKNOWN
-from perdure.model.tool_groups import CORE, GROUP_OF, Profile, enabled_groups
-from perdure.model.tools import definition
-from perdure.surfaces.port import KeyStatus, Resource, Surface, Tool
+from perdure.protocol.calls import KeyStatus
+from perdure.protocol.envelope import SCHEMA_URI, schema_text
+from perdure.protocol.replay import STILL_UNKNOWN
+from perdure.protocol.tool_groups import CORE, GROUP_OF, Profile, enabled_groups
+from perdure.protocol.tools import definition
+from perdure.surfaces.port import Resource, Surface, Tool
 
 ERROR_SCHEMA = Resource(
     uri=SCHEMA_URI,

@@ -17,13 +17,13 @@ from typing import Final, assert_never
 import msgspec
 from msgspec import Raw
 
-from perdure.model import eras, frames, relief
-from perdure.model.faults import QUEUE_FULL, Fault, host_error
-from perdure.model.frames import Malformed, Notification, Request, RequestId, Response
-from perdure.model.tool_groups import Profile
-from perdure.model.tools import DEFAULT_VIEW, View
+from perdure.protocol import eras, frames, relief
+from perdure.protocol.faults import QUEUE_FULL, Fault, host_error
+from perdure.protocol.frames import Malformed, Notification, Request, RequestId, Response
+from perdure.protocol.tool_groups import Profile
+from perdure.protocol.tools import DEFAULT_VIEW, View
+from perdure.protocol.waiting import Steps
 from perdure.surfaces.port import Surface
-from perdure.surfaces.waiting import Steps
 from perdure.worker.alarm import Alarm
 from perdure.worker.context import Running
 from perdure.worker.course import Course, Errands

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Raw
 
 from perdure import __version__
-from perdure.model import eras
-from perdure.model.frames import (
+from perdure.protocol import eras
+from perdure.protocol.frames import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     Members,
@@ -23,7 +23,7 @@ from perdure.model.frames import (
     decode_id,
     members,
 )
-from perdure.model.learned import learned
+from perdure.protocol.msgspec_types import learned
 
 SERVER_INFO: Final = {"name": "perdure", "title": "Perdure", "version": __version__}
 CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "prompts": {}, "logging": {}}

@@ -10,8 +10,8 @@ from functools import partial
 from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.cli.locations import store_place
 from perdure.host import presence
-from perdure.storage import temp_names
-from perdure.storage.places import data_dir, state_dir
+from perdure.storage.files import temp_names
+from perdure.storage.user_dirs import data_dir, state_dir
 
 CHECK = "leftovers"
 LOCKS = "locks"

@@ -11,7 +11,7 @@ from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.cli.extras import install_command
 from perdure.cli.screen import size
 from perdure.host import presence
-from perdure.storage.places import data_dir, state_dir
+from perdure.storage.user_dirs import data_dir, state_dir
 
 VERSIONS, EXTRAS, DISK = "versions", "extras", "disk"
 FULL_BYTES = 100 * 1000 * 1000

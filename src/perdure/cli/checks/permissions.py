@@ -9,7 +9,7 @@ from functools import partial
 
 from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.cli.locations import store_place
-from perdure.storage.places import data_dir, state_dir
+from perdure.storage.user_dirs import data_dir, state_dir
 
 CHECK = "permissions"
 

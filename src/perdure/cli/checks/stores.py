@@ -10,7 +10,7 @@ from perdure.cli.locations import state_file, store_place
 from perdure.cli.overview import state_of
 from perdure.cli.progress import Progress
 from perdure.cli.tool_command import write_settings
-from perdure.model.envelope import ToolError
+from perdure.protocol.envelope import ToolError
 from perdure.storage.sqlite import read_only
 
 CHECK = "journal"
@@ -44,8 +44,8 @@ def check_journal(patient: Patient) -> Iterator[Finding]:
 
 
 def _verified(patient: Patient, writes: int) -> Iterator[Finding]:
-    from perdure.surfaces.write.verifying import verify
     from perdure.worker.compose import open_write
+    from perdure.workspace.verify import verify
 
     try:
         service = open_write(write_settings(patient.settings))

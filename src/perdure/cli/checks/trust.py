@@ -8,7 +8,7 @@ from typing import Final
 
 from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.host.workspace_trust import untrusted_files
-from perdure.model.trust import command_for
+from perdure.protocol.pending_trust import command_for
 
 CHECK: Final = "trust"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.cli.screen import home
 from perdure.cli.workspace import find_workspace
-from perdure.model.trust import UntrustedFile, command_for
+from perdure.protocol.pending_trust import UntrustedFile, command_for
 from perdure.registry.allowed import check_allowed
 from perdure.registry.entry import Entry
 from perdure.registry.errors import RegistryError, Unsupported, Untrusted

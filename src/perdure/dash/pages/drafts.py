@@ -14,7 +14,7 @@ from perdure.dash.pieces import block, button, code, facts, file_link, note, ses
 from perdure.dash.times import when
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
-from perdure.model.when import iso
+from perdure.text.times import iso
 
 MOST_SHOWN: Final = 100_000
 RISK: Final = "risk"

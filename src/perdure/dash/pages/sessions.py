@@ -19,7 +19,7 @@ from perdure.dash.tools import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.host.recent_events import describe_call
 from perdure.kernel.state import EndedCall
-from perdure.model.eras import LATEST_MODERN
+from perdure.protocol.eras import LATEST_MODERN
 from perdure.serve.session import HttpSession
 
 HEADS: Final = (

@@ -8,7 +8,7 @@ from perdure.dash.html import Markup, table
 from perdure.dash.layout import card
 from perdure.dash.pieces import code
 from perdure.dash.web import Part
-from perdure.model.trust import UntrustedFile, command_for
+from perdure.protocol.pending_trust import UntrustedFile, command_for
 
 
 def untrusted_part(files: Iterable[UntrustedFile]) -> Part:

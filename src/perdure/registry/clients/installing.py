@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from perdure.model.tool_groups import Profile
+from perdure.protocol.tool_groups import Profile
 from perdure.registry.atomic_edit import edit_file
 from perdure.registry.clients import diffs
 from perdure.registry.clients.ownership import Claim, Ownership, Sidecar, hash_of, undo_of, undone

@@ -15,12 +15,12 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from perdure.model.envelope import ToolError
-from perdure.model.fault_points import passed, point
-from perdure.model.learned import learned
+from perdure.platform.fault_points import passed, point
+from perdure.protocol.envelope import ToolError
+from perdure.protocol.msgspec_types import learned
 from perdure.registry.errors import RegistryUnavailable, Unreadable
 from perdure.storage.files.pending import PendingFile
-from perdure.storage.places import data_dir
+from perdure.storage.user_dirs import data_dir
 
 VERSION: Final = 1
 

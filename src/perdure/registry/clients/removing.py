@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
-from perdure.model.envelope import ToolError
-from perdure.model.fault_points import passed, point
+from perdure.platform.fault_points import passed, point
+from perdure.platform.syscalls import rename_noreplace
+from perdure.protocol.envelope import ToolError
 from perdure.registry import backups
 from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.file_lock import FileLock
-from perdure.storage import temp_names
 from perdure.storage.digest import sha256_of
-from perdure.storage.durable import sync_directory
-from perdure.storage.files.exchange import open_aside
-from perdure.storage.files.syscalls import rename_noreplace
+from perdure.storage.files import temp_names
+from perdure.storage.files.fsync import sync_directory
+from perdure.storage.files.swap import open_aside
 
 
 def remove_file(path: str, sha256: str) -> bool:

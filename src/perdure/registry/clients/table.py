@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from perdure.model.tool_groups import Profile
+from perdure.protocol.tool_groups import Profile
 from perdure.registry.clients import references
 from perdure.registry.clients.json_text import JsonText
 from perdure.registry.clients.shapes import MILLISECONDS, SECONDS, Shape, Timing

@@ -17,11 +17,11 @@ from typing import Any
 import apsw
 import msgspec
 
-from perdure.model.learned import learned
+from perdure.protocol.msgspec_types import learned
 from perdure.registry.official.copy_file import index, opened, put, set_meta
 from perdure.registry.official.records import BadRecord, read_record
 from perdure.registry.official.versions import moment
-from perdure.storage.places import private_dir
+from perdure.storage.user_dirs import private_dir
 
 
 class Progress(msgspec.Struct, frozen=True):

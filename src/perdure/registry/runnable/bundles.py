@@ -27,7 +27,7 @@ from perdure.registry.reading import refused
 from perdure.registry.redaction import is_secret_name
 from perdure.registry.runnable.inputs import Naming
 from perdure.registry.runnable.plan import Ask, Bundle, NotRunnable, Plan, Text, Words
-from perdure.storage.places import data_dir
+from perdure.storage.user_dirs import data_dir
 
 MAX_BUNDLE: Final = 512 * 1024 * 1024
 MAX_UNPACKED: Final = 2 * 1024 * 1024 * 1024

@@ -23,18 +23,17 @@ from typing import Self
 
 import msgspec
 
-from perdure.model.envelope import ToolError
-from perdure.model.fault_points import passed, point
-from perdure.storage import temp_names
-from perdure.storage.copying import copy_file
-from perdure.storage.durable import close_quietly, sync_directory, sync_file, write_all
-from perdure.storage.files import fidelity, unnamed
-from perdure.storage.files.exchange import Conflict, PutBack, alone, open_aside, put_back, unexpected
-from perdure.storage.files.fidelity import Facts
-from perdure.storage.files.identity import Expected
-from perdure.storage.files.syscalls import exchange, is_missing, rename_noreplace
-from perdure.storage.files.visible import shown
+from perdure.platform.fault_points import passed, point
+from perdure.platform.syscalls import exchange, is_missing, rename_noreplace
+from perdure.protocol.envelope import ToolError
+from perdure.storage.files import metadata, temp_names, tmpfile
+from perdure.storage.files.copy import copy_file
+from perdure.storage.files.fingerprint import Expected
+from perdure.storage.files.fsync import close_quietly, sync_directory, sync_file, write_all
+from perdure.storage.files.metadata import Facts
+from perdure.storage.files.swap import Conflict, PutBack, alone, open_aside, put_back, unexpected
 from perdure.storage.os_errors import os_refusal, sync_refusal
+from perdure.text.visible import shown
 
 
 class Landed(msgspec.Struct, frozen=True):
@@ -170,12 +169,12 @@ class PendingFile:
         point("write.open_temp")
         # A new file gets what the umask and its directory give; `_complete` sets the facts of a replaced one.
         mode = 0o666 if self._like is None else 0o600
-        fd = unnamed.opened(self.dir_fd, mode)
+        fd = tmpfile.opened(self.dir_fd, mode)
         if fd is None:
             if self._is_unseen:
                 raise NeedsName
             name = temp_names.fresh("w")
-            flags = unnamed.FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            flags = tmpfile.FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
             fd = os.open(name, flags, mode, dir_fd=self.dir_fd)
             self._temp = name
         self._fd = fd
@@ -186,7 +185,7 @@ class PendingFile:
         reading = self._opened_for_reading()  # before the facts, which may forbid it
         try:
             if self._like is not None:
-                self._warnings = fidelity.apply(self._fd, self._like)
+                self._warnings = metadata.apply(self._fd, self._like)
             if self._sync:
                 self._sync_content()
         except BaseException:
@@ -217,7 +216,7 @@ class PendingFile:
         point("write.before_name")
         name = temp_names.fresh("x")
         if self._temp is None:
-            unnamed.link(self._fd, self.dir_fd, name)
+            tmpfile.link(self._fd, self.dir_fd, name)
         else:
             os.rename(self._temp, name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
         self._temp = name
@@ -226,7 +225,7 @@ class PendingFile:
     def _appear(self) -> None:
         point("write.before_create")
         if self._temp is None:
-            unnamed.link(self._fd, self.dir_fd, self.name)
+            tmpfile.link(self._fd, self.dir_fd, self.name)
         else:
             rename_noreplace(self.dir_fd, self._temp, self.dir_fd, self.name)
             self._temp = None

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import psycopg
 
-from perdure.model.fault_points import passed, point
+from perdure.platform.fault_points import passed, point
 from perdure.storage.postgres import state_queries as sql
-from perdure.storage.postgres.connections import Connection, Connections
-from perdure.storage.postgres.failures import is_lost, meaning, typed
-from perdure.storage.postgres.opening import prepare
-from perdure.storage.postgres.waking import Listener, Notifier
+from perdure.storage.postgres.errors import is_lost, meaning, typed
+from perdure.storage.postgres.migrate import prepare
+from perdure.storage.postgres.notify import Listener, Notifier
+from perdure.storage.postgres.pool import Connection, Connections
 from perdure.storage.state import (
     DUE_PER_ROUND,
     MOST_CHANGES,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from perdure.storage.sqlite.unpacking import unpacked
+from perdure.storage.sqlite.content_encoding import unpacked
 
 GENESIS: Final = bytes(32)
 BREAK: Final = "break"

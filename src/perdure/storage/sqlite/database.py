@@ -9,7 +9,7 @@ from typing import Final
 
 import apsw
 
-from perdure.storage.places import make_private
+from perdure.storage.user_dirs import make_private
 
 # Older libraries can lose committed writes in WAL mode when a checkpoint and a reset coincide.
 OLDEST_SQLITE: Final = (3, 51, 3)

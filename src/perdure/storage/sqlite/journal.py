@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 import apsw
 import msgspec
 
-from perdure.storage.files.syscalls import boot_session
-from perdure.storage.held_files import HeldFiles
+from perdure.platform.syscalls import boot_session
+from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.journal import (
     Draft,
     Filter,
@@ -34,12 +34,12 @@ from perdure.storage.journal import (
     Sha,
     State,
 )
-from perdure.storage.sqlite import chain, journal_analytics, journal_retention, journal_shelf, read_only
+from perdure.storage.sqlite import analytics, chain, read_only, retention, shelf
 from perdure.storage.sqlite.chain import COLUMNS, GENESIS
+from perdure.storage.sqlite.content_encoding import FILE, RAW, ZLIB, unpacked
 from perdure.storage.sqlite.database import close_detached, open_database, open_reader
-from perdure.storage.sqlite.failures import refusal, typed
+from perdure.storage.sqlite.errors import refusal, typed
 from perdure.storage.sqlite.readers import ThreadReaders
-from perdure.storage.sqlite.unpacking import FILE, RAW, ZLIB, unpacked
 
 log = logging.getLogger(__name__)
 
@@ -150,10 +150,10 @@ class SqliteJournal:
 
     def _advance_sums(self, before: int) -> None:
         """Once in many rows, so that a single write touches no sum."""
-        every = journal_analytics.ADVANCE_EVERY
+        every = analytics.ADVANCE_EVERY
         if self._head[0] // every > before // every:
-            journal_analytics.advance(self._write)
-            journal_retention.count_kept(self._write)
+            analytics.advance(self._write)
+            retention.count_kept(self._write)
 
     def _roll_back(self) -> None:
         if self._write.in_transaction:
@@ -249,7 +249,7 @@ class SqliteJournal:
         digest = chain.digest(prev, values)
         self._write.execute(_APPEND, (prev, digest, *values))
         self._write.execute("INSERT INTO intents VALUES (?, ?)", (seq, self._boot))
-        journal_retention.unpin(self._write, made.path)
+        retention.unpin(self._write, made.path)
         self._head = (seq, digest)
         return made
 
@@ -281,12 +281,10 @@ class SqliteJournal:
         return int(found[0][0])
 
     def retire(self, n: int, *, before: int, most_bytes: int, in_reach: int) -> Retired:
-        return journal_retention.retire(
-            self._write, n, before=before, most_bytes=most_bytes, in_reach=in_reach
-        )
+        return retention.retire(self._write, n, before=before, most_bytes=most_bytes, in_reach=in_reach)
 
     def expire(self, n: int, *, before: int, drafts_before: int) -> Retired:
-        return journal_retention.expire(self._write, n, before=before, drafts_before=drafts_before)
+        return retention.expire(self._write, n, before=before, drafts_before=drafts_before)
 
     def conclude(self, seq: int, state: State, draft: str | None = None) -> None:
         self._write.execute("INSERT OR REPLACE INTO outcomes VALUES (?,?,?)", (seq, state, draft))
@@ -338,13 +336,13 @@ class SqliteJournal:
         )
 
     def shelve(self, item: Item) -> Retired:
-        return journal_shelf.put(self._write, item)
+        return shelf.put(self._write, item)
 
     def unshelve(self, kind: str, name: str, at: int | None = None) -> Retired:
-        return journal_shelf.remove(self._write, kind, name, at)
+        return shelf.remove(self._write, kind, name, at)
 
     def expire_shelf(self, n: int) -> Retired:
-        return journal_shelf.expire(self._write, n, self._now())
+        return shelf.expire(self._write, n, self._now())
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -356,7 +354,7 @@ class SqliteJournal:
                 terms.append(f"{column} = ?")
                 values.append(value)
         if wanted.since is not None:
-            terms.append(journal_analytics.SINCE)
+            terms.append(analytics.SINCE)
             values += (wanted.since, wanted.since)
         if wanted.before is not None:
             terms.append("seq < ?")
@@ -439,16 +437,16 @@ class SqliteJournal:
         return (max(known, key=lambda found: found[0])[1],) if known else None
 
     def shelf(self, kind: str, name: str | None = None) -> list[Item]:
-        return journal_shelf.items(self._read, kind, name, self._now())
+        return shelf.items(self._read, kind, name, self._now())
 
     def shelf_end(self, kind: str, name: str) -> int:
-        return journal_shelf.end(self._read, kind, name)
+        return shelf.end(self._read, kind, name)
 
     def item(self, kind: str, name: str, at: int = 0) -> Item | None:
-        return journal_shelf.item(self._read, kind, name, at, self._now())
+        return shelf.item(self._read, kind, name, at, self._now())
 
     def analytics(self, since: int | None, session: str | None) -> dict[str, Any]:
-        return journal_analytics.report(self._read, since, session)
+        return analytics.report(self._read, since, session)
 
     def verify(self, passed: Callable[[int], None] | None = None) -> Iterator[Problem]:
         """Walk the whole chain; compare its head with what is remembered outside the workspace.

@@ -15,15 +15,14 @@ from typing import Any, Final
 
 import apsw
 
-from perdure.model.fault_points import passed, point
-from perdure.storage.held_files import HeldFiles
-from perdure.storage.places import make_private_folders
+from perdure.platform.fault_points import passed, point
+from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.process_lock import LockTimeout, ProcessLock, open_lock_file
 from perdure.storage.sqlite import state_queries as sql
 from perdure.storage.sqlite.database import StoreError, close_detached
 from perdure.storage.sqlite.readers import ThreadReaders
-from perdure.storage.sqlite.state_failures import meaning, not_opened, typed, typed_error
-from perdure.storage.sqlite.state_opening import open_read_only, open_reader, open_state
+from perdure.storage.sqlite.state_errors import meaning, not_opened, typed, typed_error
+from perdure.storage.sqlite.state_schema import open_read_only, open_reader, open_state
 from perdure.storage.state import (
     DUE_PER_ROUND,
     MOST_CHANGES,
@@ -45,6 +44,7 @@ from perdure.storage.state import (
     state_error,
 )
 from perdure.storage.state_watch import Watch
+from perdure.storage.user_dirs import make_private_folders
 
 LOOK_EVERY_S: Final = 0.005
 PATIENCE_S: Final = 10.0

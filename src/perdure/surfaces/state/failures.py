@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.model.next_step import FILL, call_again, call_tool, either, then
 from perdure.present.shape import Failure, Payload
+from perdure.protocol.next_step import FILL, call_again, call_tool, either, then
 
 Arguments = Mapping[str, Any]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.model.when import iso
 from perdure.storage.state import Entry, Name
 from perdure.storage.state_rounds import Payload, Step
+from perdure.text.times import iso
 
 ANY = -1
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.model.when import iso
 from perdure.storage.state import Entry, Name
 from perdure.storage.state_rounds import Payload, Step
 from perdure.surfaces.state.limits import expiry
+from perdure.text.times import iso
 
 OUTCOME_KEPT_S: Final = 90 * 86400.0
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, call_again
-from perdure.model.state_limits import StateLimits
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import FILL, call_again
 from perdure.storage.state import Name, Space
+from perdure.storage.state_limits import StateLimits
 from perdure.storage.state_values import BadValue, key_problem, parsed
 
 MOST_OPS: Final = 128

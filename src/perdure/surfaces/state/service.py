@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
-from perdure.model.envelope import refuse
-from perdure.model.next_step import ask_user
-from perdure.model.replay import SAFE_TO_RETRY, STILL_UNKNOWN
-from perdure.model.state_limits import StateLimits
-from perdure.model.tools import View
+from perdure.protocol.calls import Call, Done, KeyStatus
+from perdure.protocol.envelope import refuse
+from perdure.protocol.next_step import ask_user
+from perdure.protocol.replay import SAFE_TO_RETRY, STILL_UNKNOWN
+from perdure.protocol.tools import View
 from perdure.storage.state import Answer, Author, Loaded, Name, StateBackend, StateError, Wanted
+from perdure.storage.state_limits import StateLimits
 from perdure.storage.state_rounds import Job, Payload, Rounds, Step
-from perdure.surfaces.port import Call, Done, KeyStatus
 from perdure.surfaces.state.limits import MOST_WAITS
 
 TEND_EVERY_S: Final = 60.0

@@ -9,18 +9,19 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from perdure.model.envelope import ToolError
-from perdure.model.replay import CONVERGENT, JOURNAL, STILL_UNKNOWN
-from perdure.model.tools import ToolSpec
 from perdure.present.shape import Shape
+from perdure.protocol.calls import Call, KeyStatus
+from perdure.protocol.envelope import ToolError
+from perdure.protocol.replay import CONVERGENT, JOURNAL, STILL_UNKNOWN
+from perdure.protocol.tools import ToolSpec
+from perdure.protocol.waiting import finished
 from perdure.storage.state import StateError
-from perdure.surfaces.port import Call, KeyStatus, Resource, Tool
-from perdure.surfaces.state import reading, shapes, waiting, writing
+from perdure.surfaces.port import Resource, Tool
+from perdure.surfaces.state import read, shapes, wait, write
 from perdure.surfaces.state.guides import GUIDES
 from perdure.surfaces.state.limits import LONGEST_WAIT_S
 from perdure.surfaces.state.service import StateService
-from perdure.surfaces.state.transacting import Txn
-from perdure.surfaces.waiting import finished
+from perdure.surfaces.state.txn import Txn
 
 P = TypeVar("P", bound=msgspec.Struct)
 Run = Callable[[StateService, Any, Call], Any]
@@ -63,11 +64,11 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
             "get_state",
             "Read shared value",
             "Read a JSON value that all agents share, and its version. Pass that to set_state as expected_version.",
-            reading.Get,
+            read.Get,
             "/key",
         ),
         shapes.GOT,
-        reading.get_state,
+        read.get_state,
     ),
     (
         _writes(
@@ -75,12 +76,12 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
             "Write shared value",
             "Store JSON under a key all agents see. With expected_version (from get_state) it fails on a "
             "concurrent change; without, it overwrites.",
-            writing.Set,
+            write.Set,
             "/key",
             destructive=True,
         ),
         shapes.SET,
-        writing.set_state,
+        write.set_state,
     ),
     (
         _writes(
@@ -88,35 +89,35 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
             "Overwrite shared value",
             "Overwrite a shared key, whatever its version. Prefer set_state with expected_version: it notices a "
             "concurrent change.",
-            writing.ForceSet,
+            write.ForceSet,
             "/key",
             destructive=True,
         ),
         shapes.SET,
-        writing.force_set_state,
+        write.force_set_state,
     ),
     (
         _reads(
             "list_state",
             "List shared keys",
             "List shared keys by prefix or pattern, in pages; values=true adds their values.",
-            reading.List,
+            read.List,
         ),
         shapes.LISTED,
-        reading.list_state,
+        read.list_state,
     ),
     (
         _writes(
             "delete_state",
             "Delete shared value",
             "Delete a shared key; with expected_version only at that version. state_history still shows it.",
-            writing.Delete,
+            write.Delete,
             "/key",
             destructive=True,
             idempotent=True,
         ),
         shapes.DELETED,
-        writing.delete_state,
+        write.delete_state,
     ),
     (
         _reads(
@@ -124,12 +125,12 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
             "Wait for a change",
             "Wait until another agent changes a key, or a key with a prefix. Use it instead of calling get_state "
             "again and again.",
-            waiting.Wait,
+            wait.Wait,
             deadline_s=LONGEST_WAIT_S + 30,
             waits=True,
         ),
         shapes.WAITED,
-        waiting.state_wait,
+        wait.state_wait,
     ),
     (
         _writes(
@@ -142,7 +143,7 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
             destructive=True,
         ),
         shapes.TRANSACTED,
-        writing.state_txn,
+        write.state_txn,
     ),
     (
         _writes(
@@ -150,23 +151,23 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
             "Patch shared value",
             "Change a shared key in one step, no read needed: merge an object, increment a number, append to a "
             "list, revert to a version.",
-            writing.Patch,
+            write.Patch,
             "/key",
             destructive=True,
         ),
         shapes.PATCHED,
-        writing.state_patch,
+        write.state_patch,
     ),
     (
         _reads(
             "state_history",
             "Key history",
             "Earlier values of a shared key, newest first, each with its agent, time and tool.",
-            reading.History,
+            read.History,
             "/key",
         ),
         shapes.HISTORY,
-        reading.state_history,
+        read.state_history,
     ),
     (
         _writes(
@@ -174,11 +175,11 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
             "Lock a name",
             "Lock a name for ttl_s so that one agent works on it: acquire returns a token; renew, release and "
             "set_state (lease_token) need it.",
-            writing.LeaseCall,
+            write.LeaseCall,
             "/name",
         ),
         shapes.LEASE,
-        writing.lease,
+        write.lease,
     ),
     (
         _writes(
@@ -186,11 +187,11 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
             "Run once",
             "Make sure a job runs only once among agents: begin answers run, running or done; finish stores its "
             "result.",
-            writing.Once,
+            write.Once,
             "/key",
         ),
         shapes.ONCE,
-        writing.once,
+        write.once,
     ),
 )
 
@@ -243,7 +244,7 @@ class StateSurface:
                 self._tell(call)
 
         if spec.read_only:
-            is_brief = self._is_at_hand if run is reading.get_state else lambda: False
+            is_brief = self._is_at_hand if run is read.get_state else lambda: False
             return Tool(spec, shape, handler, is_brief)
         return Tool(spec, shape, lambda params, call: finished(steps(params, call)), self._is_at_hand, steps)
 

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.model.envelope import ToolError
-from perdure.model.learned import learned
-from perdure.model.when import iso, microseconds
+from perdure.protocol.calls import Call
+from perdure.protocol.envelope import ToolError
+from perdure.protocol.msgspec_types import learned
 from perdure.storage.state import Name, Span
 from perdure.storage.state_rounds import Payload, Step
 from perdure.storage.state_values import value_problem
-from perdure.surfaces.port import Call
 from perdure.surfaces.state.service import StateService
+from perdure.text.times import iso, microseconds
 
 PAGE: Final = 500
 BATCH: Final = 128

@@ -13,14 +13,14 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from perdure.model.envelope import refuse
-from perdure.model.next_step import FILL, call_again, call_tool, then
-from perdure.model.tools import arg
-from perdure.model.when import iso
+from perdure.protocol.calls import Call
+from perdure.protocol.envelope import refuse
+from perdure.protocol.next_step import FILL, call_again, call_tool, then
+from perdure.protocol.tools import arg
 from perdure.storage.journal import Item
-from perdure.surfaces.port import Call
-from perdure.surfaces.write.service import WriteService
-from perdure.surfaces.write.tree import Tree
+from perdure.text.times import iso
+from perdure.workspace.planning import Tree
+from perdure.workspace.workspace import WriteService
 
 KIND: Final = "checkpoint"
 SESSION_S: Final = 7 * 86_400

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.model.envelope import ToolError, refuse
-from perdure.model.next_step import FILL, call_again, call_tool, either, then
-from perdure.surfaces.port import Call
-from perdure.surfaces.write import elision, hash_prefix, lines
-from perdure.surfaces.write.rejecting import Rejected
-from perdure.surfaces.write.service import WriteService
-from perdure.surfaces.write.store import Content
-from perdure.surfaces.write.text import decode
-from perdure.surfaces.write.tree import Known, Tree
+from perdure.protocol.calls import Call
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import FILL, call_again, call_tool, either, then
+from perdure.surfaces.write import hash_prefix
+from perdure.text import elision, lines
+from perdure.text.codec import decode
+from perdure.workspace.contents import Content
+from perdure.workspace.drafts import Rejected
+from perdure.workspace.planning import Known, Tree
+from perdure.workspace.workspace import WriteService
 
 
 def check_precondition(known: Known, expected: str | None) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perdure.model.envelope import refuse
-from perdure.model.next_step import FILL, call_again
+from perdure.protocol.envelope import refuse
+from perdure.protocol.next_step import FILL, call_again
 
 SHORTEST: Final = 8
 _PREFIX = re.compile(r"[0-9a-f]{8,64}", re.ASCII)

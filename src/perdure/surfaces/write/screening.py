@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from perdure import risk
-from perdure.model.envelope import ToolError
+from perdure.protocol.envelope import ToolError
 from perdure.risk import Report, RiskSettings
 from perdure.risk.report import FINDINGS_LISTED
-from perdure.surfaces.write import text
+from perdure.text import codec
 
 WINDOW: Final = 1024 * 1024
 OVERLAP: Final = 16 * 1024
@@ -35,7 +35,7 @@ def readable(data: bytes) -> str:
     except UnicodeDecodeError:
         pass
     try:
-        return text.decode(data).body
+        return codec.decode(data).body
     except ToolError:
         return data.decode(errors="replace")
 

@@ -10,18 +10,19 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from perdure.model.envelope import ToolError
-from perdure.model.replay import STILL_UNKNOWN
-from perdure.model.tools import ToolSpec
 from perdure.present.shape import Field, Payload, Shape
+from perdure.protocol.calls import Call, KeyStatus
+from perdure.protocol.envelope import ToolError
+from perdure.protocol.replay import STILL_UNKNOWN
+from perdure.protocol.tools import ToolSpec
+from perdure.protocol.waiting import Steps, finished
 from perdure.storage.journal import StoreReplaced
 from perdure.storage.os_errors import os_refusal
-from perdure.surfaces.port import Call, KeyStatus, Resource, Tool
-from perdure.surfaces.waiting import Steps, finished
-from perdure.surfaces.write import reading, transacting, undoing, writing
-from perdure.surfaces.write.declaring import reads, writes
-from perdure.surfaces.write.layers import LAYERS
-from perdure.surfaces.write.service import WriteService
+from perdure.surfaces.port import Resource, Tool
+from perdure.surfaces.write import read, transaction, undo, write
+from perdure.surfaces.write.declarations import reads, writes
+from perdure.surfaces.write.layer_tools import LAYERS
+from perdure.workspace.workspace import WriteService
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -400,22 +401,22 @@ class WriteSurface:
                     "Write file",
                     "Create a file; mode=overwrite or append changes one. Default mode=create refuses an "
                     "existing file. Atomic, journaled, undoable. For passages use edit.",
-                    writing.SafeWrite,
+                    write.SafeWrite,
                     conflict=("/path",),
                     destructive=True,
                 ),
                 WROTE,
-                writing.safe_write,
+                write.safe_write,
             ),
             self._tool(
                 reads(
                     "read",
                     "Read file",
                     "Read a text file, or its lines from start_line to end_line, with the sha256 of the whole file.",
-                    reading.Read,
+                    read.Read,
                 ),
                 READ,
-                reading.read,
+                read.read,
             ),
             self._stepwise(
                 writes(
@@ -423,12 +424,12 @@ class WriteSurface:
                     "Edit file",
                     "Replace exact passages in a file. Each old must occur exactly once (or count times). All "
                     "edits land or none. Read the file first.",
-                    writing.EditFile,
+                    write.EditFile,
                     conflict=("/path",),
                     destructive=True,
                 ),
                 EDITED,
-                writing.edit,
+                write.edit,
             ),
             self._stepwise(
                 writes(
@@ -436,12 +437,12 @@ class WriteSurface:
                     "Replace text",
                     "Replace one passage of a file, as edit does with one pair of old and new. Prefer edit: it "
                     "takes several passages.",
-                    writing.SafeReplace,
+                    write.SafeReplace,
                     conflict=("/path",),
                     destructive=True,
                 ),
                 EDITED,
-                writing.edit,
+                write.edit,
             ),
             self._tool(
                 writes(
@@ -449,12 +450,12 @@ class WriteSurface:
                     "Change several files",
                     "Change several files as one step, all or none: write, edit, patch (a diff), move, delete. "
                     "Also the way to move or delete one file.",
-                    transacting.Transaction,
+                    transaction.Transaction,
                     conflict=("/ops/*/path", "/ops/*/to"),
                     destructive=True,
                 ),
                 TRANSACTED,
-                transacting.transaction,
+                transaction.transaction,
             ),
             self._tool(
                 reads(
@@ -462,20 +463,20 @@ class WriteSurface:
                     "Recent changes",
                     "Recent changes to files by all agents: path, agent, time; newest last. "
                     "For the versions of one file use history.",
-                    reading.JournalTail,
+                    read.JournalTail,
                 ),
                 TAIL,
-                reading.journal_tail,
+                read.journal_tail,
             ),
             self._tool(
                 reads(
                     "history",
                     "File history",
                     "Versions of one file, newest first, with the journal_id that diff and restore take.",
-                    reading.History,
+                    read.History,
                 ),
                 VERSIONS,
-                reading.history,
+                read.history,
             ),
             self._tool(
                 reads(
@@ -483,10 +484,10 @@ class WriteSurface:
                     "Compare versions",
                     "Unified diff between two versions of a file. Default: from the version before the last "
                     "change to disk.",
-                    reading.DiffParams,
+                    read.DiffParams,
                 ),
                 DIFF,
-                reading.diff,
+                read.diff,
             ),
             self._tool(
                 writes(
@@ -494,25 +495,25 @@ class WriteSurface:
                     "Undo changes",
                     'Undo your last change, or those chosen by n, path, since or journal_id; session="any" '
                     "includes other agents. Later edits are kept.",
-                    undoing.Undo,
+                    undo.Undo,
                     conflict=("/path",),
                     destructive=True,
                 ),
                 UNDONE,
-                undoing.undo,
+                undo.undo,
             ),
             self._tool(
                 writes(
                     "restore",
                     "Restore version",
                     "Write back an old version of a file, by its journal_id from history. Undoable.",
-                    writing.Restore,
+                    write.Restore,
                     conflict=("/path",),
                     destructive=True,
                     idempotent=True,
                 ),
                 RESTORED,
-                writing.restore,
+                write.restore,
             ),
             self._tool(
                 reads(
@@ -520,10 +521,10 @@ class WriteSurface:
                     "Write statistics",
                     "Statistics of writes through Perdure: per file, agent, mode and minute. For the changes "
                     "themselves use journal_tail.",
-                    reading.Analytics,
+                    read.Analytics,
                 ),
                 ANALYTICS,
-                reading.analytics,
+                read.analytics,
             ),
             *(self._tool(spec, shape, run) for spec, shape, run in LAYERS),
         )

@@ -1,1 +1,0 @@
-"""Pure data: frames, protocol eras, replay classes, faults, tool contracts. Imports nothing of Perdure."""

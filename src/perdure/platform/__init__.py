@@ -1,0 +1,1 @@
+"""What differs between operating systems, behind small functions. Imports nothing of Perdure."""

@@ -1,0 +1,92 @@
+"""The two protocol eras and what tells them apart on the wire.
+
+| | handshake era (2024-11-05 … 2025-11-25) | 2026-07-28 |
+|---|---|---|
+| opening | `initialize`, `notifications/initialized` | none; `server/discover` on request |
+| version, client, capabilities | once, in `initialize` | in `_meta` of every request |
+| results | plain | `resultType`; lists and reads also `ttlMs`, `cacheScope` |
+| change notifications | to the session | on a `subscriptions/listen` stream |
+| server asks the client | a request of its own | an `input_required` result, then a retry |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+from msgspec import Raw
+
+from perdure.protocol.frames import Members, encode_members, members
+
+Era = Literal["handshake", "modern"]
+
+HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN_VERSIONS: Final = ("2026-07-28",)
+LATEST_HANDSHAKE: Final = HANDSHAKE_VERSIONS[-1]
+LATEST_MODERN: Final = MODERN_VERSIONS[-1]
+SUPPORTED_VERSIONS: Final = (*MODERN_VERSIONS, *reversed(HANDSHAKE_VERSIONS))
+
+_PREFIX: Final = "io.modelcontextprotocol/"
+META_VERSION: Final = _PREFIX + "protocolVersion"
+META_CLIENT: Final = _PREFIX + "clientInfo"
+META_CAPABILITIES: Final = _PREFIX + "clientCapabilities"
+META_LOG_LEVEL: Final = _PREFIX + "logLevel"
+META_SUBSCRIPTION: Final = _PREFIX + "subscriptionId"
+META_SERVER: Final = _PREFIX + "serverInfo"
+ENVELOPE_KEYS: Final = (META_VERSION, META_CLIENT, META_CAPABILITIES, META_LOG_LEVEL)
+
+# What the host tells its own worker about a call, and the worker tells the host about a tool.
+META_INVOCATION: Final = "perdure/invocation"
+META_CALLER: Final = "perdure/client"
+META_AGE: Final = "perdure/ageMs"
+META_CONTRACT: Final = "perdure/contract"
+NOTICE: Final = "notifications/perdure/notice"
+"""From the built-in worker to its host: something that `health` has to tell."""
+PROBE_METHOD: Final = "perdure/probe"
+FILE_FAULTS_METHOD: Final = "notifications/perdure/file_faults"
+
+UNSUPPORTED_VERSION: Final = -32022
+MISSING_CAPABILITY: Final = -32021
+RESOURCE_NOT_FOUND: Final = -32002
+
+CACHEABLE: Final = frozenset(
+    {
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "server/discover",
+    }
+)
+INPUT_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+def negotiate(offered: object) -> str:
+    """The handshake version to answer an offer with: the offered one where it is known."""
+    return offered if isinstance(offered, str) and offered in HANDSHAKE_VERSIONS else LATEST_HANDSHAKE
+
+
+def modern_result(method: str, result: Raw | bytes, server: bytes) -> Raw:
+    """A handshake-era result with the members that 2026-07-28 wants; those present are kept. `server` says who answers."""
+    found: Members = members(result)
+    added: Members = {}
+    try:
+        meta = members(found.pop("_meta", Raw(b"{}")))
+        found["_meta"] = encode_members({META_SERVER: Raw(server), **meta})
+    except ValueError:
+        found = members(result)  # a `_meta` that is no object is the server's to explain
+    if "resultType" not in found:
+        added["resultType"] = Raw(b'"complete"')
+    if method in CACHEABLE:
+        if "ttlMs" not in found:
+            added["ttlMs"] = Raw(b"0")
+        if "cacheScope" not in found:
+            added["cacheScope"] = Raw(b'"private"')
+    return encode_members({**added, **found})
+
+
+def unsupported(version: str, supported: Iterable[str]) -> str:
+    """The message for a protocol version that is not served."""
+    return f"unsupported protocol version {version[:64]}: use {' or '.join(supported)}."

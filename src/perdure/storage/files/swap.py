@@ -1,0 +1,269 @@
+"""Two files changed places, and what came out is not what was expected: how everything gets back.
+
+Any number of programs may rename and write meanwhile. The rule: the newest foreign content ends at the name, and
+a foreign content that no name holds any more is handed on as an open file, never dropped.
+
+One race remains: a program that reads the name between the exchange and the swap back sees ours, without the newest
+foreign content.
+
+This holds against programs that write or rename. Two that exchange at once would take each other's unverified content
+for a foreign one, so those who exchange, whatever their workspaces, take turns in a directory (`alone`).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import FileIO
+from typing import Final
+
+from perdure.platform.fault_points import passed, point
+from perdure.platform.syscalls import exchange, is_open_for_writing, rename_noreplace
+from perdure.protocol.envelope import Envelope, ToolError
+from perdure.protocol.next_step import call_again
+from perdure.storage.digest import sha256_of
+from perdure.storage.files.fingerprint import Expected
+from perdure.storage.files.fsync import close_quietly
+from perdure.storage.os_errors import os_refusal
+from perdure.storage.process_lock import is_locked_here
+
+_NOT_A_FILE: Final = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENXIO,
+    errno.ENODEV,
+    errno.EACCES,
+    errno.EPERM,
+)
+SWAPS_MAX: Final = 100
+TURN_S: Final = 20.0
+IDLE_S: Final = 2.0
+_MESSAGES: Final = {
+    "changed_meanwhile": "another program changed the file at the same moment.",
+    "open_elsewhere": "another program has the file open for writing.",
+    "hard_linked": "another program gave the file a second name (hard link) at the same moment.",
+    "not_a_file": "another program put something that is no file in its place.",
+    "file_vanished": "another program removed the file at the same moment.",
+    "not_put_back": "the file was replaced and cannot be put back now.",
+}
+
+
+class Conflict(ToolError):
+    """Somebody else's content was met. Nothing of it is lost: `found` is what stands at the name now, and
+    `displaced` are contents without a name, which only these open files still hold. Close it, or use `with`."""
+
+    def __init__(
+        self,
+        reason: str,
+        found: FileIO | None = None,
+        displaced: Sequence[FileIO] = (),
+    ) -> None:
+        waiting = reason == "open_elsewhere"
+        super().__init__(
+            Envelope(
+                error="conflict",
+                suggested_action="retry_later" if waiting else "reread",
+                context={"reason": reason, "message": _MESSAGES[reason], "next": call_again()},
+            )
+        )
+        self.reason = reason
+        self.found = found
+        self.displaced = tuple(displaced)
+
+    def __enter__(self) -> Conflict:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for file in (self.found, *self.displaced):
+            if file is not None:
+                close_quietly(file)
+
+
+@contextmanager
+def alone(dir_fd: int) -> Iterator[None]:
+    """Our turn to exchange in this directory. Refused if another Perdure holds it for too long."""
+    if is_locked_here(dir_fd):  # the root of a workspace that is being written
+        yield
+        return
+    fd = -1
+    try:
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    except PermissionError:
+        pass  # a directory that may be written but not read cannot be locked
+    except OSError as error:
+        raise os_refusal(error) from None
+    try:
+        if fd >= 0:
+            _lock(fd)
+        yield
+    finally:
+        if fd >= 0:
+            close_quietly(fd)
+
+
+def _lock(fd: int) -> None:
+    until = time.monotonic() + TURN_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                raise os_refusal(error, message="another program keeps the directory locked.") from None
+            time.sleep(0.0005)
+        except OSError:
+            return  # a file system without locks
+
+
+def open_aside(dir_fd: int, name: str) -> FileIO | None:
+    """A file that may be anybody's, for reading; None for what cannot be opened as one."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        if not stat.S_ISREG(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
+            return None
+        return FileIO(os.open(name, flags, dir_fd=dir_fd), "rb")
+    except OSError as error:
+        if error.errno not in _NOT_A_FILE:
+            raise  # of a device that fails nothing can be said
+        return None
+
+
+def found_at(dir_fd: int, name: str) -> FileIO | None:
+    """The same where there is an error to be told already."""
+    try:
+        return open_aside(dir_fd, name)
+    except OSError:
+        return None
+
+
+def unexpected(file: FileIO | None, expected: Expected, *, was_certain: bool = False) -> str | None:
+    """Why a file is not the expected one; None if it is.
+
+    First that nobody can write to it any more, then its content: a writer who opened it before it was put
+    aside could otherwise still change it after the look.
+    """
+    if file is None:
+        return "not_a_file"
+    fd = file.fileno()
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode):
+        return "not_a_file"
+    if info.st_nlink > 1:
+        return "hard_linked"
+    if is_open_for_writing(fd):
+        return "open_elsewhere"
+    return None if expected.holds(fd, was_certain=was_certain) else "changed_meanwhile"
+
+
+class PutBack:
+    """How it ended: what stands at the name, what lost its name, and whether the temporary name is ours to unlink.
+    Stuck is what could not be put back: then ours stands at the name."""
+
+    def __init__(
+        self,
+        found: FileIO | None,
+        displaced: Sequence[FileIO],
+        *,
+        temp_is_ours: bool,
+        is_stuck: bool = False,
+    ) -> None:
+        self.found = found
+        self.displaced = tuple(displaced)
+        self.temp_is_ours = temp_is_ours
+        self.is_stuck = is_stuck
+
+    def conflict(self, reason: str) -> Conflict:
+        return Conflict("not_put_back" if self.is_stuck else reason, self.found, self.displaced)
+
+    def close(self) -> None:
+        for file in (self.found, *self.displaced):
+            if file is not None:
+                close_quietly(file)
+
+
+def put_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int, sha256: str) -> PutBack:
+    """`ours` stands at `name`, somebody's file at `temp`: make them change places again."""
+    ended = _put_back(dir_fd, temp, name, aside, ours)
+    if not ended.is_stuck and (not _is_idle(ours) or _is_changed(ours, sha256)):
+        ended.displaced += (FileIO(os.dup(ours), "rb"),)  # written into ours while it stood at the name
+    return ended
+
+
+def _put_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int) -> PutBack:
+    left: tuple[int, int] | None = None  # what was left at the name, from the second time on
+    left_file = None
+    held = aside  # what is at the temporary name
+    lost: list[FileIO] = []
+    for _ in range(SWAPS_MAX):
+        is_swapped = False
+        try:
+            mine = _key(os.fstat(ours))
+            point("write.before_swap_back")
+            if not _swap(dir_fd, temp, name):
+                return PutBack(held, lost, temp_is_ours=False)
+            is_swapped = True
+            passed("write.swapped_back")
+            came = _key(os.stat(temp, dir_fd=dir_fd, follow_symlinks=False))
+        except OSError:
+            if is_swapped:  # what came out stays under the temporary name, whosever it is
+                return PutBack(held, lost, temp_is_ours=False)
+            break
+        if came == (left or mine):
+            if left_file is not None:
+                lost.append(left_file)
+            return PutBack(held, lost, temp_is_ours=came == mine or left_file is not None)
+        # Somebody put newer content at the name. It goes back there, and what was put there is kept.
+        if left_file is not None:
+            lost.append(left_file)
+        left_file, held = held, found_at(dir_fd, temp)
+        left = _key(os.fstat(left_file.fileno())) if left_file is not None else (0, 0)
+    # Neither can be done: the name keeps ours, and theirs is kept twice, by the open file and by its name.
+    if held is not None:
+        lost.append(held)
+    return PutBack(None, lost, temp_is_ours=False, is_stuck=True)
+
+
+def _swap(dir_fd: int, temp: str, name: str) -> bool:
+    """False if there was nothing at the name any more, and `temp` simply took it."""
+    while True:
+        try:
+            exchange(dir_fd, temp, name)
+            return True
+        except FileNotFoundError:
+            pass
+        try:
+            rename_noreplace(dir_fd, temp, dir_fd, name)
+            return False
+        except FileExistsError:
+            pass
+
+
+def _is_idle(fd: int) -> bool:
+    """Whether nobody writes to a file any more. Who found it at the name is given the time to finish."""
+    until = time.monotonic() + IDLE_S
+    while is_open_for_writing(fd):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.0005)
+    return True
+
+
+def _is_changed(fd: int, sha256: str) -> bool:
+    try:
+        return sha256_of(fd) != sha256
+    except OSError:
+        return False
+
+
+def _key(info: os.stat_result) -> tuple[int, int]:
+    return info.st_dev, info.st_ino

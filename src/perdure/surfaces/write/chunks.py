@@ -1,0 +1,468 @@
+"""A file too large for one call, sent in pieces that survive any interruption, and composed in one step.
+
+Pieces lie on the shelf under their session's name; place 0 holds what is known of the session itself, and its end,
+which every write to the session moves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from perdure.protocol.calls import Call
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import FILL, call_again, call_tool, either
+from perdure.protocol.tools import arg
+from perdure.storage.journal import Item
+from perdure.surfaces.write import guards, hash_prefix
+from perdure.surfaces.write.gate import Checks
+from perdure.surfaces.write.validate import Validate
+from perdure.surfaces.write.write import (
+    CLASSIFY,
+    EXPECTED,
+    KEY,
+    PATH,
+    VALIDATE,
+    put,
+)
+from perdure.text.times import iso
+from perdure.workspace.contents import Content
+from perdure.workspace.drafts import rejected
+from perdure.workspace.planning import Tree
+from perdure.workspace.workspace import WriteService
+
+KIND: Final = "chunk"
+SESSION_S: Final = 7 * 86_400
+MOST_INDEX: Final = 1_000_000
+MOST_SHOWN: Final = 262_144
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+SESSION = arg()
+NAMED = arg("A name you choose, [A-Za-z0-9_-]{1,64}.")
+TOTAL = arg("Number of chunks; chunk_compose checks it.", ge=1, le=MOST_INDEX)
+SEPARATOR = arg("Put between chunks.")
+
+
+class ChunkWrite(msgspec.Struct, frozen=True):
+    session: Annotated[str, NAMED]
+    index: Annotated[int, arg("From 1.", ge=1, le=MOST_INDEX)]
+    content: Annotated[str, arg()]
+    total_expected: Annotated[int, TOTAL] | None = None
+    idempotency_key: Annotated[str, KEY] | None = None
+
+
+class ChunkAppend(msgspec.Struct, frozen=True):
+    session: Annotated[str, SESSION]
+    content: Annotated[str, arg()]
+    total_expected: Annotated[int, TOTAL] | None = None
+    idempotency_key: Annotated[str, KEY] | None = None
+
+
+class ChunkCompose(msgspec.Struct, frozen=True):
+    session: Annotated[str, SESSION]
+    output_path: Annotated[str, PATH]
+    mode: Annotated[Literal["create", "overwrite"], arg("create refuses an existing file.")] = "create"
+    separator: Annotated[str, SEPARATOR] = ""
+    cleanup: Annotated[bool, arg("Delete the chunks afterwards.")] = False
+    expected_prev_sha256: Annotated[str, EXPECTED] | None = None
+    classify: Annotated[bool, CLASSIFY] = True
+    validate: Annotated[Validate, VALIDATE] = "off"
+    idempotency_key: Annotated[str, KEY] | None = None
+
+
+class ChunkReset(msgspec.Struct, frozen=True):
+    session: Annotated[str, SESSION]
+
+
+class ChunkStatus(msgspec.Struct, frozen=True):
+    session: Annotated[str, arg()] | None = None
+    have_sha256: Annotated[str, arg("Hash of your copy: resume_at says which chunk to send next.")] | None = (
+        None
+    )
+
+
+class ChunkPreview(msgspec.Struct, frozen=True):
+    session: Annotated[str, SESSION]
+    separator: Annotated[str, SEPARATOR] = ""
+
+
+def chunk_write(service: WriteService, given: ChunkWrite | ChunkAppend, call: Call) -> dict[str, Any]:
+    _check_name(given.session)
+    if isinstance(given, ChunkWrite):
+        _check_index(given.session, given.index, given.total_expected)
+    sent = service.store.take(given.content.encode())
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        journal = service.journal
+        known = journal.item(KIND, given.session)
+        if known is None:
+            journal.unshelve(KIND, given.session)  # what an expired session of this name has left
+        last = journal.shelf_end(KIND, given.session) if known is not None else 0
+        index = given.index if isinstance(given, ChunkWrite) else last + 1
+        before = journal.item(KIND, given.session, index) if known is not None else None
+        total = given.total_expected or (known.meta["total_expected"] if known is not None else None)
+        _check_index(given.session, index, total)
+        meta = {"total_expected": total, **_counts(known, writes=1)}
+        _shelve(service, call, given.session, 0, service.store.take(b""), known, meta)
+        _shelve(service, call, given.session, index, sent, before, {})
+        return {
+            "session": given.session,
+            "index": index,
+            "chunk_path": _place(given.session, index),
+            "sha256": sent.sha256,
+            "bytes": sent.size,
+            "journal_id": None,
+        }
+
+    return service.change(
+        call,
+        frozenset({_place(given.session)}),
+        plan,
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+    )
+
+
+def _shelve(
+    service: WriteService,
+    call: Call,
+    session: str,
+    at: int,
+    content: Content,
+    before: Item | None,
+    meta: dict[str, Any],
+) -> None:
+    """In a transaction: one piece, or at place 0 the session, whose end is the end of all its pieces."""
+    now = int(time.time() * 1_000_000)
+    service.store.record(content, by_row=False)
+    service.journal.shelve(
+        Item(
+            kind=KIND,
+            name=session,
+            at=at,
+            sha=content.digest,
+            size=content.size,
+            meta=meta,
+            client=call.client,
+            session=call.session,
+            created=before.created if before is not None else now,
+            updated=now,
+            expires=now + SESSION_S * 1_000_000 if at == 0 else None,
+        )
+    )
+
+
+def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dict[str, Any]:
+    chunks = _complete(service, given.session)
+    composed = service.store.take_pieces(_pieces(service, chunks, given.separator))
+    checks = Checks(
+        service,
+        call,
+        frozenset({given.output_path, _place(given.session)}),
+        classify=given.classify,
+        validate=given.validate,
+    )
+    checks.sent(given.output_path, composed)
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        now = [(item.at, item.sha) for item in _complete(service, given.session)]
+        if now != [(item.at, item.sha) for item in chunks]:
+            raise refuse(
+                "conflict",
+                "chunks_changed",
+                f"another call wrote to chunk session {given.session} at the same time.",
+                next_step=call_again(),
+                suggested_action="retry_later",
+            )
+        known = tree.look(given.output_path)
+        warnings = guards.check_target(
+            service, tree, known, call, mode=given.mode, expected=given.expected_prev_sha256
+        )
+        mode = "overwrite" if known.now is not None else "create"
+        payload = put(tree, known, composed, call, op="compose", mode=mode, detail={"chunks": given.session})
+        session = service.journal.item(KIND, given.session)
+        if given.cleanup:
+            service.journal.unshelve(KIND, given.session)
+        elif session is not None:
+            meta = {**session.meta, **_counts(session, composes=1)}
+            service.journal.shelve(msgspec.structs.replace(session, meta=meta))
+        return {
+            **payload,
+            "warnings": warnings,
+            "session": given.session,
+            "output_path": payload["path"],
+            "chunk_count": len(chunks),
+            "chunk_hashes": [item.sha.hex() for item in chunks],
+            "cleaned_up": given.cleanup,
+        }
+
+    try:
+        return checks.change(
+            plan,
+            idempotency_key=given.idempotency_key,
+            arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+        )
+    except ToolError as error:
+        if service.journal.item(KIND, given.session) is not None:
+            raise
+        # The chunks went with the decision, and then the file did not land.
+        raise rejected(service, call, error, given.output_path, composed) from None
+
+
+def chunk_reset(service: WriteService, given: ChunkReset, call: Call) -> dict[str, Any]:
+    _check_name(given.session)
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        items = _items(service, given.session)
+        service.journal.unshelve(KIND, given.session)
+        removed = sum(item.at > 0 for item in items)
+        return {"session": given.session, "removed": removed, "existed": bool(items)}
+
+    return service.change(call, frozenset({_place(given.session)}), plan)
+
+
+def chunk_status(service: WriteService, given: ChunkStatus, call: Call) -> dict[str, Any]:
+    if given.session is None:
+        return {"sessions": _sessions(service)}
+    _check_name(given.session)
+    items = _items(service, given.session)
+    if not items:
+        return {"session": given.session, "exists": False}
+    chunks = [item for item in items if item.at > 0]
+    total = _total(items)
+    present = [item.at for item in chunks]
+    status: dict[str, Any] = {
+        "session": given.session,
+        "exists": True,
+        "total_expected": total,
+        "present_indices": present,
+        "missing_indices": _missing(present, total),
+        "bytes": sum(item.size for item in chunks),
+        "chunks": [{"index": c.at, "sha256": c.sha.hex(), "bytes": c.size} for c in chunks],
+        "chunk_dir": _place(given.session),
+        "expires_at": iso(items[0].expires or 0),
+    }
+    if given.have_sha256 is not None:
+        status["resume_at"] = _resume_at(service, chunks, given.have_sha256)
+    return status
+
+
+def chunk_preview(service: WriteService, given: ChunkPreview, call: Call) -> dict[str, Any]:
+    chunks = _complete(service, given.session)
+    shown = bytearray()
+    total = sum(c.size for c in chunks) + len(given.separator.encode()) * (len(chunks) - 1)
+    for piece in _pieces(service, chunks, given.separator):
+        shown += piece[: MOST_SHOWN - len(shown)]
+        if len(shown) >= MOST_SHOWN:
+            break
+    return {
+        "session": given.session,
+        "chunk_count": len(chunks),
+        "chunk_hashes": [item.sha.hex() for item in chunks],
+        "total_bytes": total,
+        "content": shown.decode("utf-8", "ignore"),
+        "truncated": total > len(shown),
+        "preview": True,
+    }
+
+
+def counted(service: WriteService, only: str | None = None) -> dict[str, Any]:
+    """What was done in each session that is still there; one that was cleaned up or has expired is forgotten."""
+    return {
+        item.name: {
+            "chunk_writes": item.meta.get("writes", 0),
+            "composes": item.meta.get("composes", 0),
+            "first_write": iso(item.created),
+            "last_write": iso(item.updated),
+            "duration_seconds": (item.updated - item.created) / 1_000_000,
+        }
+        for item in service.journal.shelf(KIND)
+        if item.at == 0 and only in (None, item.name)
+    }
+
+
+def _counts(session: Item | None, *, writes: int = 0, composes: int = 0) -> dict[str, int]:
+    before = session.meta if session is not None else {}
+    return {"writes": before.get("writes", 0) + writes, "composes": before.get("composes", 0) + composes}
+
+
+# --- inside ------------------------------------------------------------------------------------------------
+
+
+def _check_name(session: str) -> None:
+    if not _NAME.fullmatch(session):
+        raise refuse(
+            "invalid_input",
+            "bad_session",
+            "session must be 1 to 64 letters, digits, - and _.",
+            next_step=call_again(session=FILL),
+            suggested_action="fix_syntax",
+        )
+
+
+def _check_index(session: str, index: int, total: int | None) -> None:
+    if total is not None and index > total:
+        raise refuse(
+            "invalid_input",
+            "index_exceeds_total_expected",
+            f"index {index} is above total_expected, which is {total}.",
+            next_step=call_again(total_expected=index),
+            suggested_action="fix_syntax",
+            reason_hint="encoding",
+            session=session,
+            index=index,
+            total_expected=total,
+        )
+
+
+def _place(session: str, index: int | None = None) -> str:
+    return f"perdure://chunks/{session}" + (f"/{index}" if index is not None else "")
+
+
+def _items(service: WriteService, session: str) -> list[Item]:
+    """A session and its chunks; nothing where it has expired."""
+    items = service.journal.shelf(KIND, session)
+    return items if items and items[0].at == 0 else []
+
+
+def _total(items: list[Item]) -> int | None:
+    return next((item.meta.get("total_expected") for item in items if item.at == 0), None)
+
+
+def _missing(present: list[int], total: int | None) -> list[int]:
+    last = max(total or 0, max(present, default=0))
+    return sorted(set(range(1, last + 1)) - set(present))[:1000]
+
+
+def _complete(service: WriteService, session: str) -> list[Item]:
+    """All chunks in order, or why they are not a file."""
+    _check_name(session)
+    items = _items(service, session)
+    chunks = [item for item in items if item.at > 0]
+    if not chunks:
+        raise refuse(
+            "not_found",
+            "session_not_found",
+            f"chunk session {session} does not exist, is empty or has expired.",
+            next_step=either(
+                call_tool("chunk_append", session=session, content=FILL), "chunk_status to list the sessions"
+            ),
+            suggested_action="reread",
+            session=session,
+        )
+    present, total = [item.at for item in chunks], _total(items)
+    missing = _missing(present, total)
+    if len(present) != present[-1]:
+        raise refuse(
+            "stale_precondition",
+            "non_contiguous_chunks",
+            f"of session {session}, {_chunks(missing)} missing.",
+            next_step=call_tool("chunk_write", session=session, index=missing[0], content=FILL),
+            suggested_action="split",
+            session=session,
+            have=len(present),
+            missing=missing[:100],
+        )
+    if total is not None and len(chunks) != total:
+        raise refuse(
+            "stale_precondition",
+            "chunk_count_mismatch",
+            (
+                f"of session {session}, {_chunks(missing)} missing."
+                if missing
+                else f"total_expected is {total}, and session {session} has {len(chunks)} chunks."
+            ),
+            next_step=_next_chunk(session, missing, len(chunks)),
+            suggested_action="split" if missing else "fix_syntax",
+            session=session,
+            total_expected=total,
+            have=len(chunks),
+            missing=missing[:100],
+            unexpected=[at for at in present if at > total][:100],
+        )
+    return chunks
+
+
+def _chunks(missing: list[int]) -> str:
+    """`chunk 2 is`, `chunks 2 and 3 are`."""
+    if len(missing) == 1:
+        return f"chunk {missing[0]} is"
+    *first, last = map(str, missing[:20])
+    return f"chunks {', '.join(first)} and {last} are"
+
+
+def _next_chunk(session: str, missing: list[int], have: int) -> str:
+    """The chunk to send; where none is missing, the last one again with the number of chunks that there are."""
+    if missing:
+        return call_tool("chunk_write", session=session, index=missing[0], content=FILL)
+    return either(
+        call_tool("chunk_write", session=session, index=have, content=FILL, total_expected=have),
+        call_tool("chunk_reset", session=session),
+    )
+
+
+def _pieces(service: WriteService, chunks: list[Item], separator: str) -> Iterator[bytes]:
+    between = separator.encode()
+    for number, item in enumerate(chunks):
+        if number and between:
+            yield between
+        yield from _intact(service, item)
+
+
+def _intact(service: WriteService, item: Item) -> Iterator[bytes]:
+    """A chunk's bytes; at its end its hash is known, and a damaged one is named."""
+    digest = hashlib.sha256()
+    for piece in service.store.pieces(service.store.find(item.sha.hex())):
+        digest.update(piece)
+        yield piece
+    if digest.digest() != item.sha:
+        raise refuse(
+            "write_corruption",
+            "chunk_damaged",
+            f"chunk {item.at} of session {item.name} is damaged in the store.",
+            next_step=call_tool("chunk_write", session=item.name, index=item.at, content=FILL),
+            suggested_action="split",
+            session=item.name,
+            index=item.at,
+        )
+
+
+def _resume_at(service: WriteService, chunks: list[Item], have: str) -> int | None:
+    """The chunk to send next by one who has a beginning of this hash; None where no beginning has it."""
+    digest = hashlib.sha256()
+    if have:
+        hash_prefix.check_prefix(have, "have_sha256")
+    if digest.hexdigest().startswith(have):
+        return 1
+    for number, item in enumerate(chunks, 1):
+        if item.at != number:
+            return None
+        for piece in _intact(service, item):
+            digest.update(piece)
+        if digest.hexdigest().startswith(have):
+            return number + 1
+    return None
+
+
+def _sessions(service: WriteService) -> list[dict[str, Any]]:
+    found: dict[str, list[Item]] = {}
+    for item in service.journal.shelf(KIND):
+        found.setdefault(item.name, []).append(item)
+    return [
+        {
+            "session": name,
+            "chunks": sum(item.at > 0 for item in items),
+            "total_expected": _total(items),
+            "bytes": sum(item.size for item in items),
+            "client": items[-1].client,
+            "updated_at": iso(max(item.updated for item in items)),
+            "expires_at": iso(items[0].expires or 0),
+        }
+        for name, items in found.items()
+        if items[0].at == 0
+    ]

@@ -1,0 +1,244 @@
+"""`read`, `journal_tail`, `history`, `diff`, `analytics`: what is on disk and what the journal knows."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from perdure.protocol.calls import Call
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import FILL, call_again, call_tool
+from perdure.protocol.tools import arg
+from perdure.storage.files.fingerprint import Expected, read_seen
+from perdure.storage.journal import Filter, Row, Sha
+from perdure.surfaces.write import checkpoints, chunks
+from perdure.surfaces.write.write import PATH, row_of, sequence
+from perdure.text import codec, diffs
+from perdure.text.times import iso, microseconds
+from perdure.workspace.planning import MOST_IN_MEMORY, canonical, check_in_memory, journal_path
+from perdure.workspace.workspace import WriteService
+
+MOST_ROWS = 1000
+MODES = ("create", "overwrite", "append", "replace", "delete", "move")
+
+
+class Read(msgspec.Struct, frozen=True):
+    path: Annotated[str, PATH]
+    start_line: Annotated[int, arg("First is 1.", ge=1)] | None = None
+    end_line: Annotated[int, arg("Included.", ge=1)] | None = None
+    max_bytes: Annotated[int, arg(ge=1, le=16 * 1024 * 1024)] = 262_144
+    encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg("base64 for binary.")] | None = (
+        None
+    )
+
+
+class JournalTail(msgspec.Struct, frozen=True):
+    n: Annotated[int, arg(ge=1, le=MOST_ROWS)] = 20
+    filter_path: Annotated[str, arg(path="relative")] | None = None
+    filter_mode: Annotated[str, arg("create, overwrite, append, replace, delete or move.")] | None = None
+    filter_client: Annotated[str, arg()] | None = None
+    cursor: Annotated[str, arg("next_cursor of the page before.")] | None = None
+
+
+class History(msgspec.Struct, frozen=True):
+    path: Annotated[str, PATH]
+    n: Annotated[int, arg(ge=1, le=MOST_ROWS)] = 20
+
+
+class DiffParams(msgspec.Struct, frozen=True, rename={"from_": "from"}):
+    path: Annotated[str, PATH]
+    from_: Annotated[str, arg("journal_id.")] | None = None
+    to: Annotated[str, arg("journal_id or disk.")] = "disk"
+
+
+class Analytics(msgspec.Struct, frozen=True):
+    since: Annotated[str, arg("ISO 8601.")] | None = None
+    session_filter: Annotated[str, arg()] | None = None
+
+
+def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
+    since = service.looking()
+    workspace = service.workspace
+    with workspace.locate(workspace.anchored(given.path), purpose="read") as place:
+        service.check_recovered(journal_path(place))
+        fd = place.open()
+        try:
+            payload: dict[str, Any] = {"path": journal_path(place), "content": ""}
+            if given.encoding == "base64":
+                if given.start_line is not None or given.end_line is not None:
+                    raise refuse(
+                        "invalid_input",
+                        "no_lines",
+                        "base64 has no lines, so start_line and end_line cannot be given with it.",
+                        next_step=call_again(start_line=None, end_line=None),
+                        suggested_action="fix_syntax",
+                    )
+                data, expected = read_seen(fd, given.max_bytes)
+                size = _size(expected)
+                payload |= {
+                    "content": base64.b64encode(data).decode(),
+                    "sha256": expected.sha256,
+                    "bytes": size,
+                }
+                payload |= {"encoding": "base64", "eol": "none", "start_line": None, "end_line": None}
+                payload |= {"total_lines": None, "truncated": len(data) < size}
+            else:
+                check_in_memory(os.fstat(fd).st_size, journal_path(place))
+                data, expected = read_seen(fd, MOST_IN_MEMORY)
+                size = _size(expected)
+                check_in_memory(size, journal_path(place))
+                whole = codec.decode(data, given.encoding)
+                part = codec.excerpt(whole, given.start_line, given.end_line, given.max_bytes)
+                payload |= {"content": part.content, "sha256": expected.sha256, "bytes": size}
+                payload |= {"encoding": whole.style.name, "eol": whole.style.eol}
+                payload |= {"start_line": part.start_line, "end_line": part.end_line}
+                payload |= {"total_lines": part.total_lines, "truncated": part.truncated}
+        finally:
+            os.close(fd)
+        service.saw(call.session, journal_path(place), expected.sha256, since)
+    return payload
+
+
+def _size(expected: Expected) -> int:
+    assert expected.identity is not None
+    return expected.identity.size
+
+
+def journal_tail(service: WriteService, given: JournalTail, call: Call) -> dict[str, Any]:
+    before = sequence(given.cursor) if given.cursor is not None else None
+    if before is None and given.cursor is not None:
+        raise refuse(
+            "invalid_input",
+            "bad_cursor",
+            "cursor must be the next_cursor of an earlier answer.",
+            next_step=call_again(cursor=None),
+            suggested_action="fix_syntax",
+        )
+    if given.filter_mode is not None and given.filter_mode not in MODES:
+        raise refuse(
+            "invalid_input",
+            "not_a_choice",
+            f"filter_mode must be {', '.join(MODES[:-1])} or {MODES[-1]}.",
+            next_step=call_again(filter_mode=FILL),
+            suggested_action="fix_syntax",
+            choices=list(MODES),
+        )
+    path = canonical(service, given.filter_path) if given.filter_path is not None else None
+    wanted = Filter(path=path, mode=given.filter_mode, client=given.filter_client, before=before)
+    rows = service.journal.rows(wanted, given.n + 1)
+    payload: dict[str, Any] = {"entries": [_entry(row) for row in reversed(rows[: given.n])]}
+    if len(rows) > given.n:
+        payload["next_cursor"] = str(rows[given.n - 1].seq)
+    return payload
+
+
+def _entry(row: Row) -> dict[str, Any]:
+    return {
+        "journal_id": str(row.seq),
+        "ts": iso(row.ts),
+        "path": row.path,
+        "op": row.op,
+        "mode": row.mode,
+        "sha256": row.new_sha.hex() if row.new_sha is not None else None,
+        "prev_sha256": row.old_sha.hex() if row.old_sha is not None else None,
+        "bytes": row.bytes,
+        "client": row.client,
+        "session": row.session,
+        **({"transaction_id": row.txn} if row.txn is not None else {}),
+        **{key: row.detail[key] for key in ("moved_from", "moved_to") if key in row.detail},
+    }
+
+
+def history(service: WriteService, given: History, call: Call) -> dict[str, Any]:
+    path = canonical(service, given.path)
+    rows = service.journal.rows(Filter(path=path), given.n)
+    if not rows:
+        raise refuse(
+            "not_found",
+            "no_history",
+            f"Perdure has recorded no change of {path}.",
+            next_step=call_tool("journal_tail"),
+            suggested_action="reread",
+            path=path,
+        )
+    shown = ("journal_id", "ts", "op", "mode", "sha256", "bytes", "client", "session")
+    return {"path": path, "versions": [{k: v for k, v in _entry(row).items() if k in shown} for row in rows]}
+
+
+def two_versions(service: WriteService, given: DiffParams) -> tuple[str, bytes | None, str, bytes | None]:
+    """The canonical path, then the earlier content, its journal_id or `nothing`, and the later content."""
+    path = canonical(service, given.path)
+    to_data, to_row = _side(service, path, given.to)
+    if given.from_ is not None:
+        row = row_of(service, path, given.from_, "from")
+        return path, _loaded(service, row, row.new_sha), given.from_, to_data
+    return path, *_before(service, path, to_data, to_row), to_data
+
+
+def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]:
+    path, from_data, from_label, to_data = two_versions(service, given)
+    found = diffs.unified(
+        from_data, to_data, old_label=f"{path}@{from_label}", new_label=f"{path}@{given.to}"
+    )
+    return {
+        "path": path,
+        "from": from_label,
+        "to": given.to,
+        "changed": found.changed,
+        "diff": found.text,
+        "truncated": found.truncated,
+    }
+
+
+def _side(service: WriteService, path: str, which: str) -> tuple[bytes | None, Row | None]:
+    if which != "disk":
+        row = row_of(service, path, which, "to")
+        return _loaded(service, row, row.new_sha), row
+    workspace = service.workspace
+    try:
+        with workspace.locate(workspace.anchored(path), purpose="read") as place:
+            fd = place.open()
+            try:
+                check_in_memory(size := os.fstat(fd).st_size, path)
+                return os.pread(fd, size, 0), None
+            finally:
+                os.close(fd)
+    except ToolError as error:
+        if error.envelope.error == "not_found":
+            return None, None
+        raise
+
+
+def _before(
+    service: WriteService, path: str, data: bytes | None, row: Row | None
+) -> tuple[bytes | None, str]:
+    """The version before: before that row; or, for the disk, the last one that differs from it."""
+    if row is None:
+        row = service.journal.last_of(path)
+        if row is None:
+            return None, "nothing"
+        known = _loaded(service, row, row.new_sha)
+        if known != data:
+            return known, str(row.seq)
+    older = service.journal.rows(Filter(path=path, before=row.seq), 1)
+    label = str(older[0].seq) if older else "nothing"
+    return _loaded(service, row, row.old_sha), label
+
+
+def _loaded(service: WriteService, row: Row, sha: Sha | None) -> bytes | None:
+    if sha is None:
+        return None
+    check_in_memory(service.store.find(sha.hex()).size, row.path)
+    return service.store.load(sha.hex())
+
+
+def analytics(service: WriteService, given: Analytics, call: Call) -> dict[str, Any]:
+    sums = service.journal.analytics(microseconds(given.since), given.session_filter)
+    return {
+        **sums,
+        "sessions": chunks.counted(service, given.session_filter),
+        "checkpoints": checkpoints.counted(service),
+    }

@@ -1,0 +1,351 @@
+"""`transaction`: many operations on many files, all of them or none."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from perdure.protocol.calls import Call
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import FILL, ask_user, call_again, either
+from perdure.protocol.tools import arg
+from perdure.storage.files import metadata
+from perdure.surfaces.write import guards
+from perdure.surfaces.write.gate import SECRET_IN_NAME, Checks
+from perdure.surfaces.write.validate import Validate
+from perdure.surfaces.write.write import CLASSIFY, VALIDATE, apply_edits, is_small, put, sent_content
+from perdure.text import apply_patch, codec, edits, unified_patch
+from perdure.workspace.contents import Content
+from perdure.workspace.drafts import Rejected, draft_id, kept, rejected
+from perdure.workspace.planning import Known, Tree
+from perdure.workspace.similar_files import missing_file
+from perdure.workspace.workspace import WriteService, new_transaction_id
+
+MOST_OPS = 1000
+DRAFTS_TOLD: Final = 100
+
+
+class Operation(msgspec.Struct, frozen=True):
+    op: Annotated[
+        Literal["write", "edit", "patch", "move", "delete"],
+        arg("write: content or draft, mode, encoding; edit: edits; patch: patch; move: to."),
+    ]
+    path: Annotated[str, arg(path="relative")]
+    content: Annotated[str, arg()] | None = None
+    draft: Annotated[str, arg()] | None = None
+    encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg()] = "utf-8"
+    edits: Annotated[list[edits.Edit], arg()] | None = None
+    patch: Annotated[str, arg("A diff or apply_patch text; may name more files.")] | None = None
+    to: Annotated[str, arg(path="relative")] | None = None
+    mode: Annotated[Literal["create", "overwrite"], arg()] = "create"
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    ops: Annotated[
+        list[Operation],
+        arg(min_length=1, max_length=MOST_OPS),
+    ]
+    expected: Annotated[dict[str, str], arg("Path to the sha256 it must have now.")] = {}
+    message: Annotated[str, arg("Why, for the journal.", max_length=2000)] = ""
+    classify: Annotated[bool, CLASSIFY] = True
+    validate: Annotated[Validate, VALIDATE] = "off"
+    force: Annotated[bool, arg()] = False
+    idempotency_key: Annotated[str, arg()] | None = None
+
+
+def transaction(service: WriteService, given: Transaction, call: Call) -> dict[str, Any]:
+    sent: list[Content | None] = []
+    try:
+        problems = [_taken(service, number, one, sent) for number, one in enumerate(given.ops)]
+        for problem in filter(None, problems):
+            raise problem
+        return _transacted(service, given, sent, call)
+    except ToolError as error:
+        raise _keeping(service, call, given, sent, error) from None
+
+
+def _taken(
+    service: WriteService, number: int, one: Operation, sent: list[Content | None]
+) -> ToolError | None:
+    """The content of an operation, or why it cannot be had: then those of the others are still to be kept."""
+    found: Content | None = None
+    problem: ToolError | None = None
+    try:
+        if one.op == "write":
+            found = sent_content(service, one.content, one.draft, one.encoding)
+    except ToolError as error:
+        found = error.content if isinstance(error, Rejected) else None
+        problem = _numbered(error, number, one.path)
+    sent.append(found)
+    return problem
+
+
+def _numbered(error: ToolError, number: int, path: str) -> ToolError:
+    known = error.envelope.context
+    message = str(known.get("message", ""))
+    if not message.startswith("ops["):
+        known = {**known, "message": f"ops[{number}]: {message}"}
+    shown = {} if known.get("reason") == SECRET_IN_NAME else {"path": path}
+    context = {"operation": number, **shown, **known}
+    error.envelope = msgspec.structs.replace(error.envelope, context=context)
+    return error
+
+
+def _keeping(
+    service: WriteService,
+    call: Call,
+    given: Transaction,
+    sent: list[Content | None],
+    error: ToolError,
+) -> ToolError:
+    """Nothing of it was written, so all that was sent is kept."""
+    reason, operation = (error.envelope.context.get(name) for name in ("reason", "operation"))
+    payloads = {
+        n: (given.ops[n].path if reason != SECRET_IN_NAME else "", content)
+        for n, content in enumerate(sent)
+        if content is not None
+    }
+    failed = payloads.get(operation) if operation is not None else None
+    if failed is not None and error.envelope.draft is None:
+        error = rejected(service, call, error, *failed)
+    if payloads and kept(service, call, error, list(payloads.values())):
+        drafts = [
+            {"operation": n, "draft": draft_id(content)}
+            for n, (_, content) in list(payloads.items())[:DRAFTS_TOLD]
+        ]
+        context = {**error.envelope.context, "drafts": drafts}
+        error.envelope = msgspec.structs.replace(error.envelope, context=context)
+    return error
+
+
+def _transacted(
+    service: WriteService, given: Transaction, sent: list[Content | None], call: Call
+) -> dict[str, Any]:
+    identity = new_transaction_id()
+    checks = Checks(
+        service,
+        call,
+        _paths(given),
+        classify=given.classify,
+        validate=given.validate,
+        told=given.message,
+    )
+    for number, (one, content) in enumerate(zip(given.ops, sent, strict=True)):
+        if content is not None:
+            try:
+                checks.sent(one.path, content, one.content if one.encoding != "base64" else None)
+            except ToolError as error:
+                raise _numbered(error, number, one.path) from None
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        step = _Step(service, tree, call, identity, given)
+        for path, sha256 in given.expected.items():
+            known = tree.look(path, force=given.force)
+            guards.check_precondition(known, sha256)
+            step.expected.add(known.path)
+        files: list[dict[str, Any]] = []
+        for number, (one, content) in enumerate(zip(given.ops, sent, strict=True)):
+            try:
+                files += step.run(one, content)
+            except ToolError as error:
+                raise _numbered(error, number, one.path) from None
+        return {"transaction_id": identity, "files": files, "warnings": step.warnings}
+
+    return checks.change(
+        plan,
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+    )
+
+
+def _paths(given: Transaction) -> frozenset[str]:
+    """Every path that the operations name."""
+    paths = {one.path for one in given.ops} | {one.to for one in given.ops if one.to is not None}
+    for one in given.ops:
+        if one.patch is not None:
+            for file in unified_patch.parse(one.patch, one.path):
+                paths |= {file.path, file.to or file.path}
+    return frozenset(paths)
+
+
+def _changes(file: unified_patch.FilePatch) -> bool:
+    """Whether a patch does more than move a file."""
+    return bool(file.hunks or file.anchored) or file.executable is not None
+
+
+class _Step:
+    """One operation at a time on the tree of the transaction."""
+
+    def __init__(
+        self, service: WriteService, tree: Tree, call: Call, identity: str, given: Transaction
+    ) -> None:
+        self._service = service
+        self._tree = tree
+        self._call = call
+        self._identity = identity
+        self._force = given.force
+        self._detail = {"message": given.message} if given.message else {}
+        self.expected: set[str] = set()
+        self.warnings: list[str] = []
+
+    def run(self, one: Operation, content: Content | None) -> list[dict[str, Any]]:
+        match one.op:
+            case "write":
+                assert content is not None
+                return [self._write(one, content)]
+            case "edit":
+                if not one.edits:
+                    raise refuse(
+                        "invalid_input",
+                        "no_edits",
+                        "an operation with op=edit needs edits, a list of {old, new}.",
+                        next_step=call_again(ops=FILL),
+                        suggested_action="fix_syntax",
+                    )
+                return [self._edit(one, one.edits)]
+            case "patch":
+                if one.patch is None:
+                    raise refuse(
+                        "invalid_input",
+                        "no_patch",
+                        "an operation with op=patch needs patch, a unified diff.",
+                        next_step=call_again(ops=FILL),
+                        suggested_action="fix_syntax",
+                    )
+                return [
+                    done for file in unified_patch.parse(one.patch, one.path) for done in self._patch(file)
+                ]
+            case "move":
+                if one.to is None:
+                    raise refuse(
+                        "invalid_input",
+                        "no_target",
+                        "an operation with op=move needs to, the new path.",
+                        next_step=call_again(ops=FILL),
+                        suggested_action="fix_syntax",
+                    )
+                return self._move(one.path, one.to)
+            case "delete":
+                return [self._put(self._existing(one.path, follow=False), None, "delete", "delete")]
+
+    def _write(self, one: Operation, content: Content) -> dict[str, Any]:
+        look = self._new if one.mode == "create" else self._look
+        known = look(one.path)
+        if not known.changed and known.path not in self.expected:
+            self.warnings += guards.check_unseen(self._service, known, self._call.session, force=self._force)
+        if not self._force and content.data is not None:
+            old = self._tree.data(known) if is_small(known) else b""
+            guards.check_elision(content, content.data, old, known.path)
+        return self._put(known, content, "write", one.mode)
+
+    def _edit(self, one: Operation, wanted: list[edits.Edit]) -> dict[str, Any]:
+        known = self._existing(one.path)
+        before = codec.decode(self._tree.data(known))
+        edited = apply_edits(self._service, known, before.content, wanted)
+        self.warnings += edited.warnings
+        after = self._changed(known, codec.encode(before, edited.content))
+        return {
+            **self._put(known, after, "edit", "replace"),
+            "replacements": edited.replacements,
+            "match": edited.match,
+        }
+
+    def _patch(self, file: unified_patch.FilePatch) -> list[dict[str, Any]]:
+        if file.op == "create":
+            known = self._new(file.path)
+            after = self._changed(known, unified_patch.apply(file, "").encode())
+            if file.executable is not None:
+                known.facts = metadata.made_executable(None, file.executable)
+            return [self._put(known, after, "patch", "create")]
+        known = self._existing(file.path, follow=file.op != "delete")
+        if file.op == "delete":
+            unified_patch.apply(file, codec.decode(self._tree.data(known)).content if file.hunks else "")
+            return [self._put(known, None, "patch", "delete")]
+        done = [self._update(known, file)] if _changes(file) else []
+        return [*done, *self._move(file.path, file.to)] if file.to is not None else done
+
+    def _update(self, known: Known, file: unified_patch.FilePatch) -> dict[str, Any]:
+        if file.executable is not None:
+            known.facts = metadata.made_executable(known.facts, file.executable)
+        if not file.hunks and not file.anchored:
+            return self._put(known, known.now, "patch", "replace")
+        before = codec.decode(self._tree.data(known))
+        if file.hunks:
+            after = self._changed(known, codec.encode(before, unified_patch.apply(file, before.content)))
+            return self._put(known, after, "patch", "replace")
+        patched = apply_patch.apply(file, before.body)
+        after = self._changed(known, codec.encode_body(before.style, patched.body))
+        return {**self._put(known, after, "patch", "replace"), "match": patched.match}
+
+    def _changed(self, known: Known, data: bytes) -> Content:
+        """What a file becomes. Content that only stands for content is refused, and kept."""
+        after = self._service.store.take(data)
+        if not self._force:
+            guards.check_elision(after, data, self._tree.data(known), known.path)
+        return after
+
+    def _move(self, path: str, to: str) -> list[dict[str, Any]]:
+        source = self._existing(path, follow=False)
+        target = self._look(to)
+        if target.now is not None:
+            raise refuse(
+                "stale_precondition",
+                "target_exists",
+                f"{target.path} exists already, and a move never replaces a file.",
+                next_step=ask_user(
+                    f"whether {target.path} may be deleted; then call again with a delete of it before the move."
+                ),
+                suggested_action="ask_user",
+                to=target.path,
+            )
+        content = source.now
+        assert content is not None
+        target.facts = source.facts or target.facts
+        return [
+            self._put(target, content, "move", "move", moved_from=source.path),
+            self._put(source, None, "move", "move", moved_to=target.path),
+        ]
+
+    def _look(self, path: str, *, follow: bool = True) -> Known:
+        return self._tree.look(path, force=self._force, follow=follow)
+
+    def _existing(self, path: str, *, follow: bool = True) -> Known:
+        known = self._look(path, follow=follow)
+        if known.now is None:
+            raise missing_file(
+                self._service.workspace.roots[0].fd, known.path, next_step=call_again(ops=FILL)
+            )
+        return known
+
+    def _new(self, path: str) -> Known:
+        known = self._look(path)
+        if known.now is not None:
+            raise refuse(
+                "stale_precondition",
+                "file_already_exists",
+                f"{known.path} exists already.",
+                next_step=either(call_again(ops=FILL), "mode=overwrite in that operation, or op=edit"),
+                suggested_action="reread",
+                path=known.path,
+                existing_sha256=known.sha256,
+            )
+        return known
+
+    def _put(self, known: Known, after: Content | None, op: str, mode: str, **detail: str) -> dict[str, Any]:
+        done = put(
+            self._tree,
+            known,
+            after,
+            self._call,
+            op=op,
+            mode=mode,
+            txn=self._identity,
+            detail={**self._detail, **detail},
+        )
+        return {
+            "path": done["path"],
+            "op": op,
+            **{key: done[key] for key in ("sha256", "prev_sha256", "bytes", "journal_id")},
+            **detail,
+        }

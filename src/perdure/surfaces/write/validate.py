@@ -1,0 +1,117 @@
+"""`validate`, and what a write breaks: form checked by parsers in children, never in the worker itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+
+from perdure.protocol.calls import Call
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import FILL, call_again, either
+from perdure.protocol.tools import arg
+from perdure.text import codec
+from perdure.workspace.contents import Content
+from perdure.workspace.drafts import content_or_draft
+from perdure.workspace.workspace import WriteService
+
+if TYPE_CHECKING:
+    from perdure.validate import Problem, Report
+
+Validate = Literal["off", "warn", "refuse"]
+MOST_BYTES: Final = 16 * 1024 * 1024
+MOST_TOLD: Final = 20
+
+
+class ValidateParams(msgspec.Struct, frozen=True):
+    content: Annotated[str, arg()] | None = None
+    draft: Annotated[str, arg()] | None = None
+    format_hint: Annotated[str, arg("json, python, …; else by target_path.")] | None = None
+    target_path: Annotated[str, arg(path="relative")] | None = None
+
+
+def validate(service: WriteService, given: ValidateParams, call: Call) -> dict[str, Any]:
+    if (given.content is None) == (given.draft is None):
+        raise content_or_draft(both=given.draft is not None)
+    if given.draft is not None:
+        content = _text(service, service.draft(given.draft))
+    else:
+        content = given.content or ""
+        if len(content) > MOST_BYTES:
+            raise _too_large()
+    report = service.checker.check(content, format_hint=given.format_hint, target_path=given.target_path)
+    found: dict[str, Any] = msgspec.to_builtins(report)
+    return found
+
+
+def broken(
+    service: WriteService, path: str, before: Content | None, after: Content, *, refuses: bool
+) -> list[str]:
+    """The warnings about a file's syntax after a change; raises if the change breaks it and `refuses` is set."""
+    try:
+        content = _text(service, after)
+    except ToolError as error:
+        return [f"not validated: {error.envelope.context['message']}"]
+    report = service.checker.check(content, target_path=path)
+    if report.valid:
+        return []
+    if not report.errors:
+        return [f"not validated: {report.summary}"]
+    added = _regressions(service, path, _previous_text(service, before), content, report)
+    if added and refuses:
+        raise _broken(path, report, added)
+    problems = added or [p for p in report.errors if report.valid is None or p.severity == "error"]
+    return [_line(report, problem) for problem in problems[:MOST_TOLD]]
+
+
+def _previous_text(service: WriteService, before: Content | None) -> str:
+    """The file's text before the change, empty if there was none."""
+    try:
+        return _text(service, before) if before is not None else ""
+    except ToolError:
+        return ""
+
+
+def _regressions(service: WriteService, path: str, before: str, after: str, report: Report) -> list[Problem]:
+    """The errors that the change adds. In a new file all errors are new."""
+    from perdure.validate import regressions
+
+    if not before.strip():
+        return [problem for problem in report.errors if problem.severity == "error"]
+    previous = service.checker.check(before, format_hint=report.format, target_path=path)
+    return regressions(previous, report, (before, after))
+
+
+def _text(service: WriteService, content: Content) -> str:
+    if content.size > MOST_BYTES:
+        raise _too_large()
+    return codec.decode(b"".join(service.store.pieces(content))).body
+
+
+def _line(report: Report, problem: Problem) -> str:
+    return f"{report.format}, line {problem.line}, column {problem.col}: {problem.message}"
+
+
+def _broken(path: str, report: Report, problems: list[Problem]) -> ToolError:
+    return refuse(
+        "blocked",
+        "breaks_syntax",
+        f"{path} would not be valid {report.format}: line {problems[0].line}: {problems[0].message.rstrip('.')}.",
+        next_step=either(call_again(content=FILL), "validate=warn to write it anyway"),
+        reason_hint="syntax",
+        suggested_action="fix_syntax",
+        path=path,
+        format=report.format,
+        errors=msgspec.to_builtins(problems[:MOST_TOLD]),
+    )
+
+
+def _too_large() -> ToolError:
+    return refuse(
+        "invalid_input",
+        "too_large",
+        "the content is larger than 16 MiB, and no more is checked for syntax.",
+        next_step=call_again(content=FILL),
+        suggested_action="split",
+        reason_hint="size_limit",
+    )

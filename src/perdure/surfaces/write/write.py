@@ -1,0 +1,320 @@
+"""`safe_write`, `edit`, `safe_replace`, `restore`: one file changed, whole or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from perdure.protocol.calls import Call
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import FILL, call_again, call_tool, then
+from perdure.protocol.tools import arg
+from perdure.protocol.waiting import ASIDE
+from perdure.storage.files import metadata
+from perdure.storage.journal import Filter, Row
+from perdure.surfaces.write import guards
+from perdure.surfaces.write.gate import Checks, Verdict
+from perdure.surfaces.write.validate import Validate
+from perdure.text import codec, edits
+from perdure.text.times import iso
+from perdure.workspace.contents import INLINE, Content
+from perdure.workspace.drafts import Rejected, content_or_draft
+from perdure.workspace.planning import Known, Tree
+from perdure.workspace.similar_files import missing_file
+from perdure.workspace.workspace import WriteService
+
+MOST_COMPARED = 8 * 1024 * 1024
+"""Up to how many bytes of a file are compared with the content that replaces it, for what is elided there."""
+VERSIONS_TOLD = 5
+_SEQUENCE = re.compile(r"[0-9]{1,18}", re.ASCII)
+ENCODINGS = Literal["utf-8", "utf-16", "latin-1", "base64"]
+
+# What these mean is said in the server's instructions, and once more where a file is written whole.
+PATH = arg(aliases=("file_path",), path="relative")
+EXPECTED = FORCE = KEY = CLASSIFY = VALIDATE = arg()
+
+
+class SafeWrite(msgspec.Struct, frozen=True):
+    path: Annotated[
+        str, arg("Relative to the workspace, or absolute.", aliases=("file_path",), path="relative")
+    ]
+    content: Annotated[str, arg()] | None = None
+    draft: Annotated[str, arg("Id of a refused payload, instead of content.")] | None = None
+    encoding: Annotated[ENCODINGS, arg()] = "utf-8"
+    mode: Annotated[Literal["create", "overwrite", "append"], arg("create refuses an existing file.")] = (
+        "create"
+    )
+    expected_prev_sha256: Annotated[str, arg('Hash the file must have now; "": no file.')] | None = None
+    classify: Annotated[bool, arg("Refuse secrets.")] = True
+    classify_reject_at: Annotated[Verdict, arg()] = "high"
+    validate: Annotated[Validate, arg("refuse rejects syntax errors.")] = "off"
+    force: Annotated[bool, arg("Skip the guards.")] = False
+    idempotency_key: Annotated[str, arg("Sent again, it runs once.")] | None = None
+
+
+class EditFile(msgspec.Struct, frozen=True):
+    path: Annotated[str, PATH]
+    edits: Annotated[list[edits.Edit], arg("Applied in order.", min_length=1)]
+    expected_prev_sha256: Annotated[str, EXPECTED] | None = None
+    classify: Annotated[bool, CLASSIFY] = True
+    validate: Annotated[Validate, VALIDATE] = "off"
+    force: Annotated[bool, FORCE] = False
+    idempotency_key: Annotated[str, KEY] | None = None
+
+
+class SafeReplace(msgspec.Struct, frozen=True):
+    path: Annotated[str, PATH]
+    old_string: Annotated[str, arg()]
+    new_string: Annotated[str, arg()]
+    count: Annotated[int, arg("How often it must occur; -1: replace all.")] = 1
+    expected_prev_sha256: Annotated[str, EXPECTED] | None = None
+    classify: Annotated[bool, CLASSIFY] = True
+    classify_reject_at: Annotated[Verdict, arg()] = "high"
+    validate: Annotated[Validate, VALIDATE] = "off"
+    force: Annotated[bool, FORCE] = False
+    idempotency_key: Annotated[str, KEY] | None = None
+
+
+class Restore(msgspec.Struct, frozen=True):
+    path: Annotated[str, PATH]
+    journal_id: Annotated[str, arg("From history.")]
+    expected_prev_sha256: Annotated[str, EXPECTED] | None = None
+
+
+async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str, Any]:
+    if given.draft is not None or given.idempotency_key is not None:
+        await ASIDE  # for what the journal knows
+    checks = Checks(
+        service,
+        call,
+        frozenset({given.path}),
+        classify=given.classify,
+        reject_at=given.classify_reject_at,
+        validate=given.validate,
+    )
+    plain = given.content if given.encoding != "base64" else None
+
+    try:
+        sent = sent_content(service, given.content, given.draft, given.encoding)
+        checks.screen(given.path, sent, plain)
+    except Rejected as error:
+        await ASIDE
+        raise checks.rejected(error) from None
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        known = tree.look(given.path, force=given.force)
+        if given.mode == "append":
+            guards.check_precondition(known, given.expected_prev_sha256)
+            after = tree.derive(known, "append", lambda: _appended(service, tree, known, given, sent))
+            warnings: list[str] = []
+        else:
+            after = sent
+            warnings = guards.check_target(
+                service,
+                tree,
+                known,
+                call,
+                mode=given.mode,
+                expected=given.expected_prev_sha256,
+                force=given.force,
+            )
+        if given.mode != "append" and not given.force and sent.data is not None:
+            guards.check_elision(sent, sent.data, tree.data(known) if is_small(known) else b"", known.path)
+        payload = put(tree, known, after, call, op="write", mode=given.mode)
+        return {**payload, "warnings": warnings}
+
+    return await checks.changed(
+        plan,
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+        payload_of=(given.path, sent),
+    )
+
+
+def sent_content(service: WriteService, content: str | None, draft: str | None, encoding: str) -> Content:
+    """Store the content of a call, or find its draft."""
+    if (content is None) == (draft is None):
+        raise content_or_draft(both=draft is not None)
+    if draft is not None:
+        return service.draft(draft)
+    try:
+        data = codec.content_bytes(content or "", encoding)
+    except ToolError as error:
+        if encoding == "base64":
+            raise
+        # A character that this encoding lacks, and another one has.
+        raise Rejected(error.envelope, "", service.store.take((content or "").encode())) from None
+    return service.store.take(data)
+
+
+def is_small(known: Known) -> bool:
+    return known.now is None or known.now.size <= MOST_COMPARED
+
+
+def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite, sent: Content) -> Content:
+    """The old content and the new after it, in the file's own encoding and line ending."""
+    if known.now is None:
+        return sent
+    added = b"".join(service.store.pieces(sent))
+    if given.encoding != "base64":
+        said = given.content if given.content is not None else codec.as_sent(added, given.encoding)
+        head = next(iter(service.store.pieces(known.now)), b"")
+        style = codec.style_of(head, complete=len(head) == known.now.size)
+        if style is None and codec.is_wide(head):
+            raise refuse(
+                "invalid_input",
+                "unmarked_encoding",
+                f"{known.path} has two or four bytes to a character, and no byte order mark that says which encoding it is.",
+                next_step=call_again(encoding="base64", content=FILL),
+                reason_hint="encoding",
+                suggested_action="escape",
+                path=known.path,
+            )
+        added = codec.append_bytes(style, said, given.encoding) if said is not None else added
+    if known.now.size + len(added) <= INLINE:
+        return service.store.take(tree.data(known) + added)
+    old = known.now
+
+    def pieces() -> Iterator[bytes]:
+        yield from service.store.pieces(old)
+        yield added
+
+    return service.store.take_pieces(pieces())
+
+
+async def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> dict[str, Any]:
+    if given.idempotency_key is not None:
+        await ASIDE  # for what the journal knows
+    checks = Checks(
+        service,
+        call,
+        frozenset({given.path}),
+        classify=given.classify,
+        reject_at=given.classify_reject_at if isinstance(given, SafeReplace) else "high",
+        validate=given.validate,
+    )
+    wanted = (
+        given.edits
+        if isinstance(given, EditFile)
+        else [edits.Edit(given.old_string, given.new_string, given.count)]
+    )
+
+    def plan(tree: Tree) -> dict[str, Any]:
+        known = tree.look(given.path, force=given.force)
+        if known.now is None:
+            raise missing_file(service.workspace.roots[0].fd, known.path)
+        guards.check_precondition(known, given.expected_prev_sha256)
+
+        def change() -> tuple[Content, edits.Edited]:
+            old = tree.data(known)
+            before = codec.decode(old)
+            try:
+                edited = apply_edits(service, known, before.content, wanted)
+            except ToolError as error:
+                raise placed(error, known.path) from None
+            new = codec.encode(before, edited.content)
+            after = service.store.take(new)
+            if not given.force:
+                guards.check_elision(after, new, old, known.path)
+            return after, edited
+
+        after, edited = tree.derive(known, "edit", change)
+        payload = put(tree, known, after, call, op="edit", mode="replace")
+        return {
+            **payload,
+            "replacements": edited.replacements,
+            "match": edited.match,
+            "warnings": edited.warnings,
+        }
+
+    return await checks.changed(
+        plan,
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+    )
+
+
+def apply_edits(service: WriteService, known: Known, content: str, wanted: list[edits.Edit]) -> edits.Edited:
+    policy = service.policy
+    return edits.apply(content, wanted, path=known.path, settings=policy, retries=policy.retry_budget.default)
+
+
+def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]:
+    def plan(tree: Tree) -> dict[str, Any]:
+        known = tree.look(given.path, force=True)  # the version was written once: it was allowed then
+        guards.check_precondition(known, given.expected_prev_sha256)
+        row = row_of(service, known.path, given.journal_id)
+        after = service.store.find(row.new_sha.hex()) if row.new_sha is not None else None
+        if after is None and known.now is None:
+            raise refuse(
+                "not_found",
+                "nothing_to_restore",
+                f"{known.path} did not exist in version {given.journal_id}, and it does not exist now.",
+                next_step=then(call_tool("history", path=known.path), call_again(journal_id=FILL)),
+                suggested_action="reread",
+                path=known.path,
+            )
+        if known.now is None and (gone := service.journal.last_of(known.path)) is not None:
+            known.facts = metadata.recalled(gone.detail)
+        mode = "delete" if after is None else "overwrite" if known.now is not None else "create"
+        return put(tree, known, after, call, op="restore", mode=mode)
+
+    return service.change(call, frozenset({given.path}), plan)
+
+
+def row_of(service: WriteService, path: str, journal_id: str, argument: str = "journal_id") -> Row:
+    seq = sequence(journal_id)
+    row = service.journal.row(seq) if seq is not None else None
+    if row is None or row.path != path:
+        versions = [str(row.seq) for row in service.journal.rows(Filter(path=path), VERSIONS_TOLD + 1)]
+        raise refuse(
+            "not_found",
+            "version_not_found",
+            _no_version(path, journal_id, versions),
+            next_step=then(call_tool("history", path=path), call_again(**{argument: FILL}))
+            if versions
+            else call_tool("journal_tail"),
+            suggested_action="reread",
+            path=path,
+        )
+    return row
+
+
+def _no_version(path: str, journal_id: str, versions: list[str]) -> str:
+    if not versions:
+        return f"Perdure has recorded no version of {path}."
+    more = " and older ones" if len(versions) > VERSIONS_TOLD else ""
+    named = f" {journal_id}" if sequence(journal_id) is not None else " with this journal_id"
+    return f"{path} has no version{named}: it has {', '.join(versions[:VERSIONS_TOLD])}{more}."
+
+
+def sequence(journal_id: str) -> int | None:
+    """The number of a row; None for what was never given out as one."""
+    return int(journal_id) if _SEQUENCE.fullmatch(journal_id) else None
+
+
+def put(
+    tree: Tree, known: Known, after: Content | None, call: Call, *, op: str, mode: str, **more: Any
+) -> dict[str, Any]:
+    """One step planned, and the payload that tells of it."""
+    before = known.sha256
+    row = tree.put(known, after, op=op, mode=mode, key=call.invocation_key, **more)
+    return {
+        "path": known.path,
+        "abs_path": tree.absolute(known),
+        "sha256": after.sha256 if after is not None else None,
+        "prev_sha256": before,
+        "bytes": row.bytes,
+        "mode_applied": mode,
+        "journal_id": str(row.seq),
+        "wrote_at": iso(row.ts),
+        "warnings": [],
+    }
+
+
+def placed(error: ToolError, path: str) -> ToolError:
+    context = {"path": path, **error.envelope.context}
+    return ToolError(msgspec.structs.replace(error.envelope, context=context))

@@ -1,0 +1,1 @@
+"""Pure functions on text: encoding, lines, edit, patch, diff, merge, elision, front matter."""

@@ -1,0 +1,141 @@
+"""Contents by their hash: small ones in the journal, large ones as files, all of them durable before they count."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import ask_user
+from perdure.storage.blobs import Blobs
+from perdure.storage.files.fingerprint import CHUNK
+from perdure.storage.files.pending import PendingFile
+from perdure.storage.journal import Journal, JournalError
+
+log = logging.getLogger(__name__)
+
+INLINE: Final = 128 * 1024
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What a file holds or will hold. `data` is there for a small one; a large one is a file already."""
+
+    sha256: str
+    size: int
+    data: bytes | None = None
+    is_fresh: bool = False  # a file that this process has just written and hashed
+    mends: bool = False  # the copy that was kept is damaged: this one takes its place
+
+    @property
+    def digest(self) -> bytes:
+        return bytes.fromhex(self.sha256)
+
+
+class Store:
+    def __init__(self, journal: Journal, blobs: Blobs) -> None:
+        self._journal = journal
+        self._blobs = blobs
+
+    def take(self, data: bytes) -> Content:
+        """A content that was sent. A large one is on disk for good when this returns."""
+        if len(data) <= INLINE:
+            return Content(hashlib.sha256(data).hexdigest(), len(data), data)
+        return self._fresh(data)
+
+    def take_pieces(self, pieces: Iterable[bytes]) -> Content:
+        return self._fresh(pieces)
+
+    def _fresh(self, source: bytes | Iterable[bytes]) -> Content:
+        blob = self._blobs.put(source)
+        return Content(blob.sha256, blob.size, is_fresh=True)
+
+    def take_file(self, fd: int) -> Content:
+        """A copy of an open file."""
+        if os.fstat(fd).st_size <= INLINE:
+            data = os.pread(fd, INLINE + 1, 0)
+            if len(data) <= INLINE:
+                return self.take(data)
+        blob = self._blobs.put(fd)
+        return Content(blob.sha256, blob.size)
+
+    def find_or_mend(self, fd: int, sha256: str) -> Content:
+        """The kept content of an open file, whose hash is known. A copy that is lost or damaged is taken again from the
+        file, which is intact."""
+        try:
+            return self.find(sha256, verify=True)
+        except JournalError:
+            raise
+        except ToolError as error:
+            if error.envelope.error != "write_corruption":
+                raise
+            log.warning("kept content %s: %s; taken again from the file", sha256[:12], error)
+        return msgspec.structs.replace(self.take_file(fd), mends=True)
+
+    def record(self, content: Content, *, by_row: bool = True) -> None:
+        """Inside the transaction: this content is needed from now on, by a row or only as a draft."""
+        if content.data is not None:
+            self._journal.keep(content.digest, content.data, by_row=by_row, mends=content.mends)
+        else:
+            self._journal.keep_file(content.digest, content.size, by_row=by_row)
+
+    def has(self, sha256: str) -> bool:
+        return self._journal.has_content(bytes.fromhex(sha256))
+
+    def find(self, sha256: str, *, verify: bool = False) -> Content:
+        """With `verify` a large one is read and its hash compared; a small one always is."""
+        digest = bytes.fromhex(sha256)
+        data = self._journal.content(digest)
+        if data is not None:
+            if hashlib.sha256(data).digest() != digest:
+                raise _damaged()
+            return Content(sha256, len(data), data)
+        if not self._journal.content_file(digest):
+            raise refuse(
+                "not_found",
+                "content_expired",
+                "the store no longer keeps this content: it was older or larger than [keep] allows.",
+                next_step=ask_user("for another source of this content, such as git."),
+                suggested_action="ask_user",
+                sha256=sha256,
+            )
+        with self._blobs.open(sha256, verify=verify) as file:
+            return Content(sha256, os.fstat(file.fileno()).st_size)
+
+    def load(self, sha256: str) -> bytes:
+        content = self.find(sha256)
+        if content.data is not None:
+            return content.data
+        return b"".join(self.pieces(content))
+
+    def pieces(self, content: Content) -> Iterator[bytes]:
+        if content.data is not None:
+            yield content.data
+            return
+        with self._blobs.open(content.sha256, size=content.size) as file:
+            while piece := file.read(CHUNK):
+                yield piece
+
+    def fill(self, pending: PendingFile, content: Content) -> None:
+        if content.is_fresh:
+            with self._blobs.open(content.sha256, size=content.size) as file:
+                pending.copy(file.fileno(), content.sha256)
+            return
+        for piece in self.pieces(content):
+            pending.write(piece)
+        if pending.sha256 != content.sha256:
+            raise _damaged()
+
+
+def _damaged() -> ToolError:
+    return refuse(
+        "write_corruption",
+        "content_damaged",
+        "a content in the store is damaged: it does not match its hash.",
+        next_step=ask_user("to run perdure verify, which names every content that is damaged."),
+        suggested_action="ask_user",
+    )

@@ -1,0 +1,89 @@
+"""Files that a process had put aside and not looked at when it died: what nobody expected goes back to its name.
+
+A file changes places with the one that shall replace it, and only then is what came out compared with what was
+expected. Whoever dies in between leaves somebody's newer content under a temporary name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from io import FileIO
+
+from perdure.platform.syscalls import rename_noreplace
+from perdure.protocol.envelope import ToolError
+from perdure.storage.digest import sha256_of
+from perdure.storage.files import swap, temp_names
+from perdure.storage.files.swap import alone, open_aside
+from perdure.storage.journal import JournalError, Row, Sha
+from perdure.workspace.paths import Workspace, rooted
+from perdure.workspace.temp_cleanup import Rescue
+
+
+def put_back(workspace: Workspace, rows: Iterable[Row], rescue: Rescue) -> dict[str, Exception]:
+    """`rows` are the changes of which nobody knows whether they landed. Returns the directories where that failed."""
+    failed: dict[str, Exception] = {}
+    of_folder: dict[str, list[Row]] = {}
+    for row in rows:
+        of_folder.setdefault(row.path.rpartition("/")[0], []).append(row)
+    for folder, changed in of_folder.items():
+        try:
+            dir_fd = workspace.open_directory(*rooted(folder))
+        except ToolError:
+            continue  # what cannot be reached is not reached by settling its rows either
+        try:
+            _put_back_in(dir_fd, changed, rescue)
+        except JournalError:
+            raise
+        except (OSError, ToolError) as error:
+            failed[folder] = error
+        finally:
+            os.close(dir_fd)
+    return failed
+
+
+def _put_back_in(dir_fd: int, rows: list[Row], rescue: Rescue) -> None:
+    expected = {sha for row in rows for sha in (row.old_sha, row.new_sha)}
+    for temp in _listed(dir_fd):
+        named = temp_names.parsed(temp)
+        if named is None or named.use != "x" or temp_names.owner_lives(named.owner) is not False:
+            continue
+        file = open_aside(dir_fd, temp)
+        if file is not None:
+            with file:
+                if _sha(file) not in expected:
+                    _return(dir_fd, temp, file, rows, rescue)
+
+
+def _return(dir_fd: int, temp: str, file: FileIO, rows: list[Row], rescue: Rescue) -> None:
+    """Files land one after the other: it came from the last place that holds what it should."""
+    for row in sorted(rows, key=lambda row: (row.new_sha is None, row.seq), reverse=True):
+        name = row.path.rpartition("/")[2]
+        ours = open_aside(dir_fd, name)
+        if row.old_sha is None or (_sha(ours) if ours is not None else None) != row.new_sha:
+            if ours is not None:
+                ours.close()
+            continue
+        if ours is None:
+            with suppress(FileExistsError):  # somebody is at it again: what was put aside is rescued
+                rename_noreplace(dir_fd, temp, dir_fd, name)
+            return
+        with ours, alone(dir_fd):
+            ended = swap.put_back(dir_fd, temp, name, file, ours.fileno(), _sha(ours).hex())
+            for lost in ended.displaced:
+                rescue(lost.fileno())
+            ended.close()
+        return
+
+
+def _listed(dir_fd: int) -> list[str]:
+    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        return os.listdir(fd)
+    finally:
+        os.close(fd)
+
+
+def _sha(file: FileIO) -> Sha:
+    return bytes.fromhex(sha256_of(file.fileno()))

@@ -1,0 +1,73 @@
+"""Removing the file that is meant, and no other."""
+
+from __future__ import annotations
+
+import os
+from io import FileIO
+
+from perdure.platform.fault_points import passed, point
+from perdure.platform.syscalls import rename_noreplace
+from perdure.storage.files import temp_names
+from perdure.storage.files.fingerprint import Expected
+from perdure.storage.files.fsync import close_quietly, sync_directory
+from perdure.storage.files.swap import Conflict, alone, found_at, open_aside, unexpected
+from perdure.storage.os_errors import os_refusal, sync_refusal
+from perdure.text.visible import shown
+
+
+def remove(dir_fd: int, name: str, expected: Expected, *, sync: bool = False) -> None:
+    """Remove a file if it is the expected one, else raise `Conflict` with it back at its name.
+
+    It is put aside first and looked at there, where no program finds it by its name. If the name is taken again
+    before it can be put back, its content is in the conflict's `displaced`.
+    """
+    with alone(dir_fd):
+        _remove(dir_fd, name, expected, sync)
+    passed("remove.landed")
+
+
+def _remove(dir_fd: int, name: str, expected: Expected, sync: bool) -> None:
+    temp = temp_names.fresh("x")
+    try:
+        certain = expected.is_certain(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
+        point("remove.before_rename")
+        rename_noreplace(dir_fd, name, dir_fd, temp)
+    except FileNotFoundError:
+        raise Conflict("file_vanished") from None
+    except OSError as error:
+        raise os_refusal(error, path=shown(name)) from None
+    aside = None
+    try:
+        point("remove.renamed")
+        aside = open_aside(dir_fd, temp)
+        reason = unexpected(aside, expected, was_certain=certain)
+        if reason is not None:
+            raise Conflict(reason, aside)
+        if sync:
+            _sync(name, dir_fd)
+        point("remove.before_unlink")
+        os.unlink(temp, dir_fd=dir_fd)
+    except BaseException as error:
+        try:
+            rename_noreplace(dir_fd, temp, dir_fd, name)
+        except OSError:
+            if aside is not None:
+                reason = error.reason if isinstance(error, Conflict) else "changed_meanwhile"
+                raise Conflict(reason, found_at(dir_fd, name), [aside]) from error
+        raise _typed(error, aside, name) from None
+    if aside is not None:
+        close_quietly(aside)
+
+
+def _typed(error: BaseException, file: FileIO | None, name: str) -> BaseException:
+    if file is not None and not isinstance(error, Conflict):
+        close_quietly(file)
+    return os_refusal(error, path=shown(name)) if isinstance(error, OSError) else error
+
+
+def _sync(name: str, dir_fd: int) -> None:
+    try:
+        point("write.before_dir_fsync")
+        sync_directory(dir_fd)
+    except OSError as error:
+        raise sync_refusal(error, "directory", path=shown(name)) from None

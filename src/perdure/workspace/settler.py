@@ -1,0 +1,122 @@
+"""What has landed, until it is known to be on disk for good: synced off everybody's time, then taken off the journal's list.
+
+Systems write back by themselves what is some seconds old: what is synced after that costs commits little, and least
+when there are none. But what is open is looked at by the next start after a kill, so it must not become too much.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from perdure.protocol.envelope import ToolError
+from perdure.workspace.jobs import Landing
+from perdure.workspace.sync_pass import FailedSyncs, NotDurable, SyncPass
+
+SETTLE_AFTER_S: Final = 6.0
+CALM: Final = 1 / 3
+LATEST: Final = 10
+"""Both in units of the above: how long nobody changed anything, and how long that is waited for."""
+SETTLE_AT: Final = 1024
+AT_A_TIME: Final = 64
+
+
+class Settler:
+    """`idle_s` tells for how long nobody has changed anything."""
+
+    def __init__(self, idle_s: Callable[[], float]) -> None:
+        self._idle_s = idle_s
+        self._changed = threading.Condition()
+        self._landed: list[Landing] = []
+        self._durable: list[int] = []
+        self._failed = FailedSyncs()
+        self._is_closing = False
+        self._is_waiting = False
+        self._thread = threading.Thread(target=self._run, name="settler", daemon=True)
+        self._thread.start()
+
+    def add(self, landed: list[Landing]) -> None:
+        if not landed:
+            return
+        with self._changed:
+            self._landed += landed
+            self._failed.newest_row = max(landed[-1].seqs)
+            if self._is_waiting or self._is_urgent():
+                self._changed.notify_all()
+
+    def durable(self) -> tuple[int, ...]:
+        """The rows whose changes no longer need the journal."""
+        with self._changed:
+            return tuple(self._durable)
+
+    def forget(self, settled: int) -> None:
+        """As many of them are settled by now."""
+        with self._changed:
+            del self._durable[:settled]
+
+    def settle(self) -> None:
+        """All that has landed, at once."""
+        with self._changed:
+            landed, self._landed = self._landed, []
+        self._sync(landed, lambda: True)
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        self.settle()
+
+    def _run(self) -> None:
+        while self._is_due():
+            with self._changed:
+                landed, self._landed = self._landed, []
+            is_late = len(landed) >= SETTLE_AT or not self._is_calm()
+            rest = self._sync(landed, lambda: is_late or self._is_calm())  # noqa: B023
+            with self._changed:
+                self._landed[:0] = rest
+
+    def _is_due(self) -> bool:
+        """Wait until something is to be settled, and it disturbs nobody or cannot wait. False at the end."""
+        with self._changed:
+            self._is_waiting = True
+            self._changed.wait_for(lambda: self._is_closing or bool(self._landed))
+            self._is_waiting = False
+            self._changed.wait_for(self._is_urgent, SETTLE_AFTER_S)
+            until = time.monotonic() + LATEST * SETTLE_AFTER_S
+            while not self._is_urgent() and not self._is_calm() and time.monotonic() < until:
+                self._changed.wait(CALM * SETTLE_AFTER_S)
+            return not self._is_closing
+
+    def _is_urgent(self) -> bool:
+        return self._is_closing or len(self._landed) >= SETTLE_AT
+
+    def _is_calm(self) -> bool:
+        return self._idle_s() >= CALM * SETTLE_AFTER_S
+
+    def _sync(self, landed: list[Landing], goes_on: Callable[[], bool]) -> list[Landing]:
+        """From the last on, some at a time; returns what is left. What fails stays open: the journal vouches for it."""
+        syncing = SyncPass(self._failed)
+        try:
+            while landed and goes_on():
+                some = landed[-AT_A_TIME:][::-1]
+                landed = landed[:-AT_A_TIME]
+                self._sync_some(some, syncing)
+        finally:
+            syncing.close()
+        return landed
+
+    def _sync_some(self, some: list[Landing], syncing: SyncPass) -> None:
+        done: list[int] = []
+        for landing in some:
+            with suppress(OSError, ToolError):  # then `sync` fails as well
+                landing.begin_sync(syncing)
+        for landing in some:
+            with suppress(OSError, ToolError, NotDurable):
+                landing.sync(syncing)
+                done += landing.seqs
+        with self._changed:
+            self._durable += done

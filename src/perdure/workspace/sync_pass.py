@@ -1,0 +1,210 @@
+"""What landed made durable by itself, many files in one pass: each directory and each file is opened and synced once.
+
+A path that changed several times is synced by its last change alone: only what stands at the name can be lost with
+the power, and only that change knows what has to be written again where the sync fails. Where that fails, too, none
+of the path's changes is durable: recovery needs all of them to know what a power cut can leave.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from perdure.protocol.envelope import ToolError
+from perdure.storage.files import metadata
+from perdure.storage.files.fingerprint import Expected
+from perdure.storage.files.fsync import close_quietly, start_writing, sync_directory, sync_file
+from perdure.storage.files.pending import PendingFile
+from perdure.storage.files.swap import Conflict
+from perdure.workspace.contents import Content, Store
+from perdure.workspace.paths import Place, Workspace
+
+if TYPE_CHECKING:
+    from perdure.workspace.apply import FileChange
+
+log = logging.getLogger(__name__)
+
+OPEN_MAX: Final = 128
+"""Of files and of directories, at once."""
+_GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+"""How a name answers that is not the file any more: removed, or replaced by something else."""
+
+Name = tuple[int, str]
+"""A root and a path beneath it."""
+
+
+def folder_name(path: str) -> str:
+    """Under which name a failed sync of the directory of a path is known: no file has it."""
+    return f"{os.path.dirname(path)}/"
+
+
+class NotDurable(Exception):
+    """A sync of this path failed since the change landed. A second sync can succeed without the data, so it proves
+    nothing."""
+
+
+class FailedSyncs:
+    """The paths at which a sync failed, each with the newest row that had landed by then. A later change puts another
+    file there, and its sync counts again."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Name, int] = {}
+        self.newest_row = 0
+
+    def add(self, name: Name) -> None:
+        self._rows[name] = self.newest_row
+
+    def check(self, name: Name, row: int) -> None:
+        if row <= self._rows.get(name, -1):
+            raise NotDurable(name[1])
+
+    def forget(self, name: Name, row: int) -> None:
+        if row > self._rows.get(name, row):
+            del self._rows[name]
+
+
+class SyncPass:
+    """What one pass has open and has done. It goes from the newest change to the oldest."""
+
+    def __init__(self, failed: FailedSyncs | None = None) -> None:
+        self.failed = failed if failed is not None else FailedSyncs()
+        self._last: dict[Name, FileChange] = {}
+        self._files: dict[Name, int] = {}
+        self._directories: dict[Name, int] = {}
+        self._synced: set[Name] = set()
+
+    def close(self) -> None:
+        for fd in (*self._files.values(), *self._directories.values()):
+            close_quietly(fd)
+        self._files.clear()
+        self._directories.clear()
+
+    def begin(self, workspace: Workspace, change: FileChange) -> None:
+        """Let the device begin with a file, so that many are waited for at once."""
+        name = (change.place.root, change.place.path)
+        if self._last.setdefault(name, change) is not change or change.after is None:
+            return
+        fd = self._opened(workspace, change.place)
+        if fd is None:
+            return
+        try:
+            start_writing(fd)
+        except BaseException:
+            close_quietly(fd)
+            raise
+        if len(self._files) < OPEN_MAX:
+            self._files[name] = fd
+        else:
+            close_quietly(fd)
+
+    def sync(self, workspace: Workspace, change: FileChange, store: Store) -> None:
+        """The file at a path, whichever it is by now."""
+        place = change.place
+        name = (place.root, place.path)
+        if change.after is None or self._last.get(name, change) is not change:
+            return
+        fd = self._files.pop(name, None)
+        if fd is None and (fd := self._opened(workspace, place)) is None:
+            return
+        try:
+            sync_file(fd)
+        except OSError as error:
+            # The kernel may have given up its pages, and a second sync would succeed without them.
+            log.error("sync of %s failed: %s; it is written again", place.path, error)
+            dir_fd = self._directory(workspace, place.root, os.path.dirname(place.path))
+            if dir_fd is not None and not _is_written_again(fd, dir_fd, place.name, change.after, store):
+                raise
+        finally:
+            close_quietly(fd)
+
+    def sync_names(self, workspace: Workspace, changes: Iterable[FileChange]) -> None:
+        """Every directory in which a name changed, once."""
+        for change in changes:
+            root = change.place.root
+            for path in {os.path.dirname(path) for path in (change.place.path, *change.made)}:
+                if (root, path) not in self._synced:
+                    if (dir_fd := self._directory(workspace, root, path)) is not None:
+                        self._sync_directory(dir_fd, (root, path))
+                    self._synced.add((root, path))
+
+    def _sync_directory(self, dir_fd: int, name: Name) -> None:
+        try:
+            sync_directory(dir_fd)
+        except OSError:
+            self.failed.add((name[0], folder_name(f"{name[1]}/")))
+            raise
+
+    def unlink(self, workspace: Workspace, place: Place, name: str) -> None:
+        folder = os.path.dirname(place.path)
+        if (dir_fd := self._directory(workspace, place.root, folder)) is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=dir_fd)
+            self._synced.discard((place.root, folder))
+
+    def _opened(self, workspace: Workspace, place: Place) -> int | None:
+        """What stands at a place by now; None for nothing."""
+        dir_fd = self._directory(workspace, place.root, os.path.dirname(place.path))
+        if dir_fd is None:
+            return None
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            return os.open(place.name, flags, dir_fd=dir_fd)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            return None
+
+    def _directory(self, workspace: Workspace, root: int, path: str) -> int | None:
+        """The pass's own descriptor of a directory; None where it is gone."""
+        if (known := self._directories.get((root, path))) is not None:
+            return known
+        fd = _entered(workspace, root, path)
+        if fd is not None:
+            if len(self._directories) == OPEN_MAX:
+                close_quietly(self._directories.pop(next(iter(self._directories))))
+            self._directories[root, path] = fd
+        return fd
+
+
+def sync_directories(workspace: Workspace, root: int, paths: Iterable[str]) -> None:
+    """Make names durable. A directory that is gone has none left to lose."""
+    for path in paths:
+        with _held(workspace, root, path) as dir_fd:
+            if dir_fd is not None:
+                sync_directory(dir_fd)
+
+
+def _entered(workspace: Workspace, root: int, path: str) -> int | None:
+    try:
+        return workspace.open_directory(root, path)
+    except ToolError as error:
+        if error.envelope.context.get("errno") not in map(errno.errorcode.get, _GONE):
+            raise
+        return None
+
+
+@contextmanager
+def _held(workspace: Workspace, root: int, path: str) -> Iterator[int | None]:
+    fd = _entered(workspace, root, path)
+    try:
+        yield fd
+    finally:
+        if fd is not None:
+            close_quietly(fd)
+
+
+def _is_written_again(fd: int, dir_fd: int, name: str, after: Content, store: Store) -> bool:
+    """The same content and facts in another file, synced. False where another content stands there by now: a later
+    change's, whose pages may be lost, or another program's."""
+    try:
+        with PendingFile(dir_fd, name, like=metadata.capture(fd), sync=True) as pending:
+            store.fill(pending, after)
+            pending.replace_if(Expected(after.sha256))
+    except Conflict as conflict:
+        conflict.close()
+        return False
+    return True

@@ -1,0 +1,64 @@
+"""Removing what a killed process left beside the files it was about to write, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+
+from perdure.storage.files import temp_names
+from perdure.storage.files.swap import open_aside
+from perdure.storage.files.temp_names import TempName
+
+Rescue = Callable[[int], bool]
+"""Asked with an open file that may be somebody's only copy: whether its content is safe elsewhere by now."""
+
+
+def sweep(dir_fds: Iterable[int], rescue: Rescue, *, before: float | None = None) -> tuple[str, ...]:
+    """Remove our stale temporary files from these directories. Returns the names removed.
+
+    Stale is what belongs to a process that no longer lives. Of an owner in another container, or from before a
+    restart of the machine, nothing can be known; its files are stale if they are older than `before` (seconds since
+    1970), which a recovery that holds the workspace's lock sets to its own start. A file that was changing places
+    when its owner died goes only if `rescue` says so.
+    """
+    return tuple(name for dir_fd in dir_fds for name in _swept(dir_fd, rescue, before))
+
+
+def _swept(dir_fd: int, rescue: Rescue, before: float | None) -> Iterable[str]:
+    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        for name in os.listdir(fd):
+            temp = temp_names.parsed(name)
+            if temp is not None and _is_stale(fd, name, temp, before) and _is_safe(fd, name, temp, rescue):
+                try:
+                    os.unlink(name, dir_fd=fd)
+                except FileNotFoundError:
+                    continue  # another recovery was faster
+                yield name
+    finally:
+        os.close(fd)
+
+
+def _is_stale(dir_fd: int, name: str, temp: TempName, before: float | None) -> bool:
+    try:
+        info = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(info.st_mode):
+        return False
+    match temp_names.owner_lives(temp.owner):
+        case None:
+            return before is not None and info.st_ctime < before
+        case lives:
+            return not lives
+
+
+def _is_safe(dir_fd: int, name: str, temp: TempName, rescue: Rescue) -> bool:
+    if temp.use == "w":
+        return True
+    file = open_aside(dir_fd, name)
+    if file is None:
+        return False
+    with file:
+        return rescue(file.fileno())

@@ -1,0 +1,68 @@
+"""Checking a workspace against itself: chain, contents, and the files on disk. Nothing is changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+
+from perdure.protocol.envelope import ToolError
+from perdure.storage.files.fingerprint import seen
+from perdure.storage.journal import Filter, Problem
+from perdure.workspace.workspace import WriteService
+
+Watch = Callable[[str, int, int], None]
+"""Told how far it is: what is looked at, how many of it were, and how many there are; 0 where that is not known."""
+
+
+def verify(service: WriteService, watch: Watch = lambda *_: None) -> Iterator[Problem]:
+    """Every problem, as it is found.
+
+    | kind | |
+    |---|---|
+    | gap, chain, anchor, truncated | the journal is not what was written |
+    | content | a kept content is missing or damaged |
+    | drift | a file is not what its last change made it: another program was there |
+    """
+    newest = service.journal.rows(Filter(), 1)
+    rows = newest[0].seq if newest else 0
+    yield from service.journal.verify(lambda seq: watch("journal", seq, rows))
+    yield from _contents(service, watch)
+    yield from _drift(service, watch)
+
+
+def _contents(service: WriteService, watch: Watch) -> Iterator[Problem]:
+    for number, (sha, data) in enumerate(service.journal.contents(), 1):
+        watch("contents", number, 0)
+        if data is not None:
+            if hashlib.sha256(data).digest() != sha:
+                yield Problem("content", f"{sha.hex()} is damaged")
+            continue
+        try:
+            service.blobs.open(sha.hex(), verify=True).close()
+        except ToolError as error:
+            yield Problem("content", f"{sha.hex()}: {error.envelope.context.get('message', 'unreadable')}")
+
+
+def _drift(service: WriteService, watch: Watch) -> Iterator[Problem]:
+    workspace = service.workspace
+    for number, row in enumerate(service.journal.latest(), 1):
+        watch("files", number, 0)
+        wanted = row.new_sha.hex() if row.new_sha is not None else None
+        try:
+            with workspace.locate(workspace.anchored(row.path), force=True) as place:
+                found = None
+                if place.found is not None:
+                    fd = place.open()
+                    try:
+                        found = seen(fd).sha256
+                    finally:
+                        os.close(fd)
+        except ToolError as error:
+            yield Problem(
+                "drift", f"{row.path} cannot be read: {error.envelope.context.get('reason')}", row.seq
+            )
+            continue
+        if found != wanted:
+            what = "is gone" if found is None else "is there again" if wanted is None else "was changed"
+            yield Problem("drift", f"{row.path} {what} since change {row.seq}", row.seq)

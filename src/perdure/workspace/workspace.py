@@ -1,0 +1,403 @@
+"""The write surface's one workspace: opened once, recovered before the first call, shared by all threads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from binascii import hexlify
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from perdure.protocol.calls import Call, Done, KeyStatus
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import FILL, call_again
+from perdure.protocol.replay import SAFE_TO_RETRY, STILL_UNKNOWN
+from perdure.protocol.tools import View
+from perdure.protocol.waiting import finished
+from perdure.storage.blobs import Blobs
+from perdure.storage.files.fsync import sync_directory
+from perdure.storage.files.held_files import HeldFiles
+from perdure.storage.files.swap import Conflict
+from perdure.storage.journal import Draft, Filter, Invocation, Journal, StoreReplaced
+from perdure.storage.user_dirs import data_dir, state_dir
+from perdure.storage.workspace_store import StorePlace, refuse_link, stores_folder
+from perdure.workspace import recovery
+from perdure.workspace.apply import CallLanding
+from perdure.workspace.commit import Committer
+from perdure.workspace.contents import Content, Store
+from perdure.workspace.deferred import Deferred, DeferredWork
+from perdure.workspace.drafts import draft_id, rejected
+from perdure.workspace.jobs import Landing, NoFiles
+from perdure.workspace.paths import Workspace
+from perdure.workspace.planning import Sighting, Tree
+from perdure.workspace.policy import DEFAULT, Policy
+from perdure.workspace.retention import Tending
+from perdure.workspace.retention_limits import Keep
+from perdure.workspace.seen_files import Saved, Sightings
+from perdure.workspace.writer_lock import WriterLock
+
+if TYPE_CHECKING:
+    from perdure.validate.isolated import Checker
+
+KEY_MAX: Final = 512
+
+Plan = Callable[[Tree], dict[str, Any]]
+"""Under the lock: look, check, put; the payload. Raises ToolError to change nothing."""
+
+
+class WriteService:
+    """`place` is the store of the first root, made ready for a writer. `open_journal` opens the journal in it.
+
+    With `is_read_only` nothing is created, recovered or retired, and no lock is taken.
+    """
+
+    def __init__(
+        self,
+        roots: tuple[str, ...],
+        place: StorePlace,
+        open_journal: Callable[[StorePlace], Journal],
+        *,
+        strict: bool = False,
+        keep: Keep | None = None,
+        policy: Policy = DEFAULT,
+        policy_rules: tuple[str, ...] = (),
+        scratch_get: bool = True,
+        is_read_only: bool = False,
+    ) -> None:
+        self.strict = strict
+        self.policy = policy
+        self.scratch_get = scratch_get
+        self.folder = place.folder
+        self._sightings = Sightings()
+        self._unrecovered: dict[str, ToolError] = {}
+        self._guard = threading.Lock()
+        self._checker: Checker | None = None
+        with ExitStack() as opened:
+            refuse_link(self.folder)
+            self.workspace = Workspace(roots, policy.protection(policy_rules, _private_rules(roots)))
+            opened.callback(self.workspace.close)
+            self.journal = open_journal(place)
+            opened.callback(self.journal.close)
+            self.blobs = Blobs(os.path.join(self.folder, "blobs"), is_read_only=is_read_only)
+            opened.callback(self.blobs.close)
+            if not is_read_only and not self.journal.rows(Filter(), 1):
+                _sync_names(os.path.dirname(self.folder), self.folder)
+            self.store = Store(self.journal, self.blobs)
+            self._held = HeldFiles([os.path.join(self.folder, "blobs")])
+            self._lock = WriterLock(
+                os.path.join(self.folder, "lock"), [root.fd for root in self.workspace.roots]
+            )
+            self.committer = Committer(self.journal, self._lock, self._recover, self._check_store)
+            opened.callback(self.committer.close)
+            self.tending = Tending(self.committer, self.journal, self.blobs, keep or Keep())
+            opened.callback(self.tending.close)
+            if not is_read_only:
+                self.committer.recover()
+                self.tending.start()
+            self._opened = opened.pop_all()
+
+    def _recover(self) -> bool:
+        began = time.time()
+        self._unrecovered = recovery.recover(self.workspace, self.journal, self.store) or {}
+        self.blobs.sweep(before=began)
+        return bool(self._unrecovered)
+
+    def check_recovered(self, path: str, *, deferred: DeferredWork | None = None) -> None:
+        """Refuse a file that is not yet what was last written to it, after another try to restore it. In a plan,
+        `deferred` has the try made before the call is planned again."""
+        if path not in self._unrecovered:
+            return
+        if deferred is not None:
+            deferred.result(("recovery", path), self.committer.request_recovery)
+        else:
+            self.committer.request_recovery()
+            self.committer.submit(frozenset(), lambda: None)
+        cause = self._unrecovered.get(path)
+        if cause is None:
+            return
+        envelope = cause.envelope
+        message = str(envelope.context.get("message", envelope.error))
+        raise refuse(
+            envelope.error,
+            "recovery_waits",
+            f"{path} could not be restored after a crash yet: {message.rstrip('.')}.",
+            next_step=str(envelope.context.get("next", call_again())),
+            reason_hint=envelope.reason_hint,
+            suggested_action=envelope.suggested_action,
+            path=path,
+            cause=envelope.context.get("reason"),
+        )
+
+    def is_replaced(self) -> bool:
+        """Whether the store was removed or replaced since it was opened, or the folder of the workspace replaced."""
+        return self.journal.is_replaced() or self._held.are_replaced() or self.workspace.is_replaced()
+
+    def _check_store(self) -> None:
+        """Under the lock, in each round, before anything is planned."""
+        if self.journal.is_replaced() or self._held.are_replaced() or self._lock.is_replaced():
+            raise StoreReplaced
+
+    def close(self) -> None:
+        self._opened.close()
+
+    @property
+    def checker(self) -> Checker:
+        """Parsers in child processes, from the first check on: most sessions never ask for one."""
+        from perdure.validate.isolated import Checker
+
+        with self._guard:
+            if self._checker is None:
+                self._checker = Checker()
+                self._opened.callback(self._checker.close)
+            return self._checker
+
+    # --- changing files -----------------------------------------------------------------------------------
+
+    def change(self, call: Call, paths: frozenset[str], plan: Plan, **more: Any) -> dict[str, Any]:
+        """As `changed`, all of it in this thread."""
+        return finished(self.changed(call, paths, plan, **more))
+
+    async def changed(
+        self,
+        call: Call,
+        paths: frozenset[str],
+        plan: Plan,
+        *,
+        idempotency_key: str | None = None,
+        arguments: object = None,
+        payload_of: tuple[str, Content] | None = None,
+        deferred: DeferredWork | None = None,
+    ) -> dict[str, Any]:
+        """Run a plan and land it. A refused payload is kept as a draft, and its tries are counted."""
+        _check_key(idempotency_key)
+        fingerprint = _fingerprint(call.tool, arguments) if arguments is not None else _plain(call.tool)
+
+        slow = deferred if deferred is not None else DeferredWork()
+
+        def planned() -> Landing:
+            claims = self.committer.claims
+            tree = Tree(
+                self.workspace,
+                self.store,
+                self.journal,
+                claims,
+                slow,
+                check=self.check_recovered,
+                paths=paths,
+                client=call.client,
+                session=call.session,
+            )
+            try:
+                if idempotency_key is not None:
+                    claims.claim(("key", idempotency_key))  # a result counts once its files have landed
+                    if (known := self._deduplicated(idempotency_key, fingerprint)) is not None:
+                        tree.close()
+                        return NoFiles(known)
+                payload = plan(tree)
+            except BaseException:
+                tree.close()
+                raise
+            aftermath = _Aftermath(self, call.session, tree.sightings())
+            landing = CallLanding(
+                tree.changes(),
+                [row.seq for row in tree.rows],
+                payload,
+                workspace=self.workspace,
+                store=self.store,
+                strict=self.strict,
+                aftermath=aftermath,
+            )
+            try:
+                aftermath.saved = self._remember(call, tree, payload, idempotency_key, fingerprint)
+            except BaseException:
+                landing.close()
+                raise
+            return landing
+
+        try:
+            if idempotency_key is not None and (known := self._deduplicated(idempotency_key, fingerprint)):
+                return known
+            while True:
+                try:
+                    result: dict[str, Any] = await self.committer.job(paths, planned, call.cancelled)
+                    return result
+                except Deferred as waiting:
+                    slow.do(waiting)
+        except StoreReplaced:
+            raise
+        except ToolError as error:
+            if payload_of is None:
+                raise
+            raise rejected(self, call, error, *payload_of) from None
+
+    def _remember(
+        self,
+        call: Call,
+        tree: Tree,
+        payload: dict[str, Any],
+        idempotency_key: str | None,
+        fingerprint: bytes,
+    ) -> Saved:
+        """With the effect, in its transaction: what a probe, a retry and the stale guard will ask for. Returns what was
+        read since the last change."""
+        first = tree.rows[0].seq if tree.rows else None
+        last = tree.rows[-1].seq if tree.rows else None
+        result = msgspec.json.encode(payload)
+        for key in (call.invocation_key, f"user:{idempotency_key}" if idempotency_key is not None else None):
+            if key is not None:
+                known = Invocation(
+                    key, call.tool, fingerprint, last, call.view.render, call.view.detail, result
+                )
+                self.journal.remember(known, first)
+        unsaved = self._sightings.unsaved()
+        for (session, path), sha in unsaved.items():
+            seen = bytes.fromhex(sha) if sha is not None else None
+            self.journal.saw(session, path, seen, first - 1 if first is not None else self.journal.head)
+        return unsaved
+
+    def _deduplicated(self, key: str, fingerprint: bytes) -> dict[str, Any] | None:
+        known = self.journal.invocation(f"user:{key}")
+        if known is None or (known.last_seq is not None and self.journal.row(known.last_seq) is None):
+            return None
+        if known.fingerprint != fingerprint:
+            raise refuse(
+                "conflict",
+                "key_reused",
+                "this idempotency_key was used for a call with other arguments.",
+                next_step=call_again(idempotency_key=FILL),
+                suggested_action="fix_syntax",
+            )
+        payload: dict[str, Any] = msgspec.json.decode(known.result)
+        return {**payload, "deduplicated": True}
+
+    # --- what was seen ----------------------------------------------------------------------------------------
+
+    def landed(self, session: str, sightings: list[Sighting], saved: Saved) -> None:
+        changed = {one.path: one.sha.hex() if one.sha is not None else None for one in sightings}
+        self._sightings.wrote(session, changed, saved)
+
+    def looking(self) -> int:
+        """Where a read begins, among the changes."""
+        return self._sightings.begin_read()
+
+    def saw(self, session: str, path: str, sha256: str | None, since: int) -> None:
+        self._sightings.read(session, path, sha256, since)
+
+    def last_seen(self, session: str, path: str) -> tuple[str | None] | None:
+        if (seen := self._sightings.last(session, path)) is not None:
+            return seen
+        known = self.journal.last_seen(session, path)
+        if known is None:
+            return None
+        return (known[0].hex() if known[0] is not None else None,)
+
+    # --- drafts ---------------------------------------------------------------------------------------------------
+
+    def draft(self, identity: str) -> Content:
+        known = self.journal.draft(identity)
+        if known is None:
+            raise refuse(
+                "not_found",
+                "draft_not_found",
+                f"there is no draft {identity}, or it has expired.",
+                next_step=call_again(content=FILL),
+                suggested_action="reread",
+            )
+        return self.store.find(known.sha.hex())
+
+    # --- lost calls ---------------------------------------------------------------------------------------------------
+
+    def probe(self, key: str) -> KeyStatus:
+        """Whether the effect under a key happened. Recovery has settled every intent before this is asked."""
+        known = self.journal.invocation(key)
+        if known is None or (known.last_seq is not None and self.journal.row(known.last_seq) is None):
+            return SAFE_TO_RETRY
+        try:
+            view = View(known.render, known.detail)  # type: ignore[arg-type]
+            return Done(msgspec.json.decode(known.result), view)
+        except (ValueError, msgspec.MsgspecError):
+            return STILL_UNKNOWN
+
+
+class _Aftermath:
+    """What a call leaves besides its files: what its session has now seen, and what of others lost its name."""
+
+    def __init__(self, service: WriteService, session: str, sightings: list[Sighting]) -> None:
+        self._service = service
+        self._session = session
+        self._sightings = sightings
+        self._foreign: list[Content] = []
+        self.saved: Saved = {}
+
+    def landed(self) -> None:
+        self._service.landed(self._session, self._sightings, self.saved)
+
+    def displaced(self, conflict: Conflict) -> None:
+        """Kept as drafts, so that nothing of anyone's is gone."""
+        with conflict:
+            self._foreign += [self._service.store.take_file(file.fileno()) for file in conflict.displaced]
+
+    def failed(self) -> None:
+        journal = self._service.journal
+        for content in self._foreign:
+            self._service.store.record(content, by_row=False)
+            kept = Draft(draft_id(content), content.digest, content.size, "", "displaced")
+            journal.save_draft(kept, "", "")
+        for one in self._sightings:  # who tries again overwrites nothing that came meanwhile
+            journal.saw(self._session, one.path, one.before, journal.head)
+
+    def drafts(self) -> list[str]:
+        return [draft_id(content) for content in self._foreign]
+
+
+def _check_key(key: str | None) -> None:
+    if key is not None and not 1 <= len(key) <= KEY_MAX:
+        raise refuse(
+            "invalid_input",
+            "bad_key",
+            f"idempotency_key must have 1 to {KEY_MAX} characters.",
+            next_step=call_again(idempotency_key=FILL),
+            suggested_action="fix_syntax",
+        )
+
+
+def _fingerprint(tool: str, arguments: object) -> bytes:
+    return hashlib.sha256(msgspec.json.encode([tool, arguments], order="sorted")).digest()
+
+
+@cache
+def _plain(tool: str) -> bytes:
+    """Of a call that nobody will ever compare."""
+    return _fingerprint(tool, None)
+
+
+def _private_rules(roots: tuple[str, ...]) -> tuple[str, ...]:
+    """Our own directories where they are beneath a root, as they are when the home directory is the workspace."""
+    found = set()
+    for folder in (data_dir(), state_dir(), stores_folder()):
+        whole = os.path.realpath(folder)
+        for root in map(os.path.realpath, roots):
+            if whole.startswith(root.rstrip("/") + "/"):
+                found.add(f"/{os.path.relpath(whole, root)}/")
+    return tuple(sorted(found))
+
+
+def _sync_names(*folders: str) -> None:
+    """Before the first row: it is as durable as the names that lead to it."""
+    for folder in folders:
+        with suppress(PermissionError):  # a directory that may be entered but not read
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                sync_directory(fd)
+            finally:
+                os.close(fd)
+
+
+def new_transaction_id() -> str:
+    return "t_" + hexlify(os.urandom(8)).decode()
