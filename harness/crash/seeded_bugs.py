@@ -35,9 +35,9 @@ from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.surfaces.write import handoff
 from perdure.worker.server import Server
 from perdure.workspace import displaced, drafts, recovery
+from perdure.workspace.change import Change
 from perdure.workspace.commit import Committer
 from perdure.workspace.contents import Content, Store
-from perdure.workspace.jobs import Landing
 from perdure.workspace.paths import Workspace
 from perdure.workspace.planning import Known, Tree
 from perdure.workspace.workspace import WriteService
@@ -139,16 +139,14 @@ def draft_is_not_kept() -> None:
 @BUGS.add("a file lands before it is decided")
 def lands_before_decision() -> None:
     def make(original: Function) -> Function:
-        def nested(store: SqliteJournal, plan: Callable[[], Landing | None]) -> Landing | None:
-            landing: Landing | None = original(store, plan)
-            if landing is not None:
-                landing.land()
-                replace(landing, "land", do_nothing)
-            return landing
+        def stage(change: Change) -> None:
+            original(change)
+            change.apply()
+            replace(change, "apply", do_nothing)
 
-        return nested
+        return stage
 
-    wrap(SqliteJournal, "nested", make)
+    wrap(Change, "stage", make)
 
 
 @BUGS.add("files are written in place")
@@ -173,7 +171,7 @@ def recovery_is_skipped() -> None:
 
 @BUGS.add("a running process does not look for what another left", SHARED)
 def intents_of_others_are_ignored() -> None:
-    replace(Committer, "_has_left", lambda committer: False)
+    replace(Committer, "_needs_recovery", lambda committer: False)
 
 
 @BUGS.add("temporary files are not swept")

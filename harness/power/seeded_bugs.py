@@ -13,7 +13,7 @@ from harness.seeded_bugs import Function, SeededBugs, after, do_nothing, replace
 from perdure.storage import blobs
 from perdure.storage.files import pending
 from perdure.storage.sqlite import database, state_schema
-from perdure.workspace import apply, removal
+from perdure.workspace import removal, sync_pass
 
 BUGS: Final = SeededBugs()
 
@@ -46,7 +46,7 @@ def journal_synced_later() -> None:
 def settled_unsynced() -> None:
     """Intents are settled before their files are synced."""
     for name in ("begin_sync", "sync"):
-        replace(apply.CallLanding, name, do_nothing)
+        replace(sync_pass.AppliedChanges, name, do_nothing)
 
 
 @BUGS.add("blobs-not-synced", "journal")

@@ -97,7 +97,7 @@ class InProcess:
     def use(self, tool: str, arguments: dict[str, Any]) -> tuple[Outcome, dict[str, Any]]:
         found = self._tools[tool]
         try:
-            payload = found.handler(normalized(found.spec.params, arguments), self)
+            payload = found.run(normalized(found.spec.params, arguments), self)
         except ToolError:
             return "refused", {}
         return "done", msgspec.to_builtins(payload)

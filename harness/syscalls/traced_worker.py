@@ -17,8 +17,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from harness.store_location import anchor_of, store_of
-from perdure.storage.beside import HELPER
-from perdure.storage.beside import NAME as BESIDE
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.testing.raw_client import RawClient
 
@@ -40,15 +38,29 @@ _TARGETS: Final = (
 )
 
 
+_ROLES: Final = ("reader", "commit", "call", "deferred")
+_NAMED_THREADS: Final = """
+import sys, threading
+run = threading.Thread.run
+def named(thread):
+    with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as file:
+        file.write(thread.name)
+    run(thread)
+threading.Thread.run = named
+from perdure.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Starts the product with the names of its threads told to the system, so that they can be told apart from outside."""
+
+
 class Site(msgspec.Struct, frozen=True):
     """The `nth` time that a change makes a system call, and what the call works on."""
 
     call: str
     nth: int
     target: str
-    thread: str = ""
-    """Empty for the one that makes the change from its beginning to its end; else how those are called that do some of it
-    meanwhile, each of which makes calls of its own."""
+    thread: str
+    """The role of the thread: "reader", "commit", "call" or "deferred"."""
 
 
 class Thread(NamedTuple):
@@ -66,7 +78,15 @@ class Worker:
         self.workspace = base / "workspace"
         self.workspace.mkdir(parents=True, exist_ok=True)
         self.store = store_of(self.workspace, base / "home")
-        self._command = [sys.executable, "-P", "-m", "perdure", "worker", "--workspace", str(self.workspace)]
+        self._command = [
+            sys.executable,
+            "-P",
+            "-c",
+            _NAMED_THREADS,
+            "worker",
+            "--workspace",
+            str(self.workspace),
+        ]
         self._command += ["--durability", durability, "--render", "json", "--detail", "full"]
         self.client = self._started(env or {})
 
@@ -94,10 +114,9 @@ class Worker:
 
     @contextmanager
     def traced(self, *options: str, site: Site | None = None) -> Iterator[list[Thread]]:
-        """Follow every thread but the first, which only waits: the lines of each, there when the block ends.
+        """Follow the threads that take part in a call: the lines of each, there when the block ends.
 
-        A change is made by one of them from its beginning to its end, whichever it is, but for what is made ready
-        meanwhile; strace counts each one's calls apart. With a `site`, only those are followed that it may be one of.
+        strace counts the calls of each thread apart. With a `site`, only threads of its role are followed.
         """
         found: list[Thread] = []
         with tempfile.TemporaryDirectory(dir=self.base) as folder:
@@ -130,19 +149,18 @@ class Worker:
     def _threads(self) -> Iterator[tuple[str, str]]:
         for task in Path(f"/proc/{self.client.pid}/task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):
-                if task.name != str(self.client.pid):
-                    name = (task / "comm").read_text().strip()
-                    yield task.name, name if name in (HELPER, BESIDE) else ""
+                is_first = task.name == str(self.client.pid)
+                role = "reader" if is_first else (task / "comm").read_text().strip().partition("_")[0]
+                if role in _ROLES:
+                    yield task.name, role
 
     def sites(self, threads: Iterable[Thread]) -> list[Site]:
-        """Of the thread that did most, and of those beside it: their calls on the workspace and on our own files.
-
-        Who of several does what differs each time: a site is a call that any of them made so many times.
-        """
-        found = [(one.name, list(self._sites(one))) for one in threads]
-        most = max((sites for name, sites in found if not name), key=len)
-        beside = {(site.thread, site.call, site.nth): site for name, sites in found if name for site in sites}
-        return [*most, *beside.values()]
+        """The calls of these threads on the workspace and on our own files. Which of several threads of one role takes a
+        call differs each time: a site is a call that any of them made so many times."""
+        found = {
+            (site.thread, site.call, site.nth): site for thread in threads for site in self._sites(thread)
+        }
+        return list(found.values())
 
     def _sites(self, thread: Thread) -> Iterator[Site]:
         counts: Counter[str] = Counter()

@@ -1,8 +1,7 @@
 """The process that serves the write surface to the model, and the messages between both.
 
 Contents larger than a few lines are kept as files, and nothing is settled by the clock: what takes megabytes or seconds
-otherwise happens at once, or when it is asked for. What is made ready beside a commit is made before it, so that the
-n-th point of a call is the same in every run.
+otherwise happens at once, or when it is asked for.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from perdure.platform import fault_points
 from perdure.protocol.calls import Done
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.tools import View
-from perdure.storage.beside import Helper
 from perdure.storage.journal import Filter, Row, Sha
 from perdure.surfaces.write import write
 from perdure.surfaces.write.surface import WriteSurface
@@ -32,7 +30,6 @@ from perdure.worker import call
 from perdure.worker.compose import Settings, surfaces
 from perdure.worker.diagnostics import Diagnostics
 from perdure.workspace import contents, settler
-from perdure.workspace.jobs import NoFiles
 
 FULL: Final = View("json", "full")
 INLINE: Final = 24
@@ -99,7 +96,6 @@ def forked(life: Callable[[], None]) -> int:
         for module in (contents, write):
             patch.object(module, "INLINE", INLINE).start()
         patch.object(settler, "SETTLE_AFTER_S", NEVER_S).start()
-        patch.object(Helper, "start", lambda _, run: run()).start()
         life()
     except BaseException:
         traceback.print_exc()
@@ -210,7 +206,7 @@ class Inside:
         """What the settler does after a while, and the round that writes it down."""
         mine = self._service.committer
         mine._settler.settle()
-        mine.submit(frozenset(), lambda: NoFiles({}))
+        mine.transact(lambda: None)
 
 
 def _contents(rows: Sequence[Row]) -> set[Sha]:

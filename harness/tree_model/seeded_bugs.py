@@ -65,4 +65,4 @@ def exchange_unverified() -> None:
 @BUGS.add("keys")
 def keys_are_ignored() -> None:
     """A call with a known idempotency key runs again."""
-    replace(WriteService, "_deduplicated", do_nothing)
+    replace(WriteService, "find_deduplicated", do_nothing)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from write_tools import Tools
 
-from perdure.workspace.jobs import Landing, NoFiles
+from perdure.workspace.jobs import JournalJob
 
 Answer = tuple[bool, dict[str, Any]]
 
@@ -36,23 +36,22 @@ def at_once(tools: Tools, *calls: tuple[str, dict[str, Any]]) -> list[Answer]:
     committer = tools.service.committer
     begun, goes_on = threading.Event(), threading.Event()
 
-    def hold() -> Landing:
+    def hold() -> None:
         begun.set()
         goes_on.wait(30)
-        return NoFiles({})
 
     answers: dict[int, Answer] = {}
 
     def ask(number: int) -> None:
         answers[number] = tools.use(*calls[number])
 
-    threads = [threading.Thread(target=committer.submit, args=(frozenset(), hold))]
-    threads[0].start()
+    committer.submit(JournalJob(hold))
     assert begun.wait(30)
+    threads = []
     for number in range(len(calls)):
         threads.append(threading.Thread(target=ask, args=(number,)))
         threads[-1].start()
-        while len(committer._waiting) <= number and threads[-1].is_alive():
+        while committer._commits._queue.qsize() <= number and threads[-1].is_alive():
             pass
     goes_on.set()
     for thread in threads:

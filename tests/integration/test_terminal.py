@@ -53,7 +53,7 @@ def write(project: Path) -> Write:
         surface = WriteSurface(lambda: open_write(Settings(workspaces=(str(project),))))
         tool = {one.spec.name: one for one in surface.tools()}[name]
         try:
-            return tool.handler(
+            return tool.run(
                 msgspec.convert(given, type=tool.spec.params), AgentCall(name, View("json", "full"))
             )
         finally:

@@ -19,8 +19,8 @@ from perdure import __version__
 from perdure.protocol import eras
 from perdure.protocol.envelope import error_schema
 from perdure.protocol.frames import salvage_id
-from perdure.worker.crew import MAX_PENDING
 from perdure.worker.pipe import FrameReader, Oversize
+from perdure.worker.server import MAX_UNFINISHED
 
 SURFACE = str(Path(__file__).with_name("probing_surface.py"))
 ENVELOPE = {
@@ -437,9 +437,9 @@ def test_log_messages_come_only_at_the_level_asked_for(worker: Pipe) -> None:
 
 def test_more_calls_than_the_bound_are_refused_and_the_others_live(worker: Pipe) -> None:
     # None of the accepted ones ends before the last is sent, so the refused ones are known.
-    for number in range(MAX_PENDING + 3):
+    for number in range(MAX_UNFINISHED + 3):
         worker.send("tools/call", {"name": "wait", "arguments": {"seconds": 60}}, f"w{number}")
-    for number in range(MAX_PENDING, MAX_PENDING + 3):
+    for number in range(MAX_UNFINISHED, MAX_UNFINISHED + 3):
         refused = worker.receive()
         assert (refused["id"], refused["error"]["code"]) == (f"w{number}", -31097)
         assert refused["error"]["data"]["outcome"] == "not_started"

@@ -44,7 +44,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("b", "x" * 300_000, "create"),
     ):
         params = tool.spec.params(path=path, content=content, mode=mode)  # type: ignore[call-arg]
-        tool.handler(params, CommandCall("safe_write", View("json", "full")))
+        tool.run(params, CommandCall("safe_write", View("json", "full")))
     surface.close()
     return found
 
@@ -52,7 +52,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def use(surface: WriteSurface, name: str, **given: Any) -> Any:
     tool = {one.spec.name: one for one in surface.tools()}[name]
     params = msgspec.convert(given, type=tool.spec.params)
-    return tool.handler(params, CommandCall(name, View("json", "full")))
+    return tool.run(params, CommandCall(name, View("json", "full")))
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from harness.crash.write_kinds import HUGE_KINDS, KINDS
 from harness.syscalls import opening_faults, syscall_faults
 from harness.syscalls.syscall_faults import DURABILITIES, ERRORS, Run, Session
 from harness.syscalls.traced_worker import Site, can_trace
-from perdure.storage.beside import NAME as BESIDE
 
 MOST_TRIES = 20
 WHY_NOT = can_trace()
@@ -49,7 +48,7 @@ def test_a_system_call_that_fails_while_a_large_file_is_copied_is_answered_truly
 ) -> None:
     runs = syscall_faults.matrix(tmp_path, HUGE_KINDS, durability, ERRORS, every=every(41))
     assert wrong(runs) == []
-    assert any(run.hit and run.site.thread == BESIDE for run in runs), "no thread copied beside the commit"
+    assert {run.site.thread for run in runs if run.hit} >= {"call", "commit"}, "a thread had no failures"
 
 
 def test_a_system_call_that_goes_on_failing_is_answered_truly(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from perdure.protocol.envelope import refuse
 from perdure.protocol.next_step import call_again
 from perdure.storage.journal import JournalError
 from perdure.workspace import settler, sync_pass
-from perdure.workspace.apply import CallLanding
+from perdure.workspace.sync_pass import AppliedChanges
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_change_that_was_never_settled_does_not_come_back_over_a_later_one(
 ) -> None:
     write(tools, "f", "one\n")
     settle(tools)
-    monkeypatch.setattr(CallLanding, "sync", _failing_for(CallLanding.sync, "two\n"))
+    monkeypatch.setattr(AppliedChanges, "sync", _failing_for(AppliedChanges.sync, "two\n"))
     second = write(tools, "f", "two\n")
     write(tools, "f", "one\n")
     settle(tools, second)
@@ -103,7 +103,7 @@ def test_a_change_that_was_never_settled_does_not_come_back_over_a_later_one(
 
 
 def _failing_for(real: Callable[..., Any], content: str) -> Callable[..., Any]:
-    def sync(self: CallLanding, synced: Any) -> None:
+    def sync(self: AppliedChanges, synced: Any) -> None:
         if any(c.after is not None and c.after.data == content.encode() for c in self._changes):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         real(self, synced)

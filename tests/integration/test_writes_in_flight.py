@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.syscalls.traced_worker import Worker
-from perdure.worker.crew import MAX_THREADS
+from perdure.worker.server import MAX_THREADS
 
 pytestmark = pytest.mark.thorough
 

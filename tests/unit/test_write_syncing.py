@@ -12,10 +12,9 @@ from perdure.workspace import settler as settler_module
 from perdure.workspace import sync_pass
 from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import Content
-from perdure.workspace.jobs import NoFiles
 from perdure.workspace.paths import Workspace
 from perdure.workspace.settler import Settler
-from perdure.workspace.sync_pass import SyncPass
+from perdure.workspace.sync_pass import AppliedChanges, SyncPass
 
 
 @pytest.fixture
@@ -87,16 +86,15 @@ def test_more_files_and_directories_than_may_be_open_are_all_synced_and_closed(
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-class Landed(NoFiles):
-    """What a call of one row landed; `sync` is what its sync does."""
+class Applied(AppliedChanges):
+    """A change of one row; `sync` is what its sync does."""
 
     def __init__(self, seq: int, sync: Callable[[], None]) -> None:
-        super().__init__(None)
-        self.seqs = [seq]
-        self._sync = sync
+        super().__init__([], [seq], None, None, strict=False)  # type: ignore[arg-type]
+        self._sync_once = sync
 
     def sync(self, syncing: SyncPass) -> None:
-        self._sync()
+        self._sync_once()
 
 
 def failing() -> None:
@@ -105,7 +103,7 @@ def failing() -> None:
 
 def test_what_cannot_be_synced_is_not_called_durable() -> None:
     settler = Settler(lambda: 0.0)
-    settler.add([Landed(1, lambda: None), Landed(2, failing), Landed(3, lambda: None)])
+    settler.add([Applied(1, lambda: None), Applied(2, failing), Applied(3, lambda: None)])
     settler.settle()
     assert sorted(settler.durable()) == [1, 3]
     settler.forget(2)
@@ -121,7 +119,7 @@ def test_a_pass_is_broken_off_when_somebody_writes_and_the_rest_is_not_lost(
     monkeypatch.setattr(settler_module, "AT_A_TIME", 10)
     busy: list[int] = []
     settler = Settler(lambda: 0.0 if busy else 60.0)
-    settler.add([Landed(seq, lambda seq=seq: busy.append(seq)) for seq in range(1, 31)])  # type: ignore[misc]
+    settler.add([Applied(seq, lambda seq=seq: busy.append(seq)) for seq in range(1, 31)])  # type: ignore[misc]
     while len(settler.durable()) < 10:
         pass
     settler.close()
@@ -132,7 +130,7 @@ def test_a_pass_is_broken_off_when_somebody_writes_and_the_rest_is_not_lost(
 def test_what_has_become_too_much_is_settled_however_busy_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settler_module, "SETTLE_AT", 20)
     settler = Settler(lambda: 0.0)
-    settler.add([Landed(seq, lambda: None) for seq in range(1, 21)])
+    settler.add([Applied(seq, lambda: None) for seq in range(1, 21)])
     while len(settler.durable()) < 20:
         pass
     settler.close()

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from perdure.protocol import relief
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import ask_user, call_again, either
 from perdure.storage.files.fsync import close_quietly
@@ -53,7 +52,6 @@ class ProcessLock:
                     # A thread waits in the kernel's queue, since that wait has no bound of its own.
                     self._waiter = threading.Thread(target=self._queue, name="process-lock", daemon=True)
                     self._waiter.start()
-            relief.now()
             self._is_wanted = True
             came = self._arrived.wait_for(lambda: self._is_held, seconds)
             self._is_wanted = False

@@ -1,23 +1,20 @@
-"""Group commit: callers that come together share one transaction, one lock and one fsync.
+"""Rounds of the state store: the jobs of a batch are decided over loaded rows, and written in one transaction.
 
-    callers ──▶ queue ──▶ one of them leads: a round for all who wait ──▶ each gets its own result
-
-A job is a pure decision over loaded rows. One that refuses changes nothing and takes nothing from the others.
-A job whose invocation key the store knows already is not run again: it gets the answer it had.
+A job is a pure decision. One that refuses changes nothing and takes nothing from the others. A job whose invocation key the
+store knows already is not run again: it gets the answer it had.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from typing import Any, Final
 
 import msgspec
 
-from perdure.protocol import relief
-from perdure.storage.in_line import InLine
+from perdure.storage import group_commit
+from perdure.storage.group_commit import GroupCommit
 from perdure.storage.state import (
     Answer,
     Author,
@@ -33,7 +30,6 @@ from perdure.storage.state import (
     state_error,
 )
 
-MOST_PER_ROUND: Final = 64
 PATIENCE_S: Final = 20.0
 EXPIRY: Final = Author("perdure", "", "expiry")
 
@@ -164,12 +160,11 @@ def _sum(one: Usage, other: Usage) -> Usage:
     return Usage(one.keys + other.keys, one.bytes + other.bytes)
 
 
-class Job(InLine[Payload]):
+class Job(group_commit.Job):
     """A decision that waits for its round. `decide` gives the payload, or raises ToolError to change nothing."""
 
     def __init__(
         self,
-        rounds: Rounds,
         names: frozenset[Name],
         decide: Callable[[Step], Payload],
         author: Author,
@@ -177,121 +172,61 @@ class Job(InLine[Payload]):
         key: str,
         view: tuple[str, str] = ("json", "full"),
     ) -> None:
-        super().__init__(rounds)
+        super().__init__()
         self.names = names
         self.decide = decide
         self.author = author
         self.key = key
         self.view = view
-        self.payload: Payload | None = None
-        self.is_called = False
-        self.until = 0.0
-
-    def value(self) -> Payload:
-        assert self.payload is not None
-        return self.payload
+        self.deadline = 0.0
 
     def run(self, working: Working) -> None:
-        self.payload = self.error = None  # a round may be tried again
+        self.result = self.error = None  # a round may be tried again
         if (known := working.answers.get(self.key)) is not None:
-            self.payload = msgspec.json.decode(known.result)
+            self.result = msgspec.json.decode(known.result)
             return
         working.settle(self.names)
         step = Step(working, self.author)
         try:
-            self.payload = self.decide(step)
-        except Exception as error:  # its own caller's, and nobody else's in this round
+            self.result = self.decide(step)
+        except Exception as error:  # its own caller's, and no other job's of this round
             self.error = error
             return
         working.take(step)
         if step.changes:
-            encoded = msgspec.json.encode(self.payload)
+            encoded = msgspec.json.encode(self.result)
             working.remember(Answer(self.key, self.author.tool, *self.view, encoded))
 
 
 class Rounds:
-    """`patience_s`: how long a job waits for a turn before it is refused, untried."""
+    """The commit thread of a state store. A job that waited longer than `patience_s` for its round is refused, untried."""
 
     def __init__(self, backend: StateBackend, patience_s: float = PATIENCE_S) -> None:
         self._backend = backend
         self._patience_s = patience_s
-        self._waiting: deque[Job] = deque()
-        self._is_led = False
-        self._guard = threading.Lock()
+        self._commits: GroupCommit[Job] = GroupCommit("state-commit", self._run_round, _closed)
 
-    def submit(self, job: Job) -> Payload:
-        """Block until the job's effect is durable, or refused. Raises what refused it."""
-        if not job.wait(self._patience_s):
-            if self._withdraw(job):
-                raise _too_late()
-            job.wait_on()
-        if not job.is_done:
-            self.lead(job)
-        return job.result()
+    def submit(self, job: Job) -> Future[Payload]:
+        """The future is completed when the job's effect is durable, or refused."""
+        job.deadline = time.monotonic() + self._patience_s
+        return self._commits.submit(job)
 
-    def enter(self, job: Job) -> bool:
-        """Put a job in line. True where nobody leads: whoever asked does, from now on."""
-        job.until = time.monotonic() + self._patience_s
-        with self._guard:
-            self._waiting.append(job)
-            leads = not self._is_led
-            self._is_led = True
-        return leads
+    def close(self) -> None:
+        self._commits.close()
 
-    def lead(self, own: Job | None = None) -> None:
-        """Round after round, until nobody waits; or until one's own job is done, then somebody else goes on."""
-        while batch := self._next(own):
-            late = [job for job in batch if job.until < time.monotonic()]
-            for job in late:
-                job.error = _too_late()
-            if in_time := [job for job in batch if job.error is None]:
-                self._round(in_time)
-            for job in batch:
-                job.finish()
-
-    def _next(self, own: Job | None) -> list[Job]:
-        with self._guard:
-            if not self._waiting:
-                self._is_led = False
-                return []
-            if own is not None and own.is_done and self._is_handed_over():
-                return []
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_PER_ROUND))]
-            for job in batch:
-                job.is_called = True
-            return batch
-
-    def _is_handed_over(self) -> bool:
-        """To the thread of one who waits; where those who wait have none, to one made for them."""
-        for job in self._waiting:
-            if job.lead is not None:
-                job.is_called = True
-                job.lead()
-                return True
-        try:
-            threading.Thread(target=self.lead, name="state-leader", daemon=True).start()
-        except RuntimeError:
-            return False  # there are too many
-        return True
-
-    def _withdraw(self, job: Job) -> bool:
-        """Give up waiting, unless a round has begun with it or it is its turn to lead."""
-        with self._guard:
-            if job.is_called:
-                return False
-            self._waiting.remove(job)
-            return True
-
-    def _round(self, batch: list[Job]) -> None:
-        try:
-            self._backend.round(_wanted(batch), lambda loaded: _decided(loaded, batch))
-        except BaseException as error:  # a caller must never wait for ever
-            for job in batch:
-                job.error = error
+    def _run_round(self, batch: list[Job]) -> None:
+        now = time.monotonic()
+        for job in batch:
+            if job.deadline < now:
+                job.error = state_error(
+                    "resource", "state_busy", "the state store has not come to this call in time"
+                )
+        if in_time := [job for job in batch if job.error is None]:
+            self._backend.round(_wanted(in_time), lambda loaded: _decided(loaded, in_time))
 
 
-def _too_late() -> StateError:
-    return state_error("resource", "state_busy", "the state store has not come to this call in time")
+def _closed() -> StateError:
+    return state_error("resource", "state_closed", "the state store is being closed")
 
 
 def _wanted(batch: list[Job]) -> Wanted:
@@ -306,5 +241,4 @@ def _decided(loaded: Loaded, batch: list[Job]) -> Written | None:
     working.settle(entry.name for entry in loaded.due)
     for job in batch:
         job.run(working)
-    relief.if_asked()  # the commit waits for the disk, or for the server
     return working.written()

@@ -7,6 +7,7 @@ Whatever it opens, it opens at the first call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 import msgspec
@@ -14,10 +15,9 @@ import msgspec
 from perdure.present.shape import Shape
 from perdure.protocol.calls import Call, KeyStatus
 from perdure.protocol.tools import ToolSpec
-from perdure.protocol.waiting import Steps
 
 Handler = Callable[[Any, Call], object]
-"""From the declared params and the call to the full payload. Fails by raising `ToolError`."""
+"""From the declared params and the call to the payload, or to a future of it. Fails by raising `ToolError`."""
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -26,10 +26,13 @@ class Tool(msgspec.Struct, frozen=True):
     spec: ToolSpec
     shape: Shape
     handler: Handler
-    is_brief: Callable[[], bool] = lambda: False
-    """At this moment a small call takes less time than waking another thread to read on, as far as its first wait."""
-    steps: Callable[[Any, Call], Steps[object]] | None = None
-    """The same as the handler, and no thread is kept while it waits."""
+    is_brief: Callable[[Any], bool] = lambda params: False
+    """Whether the reading thread may run the handler itself now: it computes a little, and waits for nothing."""
+
+    def run(self, params: Any, call: Call) -> Any:
+        """Run the handler and wait for its payload."""
+        outcome = self.handler(params, call)
+        return outcome.result() if isinstance(outcome, Future) else outcome
 
 
 class Resource(msgspec.Struct, frozen=True):

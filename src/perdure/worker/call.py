@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 import msgspec
@@ -16,60 +17,104 @@ from perdure.protocol.calls import Call
 from perdure.protocol.envelope import Envelope, ToolError, refuse
 from perdure.protocol.next_step import ask_user, call_again, complete
 from perdure.protocol.tools import View
-from perdure.protocol.waiting import finished
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Tool
 from perdure.worker.diagnostics import Diagnostics
 from perdure.worker.group_hints import hint_in_envelope, hint_in_payload
 
 
-def run(tool: Tool, called_as: str, raw_arguments: Raw | None, **more: Any) -> CallToolResult:
-    """As `steps`, all of it in this thread."""
-    return finished(steps(tool, called_as, raw_arguments, **more))
+class ToolCall:
+    """`roots` are the workspaces; `context` makes the call that the handler sees, in the view that its arguments ask for."""
 
+    def __init__(
+        self,
+        tool: Tool,
+        called_as: str,
+        raw_arguments: Raw | None,
+        *,
+        default: View,
+        roots: tuple[str, ...],
+        context: Callable[[View], Call],
+        diagnostics: Diagnostics,
+        disabled_groups: Collection[str] = (),
+    ) -> None:
+        self._tool = tool
+        self._called_as = called_as
+        self._raw_arguments = raw_arguments
+        self._view = default
+        self._roots = roots
+        self._context = context
+        self._diagnostics = diagnostics
+        self._disabled_groups = disabled_groups
+        self._name = called_as if "." in called_as else tool.spec.name
+        self._sent: Mapping[str, Any] | None = None
+        self._params: msgspec.Struct | None = None
 
-async def steps(
-    tool: Tool,
-    called_as: str,
-    raw_arguments: Raw | None,
-    *,
-    default: View,
-    roots: tuple[str, ...],
-    context: Callable[[View], Call],
-    diagnostics: Diagnostics,
-    disabled_groups: Collection[str] = (),
-) -> CallToolResult:
-    """Normalize, run, present."""
-    view = default
-    sent: Mapping[str, Any] | None = None
-    params: msgspec.Struct | None = None
-    name = called_as if "." in called_as else tool.spec.name
-    try:
-        given = strict_object(raw_arguments) if raw_arguments is not None else {}
-        sent = given
-        view, rest = presentation(given, default)
-        # Clients of the dotted names were written for a server that always sent every key.
-        if "." in called_as and view.render == "json":
-            view = View("json", "full")
-        params = arguments(tool.spec.params, rest, roots=roots)
-        if tool.steps is not None:
-            payload = await tool.steps(params, context(view))
+    def is_brief(self) -> bool:
+        """Whether the reading thread may start the call itself."""
+        try:
+            return self._tool.is_brief(self._parse())
+        except ToolError:
+            return False  # `start` meets it again, and answers it
+
+    def start(self, reply: Callable[[CallToolResult], None]) -> None:
+        """Run the handler. `reply` is called once: here, or by the thread that completes the handler's future."""
+        try:
+            outcome = self._tool.handler(self._parse(), self._context(self._view))
+        except (Exception, SystemExit) as error:
+            reply(self._failure(error))
+            return
+        if isinstance(outcome, Future):
+            outcome.add_done_callback(lambda done: reply(self._result(done)))
         else:
-            payload = tool.handler(params, context(view))
-        return answer(hint_in_payload(name, payload, disabled_groups), tool.shape, view, name, sent)
-    except ToolError as error:
-        envelope = hint_in_envelope(error.envelope, disabled_groups)
-        return failure(placed(envelope, name, _sent(tool, sent, params)), view)
-    except (Exception, SystemExit) as error:
-        envelope = _unexpected(tool.spec.name, error, diagnostics)
-        return failure(placed(envelope, name, _sent(tool, sent, params)), view)
+            reply(self._success(outcome))
+
+    def run(self) -> CallToolResult:
+        """Run the handler and wait for its result."""
+        try:
+            return self._success(self._tool.run(self._parse(), self._context(self._view)))
+        except (Exception, SystemExit) as error:
+            return self._failure(error)
+
+    def _parse(self) -> msgspec.Struct:
+        if self._params is None:
+            raw = self._raw_arguments
+            self._sent = given = strict_object(raw) if raw is not None else {}
+            self._view, rest = presentation(given, self._view)
+            # Clients of the dotted names were written for a server that always sent every key.
+            if "." in self._called_as and self._view.render == "json":
+                self._view = View("json", "full")
+            self._params = arguments(self._tool.spec.params, rest, roots=self._roots)
+        return self._params
+
+    def _result(self, done: Future[Any]) -> CallToolResult:
+        error = done.exception()
+        return self._success(done.result()) if error is None else self._failure(error)
+
+    def _success(self, payload: Any) -> CallToolResult:
+        try:
+            shown = hint_in_payload(self._name, payload, self._disabled_groups)
+            return answer(shown, self._tool.shape, self._view, self._name, self._sent or {})
+        except (Exception, SystemExit) as error:
+            return self._failure(error)
+
+    def _failure(self, error: BaseException) -> CallToolResult:
+        if isinstance(error, ToolError):
+            envelope = hint_in_envelope(error.envelope, self._disabled_groups)
+        else:
+            envelope = _unexpected(self._tool.spec.name, error, self._diagnostics)
+        return failure(placed(envelope, self._name, self._arguments()), self._view)
+
+    def _arguments(self) -> Mapping[str, Any]:
+        """The arguments to repeat: as they were understood, else as they came, else those that a call must give."""
+        if self._params is not None:
+            return given_arguments(self._params)
+        return self._sent if self._sent is not None else required(self._tool.spec.params)
 
 
-def _sent(tool: Tool, sent: Mapping[str, Any] | None, params: msgspec.Struct | None) -> Mapping[str, Any]:
-    """The arguments to repeat: as they were understood, else as they came, else those that a call must give."""
-    if params is not None:
-        return given_arguments(params)
-    return sent if sent is not None else required(tool.spec.params)
+def run(tool: Tool, called_as: str, raw_arguments: Raw | None, **options: Any) -> CallToolResult:
+    """Make a call and wait for its result."""
+    return ToolCall(tool, called_as, raw_arguments, **options).run()
 
 
 def placed(envelope: Envelope, tool: str, sent: Mapping[str, Any]) -> Envelope:

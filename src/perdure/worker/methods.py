@@ -14,9 +14,8 @@ from perdure.protocol.envelope import Envelope
 from perdure.protocol.instructions import instructions
 from perdure.protocol.replay import SafeToRetry, StillUnknown
 from perdure.protocol.tools import View
-from perdure.protocol.waiting import Steps
 from perdure.surfaces.port import Tool
-from perdure.worker import call
+from perdure.worker.call import ToolCall, placed
 from perdure.worker.context import Context, Running
 from perdure.worker.diagnostics import Diagnostics
 from perdure.worker.prompts import PROMPTS
@@ -24,7 +23,6 @@ from perdure.worker.registry import Registry
 from perdure.worker.session import Asked, Refusal, Session, discovery
 
 Answer = bytes | Refusal
-Work = Callable[[Running], Steps[Answer]]
 
 UNKNOWN_STATUS: Final = b'{"status":"unknown"}'
 
@@ -96,8 +94,8 @@ class Methods:
             return "tools/call needs name, a string."
         return describe_unknown(name, [tool.spec.name for tool in self._registry])
 
-    async def call(self, tool: Tool, key: str | None, asked: Asked, running: Running) -> Answer:
-        """Run a tool. Whatever goes wrong inside it is a result, never a JSON-RPC error."""
+    def call(self, tool: Tool, key: str | None, asked: Asked, running: Running) -> ToolCall:
+        """The call of a tool. Whatever goes wrong inside it is a result, never a JSON-RPC error."""
 
         def context(view: View) -> Context:
             return Context(
@@ -112,7 +110,7 @@ class Methods:
                 log_level=asked.log_level if asked.log_level in eras.LOG_LEVELS else None,
             )
 
-        result = await call.steps(
+        return ToolCall(
             tool,
             asked.text("name") or tool.spec.name,
             asked.params.get("arguments"),
@@ -122,9 +120,8 @@ class Methods:
             diagnostics=self._diagnostics,
             disabled_groups=asked.disabled_groups,
         )
-        return _encode(result)
 
-    async def probe(self, asked: Asked, is_running: Callable[[str], bool]) -> Answer:
+    def probe(self, asked: Asked, is_running: Callable[[str], bool]) -> Answer:
         """What became of the call under a key. A call that runs here may still take effect: unknown."""
         key, name = asked.text("key"), asked.text("tool")
         if key is None or name is None:
@@ -135,7 +132,7 @@ class Methods:
         match self._registry.probe(name, key):
             case Done(Envelope() as envelope, view):
                 return _encode(
-                    {"status": "done", "result": failure(call.placed(envelope, name, {}), view or self._view)}
+                    {"status": "done", "result": failure(placed(envelope, name, {}), view or self._view)}
                 )
             case Done(payload, view):
                 result = answer(payload, tool.shape, view or self._view, name, {})
@@ -145,7 +142,7 @@ class Methods:
             case StillUnknown():
                 return UNKNOWN_STATUS
 
-    async def read(self, asked: Asked) -> Answer:
+    def read(self, asked: Asked) -> Answer:
         uri = asked.text("uri")
         resource = self._registry.resource(uri) if uri is not None else None
         if resource is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import threading
 from collections import deque
 from typing import Final, Self
@@ -63,14 +62,6 @@ class FrameReader:
             self._asked = _GULP if len(chunk) == self._asked else _SIP
             self._take(chunk)
         return self._ready.popleft()
-
-    def has_more(self) -> bool:
-        """Whether anything has arrived beyond what was read. From any thread, also while another one reads."""
-        if self._ready:
-            return True
-        look = select.poll()  # one of its own: two threads must not use the same
-        look.register(self._source, select.POLLIN)
-        return bool(look.poll(0))
 
     def _take(self, chunk: bytes) -> None:
         *ended, rest = chunk.split(b"\n") if b"\n" in chunk else (chunk,)

@@ -1,8 +1,8 @@
-"""The worker's loop: who reads answers at once what needs no work; for the rest another thread reads on.
+"""The worker's loop: one thread reads; calls run on a pool, unless they are brief.
 
-    while reading       initialize, server/discover, ping, every list, logging, completion, subscriptions,
-                        a tool that is done, or waits with others, before anybody could be woken
-    after handing on    every other tools/call, resources/read, perdure/probe; work for all who wait
+    reader     answers initialize, server/discover, ping, every list, logging, completion, subscriptions; runs brief calls
+    pool       every other tools/call, resources/read, perdure/probe
+    commit     one thread per store: commits for all calls that wait, and answers them
 
 A slow tool therefore never delays a ping. A request is answered once, or not at all after its cancellation.
 """
@@ -10,28 +10,28 @@ A slow tool therefore never delays a ping. A request is answered once, or not at
 from __future__ import annotations
 
 import gc
+import os
+import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final, assert_never
 
 import msgspec
 from msgspec import Raw
 
-from perdure.protocol import eras, frames, relief
+from perdure.protocol import eras, frames
 from perdure.protocol.faults import QUEUE_FULL, Fault, host_error
 from perdure.protocol.frames import Malformed, Notification, Request, RequestId, Response
 from perdure.protocol.tool_groups import Profile
 from perdure.protocol.tools import DEFAULT_VIEW, View
-from perdure.protocol.waiting import Steps
 from perdure.surfaces.port import Surface
-from perdure.worker.alarm import Alarm
 from perdure.worker.context import Running
-from perdure.worker.course import Course, Errands
-from perdure.worker.crew import KEPT_S, Crew, Job
 from perdure.worker.diagnostics import DEFAULT_LEVEL, Diagnostics
 from perdure.worker.limits import raise_descriptor_limit
 from perdure.worker.logs import log_to_diagnostics
-from perdure.worker.methods import Answer, Methods, Work
+from perdure.worker.methods import Answer, Methods
 from perdure.worker.pipe import FrameReader, FrameWriter, Oversize, claim_stdio
 from perdure.worker.registry import Registry
 from perdure.worker.session import Asked, Refusal, Session, shaped
@@ -39,6 +39,9 @@ from perdure.worker.session import Asked, Refusal, Session, shaped
 MAX_STREAMS: Final = 64
 DRAIN_S: Final = 2.0
 BRIEF: Final = 8 * 1024
+"""A call of more bytes runs on the pool."""
+MAX_THREADS: Final = 32
+MAX_UNFINISHED: Final = 1024
 
 _encode = msgspec.json.encode
 
@@ -55,52 +58,48 @@ class Server:
         view: View = DEFAULT_VIEW,
         roots: tuple[str, ...] = (),
         diagnostics: Diagnostics | None = None,
-        alarm: Alarm | None = None,
     ) -> None:
         self._out = out
         self._diagnostics = diagnostics or Diagnostics()
         self._session = Session()
         self._methods = Methods(registry, self._session, view, roots, self._diagnostics)
         self._incoming = incoming
-        has_input = incoming.has_more if isinstance(incoming, FrameReader) else lambda: True
-        self._crew = Crew(self._next_job, has_input=has_input, alarm=alarm)
-        self._errands = Errands(self._crew.end)
+        self._pool = ThreadPoolExecutor(MAX_THREADS, "call")
         self._ledger = threading.Lock()
+        self._finished = threading.Condition(self._ledger)
+        self._unfinished = 0
         self._running: dict[RequestId, Running] = {}
         self._keys: dict[Running, str] = {}
         self._streams: dict[RequestId, Asked] = {}
 
-    def serve(self, drain_s: float = DRAIN_S) -> None:
-        """Answer until the end of input, then give running calls a moment to finish."""
+    def serve(self, drain_s: float = DRAIN_S) -> bool:
+        """Answer until the end of input, then give running calls a moment to finish. False if some still run."""
         try:
-            self._crew.serve()
+            for frame in self._incoming:
+                self._frame(frame)
         except KeyboardInterrupt:
             self._diagnostics.say("info", "interrupted")
         for identity, asked in self._streams.items():
             self._settle(identity, asked, _encode({"_meta": {eras.META_SUBSCRIPTION: identity}}))
-        if not self._crew.drain(drain_s):
+        with self._finished:
+            is_drained = self._finished.wait_for(lambda: self._unfinished == 0, drain_s)
+            left = tuple(self._running.values())
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        if not is_drained:
             self._diagnostics.say("warning", "calls were still running at exit")
-            with self._ledger:
-                left = tuple(self._running.values())
             for running in left:
                 running.cancel()
+        return is_drained
 
-    def _next_job(self) -> Job | None:
-        for frame in self._incoming:
-            if (job := self._frame(frame)) is not None:
-                return job
-        return None
-
-    def _frame(self, frame: bytes | Oversize) -> Job | None:
-        """Answered, or what is left to do."""
+    def _frame(self, frame: bytes | Oversize) -> None:
         if isinstance(frame, Oversize):
             identity = frames.salvage_id(frame.head, frame.tail)
             message = "the request is too large: send a large file in pieces (chunk_append)."
             self._out.write(frames.encode_error(identity, frames.INVALID_REQUEST, message))
-            return None
+            return
         match frames.decode(frame):
             case Request() as request:
-                return self._request(request, len(frame))
+                self._request(request, len(frame))
             case Notification("notifications/cancelled", params):
                 self._cancel(params)
             case Notification() | Response():
@@ -111,42 +110,26 @@ class Server:
                     self._out.write(frames.encode_error(bad.id, bad.code, bad.reason))
             case unreachable:
                 assert_never(unreachable)
-        return None
 
-    def _request(self, request: Request, size: int) -> Job | None:
+    def _request(self, request: Request, size: int) -> None:
         identity, methods = request.id, self._methods
         with self._ledger:
             is_taken = identity in self._running or identity in self._streams
         if is_taken:
-            self._refuse(
-                identity,
-                Refusal(
-                    frames.INVALID_REQUEST,
-                    "this request id belongs to a call that still runs: use another id.",
-                ),
-            )
-            return None
+            message = "this request id belongs to a call that still runs: use another id."
+            self._refuse(identity, Refusal(frames.INVALID_REQUEST, message))
+            return
         asked = self._session.asked(request.method, request.params)
         if isinstance(asked, Refusal):
             self._refuse(identity, asked)
-            return None
+            return
         match request.method:
             case "tools/call":
-                if (tool := methods.tool(asked)) is None:
-                    self._refuse(identity, Refusal(frames.INVALID_PARAMS, methods.describe_unknown(asked)))
-                    return None
-                key = asked.invocation_key()
-
-                def called(running: Running) -> Steps[Answer]:
-                    return methods.call(tool, key, asked, running)
-
-                is_brief = size <= BRIEF and tool.is_brief()
-                takes_room = not is_brief or tool.steps is not None
-                return self._work(identity, asked, called, key, is_brief=is_brief, takes_room=takes_room)
+                self._call(identity, asked, size)
             case "resources/read":
-                return self._work(identity, asked, lambda _: methods.read(asked))
+                self._work(identity, asked, lambda: methods.read(asked))
             case eras.PROBE_METHOD:
-                return self._work(identity, asked, lambda _: methods.probe(asked, self._is_running))
+                self._work(identity, asked, lambda: methods.probe(asked, self._is_running))
             case "subscriptions/listen":
                 self._listen(identity, asked)
             case _:
@@ -156,7 +139,6 @@ class Server:
                     asked,
                     answer or Refusal(frames.METHOD_NOT_FOUND, f"no method {request.method[:128]} here."),
                 )
-        return None
 
     def _settle(self, identity: RequestId, asked: Asked, answer: Answer) -> None:
         if isinstance(answer, Refusal):
@@ -167,58 +149,81 @@ class Server:
     def _refuse(self, identity: RequestId, refusal: Refusal) -> None:
         self._out.write(frames.encode_error(identity, refusal.code, refusal.message, refusal.data))
 
-    def _work(
-        self,
-        identity: RequestId,
-        asked: Asked,
-        work: Work,
-        key: str | None = None,
-        *,
-        is_brief: bool = False,
-        takes_room: bool = True,
-    ) -> Job | None:
-        """Done, or waiting with others; or what is left to do."""
-        if takes_room and not self._crew.admits():
-            self._turn_away(identity)
-            return None
-        running = Running(identity, self._out)
-        with self._ledger:
-            self._running[identity] = running
-            if key is not None:
-                self._keys[running] = key
+    # --- calls ---------------------------------------------------------------------------------------------
 
-        def course() -> Course:
-            return Course(self._answered(asked, work, running, takes_room), self._errands)
+    def _call(self, identity: RequestId, asked: Asked, size: int) -> None:
+        if (tool := self._methods.tool(asked)) is None:
+            self._refuse(identity, Refusal(frames.INVALID_PARAMS, self._methods.describe_unknown(asked)))
+            return
+        key = asked.invocation_key()
+        if (running := self._admit(identity, key)) is None:
+            return
+        call = self._methods.call(tool, key, asked, running)
 
-        return course().advance() if is_brief else lambda: _at_leisure(course())
-
-    async def _answered(self, asked: Asked, work: Work, running: Running, takes_room: bool) -> None:
-        if not running.cancelled.is_set():
-            answer = await self._guarded(asked, work, running)
-            # Forgotten before it is answered: a client may use the id again as soon as it reads the answer.
-            self._forget(running)
-            if isinstance(answer, Refusal):
-                running.answer(frames.encode_error(running.id, answer.code, answer.message, answer.data))
+        def start() -> None:
+            if running.cancelled.is_set():
+                self._finish(running)
             else:
-                running.answer(frames.encode_result(running.id, shaped(asked, answer)))
-        self._forget(running)
-        if takes_room:
-            self._crew.leaves()
+                call.start(lambda result: self._answer(running, asked, lambda: _encode(result)))
 
-    def _turn_away(self, identity: RequestId) -> None:
+        if size <= BRIEF and call.is_brief():
+            start()
+        else:
+            self._run(start)
+
+    def _work(self, identity: RequestId, asked: Asked, work: Callable[[], Answer]) -> None:
+        if (running := self._admit(identity)) is not None:
+            self._run(lambda: self._answer(running, asked, work))
+
+    def _admit(self, identity: RequestId, key: str | None = None) -> Running | None:
+        with self._ledger:
+            if self._unfinished < MAX_UNFINISHED:
+                self._unfinished += 1
+                running = self._running[identity] = Running(identity, self._out)
+                if key is not None:
+                    self._keys[running] = key
+                return running
         fault = Fault("resource", "worker_queue_full", hint="retry when a call has finished")
         error = host_error(
             QUEUE_FULL, fault, mount="perdure", call="", attempts=0, outcome="not_started", retry="later"
         )
         self._out.write(frames.encode_raw_error(identity, error))
+        return None
 
-    async def _guarded(self, asked: Asked, work: Work, running: Running) -> Answer:
+    def _run(self, work: Callable[[], None]) -> None:
+        """On the pool. Where no further thread can be started, a busy one takes it later."""
+        with suppress(RuntimeError):
+            self._pool.submit(self._guarded, work)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
         try:
-            return await work(running)
+            work()
+        except BaseException as error:
+            # A call without an answer: the host finds out by the end of the process what became of it.
+            self._diagnostics.unexpected("call", error)
+            os._exit(1)
+
+    def _answer(self, running: Running, asked: Asked, work: Callable[[], Answer]) -> None:
+        try:
+            answer = work()
         except (Exception, SystemExit) as error:
             incident = self._diagnostics.unexpected(asked.method, error)
             message = f"An error inside Perdure: its log has it as incident {incident}."
-            return Refusal(frames.INTERNAL_ERROR, message, {"incident": incident})
+            answer = Refusal(frames.INTERNAL_ERROR, message, {"incident": incident})
+        # Forgotten before it is answered: a client may use the id again as soon as it reads the answer.
+        self._forget(running)
+        if isinstance(answer, Refusal):
+            running.answer(frames.encode_error(running.id, answer.code, answer.message, answer.data))
+        else:
+            running.answer(frames.encode_result(running.id, shaped(asked, answer)))
+        self._finish(running)
+
+    def _finish(self, running: Running) -> None:
+        self._forget(running)
+        with self._finished:
+            self._unfinished -= 1
+            if not self._unfinished:
+                self._finished.notify_all()
 
     def _forget(self, running: Running) -> None:
         with self._ledger:
@@ -256,11 +261,6 @@ class Server:
             running.cancel()
 
 
-def _at_leisure(course: Course) -> None:
-    relief.now()
-    course.run()
-
-
 def serve_stdio(
     surfaces: Sequence[Surface],
     *,
@@ -278,14 +278,9 @@ def serve_stdio(
     log_to_diagnostics(diagnostics)
     registry = Registry(surfaces, tools, profile)
     out = FrameWriter(sink)
-    gc.freeze()  # what was loaded stays: nobody has to look through it again for what can go
-    Server(
-        registry,
-        FrameReader(source),
-        out,
-        view=view,
-        roots=roots,
-        diagnostics=diagnostics,
-        alarm=Alarm.made(KEPT_S),
-    ).serve()
+    gc.freeze()  # loaded modules stay: the collector need not look through them again
+    server = Server(registry, FrameReader(source), out, view=view, roots=roots, diagnostics=diagnostics)
+    if not server.serve():
+        sys.stderr.flush()
+        os._exit(0)  # the interpreter would wait for the calls that still run
     return 0

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again
+from perdure.storage.os_errors import os_refusal
 
 T = TypeVar("T")
 
@@ -37,17 +38,21 @@ class DeferredWork:
     def __init__(self) -> None:
         self._results: dict[Hashable, Any] = {}
         self._refusals: dict[Hashable, ToolError] = {}
-        self._done: Counter[Hashable] = Counter()
+        self._runs: Counter[Hashable] = Counter()
 
     def result(self, key: Hashable, work: Callable[[], T]) -> T:
-        """In a plan: what the work came to, or the plan is given up for it. A refusal is raised here, as if the work had
-        been done here."""
-        if key in self._refusals:
-            raise self._refusals[key]
+        """In a plan: the result of the work, or the plan is given up for it."""
         if key not in self._results:
-            raise Deferred(key, work)
+            self.request(key, work)
         result: T = self._results[key]
         return result
+
+    def request(self, key: Hashable, work: Callable[[], Any]) -> NoReturn:
+        """Give the plan up for this work. If the work was refused, the refusal is raised here, as if it had been done
+        here."""
+        if key in self._refusals:
+            raise self._refusals[key]
+        raise Deferred(key, work)
 
     def find(self, key: Hashable) -> Any | None:
         return self._results.get(key)
@@ -55,18 +60,22 @@ class DeferredWork:
     def add(self, key: Hashable, result: Any) -> None:
         self._results[key] = result
 
-    def do(self, deferred: Deferred) -> None:
+    def run(self, deferred: Deferred) -> None:
         """Outside the lock."""
-        if self._done[deferred.key] == MOST:
-            raise refuse(
+        key = deferred.key
+        self._runs[key] += 1
+        if self._runs[key] > MOST:
+            self._refusals[key] = refuse(
                 "conflict",
                 "file_changing",
                 "another program changed the file each time while it was being read.",
                 next_step=call_again(),
                 suggested_action="retry_later",
             )
-        self._done[deferred.key] += 1
+            return
         try:
-            self._results[deferred.key] = deferred.work()
+            self._results[key] = deferred.work()
+        except OSError as error:
+            self._refusals[key] = os_refusal(error)
         except ToolError as error:
-            self._refusals[deferred.key] = error
+            self._refusals[key] = error

@@ -13,7 +13,7 @@ from perdure.protocol.envelope import Envelope, ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again, call_tool, either
 from perdure.storage.journal import Draft, Invocation, StoreReplaced
 from perdure.workspace.contents import Content
-from perdure.workspace.jobs import NoFiles
+from perdure.workspace.jobs import Job
 
 if TYPE_CHECKING:
     from perdure.risk import Report
@@ -48,36 +48,25 @@ class Rejected(ToolError):
         self.report = report
 
 
-def rejected(
+def record(
     service: WriteService,
     call: Call,
     error: ToolError,
     path: str,
     content: Content,
-    *,
     redacted: Content | None = None,
 ) -> ToolError:
-    """Keep a payload that was not written, count the try, and say both in the error.
+    """In a transaction: keep a payload that was refused and consume a retry. Returns the error with both in it.
 
-    With `redacted`, what could be written in its place is kept as well. Arguments that made no sense are no try.
+    With `redacted`, what could be written in its place is kept as well. Invalid arguments do not consume the retry budget.
     """
     reason = _reason(error)
     is_counted = error.envelope.error != "invalid_input" and reason not in UNTRIED
     place = path if error.envelope.error != "invalid_input" else ""
-
-    def keep() -> NoFiles:
-        for one in (content, redacted):
-            if one is not None:
-                _save(service, call, place, one, reason)
-        return NoFiles({"left": _spent(service, call, path, content) if is_counted else 0})
-
-    try:
-        left: int = service.committer.submit(frozenset(), keep)["left"]
-    except StoreReplaced:
-        raise  # the call is made again on the store that is there now
-    except (ToolError, OSError) as failure:
-        log.warning("a refused payload could not be kept: %s", failure)
-        return error  # the disk is full, or worse: then there is no draft to promise
+    for kept in (content, redacted):
+        if kept is not None:
+            _save(service, call, place, kept, reason)
+    left = _consume_retry(service, call, path, content) if is_counted else 0
     identity = draft_id(content)
     if left < 0:
         cause = str(error.envelope.context.get("message", reason)).rstrip(".")
@@ -112,18 +101,49 @@ def rejected(
     )
 
 
-def kept(
+def save(service: WriteService, call: Call, error: ToolError, path: str, content: Content) -> ToolError:
+    """As `record`, in a transaction of its own. Without a draft where nothing can be kept now."""
+    try:
+        recorded: ToolError = service.committer.transact(lambda: record(service, call, error, path, content))
+    except StoreReplaced:
+        raise
+    except (ToolError, OSError) as failure:
+        log.warning("a refused payload could not be kept: %s", failure)
+        return error
+    return recorded
+
+
+class Refusal(Job):
+    """Records a payload that was refused before it was staged. The future fails with the error to answer."""
+
+    def __init__(
+        self, service: WriteService, call: Call, error: Rejected, redacted: Content | None = None
+    ) -> None:
+        super().__init__()
+        self._service = service
+        self._call = call
+        self._error = error
+        self._redacted = redacted
+
+    def stage(self) -> None:
+        raise self._error
+
+    def record_refusal(self, error: ToolError) -> ToolError:
+        rejected = self._error
+        return record(self._service, self._call, rejected, rejected.path, rejected.content, self._redacted)
+
+
+def save_all(
     service: WriteService, call: Call, error: ToolError, payloads: Sequence[tuple[str, Content]]
 ) -> bool:
     """Keep what was sent along with a payload that was refused. False where nothing can be kept now."""
 
-    def keep() -> NoFiles:
+    def save_each() -> None:
         for path, content in payloads:
             _save(service, call, path, content, _reason(error))
-        return NoFiles({})
 
     try:
-        service.committer.submit(frozenset(), keep)
+        service.committer.transact(save_each)
     except StoreReplaced:
         raise
     except (ToolError, OSError) as failure:
@@ -146,7 +166,7 @@ def _save(service: WriteService, call: Call, path: str, content: Content, reason
     service.journal.save_draft(draft, call.client, call.session)
 
 
-def _spent(service: WriteService, call: Call, path: str, content: Content) -> int:
+def _consume_retry(service: WriteService, call: Call, path: str, content: Content) -> int:
     """A call that was lost after its refusal and is made again by the host is still one try."""
     key = f"try:{call.invocation_key}" if call.invocation_key is not None else None
     known = service.journal.invocation(key) if key is not None else None

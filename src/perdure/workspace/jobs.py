@@ -1,26 +1,27 @@
-"""What a round is made of: jobs, each one caller's change, and what they plan to put on disk."""
+"""The jobs of a round: what one caller changes in the journal, and on disk once that is durable."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from typing import Any
 
 from perdure.protocol.calls import Flag
-from perdure.storage.beside import Helper
-from perdure.storage.in_line import InLine, Line
+from perdure.protocol.envelope import ToolError
+from perdure.storage import group_commit
 from perdure.storage.journal import Journal
-from perdure.workspace.sync_pass import SyncPass
+from perdure.workspace.deferred import DeferredWork
+from perdure.workspace.sync_pass import AppliedChanges
 
 
 class NextRound(Exception):
-    """Not a refusal: an earlier job of the round has claimed the same, so this one is planned in the next round."""
+    """Not a refusal: an earlier job of the round has claimed the same file, so this one is staged in the next round."""
 
 
 class Claims:
     """What the jobs of one round plan to change, by name. A job sees files as they were before the round, and the
     journal as the jobs before it leave it: it must touch nothing that one of those has claimed.
 
-    Only the thread that plans uses it.
+    Only the commit thread uses it.
     """
 
     def __init__(self) -> None:
@@ -37,7 +38,7 @@ class Claims:
         self._own.clear()
 
     def end_job(self) -> None:
-        """It is planned: what it claimed is its own until the round is over."""
+        """The job is staged: its claims hold until the round is over."""
         self._earlier |= self._own
         self._is_first = False
 
@@ -47,88 +48,56 @@ class Claims:
         self._own.update(names)
 
     def claim_journal(self) -> None:
-        """For a job that decides by the journal as a whole: every row in it must have landed."""
+        """For a job that decides by the journal as a whole: every row in it must have been applied."""
         if not self._is_first:
             raise NextRound
 
 
-class Landing(Protocol):
-    """A planned change whose intent is durable: what is left is to make it so."""
+class Job(group_commit.Job):
+    """A job that changes the journal alone, unless a subclass says otherwise."""
 
-    seqs: list[int]
-    payload: Any
-    is_stuck: bool
-    """It failed, and a part of it could not be taken back: its intents stay open, for the next start."""
-
-    def begin(self, helper: Helper, most: int) -> int:
-        """Before it is decided: make ready, beside the commit, what nobody can see. Returns how many of `most` files."""
-
-    def land(self) -> None:
-        """Put the change on disk. Raises ToolError where it cannot be, with everything as it was."""
-
-    def failed(self, journal: Journal, error: Exception) -> None:
-        """In a transaction: conclude the intents that did not land. Called again where that did not commit."""
-
-    def concluded(self, error: Exception) -> None:
-        """It did: the error may now tell what was kept."""
-
-    def close(self) -> None:
-        """Give up what is held for a landing that does not happen."""
-
-    def begin_sync(self, syncing: SyncPass) -> None:
-        """Start on what `sync` will wait for."""
-
-    def sync(self, syncing: SyncPass) -> None:
-        """Make what landed durable by itself, so that the journal no longer has to vouch for it."""
-
-
-class NoFiles:
-    """A round of the journal alone: no file changes with it, so nothing can fail to land."""
-
+    paths: frozenset[str] = frozenset()
+    """As the caller spelled them: two jobs that share one are not put into the same round."""
+    cancelled: Flag | None = None
     is_stuck = False
+    """A part of the change is on disk and could not be taken back: its intents stay open, for recovery."""
 
-    def __init__(self, payload: Any) -> None:
+    def __init__(self) -> None:
+        super().__init__()
         self.seqs: list[int] = []
-        self.payload = payload
+        self.deferred = DeferredWork()
 
-    def begin(self, helper: Helper, most: int) -> int:
-        return 0
+    def stage(self) -> None:
+        """In the transaction: decide, write the rows, set `result`. Raises ToolError to change nothing."""
 
-    def land(self) -> None:
-        pass
+    def record_refusal(self, error: ToolError) -> ToolError:
+        """In the transaction, after `stage` was rolled back: keep what was refused. Returns the error to answer."""
+        return error
 
-    def failed(self, journal: Journal, error: Exception) -> None:
-        pass
+    def apply(self) -> None:
+        """After COMMIT: make the change on disk. Raises ToolError where it cannot be made, with everything as it was."""
 
-    def concluded(self, error: Exception) -> None:
-        pass
+    def record_failure(self, journal: Journal, error: Exception) -> None:
+        """In a transaction: conclude the intents that `apply` could not fulfil. Called again where that is rolled back."""
 
-    def close(self) -> None:
-        pass
+    def describe_failure(self, error: Exception) -> Exception:
+        """Once the failure is recorded: the error to answer."""
+        return error
 
-    def begin_sync(self, syncing: SyncPass) -> None:
-        pass
+    def applied(self) -> AppliedChanges | None:
+        """What is to be synced later."""
+        return None
 
-    def sync(self, syncing: SyncPass) -> None:
-        pass
+    def discard(self) -> None:
+        """Release what is held for a change that does not happen."""
 
 
-class Job(InLine[Any]):
-    """One caller's change, from submission to its payload or its error."""
+class JournalJob(Job):
+    """Runs a function in the transaction. Its value is the result."""
 
-    def __init__(
-        self,
-        line: Line,
-        paths: frozenset[str],
-        plan: Callable[[], Landing | None],
-        cancelled: Flag | None,
-    ) -> None:
-        super().__init__(line)
-        self.paths = paths
-        self.plan = plan
-        self.cancelled = cancelled
-        self.landing: Landing | None = None
-        self.is_postponed = False
+    def __init__(self, work: Callable[[], Any]) -> None:
+        super().__init__()
+        self._work = work
 
-    def value(self) -> Any:
-        return self.landing.payload if self.landing is not None else None
+    def stage(self) -> None:
+        self.result = self._work()

@@ -20,7 +20,7 @@ from perdure.storage.files.metadata import Facts
 from perdure.storage.journal import Journal, NewRow, Row, Sha
 from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import INLINE, Content, Store
-from perdure.workspace.deferred import LARGE, Deferred, DeferredWork
+from perdure.workspace.deferred import LARGE, DeferredWork
 from perdure.workspace.jobs import Claims
 from perdure.workspace.paths import Directories, Place, Workspace
 
@@ -149,7 +149,7 @@ class Tree:
             identity = captured.expected.identity
             if (identity is not None and identity.is_settled) or captured.expected.holds(fd):
                 return captured
-        raise Deferred(("files", name), lambda: self._capture_all({name, *self._paths}))
+        return self.deferred.request(("files", name), lambda: self._capture_all({name, *self._paths}))
 
     def _capture_all(self, paths: Iterable[str]) -> None:
         """Outside the lock: every large file that the call names."""

@@ -17,7 +17,7 @@ from perdure.protocol.next_step import call_again
 from perdure.storage.blobs import Blobs
 from perdure.storage.journal import Journal, Retired, Sha
 from perdure.workspace.commit import Committer
-from perdure.workspace.jobs import NoFiles
+from perdure.workspace.jobs import Job
 from perdure.workspace.retention_limits import Keep
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Tending:
             lambda: self._journal.expire_shelf(STEP),
         )
 
-        def plan() -> NoFiles:
+        def plan() -> None:
             before, rows, more = self._journal.stored_bytes(), 0, True
             for step in steps:
                 more = True
@@ -87,7 +87,7 @@ class Tending:
             raise _Preview(rows, before - self._journal.stored_bytes())
 
         try:
-            self._committer.submit(frozenset(), plan)
+            self._committer.transact(plan)
         except _Preview as found:
             return found.rows, found.bytes
         raise AssertionError("a preview always ends its transaction")
@@ -103,9 +103,7 @@ class Tending:
         return gone
 
     def _forget(self, step: Callable[[], Retired]) -> Retired:
-        done: Retired = self._committer.submit(
-            frozenset(), lambda: _Forgetting(self._journal, self._blobs, step())
-        )
+        done: Retired = self._committer.submit(_Retirement(self._journal, self._blobs, step)).result()
         return done
 
     def _retire(self, now: float) -> Retired:
@@ -145,20 +143,23 @@ class _Preview(ToolError):
         self.bytes = size
 
 
-class _Forgetting(NoFiles):
-    """A step that was decided in its transaction: what is left is to remove what was kept as files.
+class _Retirement(Job):
+    """One step: rows and entries go in the transaction, the files of their contents after COMMIT.
 
-    One that could not be removed is found by the next sweep.
+    A file that could not be removed is found by the next sweep.
     """
 
-    def __init__(self, journal: Journal, blobs: Blobs, retired: Retired) -> None:
-        super().__init__(retired)
+    def __init__(self, journal: Journal, blobs: Blobs, step: Callable[[], Retired]) -> None:
+        super().__init__()
         self._journal = journal
         self._blobs = blobs
-        self._files = retired.files
+        self._step = step
 
-    def land(self) -> None:
+    def stage(self) -> None:
+        self.result = self._step()
+
+    def apply(self) -> None:
         before = time.time() - FRESH_S
-        for sha in self._files:
+        for sha in self.result.files:
             if not self._journal.has_content(sha):  # a later job of the round may have referred to it again
                 self._blobs.delete(sha.hex(), written_before=before)

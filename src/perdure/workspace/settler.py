@@ -1,7 +1,7 @@
-"""What has landed, until it is known to be on disk for good: synced off everybody's time, then taken off the journal's list.
+"""Background fsync: applied changes are synced later, and their intents closed by the next commit.
 
-Systems write back by themselves what is some seconds old: what is synced after that costs commits little, and least
-when there are none. But what is open is looked at by the next start after a kill, so it must not become too much.
+The kernel writes dirty pages back after a few seconds, so a later fsync is cheap, and cheapest while no call writes.
+Every open intent slows the next recovery, so their number is capped.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from perdure.protocol.envelope import ToolError
-from perdure.workspace.jobs import Landing
-from perdure.workspace.sync_pass import FailedSyncs, NotDurable, SyncPass
+from perdure.workspace.sync_pass import AppliedChanges, FailedSyncs, NotDurable, SyncPass
 
 SETTLE_AFTER_S: Final = 6.0
 CALM: Final = 1 / 3
@@ -30,7 +29,7 @@ class Settler:
     def __init__(self, idle_s: Callable[[], float]) -> None:
         self._idle_s = idle_s
         self._changed = threading.Condition()
-        self._landed: list[Landing] = []
+        self._applied: list[AppliedChanges] = []
         self._durable: list[int] = []
         self._failed = FailedSyncs()
         self._is_closing = False
@@ -38,12 +37,12 @@ class Settler:
         self._thread = threading.Thread(target=self._run, name="settler", daemon=True)
         self._thread.start()
 
-    def add(self, landed: list[Landing]) -> None:
-        if not landed:
+    def add(self, applied: list[AppliedChanges]) -> None:
+        if not applied:
             return
         with self._changed:
-            self._landed += landed
-            self._failed.newest_row = max(landed[-1].seqs)
+            self._applied += applied
+            self._failed.newest_row = max(applied[-1].seqs)
             if self._is_waiting or self._is_urgent():
                 self._changed.notify_all()
 
@@ -58,10 +57,10 @@ class Settler:
             del self._durable[:settled]
 
     def settle(self) -> None:
-        """All that has landed, at once."""
+        """Sync everything that was applied, now."""
         with self._changed:
-            landed, self._landed = self._landed, []
-        self._sync(landed, lambda: True)
+            applied, self._applied = self._applied, []
+        self._sync(applied, lambda: True)
 
     def close(self) -> None:
         with self._changed:
@@ -73,17 +72,17 @@ class Settler:
     def _run(self) -> None:
         while self._is_due():
             with self._changed:
-                landed, self._landed = self._landed, []
-            is_late = len(landed) >= SETTLE_AT or not self._is_calm()
-            rest = self._sync(landed, lambda: is_late or self._is_calm())  # noqa: B023
+                applied, self._applied = self._applied, []
+            is_late = len(applied) >= SETTLE_AT or not self._is_calm()
+            rest = self._sync(applied, lambda: is_late or self._is_calm())  # noqa: B023
             with self._changed:
-                self._landed[:0] = rest
+                self._applied[:0] = rest
 
     def _is_due(self) -> bool:
         """Wait until something is to be settled, and it disturbs nobody or cannot wait. False at the end."""
         with self._changed:
             self._is_waiting = True
-            self._changed.wait_for(lambda: self._is_closing or bool(self._landed))
+            self._changed.wait_for(lambda: self._is_closing or bool(self._applied))
             self._is_waiting = False
             self._changed.wait_for(self._is_urgent, SETTLE_AFTER_S)
             until = time.monotonic() + LATEST * SETTLE_AFTER_S
@@ -92,31 +91,31 @@ class Settler:
             return not self._is_closing
 
     def _is_urgent(self) -> bool:
-        return self._is_closing or len(self._landed) >= SETTLE_AT
+        return self._is_closing or len(self._applied) >= SETTLE_AT
 
     def _is_calm(self) -> bool:
         return self._idle_s() >= CALM * SETTLE_AFTER_S
 
-    def _sync(self, landed: list[Landing], goes_on: Callable[[], bool]) -> list[Landing]:
+    def _sync(self, applied: list[AppliedChanges], goes_on: Callable[[], bool]) -> list[AppliedChanges]:
         """From the last on, some at a time; returns what is left. What fails stays open: the journal vouches for it."""
         syncing = SyncPass(self._failed)
         try:
-            while landed and goes_on():
-                some = landed[-AT_A_TIME:][::-1]
-                landed = landed[:-AT_A_TIME]
+            while applied and goes_on():
+                some = applied[-AT_A_TIME:][::-1]
+                applied = applied[:-AT_A_TIME]
                 self._sync_some(some, syncing)
         finally:
             syncing.close()
-        return landed
+        return applied
 
-    def _sync_some(self, some: list[Landing], syncing: SyncPass) -> None:
+    def _sync_some(self, some: list[AppliedChanges], syncing: SyncPass) -> None:
         done: list[int] = []
-        for landing in some:
+        for changes in some:
             with suppress(OSError, ToolError):  # then `sync` fails as well
-                landing.begin_sync(syncing)
-        for landing in some:
+                changes.begin_sync(syncing)
+        for changes in some:
             with suppress(OSError, ToolError, NotDurable):
-                landing.sync(syncing)
-                done += landing.seqs
+                changes.sync(syncing)
+                done += changes.seqs
         with self._changed:
             self._durable += done

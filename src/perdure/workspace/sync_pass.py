@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files import metadata
@@ -20,11 +20,9 @@ from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.fsync import close_quietly, start_writing, sync_directory, sync_file
 from perdure.storage.files.pending import PendingFile
 from perdure.storage.files.swap import Conflict
+from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import Content, Store
 from perdure.workspace.paths import Place, Workspace
-
-if TYPE_CHECKING:
-    from perdure.workspace.apply import FileChange
 
 log = logging.getLogger(__name__)
 
@@ -168,6 +166,49 @@ class SyncPass:
                 close_quietly(self._directories.pop(next(iter(self._directories))))
             self._directories[root, path] = fd
         return fd
+
+
+class AppliedChanges:
+    """The files of one call, applied but not yet synced: the journal can restore them until they are."""
+
+    def __init__(
+        self, changes: list[FileChange], seqs: list[int], workspace: Workspace, store: Store, strict: bool
+    ) -> None:
+        self.seqs = seqs
+        self._changes = changes
+        self._workspace = workspace
+        self._store = store
+        self._strict = strict
+
+    def begin_sync(self, syncing: SyncPass) -> None:
+        """Start the writes that `sync` will wait for."""
+        if not self._strict:
+            for change in self._changes:
+                syncing.begin(self._workspace, change)
+
+    def sync(self, syncing: SyncPass) -> None:
+        """Sync the files, unless they were synced as they were applied, and every directory in which a name changed."""
+        names = [(change.place.root, change.place.path) for change in self._changes]
+        folders = [(root, folder_name(path)) for root, path in names]
+        newest = max(self.seqs)
+        for name in (*names, *folders):
+            syncing.failed.check(name, newest)
+        try:
+            for change in self._changes:
+                if change.left is not None:
+                    syncing.unlink(self._workspace, change.place, change.left)
+                if not self._strict:
+                    syncing.sync(self._workspace, change, self._store)
+            syncing.sync_names(self._workspace, self._changes)
+        except (OSError, ToolError) as error:
+            for name in names:
+                syncing.failed.add(name)
+            log.error(
+                "row %d is not durable: %s: %s", newest, ", ".join(path for _, path in names[:5]), error
+            )
+            raise
+        for name in (*names, *folders):
+            syncing.failed.forget(name, newest)
 
 
 def sync_directories(workspace: Workspace, root: int, paths: Iterable[str]) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
 from binascii import hexlify
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,23 +18,19 @@ from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again
 from perdure.protocol.replay import SAFE_TO_RETRY, STILL_UNKNOWN
 from perdure.protocol.tools import View
-from perdure.protocol.waiting import finished
 from perdure.storage.blobs import Blobs
 from perdure.storage.files.fsync import sync_directory
 from perdure.storage.files.held_files import HeldFiles
-from perdure.storage.files.swap import Conflict
-from perdure.storage.journal import Draft, Filter, Invocation, Journal, StoreReplaced
+from perdure.storage.journal import Filter, Journal, StoreReplaced
 from perdure.storage.user_dirs import data_dir, state_dir
 from perdure.storage.workspace_store import StorePlace, refuse_link, stores_folder
 from perdure.workspace import recovery
-from perdure.workspace.apply import CallLanding
+from perdure.workspace.change import Change, Plan
 from perdure.workspace.commit import Committer
 from perdure.workspace.contents import Content, Store
-from perdure.workspace.deferred import Deferred, DeferredWork
-from perdure.workspace.drafts import draft_id, rejected
-from perdure.workspace.jobs import Landing, NoFiles
+from perdure.workspace.deferred import DeferredWork
 from perdure.workspace.paths import Workspace
-from perdure.workspace.planning import Sighting, Tree
+from perdure.workspace.planning import Sighting
 from perdure.workspace.policy import DEFAULT, Policy
 from perdure.workspace.retention import Tending
 from perdure.workspace.retention_limits import Keep
@@ -44,11 +39,6 @@ from perdure.workspace.writer_lock import WriterLock
 
 if TYPE_CHECKING:
     from perdure.validate.isolated import Checker
-
-KEY_MAX: Final = 512
-
-Plan = Callable[[Tree], dict[str, Any]]
-"""Under the lock: look, check, put; the payload. Raises ToolError to change nothing."""
 
 
 class WriteService:
@@ -117,7 +107,7 @@ class WriteService:
             deferred.result(("recovery", path), self.committer.request_recovery)
         else:
             self.committer.request_recovery()
-            self.committer.submit(frozenset(), lambda: None)
+            self.committer.transact(lambda: None)
         cause = self._unrecovered.get(path)
         if cause is None:
             return
@@ -159,109 +149,36 @@ class WriteService:
 
     # --- changing files -----------------------------------------------------------------------------------
 
-    def change(self, call: Call, paths: frozenset[str], plan: Plan, **more: Any) -> dict[str, Any]:
-        """As `changed`, all of it in this thread."""
-        return finished(self.changed(call, paths, plan, **more))
-
-    async def changed(
+    def commit(
         self,
         call: Call,
-        paths: frozenset[str],
         plan: Plan,
         *,
         idempotency_key: str | None = None,
         arguments: object = None,
-        payload_of: tuple[str, Content] | None = None,
-        deferred: DeferredWork | None = None,
-    ) -> dict[str, Any]:
-        """Run a plan and land it. A refused payload is kept as a draft, and its tries are counted."""
-        _check_key(idempotency_key)
-        fingerprint = _fingerprint(call.tool, arguments) if arguments is not None else _plain(call.tool)
+        refused_content: tuple[str, Content] | None = None,
+    ) -> Future[dict[str, Any]]:
+        """Submit a plan. The future has its payload when the change is on disk and durable in the journal. A refused
+        payload is kept as a draft, and its retry is counted."""
+        change = Change(
+            self,
+            call,
+            plan,
+            idempotency_key=idempotency_key,
+            arguments=arguments,
+            refused_content=refused_content,
+        )
+        return self.committer.submit(change)
 
-        slow = deferred if deferred is not None else DeferredWork()
-
-        def planned() -> Landing:
-            claims = self.committer.claims
-            tree = Tree(
-                self.workspace,
-                self.store,
-                self.journal,
-                claims,
-                slow,
-                check=self.check_recovered,
-                paths=paths,
-                client=call.client,
-                session=call.session,
-            )
-            try:
-                if idempotency_key is not None:
-                    claims.claim(("key", idempotency_key))  # a result counts once its files have landed
-                    if (known := self._deduplicated(idempotency_key, fingerprint)) is not None:
-                        tree.close()
-                        return NoFiles(known)
-                payload = plan(tree)
-            except BaseException:
-                tree.close()
-                raise
-            aftermath = _Aftermath(self, call.session, tree.sightings())
-            landing = CallLanding(
-                tree.changes(),
-                [row.seq for row in tree.rows],
-                payload,
-                workspace=self.workspace,
-                store=self.store,
-                strict=self.strict,
-                aftermath=aftermath,
-            )
-            try:
-                aftermath.saved = self._remember(call, tree, payload, idempotency_key, fingerprint)
-            except BaseException:
-                landing.close()
-                raise
-            return landing
-
-        try:
-            if idempotency_key is not None and (known := self._deduplicated(idempotency_key, fingerprint)):
-                return known
-            while True:
-                try:
-                    result: dict[str, Any] = await self.committer.job(paths, planned, call.cancelled)
-                    return result
-                except Deferred as waiting:
-                    slow.do(waiting)
-        except StoreReplaced:
-            raise
-        except ToolError as error:
-            if payload_of is None:
-                raise
-            raise rejected(self, call, error, *payload_of) from None
-
-    def _remember(
-        self,
-        call: Call,
-        tree: Tree,
-        payload: dict[str, Any],
-        idempotency_key: str | None,
-        fingerprint: bytes,
-    ) -> Saved:
-        """With the effect, in its transaction: what a probe, a retry and the stale guard will ask for. Returns what was
-        read since the last change."""
-        first = tree.rows[0].seq if tree.rows else None
-        last = tree.rows[-1].seq if tree.rows else None
-        result = msgspec.json.encode(payload)
-        for key in (call.invocation_key, f"user:{idempotency_key}" if idempotency_key is not None else None):
-            if key is not None:
-                known = Invocation(
-                    key, call.tool, fingerprint, last, call.view.render, call.view.detail, result
-                )
-                self.journal.remember(known, first)
+    def save_reads(self, first: int | None) -> Saved:
+        """In a transaction: write down what sessions have read since the last change, before row `first`."""
         unsaved = self._sightings.unsaved()
         for (session, path), sha in unsaved.items():
             seen = bytes.fromhex(sha) if sha is not None else None
             self.journal.saw(session, path, seen, first - 1 if first is not None else self.journal.head)
         return unsaved
 
-    def _deduplicated(self, key: str, fingerprint: bytes) -> dict[str, Any] | None:
+    def find_deduplicated(self, key: str, fingerprint: bytes) -> dict[str, Any] | None:
         known = self.journal.invocation(f"user:{key}")
         if known is None or (known.last_seq is not None and self.journal.row(known.last_seq) is None):
             return None
@@ -323,58 +240,6 @@ class WriteService:
             return Done(msgspec.json.decode(known.result), view)
         except (ValueError, msgspec.MsgspecError):
             return STILL_UNKNOWN
-
-
-class _Aftermath:
-    """What a call leaves besides its files: what its session has now seen, and what of others lost its name."""
-
-    def __init__(self, service: WriteService, session: str, sightings: list[Sighting]) -> None:
-        self._service = service
-        self._session = session
-        self._sightings = sightings
-        self._foreign: list[Content] = []
-        self.saved: Saved = {}
-
-    def landed(self) -> None:
-        self._service.landed(self._session, self._sightings, self.saved)
-
-    def displaced(self, conflict: Conflict) -> None:
-        """Kept as drafts, so that nothing of anyone's is gone."""
-        with conflict:
-            self._foreign += [self._service.store.take_file(file.fileno()) for file in conflict.displaced]
-
-    def failed(self) -> None:
-        journal = self._service.journal
-        for content in self._foreign:
-            self._service.store.record(content, by_row=False)
-            kept = Draft(draft_id(content), content.digest, content.size, "", "displaced")
-            journal.save_draft(kept, "", "")
-        for one in self._sightings:  # who tries again overwrites nothing that came meanwhile
-            journal.saw(self._session, one.path, one.before, journal.head)
-
-    def drafts(self) -> list[str]:
-        return [draft_id(content) for content in self._foreign]
-
-
-def _check_key(key: str | None) -> None:
-    if key is not None and not 1 <= len(key) <= KEY_MAX:
-        raise refuse(
-            "invalid_input",
-            "bad_key",
-            f"idempotency_key must have 1 to {KEY_MAX} characters.",
-            next_step=call_again(idempotency_key=FILL),
-            suggested_action="fix_syntax",
-        )
-
-
-def _fingerprint(tool: str, arguments: object) -> bytes:
-    return hashlib.sha256(msgspec.json.encode([tool, arguments], order="sorted")).digest()
-
-
-@cache
-def _plain(tool: str) -> bytes:
-    """Of a call that nobody will ever compare."""
-    return _fingerprint(tool, None)
 
 
 def _private_rules(roots: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,8 +7,7 @@ processes of an earlier version lock nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 
 from perdure.storage.process_lock import (
     LOCK_S,
@@ -33,17 +32,23 @@ class WriterLock:
             self._store,
         )
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def take(self) -> None:
         """Refused where another process keeps it for too long."""
-        with ExitStack() as taken:
-            for lock in self._locks:
-                try:
-                    lock.take(LOCK_S)
-                except LockTimeout:
+        for taken, lock in enumerate(self._locks):
+            try:
+                lock.take(LOCK_S)
+            except BaseException as error:
+                self._give(taken)
+                if isinstance(error, LockTimeout):
                     raise workspace_locked() from None
-                taken.callback(lock.give)
-            yield
+                raise
+
+    def give(self) -> None:
+        self._give(len(self._locks))
+
+    def _give(self, taken: int) -> None:
+        for lock in reversed(self._locks[:taken]):
+            lock.give()
 
     def is_replaced(self) -> bool:
         """Whether another file has the name of the one that is locked. Asked under the lock."""

@@ -46,16 +46,11 @@ class Landed(msgspec.Struct, frozen=True):
     """A temporary name that holds the old file and could not be unlinked."""
 
 
-class NeedsName(Exception):
-    """The file system has no files without a name."""
-
-
 class PendingFile:
     """New content for a name in an open directory. Use it in `with`: what did not land is discarded.
 
-    `like` are the facts of the file it replaces; without them it gets the mode a new file gets. `unseen` raises
-    `NeedsName` where even the temporary file would have a name. `dir_fd` stays the caller's. Not for several threads at
-    once.
+    `like` are the facts of the file it replaces; without them it gets the mode a new file gets. `dir_fd` stays the
+    caller's. Not for several threads at once.
     """
 
     def __init__(
@@ -65,14 +60,12 @@ class PendingFile:
         *,
         like: Facts | None = None,
         sync: bool = False,
-        unseen: bool = False,
     ) -> None:
         self.dir_fd = dir_fd
         self.name = name
         self.size = 0
         self._like = like
         self._sync = sync
-        self._is_unseen = unseen
         self._digest = hashlib.sha256()
         self._vouched: str | None = None
         self._warnings: tuple[str, ...] = ()
@@ -171,8 +164,6 @@ class PendingFile:
         mode = 0o666 if self._like is None else 0o600
         fd = tmpfile.opened(self.dir_fd, mode)
         if fd is None:
-            if self._is_unseen:
-                raise NeedsName
             name = temp_names.fresh("w")
             flags = tmpfile.FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
             fd = os.open(name, flags, mode, dir_fd=self.dir_fd)

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Final
 
 import msgspec
@@ -34,8 +35,10 @@ class StateService:
         self._closing = threading.Event()
         self._tender: threading.Thread | None = None
 
-    def change(self, call: Call, names: frozenset[Name], decide: Callable[[Step], Payload]) -> Job:
-        """A decision to be awaited: run in a round, under the call's invocation key. Durable when it is done."""
+    def commit(
+        self, call: Call, names: frozenset[Name], decide: Callable[[Step], Payload]
+    ) -> Future[Payload]:
+        """Submit a decision over these names, under the call's invocation key. Durable when the future is completed."""
 
         def within_quota(step: Step) -> Payload:
             payload = decide(step)
@@ -46,11 +49,7 @@ class StateService:
         author = Author(call.client, call.session, call.tool)
         self._tend()
         view = (call.view.render, call.view.detail)
-        return Job(self._rounds, names, within_quota, author, key=key, view=view)
-
-    def settled(self, job: Job) -> Payload:
-        """The same for a caller who waits in its own thread."""
-        return self._rounds.submit(job)
+        return self._rounds.submit(Job(names, within_quota, author, key=key, view=view))
 
     def _check_quota(self, step: Step) -> None:
         for namespace, more in step.usage.items():
@@ -79,7 +78,7 @@ class StateService:
     def expire_due(self) -> None:
         """Make the expiry of what is over a change that waiters see."""
         author, key = Author("perdure", "", "expiry"), f"own:{os.urandom(12).hex()}"
-        self._rounds.submit(Job(self._rounds, frozenset(), lambda _: {}, author, key=key))
+        self._rounds.submit(Job(frozenset(), lambda _: {}, author, key=key)).result()
 
     # --- lost calls -----------------------------------------------------------------------------------------------
 
@@ -123,4 +122,5 @@ class StateService:
 
     def close(self) -> None:
         self._closing.set()
+        self._rounds.close()
         self.backend.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -14,7 +15,6 @@ from perdure.protocol.calls import Call, KeyStatus
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.replay import CONVERGENT, JOURNAL, STILL_UNKNOWN
 from perdure.protocol.tools import ToolSpec
-from perdure.protocol.waiting import finished
 from perdure.storage.state import StateError
 from perdure.surfaces.port import Resource, Tool
 from perdure.surfaces.state import read, shapes, wait, write
@@ -233,27 +233,25 @@ class StateSurface:
     def _tool(self, spec: ToolSpec, shape: Shape, run: Run) -> Tool:
         def handler(params: Any, call: Call) -> Any:
             try:
-                return run(self.service, params, call)
-            finally:
+                outcome = run(self.service, params, call)
+            except BaseException:
                 self._tell(call)
-
-        async def steps(params: Any, call: Call) -> Any:
-            try:
-                return await run(self.service, params, call)
-            finally:
+                raise
+            if isinstance(outcome, Future):
+                outcome.add_done_callback(lambda _: self._tell(call))
+            else:
                 self._tell(call)
+            return outcome
 
-        if spec.read_only:
-            is_brief = self._is_at_hand if run is read.get_state else lambda: False
-            return Tool(spec, shape, handler, is_brief)
-        return Tool(spec, shape, lambda params, call: finished(steps(params, call)), self._is_at_hand, steps)
+        is_brief = self._is_brief if not spec.read_only or run is read.get_state else lambda params: False
+        return Tool(spec, shape, handler, is_brief)
 
     def _tell(self, call: Call) -> None:
         if self._service is not None:
             for notice in self._service.backend.take_notices():
                 call.log("alert", notice)
 
-    def _is_at_hand(self) -> bool:
+    def _is_brief(self, params: Any) -> bool:
         """Not while the store is still to be opened."""
         return self._service is not None and self._service.backend.finds_at_once
 

@@ -105,8 +105,11 @@ def imported(service: StateService, rows: Iterable[Row], call: Call, *, overwrit
                 if name in fit:
                     skipped.append(Skipped(fit[name].row, "a later row has the key", row.key))
                 fit[name] = row
-        job = service.change(call, frozenset(fit), lambda step: _written(step, fit, overwrite))  # noqa: B023
-        done = service.settled(job)
+        done = service.commit(
+            call,
+            frozenset(fit),
+            lambda step: _written(step, fit, overwrite),  # noqa: B023
+        ).result()
         count += done["imported"]
         skipped += [Skipped(**one) for one in done["skipped"]]
     shown = [msgspec.to_builtins(one) for one in sorted(skipped, key=lambda one: one.row or 0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -28,6 +29,8 @@ from perdure.surfaces.state.limits import (
 from perdure.surfaces.state.patch import appended, incremented, merged
 from perdure.surfaces.state.service import StateService
 from perdure.surfaces.state.txn import Plan, Txn
+
+Outcome = Payload | Future[Payload]
 
 
 class Set(msgspec.Struct, frozen=True):
@@ -79,7 +82,7 @@ class Once(msgspec.Struct, frozen=True):
     namespace: str = unlisted("default")
 
 
-async def set_state(service: StateService, params: Set, call: Call) -> Payload:
+def set_state(service: StateService, params: Set, call: Call) -> Outcome:
     name = named("key", params.namespace, params.key)
     if (refused := _refused_value(service, params.key, params.value)) is not None:
         return refused
@@ -98,29 +101,29 @@ async def set_state(service: StateService, params: Set, call: Call) -> Payload:
             return leases.stale_token(step, guard, token, params.key)
         return set_key(step, name, params.value, params.expected_version, expiry(ttl_s, step.now))
 
-    return await service.change(call, frozenset(filter(None, (name, guard))), decide)
+    return service.commit(call, frozenset(filter(None, (name, guard))), decide)
 
 
-async def force_set_state(service: StateService, params: ForceSet, call: Call) -> Payload:
-    return await set_state(
+def force_set_state(service: StateService, params: ForceSet, call: Call) -> Outcome:
+    return set_state(
         service, Set(params.key, params.value, ttl_s=params.ttl_s, namespace=params.namespace), call
     )
 
 
-async def delete_state(service: StateService, params: Delete, call: Call) -> Payload:
+def delete_state(service: StateService, params: Delete, call: Call) -> Outcome:
     name = named("key", params.namespace, params.key)
     _check_expected(params.expected_version)
-    return await service.change(
+    return service.commit(
         call, frozenset({name}), lambda step: delete_key(step, name, params.expected_version)
     )
 
 
-async def state_txn(service: StateService, params: Txn, call: Call) -> Payload:
+def state_txn(service: StateService, params: Txn, call: Call) -> Outcome:
     plan = Plan(params, service.limits)
-    return await service.change(call, plan.names, plan.decide)
+    return service.commit(call, plan.names, plan.decide)
 
 
-async def state_patch(service: StateService, params: Patch, call: Call) -> Payload:
+def state_patch(service: StateService, params: Patch, call: Call) -> Outcome:
     name = named("key", params.namespace, params.key)
     given = json_value(params.value, service.limits)
     _check_expected(params.expected_version)
@@ -142,7 +145,7 @@ async def state_patch(service: StateService, params: Patch, call: Call) -> Paylo
         made = step.put(name, sized(value, service.limits), expires)
         return {**wrote(made), "value": value}
 
-    return await service.change(call, frozenset({name}), decide)
+    return service.commit(call, frozenset({name}), decide)
 
 
 _PATCHES = {"merge": merged, "increment": incremented, "append": appended}
@@ -164,7 +167,7 @@ def _version_value(service: StateService, name: Name, version: Any) -> str:
     )
 
 
-async def lease(service: StateService, params: LeaseCall, call: Call) -> Payload:
+def lease(service: StateService, params: LeaseCall, call: Call) -> Outcome:
     name = named("lease", params.namespace, params.name, what="name")
     ttl_s = checked_ttl(params.ttl_s) or 0
     if params.action == "status":
@@ -174,18 +177,16 @@ async def lease(service: StateService, params: LeaseCall, call: Call) -> Payload
     if params.action == "acquire":
         owner = params.owner or f"{call.client}:{call.session}"
         named("lease", params.namespace, owner, what="owner")
-        return await service.change(
+        return service.commit(
             call, frozenset({name}), lambda step: leases.acquire(step, name, owner, ttl_s, params.token)
         )
     token = _given_token(params.action, "acquire", params.token)
     if params.action == "renew":
-        return await service.change(
-            call, frozenset({name}), lambda step: leases.renew(step, name, ttl_s, token)
-        )
-    return await service.change(call, frozenset({name}), lambda step: leases.release(step, name, token))
+        return service.commit(call, frozenset({name}), lambda step: leases.renew(step, name, ttl_s, token))
+    return service.commit(call, frozenset({name}), lambda step: leases.release(step, name, token))
 
 
-async def once(service: StateService, params: Once, call: Call) -> Payload:
+def once(service: StateService, params: Once, call: Call) -> Outcome:
     name = named("once", params.namespace, params.key)
     ttl_s = checked_ttl(params.ttl_s) or 0
     if params.action == "status":
@@ -195,11 +196,11 @@ async def once(service: StateService, params: Once, call: Call) -> Payload:
             entry = msgspec.structs.replace(entry, value=None)
         return leases.once_status(entry, name, found.revision, params.token)
     if params.action == "begin":
-        return await service.change(call, frozenset({name}), lambda step: leases.begin(step, name, ttl_s))
+        return service.commit(call, frozenset({name}), lambda step: leases.begin(step, name, ttl_s))
     if params.outcome is not None:
         json_value(params.outcome, service.limits, "outcome")
     token = _given_token("finish", "begin", params.token)
-    return await service.change(
+    return service.commit(
         call, frozenset({name}), lambda step: leases.finish(step, name, token, params.outcome)
     )
 

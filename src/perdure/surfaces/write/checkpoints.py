@@ -19,6 +19,7 @@ from perdure.protocol.next_step import FILL, call_again, call_tool, then
 from perdure.protocol.tools import arg
 from perdure.storage.journal import Item
 from perdure.text.times import iso
+from perdure.workspace.change import PlanFunction
 from perdure.workspace.planning import Tree
 from perdure.workspace.workspace import WriteService
 
@@ -92,7 +93,7 @@ def checkpoint(service: WriteService, given: Checkpoint, call: Call) -> dict[str
             "overwritten": before is not None,
         }
 
-    return service.change(call, frozenset({_place(given.name)}), plan)
+    return service.commit(call, PlanFunction(frozenset({_place(given.name)}), plan)).result()
 
 
 def checkpoint_read(service: WriteService, given: CheckpointRead, call: Call) -> dict[str, Any]:
@@ -129,7 +130,7 @@ def checkpoint_cleanup(service: WriteService, given: CheckpointCleanup, call: Ca
         service.journal.expire_shelf(1000)
         return {"removed": removed, "kept": kept}
 
-    return service.change(call, frozenset({_place("*")}), plan)
+    return service.commit(call, PlanFunction(frozenset({_place("*")}), plan)).result()
 
 
 def counted(service: WriteService) -> dict[str, Any]:

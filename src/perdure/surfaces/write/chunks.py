@@ -31,8 +31,9 @@ from perdure.surfaces.write.write import (
     put,
 )
 from perdure.text.times import iso
+from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
-from perdure.workspace.drafts import rejected
+from perdure.workspace.drafts import save
 from perdure.workspace.planning import Tree
 from perdure.workspace.workspace import WriteService
 
@@ -119,13 +120,12 @@ def chunk_write(service: WriteService, given: ChunkWrite | ChunkAppend, call: Ca
             "journal_id": None,
         }
 
-    return service.change(
+    return service.commit(
         call,
-        frozenset({_place(given.session)}),
-        plan,
+        PlanFunction(frozenset({_place(given.session)}), plan),
         idempotency_key=given.idempotency_key,
         arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
-    )
+    ).result()
 
 
 def _shelve(
@@ -202,16 +202,16 @@ def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dic
         }
 
     try:
-        return checks.change(
-            plan,
+        return checks.commit(
+            PlanFunction(frozenset({given.output_path, _place(given.session)}), plan),
             idempotency_key=given.idempotency_key,
             arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
-        )
+        ).result()
     except ToolError as error:
         if service.journal.item(KIND, given.session) is not None:
             raise
         # The chunks went with the decision, and then the file did not land.
-        raise rejected(service, call, error, given.output_path, composed) from None
+        raise save(service, call, error, given.output_path, composed) from None
 
 
 def chunk_reset(service: WriteService, given: ChunkReset, call: Call) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def chunk_reset(service: WriteService, given: ChunkReset, call: Call) -> dict[st
         removed = sum(item.at > 0 for item in items)
         return {"session": given.session, "removed": removed, "existed": bool(items)}
 
-    return service.change(call, frozenset({_place(given.session)}), plan)
+    return service.commit(call, PlanFunction(frozenset({_place(given.session)}), plan)).result()
 
 
 def chunk_status(service: WriteService, given: ChunkStatus, call: Call) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from perdure.protocol.calls import Call
+from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
 from perdure.workspace.planning import Known, Tree
 from perdure.workspace.workspace import WriteService
@@ -34,7 +35,7 @@ def adopt(service: WriteService, call: Call, path: str, before: Before = "unknow
         row = tree.put(known, on_disk, op=OP, mode=mode)
         return {"path": known.path, "adopted": True, "journal_id": str(row.seq)}
 
-    return service.change(call, frozenset({path}), plan)
+    return service.commit(call, PlanFunction(frozenset({path}), plan)).result()
 
 
 def _previous(service: WriteService, known: Known, before: Before) -> Content | None:

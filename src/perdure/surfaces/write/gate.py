@@ -1,17 +1,17 @@
-"""What the contents of one call must pass: size, risk, form. Made for one call, used by everything that writes.
+"""The checks of one call's contents: size, risk, syntax. Used by every tool that writes.
 
     checks.sent(path, content)     before the lock: a content as it was sent
-    checks.change(plan, …)         plan and land, with every changed file checked
+    checks.commit(plan, …)         submit a plan, with every changed file checked as it will be
 
-A file that is changed in place can be judged only under the lock, where it is planned, and nothing slow may happen
-there: the plan is then given up, the check is made outside, and the call is planned again. What was checked is known by
-its hashes, so a file that changed meanwhile is checked again.
+A file that is changed in place can be checked only where it is staged, under the lock, and nothing slow may happen
+there. A slow check is deferred: it runs outside the lock, then the plan is staged again. Checked files are known by their
+hashes, so a file that changed meanwhile is checked again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -20,19 +20,17 @@ from perdure import risk
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
-from perdure.protocol.waiting import finished
 from perdure.risk import Report
 from perdure.surfaces.write import screening
 from perdure.surfaces.write.validate import Validate, broken
+from perdure.workspace.change import Plan
 from perdure.workspace.contents import Content
-from perdure.workspace.deferred import DeferredWork
-from perdure.workspace.drafts import Rejected, rejected
+from perdure.workspace.drafts import Refusal, Rejected
 from perdure.workspace.planning import Tree
 from perdure.workspace.workspace import WriteService
 
 Verdict = Literal["low", "medium", "high"]
 SMALL: Final = 64 * 1024
-ROUNDS: Final = 8
 _NAMES: Final = "the path or message"
 SECRET_IN_NAME: Final = "secret_in_name"
 _PLAIN: Final = re.compile(r"(?:[A-Za-z_]{1,14}[0-9]{0,4}(?:[./\n]|\Z))*", re.ASCII)
@@ -55,12 +53,19 @@ class _Change(NamedTuple):
         return self.path, self.before.sha256 if self.before is not None else None, self.after.sha256
 
 
-class _Unchecked(Exception):
-    """Not a refusal: the plan waits for these checks."""
+class _CheckedPlan:
+    """A plan whose changed files are checked after it was staged."""
 
-    def __init__(self, changes: list[_Change]) -> None:
-        super().__init__()
-        self.changes = changes
+    def __init__(self, plan: Plan, checks: Checks) -> None:
+        self.paths = plan.paths
+        self._plan = plan
+        self._checks = checks
+
+    def stage(self, tree: Tree) -> dict[str, Any]:
+        payload = self._plan.stage(tree)
+        warnings = self._checks.check(tree)
+        payload["warnings"] = [*payload.get("warnings", ()), *self._checks.warnings, *warnings]
+        return payload
 
 
 class Checks:
@@ -95,7 +100,7 @@ class Checks:
         try:
             self.screen(path, content, text)
         except Rejected as error:
-            raise self.rejected(error) from None
+            self.reject(error).result()
 
     def screen(self, path: str, content: Content, text: str | None = None) -> None:
         """The same, without keeping what is refused."""
@@ -114,10 +119,10 @@ class Checks:
             raise Rejected(error.envelope, path, content, report) from None
         self._screened.add(content.sha256)
 
-    def rejected(self, error: Rejected) -> ToolError:
-        """Keep what was refused, and say so in the error."""
+    def reject(self, error: Rejected) -> Future[Any]:
+        """Keep what was refused. The future fails with the error that says so."""
         redacted = self._redacted(error.content, error.report) if error.report is not None else None
-        return rejected(self._service, self._call, error, error.path, error.content, redacted=redacted)
+        return self._service.committer.submit(Refusal(self._service, self._call, error, redacted))
 
     def _whole(self, content: Content, text: str | None) -> Report:
         if text is not None and content.size <= screening.MOST_COMPARED:
@@ -134,43 +139,15 @@ class Checks:
             return None
         return self._service.store.take(risk.redact(text, report).encode())
 
-    def change(self, plan: Callable[[Tree], dict[str, Any]], **more: Any) -> dict[str, Any]:
-        """As `changed`, all of it in this thread."""
-        return finished(self.changed(plan, **more))
-
-    async def changed(self, plan: Callable[[Tree], dict[str, Any]], **more: Any) -> dict[str, Any]:
+    def commit(self, plan: Plan, **options: Any) -> Future[dict[str, Any]]:
+        """Submit a plan with every file checked as it will be."""
         self._check_names()
-
-        def checked(tree: Tree) -> dict[str, Any]:
-            payload = plan(tree)
-            found = [*self.warnings, *self._of(tree)]
-            return {**payload, "warnings": [*payload.get("warnings", ()), *found]}
-
-        try:
-            return await self._rounds(checked, more)
-        except Rejected as error:
-            raise self.rejected(error) from None
-
-    async def _rounds(self, plan: Callable[[Tree], dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
-        deferred = DeferredWork()
-        for _ in range(ROUNDS):
-            try:
-                return await self._service.changed(self._call, self._paths, plan, deferred=deferred, **more)
-            except _Unchecked as waiting:
-                for change in waiting.changes:
-                    self._make(change)
-        raise refuse(
-            "conflict",
-            "file_changing",
-            "the file changed each time while it was being checked.",
-            next_step=call_again(),
-            suggested_action="retry_later",
-        )
+        return self._service.commit(self._call, _CheckedPlan(plan, self), **options)
 
     # --- in the plan ---------------------------------------------------------------------------------------
 
-    def _of(self, tree: Tree) -> list[str]:
-        """What is said about the files as they will be. Raises where one is refused or not yet checked."""
+    def check(self, tree: Tree) -> list[str]:
+        """The warnings about the files as they will be. Raises where one is refused, and defers slow checks."""
         found: list[str] = []
         missing: list[_Change] = []
         changed = tree.changed()
@@ -186,7 +163,7 @@ class Checks:
                 self._make(change)
             found += self._passed[change.key]
         if missing:
-            raise _Unchecked(missing)
+            tree.deferred.request("checks", lambda: self._make_all(missing))
         return found
 
     def _is_quick(self, change: _Change) -> bool:
@@ -197,6 +174,10 @@ class Checks:
         return is_known or max(change.after.size, change.before.size if change.before else 0) <= SMALL
 
     # --- the checks ----------------------------------------------------------------------------------------
+
+    def _make_all(self, changes: list[_Change]) -> None:
+        for change in changes:
+            self._make(change)
 
     def _make(self, change: _Change) -> None:
         said: list[str] = []

@@ -33,6 +33,7 @@ from perdure.surfaces.write.step_graph import GraphError, ready_steps
 from perdure.surfaces.write.write import EXPECTED, put
 from perdure.text import codec, front_matter
 from perdure.text.times import iso
+from perdure.workspace.change import PlanFunction
 from perdure.workspace.planning import Known, Tree, journal_path
 from perdure.workspace.workspace import WriteService
 
@@ -131,7 +132,7 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
             "warnings": [*checks.warnings, *_renamed(given.envelope, sent)],
         }
 
-    return service.change(call, frozenset({given.path}), plan)
+    return service.commit(call, PlanFunction(frozenset({given.path}), plan)).result()
 
 
 def _text(envelope: dict[str, Any], body: str) -> bytes:

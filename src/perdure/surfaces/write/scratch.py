@@ -22,6 +22,7 @@ from perdure.storage.journal import Item
 from perdure.surfaces.write import hash_prefix, scratch_cipher
 from perdure.text.codec import content_bytes
 from perdure.text.times import iso
+from perdure.workspace.change import PlanFunction
 from perdure.workspace.planning import Tree
 from perdure.workspace.workspace import WriteService
 
@@ -108,7 +109,7 @@ def scratch_put(service: WriteService, given: ScratchPut, call: Call) -> dict[st
             "warnings": [],
         }
 
-    return service.change(call, frozenset({_place(name)}), plan)
+    return service.commit(call, PlanFunction(frozenset({_place(name)}), plan)).result()
 
 
 def scratch_ref(service: WriteService, given: ScratchRef, call: Call) -> dict[str, Any]:
@@ -180,7 +181,7 @@ def scratch_drop(service: WriteService, given: ScratchRef, call: Call) -> dict[s
         dropped = service.journal.unshelve(KIND, item.name).rows
         return {"sha256": item.name, "dropped": bool(dropped)}
 
-    return service.change(call, frozenset({_place(item.name)}), plan)
+    return service.commit(call, PlanFunction(frozenset({_place(item.name)}), plan)).result()
 
 
 def _found(service: WriteService, sha256: str | None, label: str | None) -> Item:

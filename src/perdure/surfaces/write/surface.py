@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from shlex import quote
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -15,7 +16,6 @@ from perdure.protocol.calls import Call, KeyStatus
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.replay import STILL_UNKNOWN
 from perdure.protocol.tools import ToolSpec
-from perdure.protocol.waiting import Steps, finished
 from perdure.storage.journal import StoreReplaced
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Resource, Tool
@@ -324,6 +324,54 @@ ANALYTICS = Shape(
 )
 
 
+class _Attempts(Generic[P]):
+    """One call of a tool that commits, made again where the store was replaced before anything was staged."""
+
+    def __init__(
+        self,
+        surface: WriteSurface,
+        run: Callable[[WriteService, P, Call], Future[dict[str, Any]]],
+        params: P,
+        call: Call,
+    ) -> None:
+        self._surface = surface
+        self._run = run
+        self._params = params
+        self._call = call
+        self._left = REOPEN_TRIES
+        self._answer: Future[dict[str, Any]] = Future()
+
+    def begin(self) -> Future[dict[str, Any]]:
+        service = self._surface.acquire(self._call)
+        try:
+            future = self._run(service, self._params, self._call)
+        except BaseException as error:
+            self._surface.release(service, error)
+            raise
+        future.add_done_callback(lambda done: self._end(service, done))
+        return self._answer
+
+    def _end(self, service: WriteService, done: Future[dict[str, Any]]) -> None:
+        error = done.exception()
+        if isinstance(error, StoreReplaced) and self._left:
+            # Not on the commit thread: it is that of the workspace which is given up.
+            threading.Thread(target=self._again, args=(service, error), name="reopen", daemon=True).start()
+            return
+        self._surface.release(service, error)
+        if error is not None:
+            self._answer.set_exception(error)
+        else:
+            self._answer.set_result(done.result())
+
+    def _again(self, service: WriteService, error: BaseException) -> None:
+        self._left -= 1
+        self._surface.release(service, error)
+        try:
+            self.begin()
+        except BaseException as failure:
+            self._answer.set_exception(failure)
+
+
 class WriteSurface:
     """`open_service` opens the workspace, for the first call that needs it.
 
@@ -349,6 +397,18 @@ class WriteSurface:
 
     @contextmanager
     def _used(self, call: Call | None = None) -> Iterator[WriteService]:
+        service = self.acquire(call)
+        error: BaseException | None = None
+        try:
+            yield service
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self.release(service, error)
+
+    def acquire(self, call: Call | None = None) -> WriteService:
+        """The open workspace, which stays open until it is released."""
         with self._lock:
             service = self._current()
             self._users[service] = self._users.get(service, 0) + 1
@@ -357,22 +417,24 @@ class WriteSurface:
         try:
             for notice in notices:
                 call.log("alert", notice)  # type: ignore[union-attr]
-            service.committer.pay_debts()
-            yield service
-        except StoreReplaced:
-            with self._lock:
-                if service is self._service:
-                    self._give_up()
+            service.committer.record_failures()
+        except BaseException as error:
+            self.release(service, error)
             raise
-        finally:
-            with self._lock:
-                self._users[service] -= 1
-                is_unused = not self._users[service]
-                if is_unused:
-                    del self._users[service]
-                is_over = is_unused and service is not self._service
-            if is_over:
-                service.close()
+        return service
+
+    def release(self, service: WriteService, error: BaseException | None = None) -> None:
+        """`error` is what the call failed with: a workspace whose store was replaced is not used again."""
+        with self._lock:
+            if isinstance(error, StoreReplaced) and service is self._service:
+                self._give_up()
+            self._users[service] -= 1
+            is_unused = not self._users[service]
+            if is_unused:
+                del self._users[service]
+            is_over = is_unused and service is not self._service
+        if is_over:
+            service.close()
 
     def _current(self) -> WriteService:
         try:
@@ -395,7 +457,7 @@ class WriteSurface:
 
     def tools(self) -> Sequence[Tool]:
         return (
-            self._stepwise(
+            self._commit_tool(
                 writes(
                     "safe_write",
                     "Write file",
@@ -418,7 +480,7 @@ class WriteSurface:
                 READ,
                 read.read,
             ),
-            self._stepwise(
+            self._commit_tool(
                 writes(
                     "edit",
                     "Edit file",
@@ -431,7 +493,7 @@ class WriteSurface:
                 EDITED,
                 write.edit,
             ),
-            self._stepwise(
+            self._commit_tool(
                 writes(
                     "safe_replace",
                     "Replace text",
@@ -541,24 +603,24 @@ class WriteSurface:
 
         return Tool(spec, shape, handle)
 
-    def _stepwise(
+    def _commit_tool(
         self,
         spec: ToolSpec,
         shape: Shape,
-        run: Callable[[WriteService, P, Call], Steps[dict[str, Any]]],
+        run: Callable[[WriteService, P, Call], Future[dict[str, Any]]],
     ) -> Tool:
-        async def steps(params: P, call: Call) -> dict[str, Any]:
-            for _ in range(REOPEN_TRIES):
-                with suppress(StoreReplaced), self._used(call) as service:
-                    return await run(service, params, call)
-            with self._used(call) as service:
-                return await run(service, params, call)
+        """A tool that answers from the commit thread: no thread waits for its round."""
 
-        return Tool(spec, shape, lambda params, call: finished(steps(params, call)), self._is_at_hand, steps)
+        def handle(params: P, call: Call) -> Future[dict[str, Any]]:
+            return _Attempts(self, run, params, call).begin()
 
-    def _is_at_hand(self) -> bool:
-        """Not while the workspace is still to be opened, or its journal has something to make up for."""
-        return self._service is not None and not self._service.committer.has_debts
+        return Tool(spec, shape, handle, self._is_brief)
+
+    def _is_brief(self, params: Any) -> bool:
+        """Not while the workspace is still to be opened, or its journal has failures to record. A draft may be large."""
+        service = self._service
+        is_open = service is not None and not service.committer.has_unrecorded
+        return is_open and getattr(params, "draft", None) is None
 
     def resources(self) -> Sequence[Resource]:
         return ()

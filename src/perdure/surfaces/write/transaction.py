@@ -16,8 +16,9 @@ from perdure.surfaces.write.gate import SECRET_IN_NAME, Checks
 from perdure.surfaces.write.validate import Validate
 from perdure.surfaces.write.write import CLASSIFY, VALIDATE, apply_edits, is_small, put, sent_content
 from perdure.text import apply_patch, codec, edits, unified_patch
+from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
-from perdure.workspace.drafts import Rejected, draft_id, kept, rejected
+from perdure.workspace.drafts import Rejected, draft_id, save, save_all
 from perdure.workspace.planning import Known, Tree
 from perdure.workspace.similar_files import missing_file
 from perdure.workspace.workspace import WriteService, new_transaction_id
@@ -108,8 +109,8 @@ def _keeping(
     }
     failed = payloads.get(operation) if operation is not None else None
     if failed is not None and error.envelope.draft is None:
-        error = rejected(service, call, error, *failed)
-    if payloads and kept(service, call, error, list(payloads.values())):
+        error = save(service, call, error, *failed)
+    if payloads and save_all(service, call, error, list(payloads.values())):
         drafts = [
             {"operation": n, "draft": draft_id(content)}
             for n, (_, content) in list(payloads.items())[:DRAFTS_TOLD]
@@ -123,10 +124,11 @@ def _transacted(
     service: WriteService, given: Transaction, sent: list[Content | None], call: Call
 ) -> dict[str, Any]:
     identity = new_transaction_id()
+    paths = _paths(given)
     checks = Checks(
         service,
         call,
-        _paths(given),
+        paths,
         classify=given.classify,
         validate=given.validate,
         told=given.message,
@@ -152,11 +154,11 @@ def _transacted(
                 raise _numbered(error, number, one.path) from None
         return {"transaction_id": identity, "files": files, "warnings": step.warnings}
 
-    return checks.change(
-        plan,
+    return checks.commit(
+        PlanFunction(paths, plan),
         idempotency_key=given.idempotency_key,
         arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
-    )
+    ).result()
 
 
 def _paths(given: Transaction) -> frozenset[str]:

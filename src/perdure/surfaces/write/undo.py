@@ -21,6 +21,7 @@ from perdure.surfaces.write.write import put, sequence
 from perdure.text import codec, merge
 from perdure.text.times import microseconds
 from perdure.text.visible import shown
+from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
 from perdure.workspace.planning import Known, Tree, canonical, check_in_memory
 from perdure.workspace.workspace import WriteService, new_transaction_id
@@ -92,7 +93,9 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
         return payload
 
     try:
-        return service.change(call, frozenset({given.path} if given.path is not None else ()), plan)
+        return service.commit(
+            call, PlanFunction(frozenset({given.path} if given.path is not None else ()), plan)
+        ).result()
     except _Refused as refused:
         if refused.preview is not None:
             return {**refused.preview, "journal_ids": [], "dry_run": True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,7 +13,6 @@ from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool, then
 from perdure.protocol.tools import arg
-from perdure.protocol.waiting import ASIDE
 from perdure.storage.files import metadata
 from perdure.storage.journal import Filter, Row
 from perdure.surfaces.write import guards
@@ -20,6 +20,7 @@ from perdure.surfaces.write.gate import Checks, Verdict
 from perdure.surfaces.write.validate import Validate
 from perdure.text import codec, edits
 from perdure.text.times import iso
+from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import INLINE, Content
 from perdure.workspace.drafts import Rejected, content_or_draft
 from perdure.workspace.planning import Known, Tree
@@ -84,9 +85,10 @@ class Restore(msgspec.Struct, frozen=True):
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
 
 
-async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dict[str, Any]:
-    if given.draft is not None or given.idempotency_key is not None:
-        await ASIDE  # for what the journal knows
+Payload = dict[str, Any]
+
+
+def safe_write(service: WriteService, given: SafeWrite, call: Call) -> Future[Payload]:
     checks = Checks(
         service,
         call,
@@ -95,43 +97,50 @@ async def safe_write(service: WriteService, given: SafeWrite, call: Call) -> dic
         reject_at=given.classify_reject_at,
         validate=given.validate,
     )
-    plain = given.content if given.encoding != "base64" else None
-
     try:
         sent = sent_content(service, given.content, given.draft, given.encoding)
-        checks.screen(given.path, sent, plain)
+        checks.screen(given.path, sent, given.content if given.encoding != "base64" else None)
     except Rejected as error:
-        await ASIDE
-        raise checks.rejected(error) from None
+        return checks.reject(error)
+    return checks.commit(
+        _WriteFile(service, given, call, sent),
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+        refused_content=(given.path, sent),
+    )
 
-    def plan(tree: Tree) -> dict[str, Any]:
+
+class _WriteFile:
+    """The plan of `safe_write`: the whole file, or more at its end."""
+
+    def __init__(self, service: WriteService, given: SafeWrite, call: Call, sent: Content) -> None:
+        self.paths = frozenset({given.path})
+        self._service = service
+        self._given = given
+        self._call = call
+        self._sent = sent
+
+    def stage(self, tree: Tree) -> Payload:
+        service, given, sent = self._service, self._given, self._sent
         known = tree.look(given.path, force=given.force)
         if given.mode == "append":
             guards.check_precondition(known, given.expected_prev_sha256)
             after = tree.derive(known, "append", lambda: _appended(service, tree, known, given, sent))
-            warnings: list[str] = []
-        else:
-            after = sent
-            warnings = guards.check_target(
-                service,
-                tree,
-                known,
-                call,
-                mode=given.mode,
-                expected=given.expected_prev_sha256,
-                force=given.force,
-            )
-        if given.mode != "append" and not given.force and sent.data is not None:
+            return put(tree, known, after, self._call, op="write", mode=given.mode)
+        warnings = guards.check_target(
+            service,
+            tree,
+            known,
+            self._call,
+            mode=given.mode,
+            expected=given.expected_prev_sha256,
+            force=given.force,
+        )
+        if not given.force and sent.data is not None:
             guards.check_elision(sent, sent.data, tree.data(known) if is_small(known) else b"", known.path)
-        payload = put(tree, known, after, call, op="write", mode=given.mode)
-        return {**payload, "warnings": warnings}
-
-    return await checks.changed(
-        plan,
-        idempotency_key=given.idempotency_key,
-        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
-        payload_of=(given.path, sent),
-    )
+        payload = put(tree, known, sent, self._call, op="write", mode=given.mode)
+        payload["warnings"] = warnings
+        return payload
 
 
 def sent_content(service: WriteService, content: str | None, draft: str | None, encoding: str) -> Content:
@@ -185,9 +194,7 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
     return service.store.take_pieces(pieces())
 
 
-async def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> dict[str, Any]:
-    if given.idempotency_key is not None:
-        await ASIDE  # for what the journal knows
+def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> Future[Payload]:
     checks = Checks(
         service,
         call,
@@ -196,33 +203,35 @@ async def edit(service: WriteService, given: EditFile | SafeReplace, call: Call)
         reject_at=given.classify_reject_at if isinstance(given, SafeReplace) else "high",
         validate=given.validate,
     )
-    wanted = (
-        given.edits
-        if isinstance(given, EditFile)
-        else [edits.Edit(given.old_string, given.new_string, given.count)]
+    return checks.commit(
+        _EditPassages(service, given, call),
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
     )
 
-    def plan(tree: Tree) -> dict[str, Any]:
+
+class _EditPassages:
+    """The plan of `edit` and `safe_replace`: passages of one file, all or none."""
+
+    def __init__(self, service: WriteService, given: EditFile | SafeReplace, call: Call) -> None:
+        self.paths = frozenset({given.path})
+        self._service = service
+        self._given = given
+        self._call = call
+        self._edits = (
+            given.edits
+            if isinstance(given, EditFile)
+            else [edits.Edit(given.old_string, given.new_string, given.count)]
+        )
+
+    def stage(self, tree: Tree) -> Payload:
+        given = self._given
         known = tree.look(given.path, force=given.force)
         if known.now is None:
-            raise missing_file(service.workspace.roots[0].fd, known.path)
+            raise missing_file(self._service.workspace.roots[0].fd, known.path)
         guards.check_precondition(known, given.expected_prev_sha256)
-
-        def change() -> tuple[Content, edits.Edited]:
-            old = tree.data(known)
-            before = codec.decode(old)
-            try:
-                edited = apply_edits(service, known, before.content, wanted)
-            except ToolError as error:
-                raise placed(error, known.path) from None
-            new = codec.encode(before, edited.content)
-            after = service.store.take(new)
-            if not given.force:
-                guards.check_elision(after, new, old, known.path)
-            return after, edited
-
-        after, edited = tree.derive(known, "edit", change)
-        payload = put(tree, known, after, call, op="edit", mode="replace")
+        after, edited = tree.derive(known, "edit", lambda: self._edit(tree, known))
+        payload = put(tree, known, after, self._call, op="edit", mode="replace")
         return {
             **payload,
             "replacements": edited.replacements,
@@ -230,11 +239,19 @@ async def edit(service: WriteService, given: EditFile | SafeReplace, call: Call)
             "warnings": edited.warnings,
         }
 
-    return await checks.changed(
-        plan,
-        idempotency_key=given.idempotency_key,
-        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
-    )
+    def _edit(self, tree: Tree, known: Known) -> tuple[Content, edits.Edited]:
+        service = self._service
+        old = tree.data(known)
+        before = codec.decode(old)
+        try:
+            edited = apply_edits(service, known, before.content, self._edits)
+        except ToolError as error:
+            raise placed(error, known.path) from None
+        new = codec.encode(before, edited.content)
+        after = service.store.take(new)
+        if not self._given.force:
+            guards.check_elision(after, new, old, known.path)
+        return after, edited
 
 
 def apply_edits(service: WriteService, known: Known, content: str, wanted: list[edits.Edit]) -> edits.Edited:
@@ -262,7 +279,7 @@ def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]
         mode = "delete" if after is None else "overwrite" if known.now is not None else "create"
         return put(tree, known, after, call, op="restore", mode=mode)
 
-    return service.change(call, frozenset({given.path}), plan)
+    return service.commit(call, PlanFunction(frozenset({given.path}), plan)).result()
 
 
 def row_of(service: WriteService, path: str, journal_id: str, argument: str = "journal_id") -> Row:

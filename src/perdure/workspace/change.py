@@ -1,0 +1,268 @@
+"""One call's change of files: staged under the lock, committed in the journal, then applied to all of its files or none."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from perdure.platform.fault_points import point
+from perdure.protocol.calls import Call
+from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.next_step import FILL, ask_user, call_again
+from perdure.storage.files.swap import Conflict
+from perdure.storage.journal import Draft, Invocation, Journal, StoreReplaced
+from perdure.storage.os_errors import os_refusal
+from perdure.workspace import drafts
+from perdure.workspace.apply import FileChange
+from perdure.workspace.contents import Content
+from perdure.workspace.drafts import Rejected
+from perdure.workspace.jobs import Job
+from perdure.workspace.planning import Sighting, Tree
+from perdure.workspace.seen_files import Saved
+from perdure.workspace.sync_pass import AppliedChanges
+
+if TYPE_CHECKING:
+    from perdure.workspace.workspace import WriteService
+
+log = logging.getLogger(__name__)
+
+KEY_MAX: Final = 512
+PREPARED_MAX: Final = 128
+"""Files of one call that are written before the first gets its name: each holds two descriptors."""
+
+
+class Plan(Protocol):
+    """What one call wants changed. `paths` are as the caller spelled them."""
+
+    @property
+    def paths(self) -> frozenset[str]: ...
+
+    def stage(self, tree: Tree) -> dict[str, Any]:
+        """On the commit thread, under the lock and in the transaction: look files up, check them, stage their changes.
+        Returns the payload. Raises ToolError to change nothing."""
+
+
+class PlanFunction(NamedTuple):
+    """A plan that is one function, and the paths it names."""
+
+    paths: frozenset[str]
+    stage: Callable[[Tree], dict[str, Any]]
+
+
+class Change(Job):
+    """`refused_content` is the payload that is kept as a draft where the call is refused, with its path."""
+
+    def __init__(
+        self,
+        service: WriteService,
+        call: Call,
+        plan: Plan,
+        *,
+        idempotency_key: str | None = None,
+        arguments: object = None,
+        refused_content: tuple[str, Content] | None = None,
+    ) -> None:
+        super().__init__()
+        _check_key(idempotency_key)
+        self._service = service
+        self._call = call
+        self._plan = plan
+        self._key = idempotency_key
+        self._fingerprint = fingerprint(call.tool, arguments) if arguments is not None else _plain(call.tool)
+        self._refused_content = refused_content
+        self.paths = plan.paths
+        self.cancelled = call.cancelled
+        self._changes: list[FileChange] = []
+        self._sightings: list[Sighting] = []
+        self._saved: Saved = {}
+        self._displaced: list[Content] = []
+        self._is_displaced_lost = False
+        self._failure: Exception | None = None
+
+    # --- staging -------------------------------------------------------------------------------------------
+
+    def stage(self) -> None:
+        service, call = self._service, self._call
+        self.seqs, self._changes = [], []  # a round may be staged again
+        claims = service.committer.claims
+        tree = Tree(
+            service.workspace,
+            service.store,
+            service.journal,
+            claims,
+            self.deferred,
+            check=service.check_recovered,
+            paths=self.paths,
+            client=call.client,
+            session=call.session,
+        )
+        try:
+            if self._key is not None:
+                claims.claim(("key", self._key))  # a result counts once its files are applied
+                if (known := service.find_deduplicated(self._key, self._fingerprint)) is not None:
+                    tree.close()
+                    self.result = known
+                    return
+            self.result = self._plan.stage(tree)
+            self._saved = self._record(tree)
+        except BaseException:
+            tree.close()
+            raise
+        self._changes = tree.changes()
+        self.seqs = [row.seq for row in tree.rows]
+        self._sightings = tree.sightings()
+
+    def _record(self, tree: Tree) -> Saved:
+        """In the same transaction as the effect: what a probe, a retry and the stale guard ask for. Returns the reads
+        that it saved."""
+        service, call = self._service, self._call
+        first = tree.rows[0].seq if tree.rows else None
+        last = tree.rows[-1].seq if tree.rows else None
+        result = msgspec.json.encode(self.result)
+        for key in (call.invocation_key, f"user:{self._key}" if self._key is not None else None):
+            if key is not None:
+                invocation = Invocation(
+                    key, call.tool, self._fingerprint, last, call.view.render, call.view.detail, result
+                )
+                service.journal.remember(invocation, first)
+        return service.save_reads(first)
+
+    def record_refusal(self, error: ToolError) -> ToolError:
+        if isinstance(error, StoreReplaced):
+            return error
+        if self._refused_content is not None:
+            return drafts.record(self._service, self._call, error, *self._refused_content)
+        if isinstance(error, Rejected):
+            return drafts.record(self._service, self._call, error, error.path, error.content)
+        return error
+
+    # --- applying ------------------------------------------------------------------------------------------
+
+    def apply(self) -> None:
+        changes, store, strict = self._changes, self._service.store, self._service.strict
+        done: list[FileChange] = []
+        try:
+            for change in changes[:PREPARED_MAX]:  # what needs space needs it now, with nothing to take back
+                change.prepare(store, sync=strict)
+            for change in changes:
+                change.apply(store, sync=strict)
+                done.append(change)
+                if len(changes) > PREPARED_MAX:
+                    change.place.close()  # `revert` opens it again
+                point("commit.file_landed")
+        except Exception as error:
+            self._take_back(done)
+            raise self._explain(error) from None
+        finally:
+            self.discard()
+        self._service.landed(self._call.session, self._sightings, self._saved)
+        warnings = [warning for change in changes for warning in change.warnings]
+        if warnings:
+            self.result["warnings"] = [*self.result.get("warnings", []), *dict.fromkeys(warnings)]
+
+    def discard(self) -> None:
+        for change in self._changes:
+            change.close()
+
+    def applied(self) -> AppliedChanges | None:
+        if not self.seqs:
+            return None
+        service = self._service
+        return AppliedChanges(self._changes, self.seqs, service.workspace, service.store, service.strict)
+
+    def _take_back(self, done: list[FileChange]) -> None:
+        for change in reversed(done):
+            try:
+                change.revert(self._service.store, sync=self._service.strict)
+            except Conflict as conflict:
+                self._keep_displaced(conflict)  # another program wrote to it already: its content stays
+            except (ToolError, OSError) as error:
+                log.error("%s cannot be taken back now: %s", change.place.path, error)
+                self.is_stuck = True
+        self.discard()
+        for root in {change.place.root for change in self._changes}:
+            made = [path for change in self._changes if change.place.root == root for path in change.made]
+            self._service.workspace.remove_directories(root, made)
+
+    def _keep_displaced(self, conflict: Conflict) -> None:
+        """Keep contents of other programs that have lost their name. What could not be put back has kept its temporary
+        name, and waits for recovery."""
+        self.is_stuck = self.is_stuck or conflict.reason == "not_put_back"
+        try:
+            with conflict:
+                self._displaced += [
+                    self._service.store.take_file(file.fileno()) for file in conflict.displaced
+                ]
+        except (ToolError, OSError) as error:
+            log.error("content of another program could not be kept: %s", error)
+            self._is_displaced_lost = conflict.reason != "not_put_back"
+
+    def _explain(self, error: Exception) -> Exception:
+        if isinstance(error, Conflict):
+            self._keep_displaced(error)
+        if self.is_stuck:
+            return refuse(
+                "write_corruption",
+                "not_taken_back",
+                "a part of the change is on disk and could not be taken back; the next start of Perdure completes it.",
+                next_step=ask_user("to restart Perdure, which completes the change."),
+                suggested_action="ask_user",
+            )
+        if self._is_displaced_lost:
+            return refuse(
+                "write_corruption",
+                "displaced_not_kept",
+                "another program wrote to the file at the same moment, and some of its content could not be kept.",
+                next_step=ask_user("to compare the file with what the other program wrote."),
+                suggested_action="ask_user",
+            )
+        return os_refusal(error) if isinstance(error, OSError) else error
+
+    # --- failures of applying ------------------------------------------------------------------------------
+
+    def record_failure(self, journal: Journal, error: Exception) -> None:
+        for content in self._displaced:
+            self._service.store.record(content, by_row=False)
+            draft = Draft(drafts.draft_id(content), content.digest, content.size, "", "displaced")
+            journal.save_draft(draft, "", "")
+        for sighting in self._sightings:  # a retry must not overwrite what came meanwhile
+            journal.saw(self._call.session, sighting.path, sighting.before, journal.head)
+        if not self.is_stuck:  # else the intents stay open: recovery completes the change
+            for seq in self.seqs:
+                journal.conclude(seq, "conflict" if isinstance(error, Conflict) else "aborted")
+        self._failure = self.record_refusal(error) if isinstance(error, ToolError) else error
+
+    def describe_failure(self, error: Exception) -> Exception:
+        failure = self._failure or error
+        if isinstance(failure, ToolError) and self._displaced:
+            ids = [drafts.draft_id(content) for content in self._displaced]
+            envelope = failure.envelope
+            context = {**envelope.context, "displaced": ids}
+            failure.envelope = msgspec.structs.replace(envelope, context=context)
+        return failure
+
+
+def _check_key(key: str | None) -> None:
+    if key is not None and not 1 <= len(key) <= KEY_MAX:
+        raise refuse(
+            "invalid_input",
+            "bad_key",
+            f"idempotency_key must have 1 to {KEY_MAX} characters.",
+            next_step=call_again(idempotency_key=FILL),
+            suggested_action="fix_syntax",
+        )
+
+
+def fingerprint(tool: str, arguments: object) -> bytes:
+    return hashlib.sha256(msgspec.json.encode([tool, arguments], order="sorted")).digest()
+
+
+@cache
+def _plain(tool: str) -> bytes:
+    """Of a call without an idempotency key, which is never compared."""
+    return fingerprint(tool, None)
