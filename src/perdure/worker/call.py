@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -17,10 +17,13 @@ from perdure.protocol.calls import Call
 from perdure.protocol.envelope import Envelope, ToolError, refuse
 from perdure.protocol.next_step import ask_user, call_again, complete
 from perdure.protocol.tools import View
+from perdure.storage.journal import StoreReplaced
 from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Tool
 from perdure.worker.diagnostics import Diagnostics
 from perdure.worker.group_hints import hint_in_envelope, hint_in_payload
+
+REOPEN_TRIES: Final = 3
 
 
 class ToolCall:
@@ -49,6 +52,7 @@ class ToolCall:
         self._name = called_as if "." in called_as else tool.spec.name
         self._sent: Mapping[str, Any] | None = None
         self._params: msgspec.Struct | None = None
+        self._tries = 0
 
     def is_brief(self) -> bool:
         """Whether the reading thread may start the call itself."""
@@ -57,24 +61,50 @@ class ToolCall:
         except ToolError:
             return False  # `start` meets it again, and answers it
 
-    def start(self, reply: Callable[[CallToolResult], None]) -> None:
-        """Run the handler. `reply` is called once: here, or by the thread that completes the handler's future."""
+    def start(self, reply: Callable[[CallToolResult], None], again: Callable[[], object]) -> None:
+        """Run the handler. `reply` is called once: here, or by the thread that completes the handler's future. `again` has
+        the call started once more, on another thread than the one that completed the future."""
         try:
             outcome = self._tool.handler(self._parse(), self._context(self._view))
         except (Exception, SystemExit) as error:
-            reply(self._failure(error))
+            self._fail(error, reply, again)
             return
         if isinstance(outcome, Future):
-            outcome.add_done_callback(lambda done: reply(self._result(done)))
+            outcome.add_done_callback(lambda done: self._complete(done, reply, again))
         else:
             reply(self._success(outcome))
 
     def run(self) -> CallToolResult:
         """Run the handler and wait for its result."""
+        while True:
+            try:
+                return self._success(self._tool.run(self._parse(), self._context(self._view)))
+            except (Exception, SystemExit) as error:
+                if not self._is_retried(error):
+                    return self._failure(error)
+
+    def _complete(
+        self, done: Future[Any], reply: Callable[[CallToolResult], None], again: Callable[[], object]
+    ) -> None:
         try:
-            return self._success(self._tool.run(self._parse(), self._context(self._view)))
+            payload = done.result()
         except (Exception, SystemExit) as error:
-            return self._failure(error)
+            self._fail(error, reply, again)
+        else:
+            reply(self._success(payload))
+
+    def _fail(
+        self, error: BaseException, reply: Callable[[CallToolResult], None], again: Callable[[], object]
+    ) -> None:
+        if self._is_retried(error):
+            again()
+        else:
+            reply(self._failure(error))
+
+    def _is_retried(self, error: BaseException) -> bool:
+        """The store was replaced before anything was changed: the call is made again on the one that is there now."""
+        self._tries += 1
+        return isinstance(error, StoreReplaced) and self._tries <= REOPEN_TRIES
 
     def _parse(self) -> msgspec.Struct:
         if self._params is None:
@@ -86,10 +116,6 @@ class ToolCall:
                 self._view = View("json", "full")
             self._params = arguments(self._tool.spec.params, rest, roots=self._roots)
         return self._params
-
-    def _result(self, done: Future[Any]) -> CallToolResult:
-        error = done.exception()
-        return self._success(done.result()) if error is None else self._failure(error)
 
     def _success(self, payload: Any) -> CallToolResult:
         try:

@@ -68,6 +68,7 @@ class Server:
         self._ledger = threading.Lock()
         self._finished = threading.Condition(self._ledger)
         self._unfinished = 0
+        self._is_draining = False
         self._running: dict[RequestId, Running] = {}
         self._keys: dict[Running, str] = {}
         self._streams: dict[RequestId, Asked] = {}
@@ -82,6 +83,7 @@ class Server:
         for identity, asked in self._streams.items():
             self._settle(identity, asked, _encode({"_meta": {eras.META_SUBSCRIPTION: identity}}))
         with self._finished:
+            self._is_draining = True
             is_drained = self._finished.wait_for(lambda: self._unfinished == 0, drain_s)
             left = tuple(self._running.values())
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -164,7 +166,10 @@ class Server:
             if running.cancelled.is_set():
                 self._finish(running)
             else:
-                call.start(lambda result: self._answer(running, asked, lambda: _encode(result)))
+                call.start(
+                    lambda result: self._answer(running, asked, lambda: _encode(result)),
+                    again=lambda: self._run(start),
+                )
 
         if size <= BRIEF and call.is_brief():
             start()
@@ -220,9 +225,9 @@ class Server:
 
     def _finish(self, running: Running) -> None:
         self._forget(running)
-        with self._finished:
+        with self._ledger:
             self._unfinished -= 1
-            if not self._unfinished:
+            if self._is_draining and not self._unfinished:
                 self._finished.notify_all()
 
     def _forget(self, running: Running) -> None:

@@ -245,15 +245,16 @@ class Committer:
 
     def _write_outcomes(self) -> int:
         """In a transaction: close the intents of synced changes, record the failed ones. Returns how many were synced."""
-        durable = self._settler.durable()
-        self._journal.settle(durable)
+        if durable := self._settler.durable():
+            self._journal.settle(durable)
         for job, error in self._unrecorded:
             job.record_failure(self._journal, error)
         return len(durable)
 
     def _forget_outcomes(self, settled: int) -> None:
         """After COMMIT."""
-        self._settler.forget(settled)
+        if settled:
+            self._settler.forget(settled)
         for job, error in self._unrecorded:
             job.error = job.describe_failure(error)
         self._unrecorded.clear()

@@ -130,7 +130,7 @@ class WriteService:
 
     def _check_store(self) -> None:
         """Under the lock, in each round, before anything is planned."""
-        if self.journal.is_replaced() or self._held.are_replaced() or self._lock.is_replaced():
+        if self.is_replaced() or self._lock.is_replaced():
             raise StoreReplaced
 
     def close(self) -> None:

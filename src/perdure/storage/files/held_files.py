@@ -13,7 +13,10 @@ class HeldFiles:
         self._known = [(path, _identity(path)) for path in paths]
 
     def are_replaced(self) -> bool:
-        return any(_identity(path) != known for path, known in self._known)
+        for path, known in self._known:
+            if _identity(path) != known:
+                return True
+        return False
 
 
 def _identity(path: str) -> tuple[int, int] | None:

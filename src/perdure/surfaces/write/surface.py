@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from shlex import quote
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -26,7 +26,6 @@ from perdure.workspace.workspace import WriteService
 
 P = TypeVar("P", bound=msgspec.Struct)
 
-REOPEN_TRIES: Final = 3
 STORE_REPLACED: Final = (
     "The store of the workspace was removed or replaced while it was open; it was opened anew. "
     "`perdure verify` tells which changes are lost."
@@ -324,59 +323,11 @@ ANALYTICS = Shape(
 )
 
 
-class _Attempts(Generic[P]):
-    """One call of a tool that commits, made again where the store was replaced before anything was staged."""
-
-    def __init__(
-        self,
-        surface: WriteSurface,
-        run: Callable[[WriteService, P, Call], Future[dict[str, Any]]],
-        params: P,
-        call: Call,
-    ) -> None:
-        self._surface = surface
-        self._run = run
-        self._params = params
-        self._call = call
-        self._left = REOPEN_TRIES
-        self._answer: Future[dict[str, Any]] = Future()
-
-    def begin(self) -> Future[dict[str, Any]]:
-        service = self._surface.acquire(self._call)
-        try:
-            future = self._run(service, self._params, self._call)
-        except BaseException as error:
-            self._surface.release(service, error)
-            raise
-        future.add_done_callback(lambda done: self._end(service, done))
-        return self._answer
-
-    def _end(self, service: WriteService, done: Future[dict[str, Any]]) -> None:
-        error = done.exception()
-        if isinstance(error, StoreReplaced) and self._left:
-            # Not on the commit thread: it is that of the workspace which is given up.
-            threading.Thread(target=self._again, args=(service, error), name="reopen", daemon=True).start()
-            return
-        self._surface.release(service, error)
-        if error is not None:
-            self._answer.set_exception(error)
-        else:
-            self._answer.set_result(done.result())
-
-    def _again(self, service: WriteService, error: BaseException) -> None:
-        self._left -= 1
-        self._surface.release(service, error)
-        try:
-            self.begin()
-        except BaseException as failure:
-            self._answer.set_exception(failure)
-
-
 class WriteSurface:
     """`open_service` opens the workspace, for the first call that needs it.
 
     It is opened again where the store or the folder of the workspace was removed or replaced meanwhile. A call that
-    finds out has changed nothing yet, and is made again.
+    finds out has changed nothing yet: it fails with `StoreReplaced`, and can be made again.
     """
 
     name = "write"
@@ -397,7 +348,7 @@ class WriteSurface:
 
     @contextmanager
     def _used(self, call: Call | None = None) -> Iterator[WriteService]:
-        service = self.acquire(call)
+        service = self._acquire(call)
         error: BaseException | None = None
         try:
             yield service
@@ -405,9 +356,9 @@ class WriteSurface:
             error = raised
             raise
         finally:
-            self.release(service, error)
+            self._release(service, error)
 
-    def acquire(self, call: Call | None = None) -> WriteService:
+    def _acquire(self, call: Call | None = None) -> WriteService:
         """The open workspace, which stays open until it is released."""
         with self._lock:
             service = self._current()
@@ -419,11 +370,11 @@ class WriteSurface:
                 call.log("alert", notice)  # type: ignore[union-attr]
             service.committer.record_failures()
         except BaseException as error:
-            self.release(service, error)
+            self._release(service, error)
             raise
         return service
 
-    def release(self, service: WriteService, error: BaseException | None = None) -> None:
+    def _release(self, service: WriteService, error: BaseException | None = None) -> None:
         """`error` is what the call failed with: a workspace whose store was replaced is not used again."""
         with self._lock:
             if isinstance(error, StoreReplaced) and service is self._service:
@@ -595,9 +546,6 @@ class WriteSurface:
         self, spec: ToolSpec, shape: Shape, run: Callable[[WriteService, P, Call], dict[str, Any]]
     ) -> Tool:
         def handle(params: P, call: Call) -> dict[str, Any]:
-            for _ in range(REOPEN_TRIES):
-                with suppress(StoreReplaced), self._used(call) as service:
-                    return run(service, params, call)
             with self._used(call) as service:
                 return run(service, params, call)
 
@@ -612,7 +560,14 @@ class WriteSurface:
         """A tool that answers from the commit thread: no thread waits for its round."""
 
         def handle(params: P, call: Call) -> Future[dict[str, Any]]:
-            return _Attempts(self, run, params, call).begin()
+            service = self._acquire(call)
+            try:
+                future = run(service, params, call)
+            except BaseException as error:
+                self._release(service, error)
+                raise
+            future.add_done_callback(lambda done: self._release(service, done.exception()))
+            return future
 
         return Tool(spec, shape, handle, self._is_brief)
 
