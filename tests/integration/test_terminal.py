@@ -441,3 +441,21 @@ def test_one_tool_is_called_from_the_terminal(bed: Bed) -> None:
     assert (unknown.returncode, "did you mean read?" in unknown.stderr) == (2, True)
     assert "is not JSON" in call("read", "path=a.txt", "start_line:=x").stderr
     assert "write KEY=VALUE" in call("read", "a.txt").stderr
+
+
+def test_a_mounted_tool_gets_only_the_arguments_that_were_typed(bed: Bed) -> None:
+    """Its schema may forbid others, so `--json` adds nothing to the call."""
+    schema = {
+        "type": "object",
+        "properties": {"key": {"type": "string"}},
+        "additionalProperties": False,
+    }
+    catalog = bed.root / "catalog.json"
+    catalog.write_text(json.dumps([{"name": "strict", "inputSchema": schema}]))
+    command, *arguments = bed.fake(f"--catalog={catalog}", name="notes").argv
+    bed.trusted("mcp.md", f"# MCP servers\n\n## notes\ncommand: {command}\nargs: {json.dumps(arguments)}\n")
+    called = perdure(bed, "call", "notes__strict", "key=a", "--json")
+    assert called.returncode == 0, called
+    assert json.loads(called.stdout) == {"tool": "strict", "arguments": {"key": "a"}}
+    refused = perdure(bed, "call", "notes__strict", "key=a", "colour=red", "--json")
+    assert "Unknown arguments: colour" in refused.stderr
