@@ -78,9 +78,7 @@ READING = [
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "words", [words for words in READING if words[0] != "diff"], ids=" ".join
-)  # a diff is exact: git applies it
+@pytest.mark.parametrize("words", [words for words in READING if words[0] != "diff"], ids=" ".join)
 def test_a_terminal_without_the_letters_gets_what_it_can_show(written: Bed, words: tuple[str, ...]) -> None:
     done = perdure(written, *words, PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
@@ -91,6 +89,25 @@ def test_a_terminal_without_the_letters_gets_what_it_can_show(written: Bed, word
         if words[0] not in ("top", "status", "doctor"):
             assert json.loads(told.stdout) == json.loads(wanted.stdout)
         assert json.loads(told.stdout)
+
+
+def test_a_diff_is_exact_in_a_pipe_and_readable_on_an_ascii_terminal(bed: Bed) -> None:
+    client = bed.run()
+    client.use("safe_write", {"path": "ünï.txt", "content": "→\n"})
+    client.use("safe_write", {"path": "ünï.txt", "content": "←\n", "mode": "overwrite"})
+    assert client.close() == 0
+    words = ("diff", "ünï.txt")
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+
+    piped = perdure(bed, *words, **ascii_only).stdout
+    assert piped.splitlines()[-3:] == ["@@ -1 +1 @@", "-→", "+←"]
+    told = perdure(bed, *words, "--json", **ascii_only).stdout
+    assert told.isascii()
+    assert json.loads(told)["diff"] == piped
+    terminal = Terminal(bed, *words, NO_COLOR="1", **ascii_only)
+    assert terminal.end() == 0
+    assert terminal.shown.splitlines()[-3:] == ["@@ -1 +1 @@", "-?", "+?"]
+    assert terminal.shown.isascii()
 
 
 @pytest.mark.thorough
