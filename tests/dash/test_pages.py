@@ -15,7 +15,8 @@ import pytest
 from visitor import PAGES, SECRET, Visitor, agent, furnish
 
 from harness.processes import wait_for
-from perdure.dash.diffs import line_kinds, reverse_diff
+from perdure.dash.diffs import reverse_diff
+from perdure.present.diff_lines import line_kinds
 from perdure.testing import fake_server
 from perdure.testing.http_client import ServeProcess
 

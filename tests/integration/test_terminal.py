@@ -242,6 +242,22 @@ def test_on_a_terminal_rows_fit_and_say_how_long_ago(bed: Bed) -> None:
     assert "a-rather-long-name/" * 5 + "x.txt" in perdure(bed, "journal").stdout
 
 
+def test_the_journal_counts_the_lines_of_each_change(run: Run, write: Write) -> None:
+    write("safe_write", path="a.txt", content="one\ntwo\nthree\n")
+    write("edit", path="a.txt", edits=[{"old": "two", "new": "-- 2\x0c\nand"}])
+    write("transaction", ops=[{"op": "move", "path": "a.txt", "to": "b.txt"}])
+    write("transaction", ops=[{"op": "delete", "path": "b.txt"}])
+    write("safe_write", path="large.txt", content="x" * (1 << 20) + "y")
+
+    rows = run("journal")[1].splitlines()
+    entries = json.loads(run("journal", "--json")[1])["entries"]
+
+    end = rows[0].index("lines") + len("lines")
+    assert [row[end - 6 : end].strip() for row in rows] == ["lines", "+3 -0", "+2 -1", "", "+0 -4", ""]
+    counts = [(entry.get("added"), entry.get("removed")) for entry in entries]
+    assert counts == [(3, 0), (2, 1), (None, None), (None, None), (0, 4), (None, None)]
+
+
 # --- room -------------------------------------------------------------------------------------------------------
 
 

@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
     return run_tool(options, "undo", given, show, _documented)
 
 
-def _documented(payload: dict[str, Any]) -> dict[str, Any]:
+def _documented(payload: dict[str, Any], _: Settings) -> dict[str, Any]:
     """With the names that every command about changes has."""
     if "reverted" not in payload:
         return payload
