@@ -52,9 +52,11 @@ def parser() -> argparse.ArgumentParser:
             "--workspace",
             action="append",
             metavar="DIR",
-            help="the workspace: the client's project (CLAUDE_PROJECT_DIR)",
+            help="the workspace (default: the client's project, CLAUDE_PROJECT_DIR)",
         )
-        one.add_argument("--server", default="perdure", help="the name of Perdure in the client: perdure")
+        one.add_argument(
+            "--server", default="perdure", help="name of Perdure's entry in the client (default: perdure)"
+        )
     return found
 
 

@@ -22,10 +22,10 @@ def parser() -> argparse.ArgumentParser:
     made = parser_for(
         "journal", "The latest changes, newest last, with the lines added and removed. Times are local."
     )
-    made.add_argument("-n", type=int, default=N, help=f"how many: {N}")
+    made.add_argument("-n", type=int, default=N, help=f"how many changes (default: {N})")
     made.add_argument("--path", help="only this file")
-    made.add_argument("--mode", choices=MODES, help=f"only this mode: {', '.join(MODES)}")
-    made.add_argument("--client", help="only what this client wrote")
+    made.add_argument("--mode", choices=MODES, help=f"only changes of this mode: {', '.join(MODES)}")
+    made.add_argument("--client", help="only changes of this client")
     made.add_argument("--cursor", help="continue with older changes: the next_cursor of an earlier answer")
     return made
 
