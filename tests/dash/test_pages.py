@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from visitor import PAGES, SECRET, Visitor, agent, furnish
 
+from compiled_rules import put_compiled_rules
 from harness.processes import wait_for
 from perdure.dash.diffs import reverse_diff
 from perdure.present.diff_lines import line_kinds
@@ -25,6 +26,7 @@ FAKE = shlex.join([sys.executable, "-P", "-S", fake_server.__file__])
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[ServeProcess]:
+    put_compiled_rules(tmp_path / "home")
     process = ServeProcess(tmp_path, "--mount", f"notes={FAKE}")
     yield process
     assert process.stop() == 0

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import time
+from contextlib import redirect_stdout
 from importlib import import_module
 
 import pytest
-from commands import SCRIPT, Terminal, perdure
+from commands import SCRIPT, Terminal, perdure, run_here
 
-from perdure.cli.main import COMMANDS
+from perdure.cli.main import COMMANDS, main
 from testbed import Bed
 
 
@@ -36,7 +38,7 @@ from testbed import Bed
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
 def test_a_wrong_name_is_answered_with_the_nearest(bed: Bed, words: tuple[str, ...], near: str) -> None:
-    done = perdure(bed, *words)
+    done = run_here(bed, *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"did you mean {near}?" in done.stderr
     assert "Traceback" not in done.stderr
@@ -44,10 +46,16 @@ def test_a_wrong_name_is_answered_with_the_nearest(bed: Bed, words: tuple[str, .
 
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("columns", ["20", "200"])
-def test_every_command_explains_itself_on_any_terminal(bed: Bed, name: str, columns: str) -> None:
-    done = perdure(bed, name, "--help", COLUMNS=columns, PYTHONIOENCODING="ascii")
-    assert done.returncode == 0, done.stderr
-    assert f"usage: perdure {name}" in " ".join(done.stdout.split())
+def test_every_command_explains_itself_on_any_terminal(
+    monkeypatch: pytest.MonkeyPatch, name: str, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = io.BytesIO()
+    terminal = io.TextIOWrapper(shown, "ascii", write_through=True)
+    with redirect_stdout(terminal), pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: perdure {name}" in " ".join(shown.getvalue().decode().split())
     assert import_module(COMMANDS[name][0]).parser().description
 
 
