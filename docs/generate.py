@@ -259,7 +259,7 @@ def reasons() -> str:
         [
             "# Reasons and faults",
             "",
-            "Generated from the code. What each means for the caller is in [errors](errors.md).",
+            "Generated from the code. [Errors](errors.md) says what each kind means for the caller.",
             "",
             "## Reasons",
             "",

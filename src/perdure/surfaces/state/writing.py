@@ -35,7 +35,7 @@ class Set(msgspec.Struct, frozen=True):
     value: Annotated[str, arg("JSON", json_text=True)]
     expected_version: Annotated[int, arg("-1: overwrite; 0: create only.")] = ANY
     ttl_s: float | None = None
-    lease: Annotated[str | None, arg("Only while lease_token holds it.")] = None
+    lease: Annotated[str | None, arg("Write only while lease_token holds it.")] = None
     lease_token: int | None = None
     namespace: str = unlisted("default")
 

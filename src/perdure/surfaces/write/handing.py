@@ -365,7 +365,7 @@ def _content(service: WriteService, path: str) -> tuple[str, str, str]:
                 raise refuse(
                     "invalid_input",
                     "too_large",
-                    f"{path} is larger than 1 MiB, and no handoff is.",
+                    f"{path} is larger than 1 MiB, the limit for a handoff.",
                     next_step=call_tool("read", path=path, end_line=100),
                     suggested_action="reread",
                     path=path,

@@ -26,7 +26,7 @@ MOST_TOLD: Final = 20
 class ValidateParams(msgspec.Struct, frozen=True):
     content: Annotated[str, arg()] | None = None
     draft: Annotated[str, arg()] | None = None
-    format_hint: Annotated[str, arg("json, python, …; else by target_path.")] | None = None
+    format_hint: Annotated[str, arg("json, python, …; default: by target_path.")] | None = None
     target_path: Annotated[str, arg(path="relative")] | None = None
 
 
