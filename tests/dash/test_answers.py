@@ -273,7 +273,7 @@ def test_a_draft_says_why_shows_itself_redacted_and_is_discarded(served: ServePr
     assert "line 2" in page
     assert "host = example" in page
     assert SECRET[:12] not in page
-    assert "It stays refused while it holds this." in page
+    assert "A write with this content stays refused." in page
     ids = set(re.findall(r"/drafts/draft\?id=(\w+)", visitor.text("/drafts")))
     [copy] = ids - {identity}
     redacted = visitor.text(f"/drafts/draft?id={copy}")
