@@ -113,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--limit", type=int, metavar="N")
     one.add_argument("--diff", action="store_true", default=None)
     command("export", "every key as JSON lines", _export)
-    one = command("import", "read JSON lines, or an agentcheckpoint's file", _import)
+    one = command("import", "import JSON lines, or the database file of agentcheckpoint", _import)
     one.add_argument("file", help="- reads JSON lines from standard input")
     one.add_argument("--overwrite", action="store_true", help="also overwrite keys that exist")
     return made

@@ -43,7 +43,10 @@ def parser() -> argparse.ArgumentParser:
         help="a settings file, or a workspace for all of its settings files",
     )
     made.add_argument(
-        "--workspace", action="append", metavar="DIR", help="the workspace (PERDURE_WORKSPACE, else here)"
+        "--workspace",
+        action="append",
+        metavar="DIR",
+        help="the workspace (PERDURE_WORKSPACE; default: the current folder)",
     )
     made.add_argument("--yes", action="store_true", help="do not ask")
     made.add_argument(

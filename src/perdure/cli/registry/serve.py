@@ -18,9 +18,17 @@ TOKENS = ("PERDURE_TOKEN", "PERDURE_REGISTRY_TOKEN")
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--port", type=_port, default=USUAL_PORT, metavar="N", help=f"{USUAL_PORT}; 0 takes a free one"
+        "--port",
+        type=_port,
+        default=USUAL_PORT,
+        metavar="N",
+        help=f"the port (default: {USUAL_PORT}); 0 takes a free one",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="127.0.0.1; any other needs a token")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="the address to listen on (default: 127.0.0.1); any other needs a token",
+    )
     parser.add_argument("--token", help="bearer token for writing (PERDURE_TOKEN, PERDURE_REGISTRY_TOKEN)")
     parser.add_argument(
         "--tier",

@@ -73,7 +73,7 @@ class LeaseCall(msgspec.Struct, frozen=True):
 class Once(msgspec.Struct, frozen=True):
     action: Literal["begin", "finish", "status"]
     key: str
-    token: Annotated[int | None, arg("From begin; for finish.")] = None
+    token: Annotated[int | None, arg("From begin; finish needs it.")] = None
     outcome: Annotated[str | None, arg("JSON", json_text=True)] = None
     ttl_s: Annotated[float, arg("Seconds until another agent may begin.")] = 3600
     namespace: str = unlisted("default")

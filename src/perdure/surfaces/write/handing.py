@@ -80,7 +80,7 @@ class HandoffWrite(msgspec.Struct, frozen=True):
     ]
     body: Annotated[str, arg("Free text.")] = ""
     path: Annotated[str, WHERE] = DEFAULT_PATH
-    archive: Annotated[bool, arg("Keep the one it replaces.")] = False
+    archive: Annotated[bool, arg("Keep a copy of the old one.")] = False
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
 
 

@@ -110,7 +110,7 @@ def _too_large() -> ToolError:
     return refuse(
         "invalid_input",
         "too_large",
-        "the content is larger than 16 MiB, and no more is checked for syntax.",
+        "the content is larger than 16 MiB, the limit of the syntax check.",
         next_step=call_again(content=FILL),
         suggested_action="split",
         reason_hint="size_limit",
