@@ -25,7 +25,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m compileall -q src harness
 	@touch $(VENV)/.demo $@
 
-demo: $(VENV)/.demo           ## the story in a few seconds: a write, kill -9, the true answer, two agents, an undo
+demo: $(VENV)/.demo           ## show in a few seconds what Perdure does: a write, kill -9, two agents, a secret, an undo
 	$(BIN)/perdure demo
 
 test: $(VENV)/.ready          ## what to run before each commit: about four minutes on two cores

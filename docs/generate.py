@@ -259,7 +259,7 @@ def reasons() -> str:
         [
             "# Reasons and faults",
             "",
-            "Generated from the code. What each means for the caller is in [errors](errors.md).",
+            "Generated from the code. [Errors](errors.md) says what each kind means for the caller.",
             "",
             "## Reasons",
             "",
@@ -289,10 +289,13 @@ def reasons() -> str:
     )
 
 
-def _calls(*names: str) -> Iterator[ast.Call]:
+def _calls(name: str) -> Iterator[ast.Call]:
     for path in sorted((ROOT / "src" / "perdure").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+        text = path.read_text()
+        if f"{name}(" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
                 yield node
 
 

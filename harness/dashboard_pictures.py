@@ -158,7 +158,9 @@ def pages(server: ServeProcess, browser: Any) -> list[str]:
 
 
 def file_name(path: str) -> str:
-    return re.sub(r"\W+", "-", path.split("?")[0]).strip("-") or "overview"
+    """Two servers are two pictures; the other pages are shown once."""
+    path = path.replace("?name=", "/").split("?")[0]
+    return re.sub(r"\W+", "-", path).strip("-") or "overview"
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import pytest
 from mcp_types import methods
 
+from compiled_rules import put_compiled_rules
 from harness.store_location import store_of
 from perdure.storage.trust import TrustStore
 from perdure.testing import fake_server
@@ -269,6 +270,8 @@ class Bed:
         return [sys.executable, "-P", "-m", "perdure", "wrap", "--name", server.name, "--", *server.argv]
 
     def start(self, argv: Iterable[str]) -> Client:
+        if not self._clients:
+            put_compiled_rules(self.root / "home")
         client = Client(list(argv), self.environ, self.workspace)
         self._clients.append(client)
         return client

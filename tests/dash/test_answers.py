@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from visitor import SECRET, Visitor, agent, furnish
 
+from compiled_rules import put_compiled_rules
 from perdure.dash.desk import ServerRow
 from perdure.dash.verdict import judge
 from perdure.host.recent_events import Event
@@ -120,6 +121,7 @@ def test_an_undo_is_on_the_timeline(served: ServeProcess) -> None:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[ServeProcess]:
+    put_compiled_rules(tmp_path / "home")
     process = ServeProcess(tmp_path)
     yield process
     assert process.stop() == 0
@@ -271,7 +273,7 @@ def test_a_draft_says_why_shows_itself_redacted_and_is_discarded(served: ServePr
     assert "line 2" in page
     assert "host = example" in page
     assert SECRET[:12] not in page
-    assert "It stays refused while it holds this." in page
+    assert "A write with this content stays refused." in page
     ids = set(re.findall(r"/drafts/draft\?id=(\w+)", visitor.text("/drafts")))
     [copy] = ids - {identity}
     redacted = visitor.text(f"/drafts/draft?id={copy}")

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from visitor import PAGES, Visitor, agent, furnish, handoff
 
+from compiled_rules import put_compiled_rules
 from perdure.testing.http_client import ServeProcess
 
 TOKEN = "a-long-secret-token"
@@ -28,6 +29,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[ServeProcess]:
+    put_compiled_rules(tmp_path / "home")
     process = ServeProcess(tmp_path)
     yield process
     assert process.stop() == 0

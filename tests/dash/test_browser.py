@@ -212,6 +212,11 @@ def test_what_somebody_types_is_not_swapped_away(window: Window, lived_in: Serve
     client.call("safe_write", {"path": "meanwhile.txt", "content": "x\n", "mode": "overwrite"})
     window.page.locator("code", has_text="meanwhile.txt").first.wait_for()
     assert field.input_value() == "half a wo"
+    # nor when they look elsewhere before it is sent
+    field.blur()
+    client.call("safe_write", {"path": "later.txt", "content": "x\n", "mode": "overwrite"})
+    window.page.locator("code", has_text="later.txt").first.wait_for()
+    assert field.input_value() == "half a wo"
 
 
 def test_rows_do_not_move_under_the_pointer(window: Window, lived_in: ServeProcess) -> None:

@@ -14,8 +14,10 @@ import msgspec
 import pytest
 from visitor import PAGES, SECRET, Visitor, agent, furnish
 
+from compiled_rules import put_compiled_rules
 from harness.processes import wait_for
-from perdure.dash.diffs import line_kinds, reverse_diff
+from perdure.dash.diffs import reverse_diff
+from perdure.present.diff_lines import line_kinds
 from perdure.testing import fake_server
 from perdure.testing.http_client import ServeProcess
 
@@ -24,6 +26,7 @@ FAKE = shlex.join([sys.executable, "-P", "-S", fake_server.__file__])
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[ServeProcess]:
+    put_compiled_rules(tmp_path / "home")
     process = ServeProcess(tmp_path, "--mount", f"notes={FAKE}")
     yield process
     assert process.stop() == 0
@@ -210,12 +213,26 @@ def test_a_change_appears_on_the_live_stream(served: ServeProcess) -> None:
     connection.request("GET", "/live/journal")
     answer = connection.getresponse()
     assert answer.headers["content-type"] == "text/event-stream"
-    first = msgspec.json.decode(answer.readline()[6:])
+
+    def next_parts() -> dict[str, str]:
+        data = answer.readline()
+        assert (data[:6], answer.readline()) == (b"data: ", b"\n")
+        parts: dict[str, str] = msgspec.json.decode(data[6:])
+        return parts
+
+    first = next_parts()
+    assert list(first) == ["filter", "entries"]
     assert "No changes yet" in first["entries"]
-    client.call("safe_write", {"path": "fresh", "content": "x\n"})
-    answer.readline()
-    then = msgspec.json.decode(answer.readline()[6:])
-    assert "fresh" in then["entries"]
+    # The filter suggests the paths, clients, sessions and kinds of change that there are: only a new one changes it.
+    for content, mode, changed in (
+        ("1", "create", ["filter", "entries"]),
+        ("2", "overwrite", ["filter", "entries"]),
+        ("3", "overwrite", ["entries"]),
+    ):
+        client.call("safe_write", {"path": "fresh", "content": content, "mode": mode})
+        parts = next_parts()
+        assert list(parts) == changed
+        assert parts["entries"].count("<code>fresh</code>") == int(content)
     answer.close()
     connection.close()
 

@@ -14,6 +14,7 @@ import termios
 import time
 from typing import Any
 
+from command_line import run_command
 from testbed import Bed
 
 SCRIPT = [sys.executable, "-P", "-m", "perdure"]
@@ -32,9 +33,14 @@ def perdure(bed: Bed, *words: str, stdin: str = "", **environ: str) -> subproces
     )
 
 
+def run_here(bed: Bed, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """As `perdure`, in this process."""
+    return run_command(*words, env={**bed.environ, **environ}, cwd=bed.workspace)
+
+
 def told(bed: Bed, *words: str, code: int = 0, **environ: str) -> Any:
     """What a command prints as JSON."""
-    done = perdure(bed, *words, "--json", **environ)
+    done = run_here(bed, *words, "--json", **environ)
     assert done.returncode == code, done
     return json.loads(done.stdout)
 

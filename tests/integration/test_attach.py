@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from compiled_rules import put_compiled_rules
 from harness.processes import wait_for
 from perdure.testing.http_client import ServeProcess
 from perdure.testing.raw_client import RawClient
@@ -27,6 +28,7 @@ SOON = 30.0  # seconds: for what comes at once on an idle machine
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[ServeProcess]:
+    put_compiled_rules(tmp_path / "home")
     process = ServeProcess(tmp_path)
     yield process
     assert process.stop() == 0

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from catalog_servers import OFFICIAL, Asked, Scripted, official, record, reply, scripted
+from command_line import run_command
 
 SAMPLE = json.loads((Path(__file__).resolve().parents[1] / "catalog_sample.json").read_text())
 SECRET = "s3cr3t-Zx9yW8vU7tS6rQ5pO4"
@@ -41,14 +42,7 @@ class Desk:
         }
 
     def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "perdure.cli.main", "registry", *words],
-            capture_output=True,
-            text=True,
-            env=self.env(**env),
-            stdin=subprocess.DEVNULL,
-            cwd=self.folder,
-        )
+        done = run_command("registry", *words, env=self.env(**env), cwd=self.folder)
         self.output.append(done.stdout + done.stderr)
         return done
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from client_cases import ALL, golden, path_of
+from command_line import run_command
 from perdure.registry.clients.table import CLIENTS, Client
 
 # One client for each kind of file is enough before a commit.
@@ -64,10 +64,7 @@ class Shell:
         self.environ = {**kept, **secrets, **{name: str(place) for name, place in places.items()}}
 
     def __call__(self, *words: str) -> Done:
-        command = [sys.executable, "-P", "-m", "perdure", *words]
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=self.environ, cwd=self.root, timeout=60
-        )
+        done = run_command(*words, env=self.environ, cwd=self.root)
         assert SECRET not in done.stdout + done.stderr
         assert LITERAL not in done.stdout + done.stderr
         assert "Traceback" not in done.stderr

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import time
+from contextlib import redirect_stdout
 from importlib import import_module
 
 import pytest
-from commands import SCRIPT, Terminal, perdure
+from commands import SCRIPT, Terminal, perdure, run_here
 
-from perdure.cli.main import COMMANDS
+from perdure.cli.main import COMMANDS, main
 from testbed import Bed
 
 
@@ -36,7 +38,7 @@ from testbed import Bed
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
 def test_a_wrong_name_is_answered_with_the_nearest(bed: Bed, words: tuple[str, ...], near: str) -> None:
-    done = perdure(bed, *words)
+    done = run_here(bed, *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"did you mean {near}?" in done.stderr
     assert "Traceback" not in done.stderr
@@ -44,10 +46,16 @@ def test_a_wrong_name_is_answered_with_the_nearest(bed: Bed, words: tuple[str, .
 
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("columns", ["20", "200"])
-def test_every_command_explains_itself_on_any_terminal(bed: Bed, name: str, columns: str) -> None:
-    done = perdure(bed, name, "--help", COLUMNS=columns, PYTHONIOENCODING="ascii")
-    assert done.returncode == 0, done.stderr
-    assert f"usage: perdure {name}" in " ".join(done.stdout.split())
+def test_every_command_explains_itself_on_any_terminal(
+    monkeypatch: pytest.MonkeyPatch, name: str, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = io.BytesIO()
+    terminal = io.TextIOWrapper(shown, "ascii", write_through=True)
+    with redirect_stdout(terminal), pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: perdure {name}" in " ".join(shown.getvalue().decode().split())
     assert import_module(COMMANDS[name][0]).parser().description
 
 
@@ -78,9 +86,7 @@ READING = [
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "words", [words for words in READING if words[0] != "diff"], ids=" ".join
-)  # a diff is exact: git applies it
+@pytest.mark.parametrize("words", [words for words in READING if words[0] != "diff"], ids=" ".join)
 def test_a_terminal_without_the_letters_gets_what_it_can_show(written: Bed, words: tuple[str, ...]) -> None:
     done = perdure(written, *words, PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
@@ -91,6 +97,25 @@ def test_a_terminal_without_the_letters_gets_what_it_can_show(written: Bed, word
         if words[0] not in ("top", "status", "doctor"):
             assert json.loads(told.stdout) == json.loads(wanted.stdout)
         assert json.loads(told.stdout)
+
+
+def test_a_diff_is_exact_in_a_pipe_and_readable_on_an_ascii_terminal(bed: Bed) -> None:
+    client = bed.run()
+    client.use("safe_write", {"path": "ünï.txt", "content": "→\n"})
+    client.use("safe_write", {"path": "ünï.txt", "content": "←\n", "mode": "overwrite"})
+    assert client.close() == 0
+    words = ("diff", "ünï.txt")
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+
+    piped = perdure(bed, *words, **ascii_only).stdout
+    assert piped.splitlines()[-3:] == ["@@ -1 +1 @@", "-→", "+←"]
+    told = perdure(bed, *words, "--json", **ascii_only).stdout
+    assert told.isascii()
+    assert json.loads(told)["diff"] == piped
+    terminal = Terminal(bed, *words, NO_COLOR="1", **ascii_only)
+    assert terminal.end() == 0
+    assert terminal.shown.splitlines()[-3:] == ["@@ -1 +1 @@", "-?", "+?"]
+    assert terminal.shown.isascii()
 
 
 @pytest.mark.thorough

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from command_line import run_command
 from perdure.protocol.faults import UNAVAILABLE
 from perdure.testing.http_client import HttpClient, ServeProcess
 from testbed import FULL, Bed, Client, Server
 
 PERDURE = (sys.executable, "-P", "-m", "perdure")
+SERVING = ("run", "worker", "wrap")
 TRUST = "perdure trust"
 LOOSE = "classify: false\nprotect: {allow: [.git/]}\n"
 
@@ -50,10 +52,13 @@ class Clone:
             path.write_text(LOOSE)
 
     def run(self, *words: str, said: str = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*PERDURE, *words], cwd=self.folder, env=self.bed.environ, input=said, capture_output=True,
-            text=True, timeout=60, check=False,
-        )  # fmt: skip
+        if words[0] not in SERVING:
+            done = run_command(*words, env=self.bed.environ, cwd=self.folder)
+        else:
+            done = subprocess.run(
+                [*PERDURE, *words], cwd=self.folder, env=self.bed.environ, input=said, capture_output=True,
+                text=True, timeout=60, check=False,
+            )  # fmt: skip
         assert "Traceback" not in done.stderr
         return done
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,6 @@ from perdure.workspace.deferred import LARGE
 SMALL = "small\n" * 100
 LARGE_TEXT = "".join(f"line {number}\n" for number in range(13_000))
 VERY_LARGE = "x" * 78 + "\n"
-
-
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tools]:
-    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    (tmp_path / "work").mkdir()
-    made = Tools(tmp_path / "work")
-    yield made
-    made.close()
 
 
 def done(tools: Tools, name: str, **arguments: Any) -> dict[str, Any]:

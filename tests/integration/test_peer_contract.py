@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from compiled_rules import put_compiled_rules
 from harness.corpora.secret_corpus import filled
 from perdure.testing.raw_client import RawClient
 
@@ -76,6 +77,7 @@ class Client:
         self.workspace = folder / "workspace"
         self.workspace.mkdir()
         command = [sys.executable, "-P", "-m", "perdure", "run", "--render", "json"]
+        put_compiled_rules(folder / "home")
         environ = {**os.environ, "PERDURE_HOME": str(folder / "home"), "RW_WORKSPACE": str(self.workspace)}
         self.raw = RawClient(command, env=environ, cwd=self.workspace)
         self.raw.initialize()

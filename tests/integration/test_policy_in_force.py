@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from compiled_rules import put_compiled_rules
 from perdure.testing.raw_client import RawClient
 
 HOST_TOOLS = ("health", "telemetry", "mounts", "tools")
@@ -22,6 +23,7 @@ class Agent:
         self.workspace = folder / "workspace"
         self.workspace.mkdir(exist_ok=True)
         command = [sys.executable, "-P", "-m", "perdure", "run", "--workspace", str(self.workspace), *options]
+        put_compiled_rules(folder / "home")
         environ = {**os.environ, "PERDURE_HOME": str(folder / "home"), **env}
         environ["XDG_CONFIG_HOME"] = str(folder / "config")
         self.client = RawClient([*command, "--render", "json", "--detail", "full"], env=environ)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,6 @@ GENERIC = "db_password = 'Tr0ub4dor&3xyzzy9Q'\n"
 TEXT = f"name: x\ntoken: {TOKEN}\n"
 
 Result = dict[str, Any]
-
-
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tools]:
-    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    (tmp_path / "ws").mkdir()
-    found = Tools(tmp_path / "ws")
-    yield found
-    found.close()
 
 
 def with_policy(tmp_path: Path, text: str) -> Tools:

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from compiled_rules import put_compiled_rules
 from harness.host import serve_storm
 from harness.processes import wait_for
 from perdure.testing import fake_server
@@ -41,6 +42,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[ServeProcess]:
+    put_compiled_rules(tmp_path / "home")
     process = ServeProcess(tmp_path)
     yield process
     assert process.stop() == 0

@@ -94,10 +94,34 @@ def test_however_many_there_are_it_is_one_screen_of_plain_lines(
     assert done.returncode == 0, done.stderr
     assert len(lines) <= 24
     if words[0] == "top":
-        assert max(map(len, lines)) <= 80  # status is never cut where it is piped
+        assert max(map(len, lines)) <= 80
+    else:  # status is never cut where it is piped
+        assert "…" not in done.stdout
+        assert max(map(len, lines)) > 80
     assert "\x1b" not in done.stdout
     for text in (f"{SESSIONS} sessions", f"agent {SESSIONS - 1}", " more"):
         assert text in done.stdout
+
+
+def test_status_fits_the_terminal(served: ServeProcess, bed: Bed) -> None:
+    clients = [client_of(served, f"agent {number}") for number in range(SESSIONS)]
+    clients[-1].call("safe_write", {"path": "a" * 100, "content": "x\n"})
+
+    status = Terminal(
+        bed,
+        "status",
+        columns=80,
+        NO_COLOR="1",
+        PERDURE_HOME=str(served.root / "home"),
+        PERDURE_WORKSPACE=str(served.workspace),
+    )
+
+    assert status.end() == 0
+    lines = status.shown.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) == 80
+    for text in (f"{SESSIONS} sessions", f"agent {SESSIONS - 1}", " more"):
+        assert text in status.shown
 
 
 def test_the_live_screen_shows_them_too(served: ServeProcess, bed: Bed) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +12,6 @@ from write_tools import Tools
 from perdure.workspace.jobs import JournalJob
 
 Answer = tuple[bool, dict[str, Any]]
-
-
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tools]:
-    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    (tmp_path / "work").mkdir()
-    made = Tools(tmp_path / "work")
-    yield made
-    made.close()
 
 
 def write(tools: Tools, path: str, content: str, **more: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from command_line import run_command
 from perdure.cli.main import main
 
 Done = subprocess.CompletedProcess[str]
@@ -27,9 +28,16 @@ class Shell:
         self.root = root
 
     def __call__(self, *words: str, stdin: str = "") -> Done:
-        command = [sys.executable, "-P", "-m", "perdure", "state", *words]
+        if not stdin:
+            return run_command("state", *words, env=self.environ, cwd=self.root)
         return subprocess.run(
-            command, input=stdin, capture_output=True, text=True, env=self.environ, cwd=self.root, timeout=60
+            [sys.executable, "-P", "-m", "perdure", "state", *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=self.environ,
+            cwd=self.root,
+            timeout=60,
         )
 
 

@@ -242,6 +242,22 @@ def test_on_a_terminal_rows_fit_and_say_how_long_ago(bed: Bed) -> None:
     assert "a-rather-long-name/" * 5 + "x.txt" in perdure(bed, "journal").stdout
 
 
+def test_the_journal_counts_the_lines_of_each_change(run: Run, write: Write) -> None:
+    write("safe_write", path="a.txt", content="one\ntwo\nthree\n")
+    write("edit", path="a.txt", edits=[{"old": "two", "new": "-- 2\x0c\nand"}])
+    write("transaction", ops=[{"op": "move", "path": "a.txt", "to": "b.txt"}])
+    write("transaction", ops=[{"op": "delete", "path": "b.txt"}])
+    write("safe_write", path="large.txt", content="x" * (1 << 20) + "y")
+
+    rows = run("journal")[1].splitlines()
+    entries = json.loads(run("journal", "--json")[1])["entries"]
+
+    end = rows[0].index("lines") + len("lines")
+    assert [row[end - 6 : end].strip() for row in rows] == ["lines", "+3 -0", "+2 -1", "", "+0 -4", ""]
+    counts = [(entry.get("added"), entry.get("removed")) for entry in entries]
+    assert counts == [(3, 0), (2, 1), (None, None), (None, None), (0, 4), (None, None)]
+
+
 # --- room -------------------------------------------------------------------------------------------------------
 
 
@@ -441,3 +457,21 @@ def test_one_tool_is_called_from_the_terminal(bed: Bed) -> None:
     assert (unknown.returncode, "did you mean read?" in unknown.stderr) == (2, True)
     assert "is not JSON" in call("read", "path=a.txt", "start_line:=x").stderr
     assert "write KEY=VALUE" in call("read", "a.txt").stderr
+
+
+def test_a_mounted_tool_gets_only_the_arguments_that_were_typed(bed: Bed) -> None:
+    """Its schema may forbid others, so `--json` adds nothing to the call."""
+    schema = {
+        "type": "object",
+        "properties": {"key": {"type": "string"}},
+        "additionalProperties": False,
+    }
+    catalog = bed.root / "catalog.json"
+    catalog.write_text(json.dumps([{"name": "strict", "inputSchema": schema}]))
+    command, *arguments = bed.fake(f"--catalog={catalog}", name="notes").argv
+    bed.trusted("mcp.md", f"# MCP servers\n\n## notes\ncommand: {command}\nargs: {json.dumps(arguments)}\n")
+    called = perdure(bed, "call", "notes__strict", "key=a", "--json")
+    assert called.returncode == 0, called
+    assert json.loads(called.stdout) == {"tool": "strict", "arguments": {"key": "a"}}
+    refused = perdure(bed, "call", "notes__strict", "key=a", "colour=red", "--json")
+    assert "Unknown arguments: colour" in refused.stderr

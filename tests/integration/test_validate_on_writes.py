@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,15 +14,6 @@ BAD = '{"a": 1,\n "b": [1, 2}\n'
 MODULE = "def f(x):\n    return x\n"
 
 Result = dict[str, Any]
-
-
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tools]:
-    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    (tmp_path / "ws").mkdir()
-    found = Tools(tmp_path / "ws")
-    yield found
-    found.close()
 
 
 def broken(answer: tuple[bool, Result]) -> Result:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,6 @@ from write_tools import Tools
 from perdure.cli.main import main
 
 ME, OTHER = "claude", "cursor"
-
-
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tools]:
-    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    (tmp_path / "work").mkdir()
-    made = Tools(tmp_path / "work")
-    yield made
-    made.close()
 
 
 def done(tools: Tools, agent: str, name: str, **arguments: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import apsw
 import pytest
 
+from compiled_rules import put_compiled_rules
 from harness.store_location import store_of
 from perdure.platform.file_systems import type_in
 from perdure.testing.raw_client import RawClient
@@ -36,6 +37,7 @@ class Place:
             "HOME": str(folder),
             "PERDURE_HOME": str(self.home),
         }
+        put_compiled_rules(self.home)
         self._clients: list[RawClient] = []
 
     @property

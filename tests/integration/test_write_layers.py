@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from compiled_rules import put_compiled_rules
 from harness.store_location import store_of
 from perdure.testing.raw_client import RawClient
 
@@ -27,6 +28,7 @@ class Agent:
         self.workspace.mkdir(exist_ok=True)
         self.store = store_of(self.workspace, folder / "home")
         command = [sys.executable, "-P", "-m", "perdure", "run", "--workspace", str(self.workspace)]
+        put_compiled_rules(folder / "home")
         environ = {**os.environ, "PERDURE_HOME": str(folder / "home"), **env}
         self.client = RawClient([*command, "--render", "json", "--detail", "full"], env=environ)
         self.client.initialize()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from compiled_rules import put_compiled_rules
 from perdure.testing.raw_client import RawClient
 
 Result = dict[str, Any]
@@ -23,6 +24,7 @@ class Agent:
     """A client of `perdure run` on one workspace."""
 
     def __init__(self, workspace: Path, home: Path, **env: str) -> None:
+        put_compiled_rules(home)
         environ = {**os.environ, "PERDURE_HOME": str(home), **env}
         command = [
             sys.executable,

@@ -12,12 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from compiled_rules import put_compiled_rules
 from harness.power.driver import Refused, named, run, write_surface
 from harness.store_location import store_of
 from perdure.platform import fault_points
@@ -27,18 +29,32 @@ from perdure.storage.sqlite import journal as sqlite_journal
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.workspace import sync_pass
 
-# Nothing is settled before it ends, and it ends as a killed process does.
-_CALLS = """
+# Forks a process for each line that it reads: a fresh interpreter would spend most of its time on imports. Nothing is
+# settled before such a process ends, and it ends as a killed process does.
+_FORKS = """
 import os, sys
 import msgspec
+from harness.power.driver import named, run, write_surface
+from perdure.platform import fault_points
+from perdure.storage.sqlite import journal, store_setup
+from perdure.surfaces.write import surface
 from perdure.workspace import settler
-from harness.power.driver import Refused, named, run, write_surface
 
 settler.SETTLE_AFTER_S = 3600
-tools = named(write_surface(sys.argv[1], "journal"))
-for name, arguments in msgspec.json.decode(sys.argv[2]):
-    run(tools, name, arguments, "a session", None)
-os._exit(0)
+for line in sys.stdin.buffer:
+    home, workspace, calls, fault, fault_of_opening = msgspec.json.decode(line)
+    if (child := os.fork()) == 0:
+        os.environ["PERDURE_HOME"] = home
+        fault_points.arm(fault_of_opening)
+        opened = write_surface(workspace, "journal")
+        if fault_of_opening:
+            opened.service.committer._retry_at = None  # another try is not due yet
+        fault_points.arm(fault)
+        tools = named(opened)
+        for name, arguments in calls:
+            run(tools, name, arguments, "a session", None)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 Calls = list[tuple[str, dict[str, Any]]]
@@ -48,26 +64,53 @@ FIRST, SECOND, THIRD = "first\n" * 1000, "second\n" * 1000, "third\n"
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    put_compiled_rules(tmp_path / "home")
     (tmp_path / "work").mkdir()
     return tmp_path / "work"
 
 
-def left_after(workspace: Path, calls: Calls, fault: str = "") -> None:
-    command = [sys.executable, "-c", _CALLS, str(workspace), msgspec.json.encode(calls).decode()]
-    done = subprocess.run(command, env=_environment(fault), capture_output=True, text=True, timeout=60)
-    assert done.returncode == (-9 if fault else 0), done.stderr
+@cache
+def _forks() -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _FORKS]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_process_is_left() -> Iterator[None]:
+    yield
+    _forks().communicate(timeout=60)
+
+
+def start(workspace: Path, calls: Calls, fault: str = "", fault_of_opening: str = "") -> None:
+    """Make these calls in a process of their own."""
+    work = (str(workspace.parent / "home"), str(workspace), calls, fault, fault_of_opening)
+    pipe = _forks().stdin
+    assert pipe is not None
+    pipe.write(msgspec.json.encode(work).decode() + "\n")
+    pipe.flush()
+
+
+def wait() -> int:
+    """The exit code of the process that was started."""
+    pipe = _forks().stdout
+    assert pipe is not None
+    return int(pipe.readline())
+
+
+def left_after(workspace: Path, calls: Calls, fault: str = "", fault_of_opening: str = "") -> None:
+    start(workspace, calls, fault, fault_of_opening)
+    assert wait() == (-9 if fault else 0)
 
 
 def edited_meanwhile(workspace: Path, calls: Calls, fault: str) -> None:
     """Another program rewrites `a` between the decision and the landing; then the process is killed."""
     paused = workspace.parent / "paused"
-    command = [sys.executable, "-c", _CALLS, str(workspace), msgspec.json.encode(calls).decode()]
-    with subprocess.Popen(command, env=_environment(f"commit.decided=pause:{paused};{fault}")) as process:
-        while process.poll() is None and not paused.exists():
-            time.sleep(0.001)
-        (workspace / "a").write_text("theirs\n")
-        paused.unlink()
-        assert process.wait(60) == -9
+    start(workspace, calls, f"commit.decided=pause:{paused};{fault}")
+    while not paused.exists():
+        time.sleep(0.001)
+    (workspace / "a").write_text("theirs\n")
+    paused.unlink()
+    assert wait() == -9
 
 
 def changes_of(path: str, workspace: Path) -> int:
@@ -77,10 +120,6 @@ def changes_of(path: str, workspace: Path) -> int:
         return len(surface.service.journal.rows(Filter(path=path), 100))
     finally:
         surface.close()
-
-
-def _environment(fault: str) -> dict[str, str]:
-    return {**os.environ, "PERDURE_FAULT": fault}
 
 
 def reopened(workspace: Path) -> list[str]:
@@ -460,26 +499,13 @@ def test_what_waits_for_recovery_is_still_made_after_other_changes_and_another_k
     left_after(workspace, overwrites(FIRST))
     left_after(workspace, overwrites(SECOND), "commit.decided=kill")
     beside: Calls = [("safe_write", {"path": "b", "content": "beside\n"})]
-    command = [sys.executable, "-c", _CALLS_ONCE_OPEN, str(workspace), msgspec.json.encode(beside).decode()]
-    subprocess.run(command, check=True, env=_environment(""), timeout=60)
+    left_after(workspace, beside, fault_of_opening="write.open_temp=erofs")
     assert (workspace / "a").read_text() == FIRST
 
     reopened(workspace)
 
     assert (workspace / "a").read_text() == SECOND
     assert (workspace / "b").read_text() == "beside\n"
-
-
-_CALLS_ONCE_OPEN = _CALLS.replace(
-    'tools = named(write_surface(sys.argv[1], "journal"))',
-    """from perdure.platform import fault_points
-
-fault_points.arm("write.open_temp=erofs")
-surface = write_surface(sys.argv[1], "journal")
-surface.service.committer._retry_at = None  # another try is not due yet
-fault_points.arm("")
-tools = named(surface)""",
-)
 
 
 def test_changes_whose_newest_sync_failed_are_all_made_again_after_a_power_cut(

@@ -52,15 +52,24 @@ def parser() -> argparse.ArgumentParser:
         "attach",
         "stdio for a client that speaks nothing else, connected to a running perdure serve.",
     )
-    parser.add_argument("--start", action="store_true", help="start perdure serve where none is running")
-    parser.add_argument("--workspace", default="", metavar="DIR", help="which of its workspaces: all")
+    parser.add_argument("--start", action="store_true", help="start perdure serve if none is running")
+    parser.add_argument(
+        "--workspace",
+        default="",
+        metavar="DIR",
+        help="which workspaces of perdure serve to use (default: all)",
+    )
     parser.add_argument(
         "--profile",
         choices=PROFILES,
-        help="which tools this client's session lists (PERDURE_PROFILE): as perdure serve was told",
+        help="which tools this client's session lists (PERDURE_PROFILE; default: the profile of perdure serve)",
     )
     parser.add_argument(
-        "--patience", type=float, default=30.0, metavar="S", help="how long a request waits for it: 30"
+        "--patience",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds that a request waits for perdure serve (default: 30)",
     )
     return parser
 

@@ -11,6 +11,7 @@ import msgspec
 from perdure.cli.options import add_locations, settle
 from perdure.cli.parser import Parser
 from perdure.cli.screen import encodable
+from perdure.protocol.mount_names import SEPARATOR
 
 _START_S: Final = 60.0
 _ANSWER_S: Final = 24 * 3600.0
@@ -46,7 +47,7 @@ def main(argv: list[str]) -> int:
         arguments = dict(parse_argument(word) for word in options.arguments)
     except ValueError as error:
         parser().error(str(error))
-    if options.json:
+    if options.json and SEPARATOR not in options.tool:  # a mounted server may refuse unknown arguments
         arguments = {"render": "json", "detail": "full", **arguments}
     settings = settle(options, "call")
     command = [sys.executable, "-P", "-m", "perdure", "run"]

@@ -40,7 +40,7 @@ def add_client(parser: argparse.ArgumentParser, *, is_optional: bool = False) ->
 def add_apply(parser: argparse.ArgumentParser) -> None:
     """For files that are not ours: shown by default, written only when asked."""
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--apply", action="store_true", help="write it; the old content is backed up")
+    what.add_argument("--apply", action="store_true", help="write the file; its old content is backed up")
     what.add_argument("--dry-run", action="store_true", help="only show the change (the default)")
 
 

@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
         "and `git apply -R` takes the change back. Exit code 1: there is no such file or version.",
     )
     made.add_argument("path")
-    made.add_argument("--from", metavar="ID", help="a journal id: the version before")
+    made.add_argument("--from", metavar="ID", help="a journal id (default: the version before)")
     made.add_argument("--to", metavar="ID", default="disk", help="a journal id, or disk (the default)")
     return made
 

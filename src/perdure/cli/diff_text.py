@@ -21,9 +21,3 @@ def print_diff(diff: bytes, screen: Screen) -> None:
         # Whatever a file holds, it does not move the cursor of a terminal.
         shown = "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
         screen.out.write(screen.styled(shown, style) + "\n")
-
-
-def line_counts(diff: bytes) -> tuple[int, int]:
-    """Lines added and removed."""
-    lines = diff.splitlines()[2:]
-    return sum(line[:1] == b"+" for line in lines), sum(line[:1] == b"-" for line in lines)

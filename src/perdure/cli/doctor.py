@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     add_locations(found)
     add_mounts(found)
     found.add_argument("--only", metavar="CHECKS", help=f"some of {','.join(NAMES)}")
-    found.add_argument("--fix", action="store_true", help="fix what is safe to fix, and say what was done")
+    found.add_argument("--fix", action="store_true", help="fix what is safe to fix, and print what was done")
     found.add_argument("--json", action="store_true", help="print every finding as JSON")
     return found
 

@@ -31,7 +31,9 @@ def parser() -> argparse.ArgumentParser:
         "and the last one of every file.",
     )
     add_locations(made)
-    made.add_argument("--dry-run", action="store_true", help="say what would go, and remove nothing")
+    made.add_argument(
+        "--dry-run", action="store_true", help="print what would be removed, and remove nothing"
+    )
     made.add_argument(
         "--orphans",
         action="store_true",

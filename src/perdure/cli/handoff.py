@@ -41,11 +41,13 @@ def parser() -> argparse.ArgumentParser:
         "whole handoff with front matter; - or none reads standard input. Exit code 3: another task's handoff "
         "stands there, or the file is not the expected one.",
     )
-    write.add_argument("file", nargs="?", default="-", metavar="FILE", help="-: standard input")
-    write.add_argument("--path", help=f"where it goes: {DEFAULT_PATH} of the workspace")
+    write.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="the envelope (default: -, standard input)"
+    )
+    write.add_argument("--path", help=f"the file to write (default: {DEFAULT_PATH} of the workspace)")
     write.add_argument("--body-file", metavar="FILE", help="the free text after the envelope")
-    write.add_argument("--archive", action="store_true", help="keep the one it replaces")
-    write.add_argument("--expect", metavar="SHA256", help="only if the file has this hash now")
+    write.add_argument("--archive", action="store_true", help="keep a copy of the handoff that it replaces")
+    write.add_argument("--expect", metavar="SHA256", help="write only if the file has this sha256 now")
     for command in (show, write):
         add_workspace(command)
     return found

@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
         "changed, `perdure cat PATH@ID` prints it.",
     )
     made.add_argument("path")
-    made.add_argument("-n", type=int, default=N, help=f"how many: {N}")
+    made.add_argument("-n", type=int, default=N, help=f"how many changes (default: {N})")
     return made
 
 

@@ -39,8 +39,8 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = found.add_subparsers(metavar="COMMAND", required=True, dest="command")
     texts = {
-        "steer": "refuse native writes in the workspace, and name the tool to use (PreToolUse)",
-        "journal": "let native writes happen, and journal them (PreToolUse and PostToolUse)",
+        "steer": "refuse the client's own writes in the workspace, and name the tool to use (PreToolUse)",
+        "journal": "allow the client's own writes, and record them in the journal (PreToolUse and PostToolUse)",
         "settings": "print the hooks for the client's settings file",
     }
     for name, text in texts.items():
@@ -52,9 +52,11 @@ def parser() -> argparse.ArgumentParser:
             "--workspace",
             action="append",
             metavar="DIR",
-            help="the workspace: the client's project (CLAUDE_PROJECT_DIR)",
+            help="the workspace (default: the client's project, CLAUDE_PROJECT_DIR)",
         )
-        one.add_argument("--server", default="perdure", help="the name of Perdure in the client: perdure")
+        one.add_argument(
+            "--server", default="perdure", help="name of Perdure's entry in the client (default: perdure)"
+        )
     return found
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.cli.journal_table import show
 from perdure.cli.screen import Screen, clean, home
-from perdure.cli.tool_command import has_store, no_changes, parser_for, run_tool
+from perdure.cli.tool_command import has_store, no_changes, open_for_reading, parser_for, run_tool
+from perdure.present.diff_lines import count_lines, has_counted_lines
+from perdure.protocol.envelope import ToolError
 
 if TYPE_CHECKING:
     from perdure.worker.compose import Settings
@@ -17,11 +19,13 @@ MODES = ("create", "overwrite", "append", "replace", "delete", "move")
 
 
 def parser() -> argparse.ArgumentParser:
-    made = parser_for("journal", "The latest changes, newest last. Times are local.")
-    made.add_argument("-n", type=int, default=N, help=f"how many: {N}")
+    made = parser_for(
+        "journal", "The latest changes, newest last, with the lines added and removed. Times are local."
+    )
+    made.add_argument("-n", type=int, default=N, help=f"how many changes (default: {N})")
     made.add_argument("--path", help="only this file")
-    made.add_argument("--mode", choices=MODES, help=f"only this mode: {', '.join(MODES)}")
-    made.add_argument("--client", help="only what this client wrote")
+    made.add_argument("--mode", choices=MODES, help=f"only changes of this mode: {', '.join(MODES)}")
+    made.add_argument("--client", help="only changes of this client")
     made.add_argument("--cursor", help="continue with older changes: the next_cursor of an earlier answer")
     return made
 
@@ -37,9 +41,35 @@ def main(argv: list[str]) -> int:
     }
 
     def print_entries(payload: dict[str, Any], settings: Settings) -> None:
-        _print(payload, settings, is_filtered=bool(options.path or options.mode or options.client))
+        counted = _count_lines(payload, settings)
+        _print(counted, settings, is_filtered=bool(options.path or options.mode or options.client))
 
-    return run_tool(options, "journal_tail", arguments, print_entries)
+    return run_tool(options, "journal_tail", arguments, print_entries, _count_lines)
+
+
+def _count_lines(payload: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Add the lines that each change added and removed, except to a binary or large file."""
+    from perdure.surfaces.write.read import DiffParams, two_versions
+    from perdure.text.diffs import patch
+
+    if not payload.get("entries"):
+        return payload
+    service = open_for_reading(settings)
+    try:
+        for entry in payload["entries"]:
+            if not has_counted_lines(entry):
+                continue
+            try:
+                path, old, _, new = two_versions(
+                    service, DiffParams(path=entry["path"], to=entry["journal_id"])
+                )
+            except ToolError:
+                continue  # a content is not kept any longer
+            if counts := count_lines(patch(old, new, path).decode("utf-8", "replace")):
+                entry["added"], entry["removed"] = counts
+    finally:
+        service.close()
+    return payload
 
 
 def _print(payload: dict[str, Any], settings: Settings, *, is_filtered: bool) -> None:

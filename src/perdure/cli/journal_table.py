@@ -20,6 +20,7 @@ class Line(NamedTuple):
     what: str
     path: str
     size: str
+    lines: str
     client: str
     session: str
     part: str
@@ -38,6 +39,8 @@ def show(rows: list[dict[str, Any]], screen: Screen, *, with_path: bool = True) 
         columns.append(column("when", (times.full(line.ts) for line in lines)))
     columns.append(column("what", (line.what for line in lines)))
     tail = [column("size", (line.size for line in lines), right=True)]
+    if any(line.lines for line in lines):
+        tail.append(column("lines", (line.lines for line in lines), right=True))
     most = MOST_CLIENT if screen.is_terminal else screen.width
     tail.append(column("client", (cut(line.client, most) for line in lines)))
     if any(line.part for line in lines):
@@ -80,6 +83,7 @@ def table_lines(rows: list[dict[str, Any]]) -> list[Line]:
                 clean(what(row)),
                 path,
                 size(row["bytes"]),
+                f"+{row['added']:,} -{row['removed']:,}" if "added" in row else "",
                 clean(row["client"]),
                 clean(row.get("session", "")),
                 part,

@@ -43,28 +43,34 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         "--workspace",
         action="append",
         metavar="DIR",
-        help="where files may be written; repeatable (PERDURE_WORKSPACE, RW_WORKSPACE, else here)",
+        help="where files may be written; repeatable (PERDURE_WORKSPACE, RW_WORKSPACE; default: the current folder)",
     )
     parser.add_argument("--registry", metavar="FILE", help="the server registry (PERDURE_REGISTRY)")
     parser.add_argument(
         "--state", metavar="URL|PATH", help="the state store (PERDURE_STATE, CHECKPOINT_DB_PATH)"
     )
-    parser.add_argument("--render", choices=RENDERS, help="default render of results: porcelain")
-    parser.add_argument("--detail", choices=DETAILS, help="default detail of results: concise")
-    parser.add_argument("--surfaces", metavar="NAMES", help="which surfaces to serve: write,state")
-    parser.add_argument("--tools", metavar="NAMES", help="serve only these of their tools: all")
+    parser.add_argument("--render", choices=RENDERS, help="how results are rendered (default: porcelain)")
+    parser.add_argument("--detail", choices=DETAILS, help="how detailed results are (default: concise)")
+    parser.add_argument("--surfaces", metavar="NAMES", help="which surfaces to serve (default: write,state)")
+    parser.add_argument(
+        "--tools", metavar="NAMES", help="serve only these tools of the surfaces (default: all)"
+    )
     add_profile(parser)
     parser.add_argument(
         "--policy", metavar="FILE", help="what may be written, and where (PERDURE_POLICY, RW_POLICY_FILE)"
     )
     parser.add_argument(
-        "--durability", choices=("journal", "strict"), help="when a write is acknowledged: journal"
+        "--durability", choices=("journal", "strict"), help="when a write is acknowledged (default: journal)"
     )
     parser.add_argument(
-        "--log-level", choices=LOG_LEVELS, help="lowest level of messages on standard error: warning"
+        "--log-level",
+        choices=LOG_LEVELS,
+        help="lowest level of messages on standard error (default: warning)",
     )
     parser.add_argument(
-        "--log-format", choices=("text", "json"), help="format of standard error (PERDURE_LOG_FORMAT): text"
+        "--log-format",
+        choices=("text", "json"),
+        help="format of standard error (PERDURE_LOG_FORMAT; default: text)",
     )
 
 
@@ -72,7 +78,7 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile",
         choices=PROFILES,
-        help="which tools are listed when a session opens (PERDURE_PROFILE; see perdure tools): full",
+        help="which tools are listed when a session opens (PERDURE_PROFILE; default: full; see perdure tools)",
     )
 
 
@@ -81,13 +87,13 @@ def add_mounts(parser: argparse.ArgumentParser) -> None:
         "--mount",
         action="append",
         metavar="NAME='COMMAND ARGS'",
-        help="put a stdio MCP server behind the host, its tools as NAME__tool; repeatable",
+        help="mount a stdio MCP server; its tools are listed as NAME__tool; repeatable",
     )
     parser.add_argument(
         "--mount-env",
         action="append",
         metavar="NAME=VAR[,VAR…]",
-        help="pass these variables on to the --mount of this name, besides PATH, HOME and a few; repeatable",
+        help="environment variables for the --mount of this name, besides PATH, HOME and a few others; repeatable",
     )
 
 
@@ -95,8 +101,7 @@ def add_telemetry(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--otel",
         metavar="URL|on",
-        help="send spans and metrics to this OpenTelemetry collector, or to where OTEL_EXPORTER_OTLP_ENDPOINT says "
-        "(PERDURE_OTEL)",
+        help="send spans and metrics to this OpenTelemetry collector; on: to OTEL_EXPORTER_OTLP_ENDPOINT (PERDURE_OTEL)",
     )
 
 

@@ -21,14 +21,16 @@ def parser() -> argparse.ArgumentParser:
         "With --host the host itself is replaced in place; the client's session goes on.",
     )
     found.add_argument(
-        "--workspace", metavar="DIR", help="hosts of this workspace: the one around the current folder"
+        "--workspace",
+        metavar="DIR",
+        help="hosts of this workspace (default: the one around the current folder)",
     )
     found.add_argument("--all", action="store_true", help="hosts of every workspace")
     found.add_argument("--pid", type=int, help="one host, by its process id")
     found.add_argument(
         "--host", action="store_true", help="replace the host too, keeping its process and session"
     )
-    found.add_argument("--json", action="store_true", help="print what was told to roll over as JSON")
+    found.add_argument("--json", action="store_true", help="print the reloaded hosts as JSON")
     return found
 
 

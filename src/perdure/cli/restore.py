@@ -13,7 +13,7 @@ def parser() -> argparse.ArgumentParser:
     found = parser_for("restore", "Bring back a version of a file. That is a change too, and can be undone.")
     found.add_argument("path")
     found.add_argument("journal_id", metavar="ID", help="from `perdure history`")
-    found.add_argument("--expect", metavar="SHA256", help="only if the file has this hash now")
+    found.add_argument("--expect", metavar="SHA256", help="restore only if the file has this sha256 now")
     return found
 
 

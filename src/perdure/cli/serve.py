@@ -27,25 +27,28 @@ def parser() -> argparse.ArgumentParser:
         "One server on a machine instead of one per client: streamable HTTP at /mcp, both protocol eras; "
         "a dashboard at /.",
     )
-    made.add_argument("--host", help="the address to listen on (PERDURE_HOST): 127.0.0.1")
-    made.add_argument("--port", type=int, help="the port, 0 for any (PERDURE_PORT): 8765")
+    made.add_argument("--host", help="the address to listen on (PERDURE_HOST; default: 127.0.0.1)")
+    made.add_argument("--port", type=int, help="the port; 0 takes a free one (PERDURE_PORT; default: 8765)")
     made.add_argument(
-        "--token", help="what clients must send as Bearer (PERDURE_TOKEN); needed beyond loopback"
+        "--token",
+        help="the bearer token that clients must send (PERDURE_TOKEN); required for an address beyond loopback",
     )
     made.add_argument(
         "--metrics", action="store_true", default=None, help="serve /metrics for Prometheus (PERDURE_METRICS)"
     )
     made.add_argument(
-        "--wrap", metavar="'COMMAND ARGS'", help="serve one stdio server under its own names, nothing added"
+        "--wrap",
+        metavar="'COMMAND ARGS'",
+        help="serve one stdio server with its own tool names and no built-in tools",
     )
     made.add_argument(
         "--certificate", metavar="FILE", help="serve TLS with this certificate chain (PERDURE_CERTIFICATE)"
     )
-    made.add_argument("--key", metavar="FILE", help="its private key (PERDURE_KEY)")
+    made.add_argument("--key", metavar="FILE", help="private key of the certificate (PERDURE_KEY)")
     made.add_argument(
         "--public-url",
         metavar="URL",
-        help="the address of /mcp as clients know it, where a proxy stands before it (PERDURE_PUBLIC_URL)",
+        help="the URL of /mcp that clients use, behind a proxy (PERDURE_PUBLIC_URL)",
     )
     _add_oauth(made)
     add_mounts(made)
@@ -58,20 +61,34 @@ def _add_oauth(made: argparse.ArgumentParser) -> None:
     group = made.add_argument_group(
         "OAuth", "Let in who has an access token of an authorization server (PERDURE_OAUTH_ISSUER and so on)."
     )
-    group.add_argument("--oauth-issuer", metavar="URL", help="the server whose tokens are trusted")
     group.add_argument(
-        "--oauth-audience", metavar="NAMES", help="for whom a token must be: the address of /mcp"
+        "--oauth-issuer", metavar="URL", help="the authorization server whose tokens are accepted"
     )
-    group.add_argument("--oauth-scopes", metavar="NAMES", help="what a token must allow: nothing particular")
-    group.add_argument("--oauth-jwks", metavar="URL", help="where its keys are: as its metadata says")
-    group.add_argument("--oauth-introspection", metavar="URL", help="ask it about each token instead")
+    group.add_argument(
+        "--oauth-audience",
+        metavar="NAMES",
+        help="the audience that a token must have (default: the URL of /mcp)",
+    )
+    group.add_argument(
+        "--oauth-scopes", metavar="NAMES", help="the scopes that a token must have (default: none)"
+    )
+    group.add_argument(
+        "--oauth-jwks", metavar="URL", help="URL of the issuer's keys (default: from its metadata)"
+    )
+    group.add_argument(
+        "--oauth-introspection",
+        metavar="URL",
+        help="check each token at this introspection URL instead of with keys",
+    )
     group.add_argument(
         "--oauth-client-id",
         metavar="NAME",
         help="client id for introspection; its secret is PERDURE_OAUTH_CLIENT_SECRET",
     )
     group.add_argument(
-        "--oauth-algorithms", metavar="NAMES", help="how tokens may be signed: RS256,PS256,ES256,EdDSA"
+        "--oauth-algorithms",
+        metavar="NAMES",
+        help="accepted signature algorithms (default: RS256,PS256,ES256,EdDSA)",
     )
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.cli import times
 from perdure.cli.change import entries, rows_of, summary
-from perdure.cli.diff_text import line_counts, print_diff
+from perdure.cli.diff_text import print_diff
 from perdure.cli.screen import Screen, clean, count
 from perdure.cli.tool_command import parser_for, print_json, read_journal
+from perdure.present.diff_lines import count_lines
 
 if TYPE_CHECKING:
     from perdure.workspace.workspace import WriteService
@@ -30,7 +31,8 @@ def main(argv: list[str]) -> int:
 def _run(options: argparse.Namespace, service: WriteService) -> int:
     rows = rows_of(service, options.id)
     change, files = summary(service, rows), entries(service, rows)
-    counts = [line_counts(file["diff"]) for file in files if "diff" in file]
+    texts = [_with_text(file) for file in files]
+    counts = [found for file in texts if "diff" in file and (found := count_lines(file["diff"]))]
     change |= {
         "files": len(files),
         "added": sum(added for added, _ in counts),
@@ -38,7 +40,6 @@ def _run(options: argparse.Namespace, service: WriteService) -> int:
         "paths": [file["path"] for file in files],
     }
     if options.json:
-        texts = [_with_text(file) for file in files]
         print_json({"ok": True, **change, "entries": texts})
     else:
         _print(change, files, Screen())

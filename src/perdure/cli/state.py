@@ -70,8 +70,8 @@ def parser() -> argparse.ArgumentParser:
         "get", "print the value of a key", _tool("get_state", "key", "at_revision", show=_show_value)
     )
     one.add_argument("key")
-    one.add_argument("--at-revision", type=int, metavar="N", help="as it was at this revision of the store")
-    one.add_argument("-v", "--verbose", action="store_true", help="also version, revision and times")
+    one.add_argument("--at-revision", type=int, metavar="N", help="the value at this revision of the store")
+    one.add_argument("-v", "--verbose", action="store_true", help="also print version, revision and times")
     one = command("set", "write a key", _set)
     one.add_argument("key")
     one.add_argument("value", help="JSON; - reads it from standard input")
@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--expected-version", type=int, metavar="N", help="0: create only")
     one.add_argument("--ttl-s", type=float, metavar="SECONDS")
     one = command("list", "list keys", _list)
-    one.add_argument("--prefix", metavar="P", help="keys that begin so")
+    one.add_argument("--prefix", metavar="P", help="only keys with this prefix")
     one.add_argument("--pattern", metavar="P", help="SQL LIKE: %% any text, _ one character; escape \\")
     one.add_argument("--limit", type=int, metavar="N")
     one.add_argument("--cursor", metavar="C", help="next_cursor of an earlier answer")
@@ -95,9 +95,15 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--expected-version", type=int, metavar="N")
     one = command("wait", "wait for a change, and print the new value", _wait)
     one.add_argument("key", nargs="?")
-    one.add_argument("--prefix", metavar="P", help="any key that begins so; the changed keys are printed")
-    one.add_argument("--after", type=int, metavar="REVISION", help="changes after this revision: from now on")
-    one.add_argument("--timeout-s", type=float, metavar="SECONDS", help="exit code 1 after this time: 30")
+    one.add_argument(
+        "--prefix", metavar="P", help="wait for any key with this prefix; prints the changed keys"
+    )
+    one.add_argument(
+        "--after", type=int, metavar="REVISION", help="only changes after this revision (default: the newest)"
+    )
+    one.add_argument(
+        "--timeout-s", type=float, metavar="SECONDS", help="seconds to wait, then exit code 1 (default: 30)"
+    )
     one = command(
         "history",
         "the versions of a key, newest last",
@@ -107,9 +113,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--limit", type=int, metavar="N")
     one.add_argument("--diff", action="store_true", default=None)
     command("export", "every key as JSON lines", _export)
-    one = command("import", "read JSON lines, or an agentcheckpoint's file", _import)
+    one = command("import", "import JSON lines, or the database file of agentcheckpoint", _import)
     one.add_argument("file", help="- reads JSON lines from standard input")
-    one.add_argument("--overwrite", action="store_true", help="also write keys that are there already")
+    one.add_argument("--overwrite", action="store_true", help="also overwrite keys that exist")
     return made
 
 

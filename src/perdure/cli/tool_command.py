@@ -131,10 +131,6 @@ def has_store(settings: WorkerSettings) -> bool:
     return os.path.lexists(find(settings.workspaces[0], settings.store).journal)
 
 
-def _no_changes(settings: WorkerSettings) -> ToolError:
-    return refuse("not_found", "no_changes", no_changes(settings), next_step="journal_tail")
-
-
 def no_changes(settings: WorkerSettings) -> str:
     """What to say of a workspace without a store."""
     place = home(clean(settings.workspaces[0]))
@@ -151,7 +147,7 @@ def run_tool(
     tool: str,
     arguments: dict[str, Any],
     show: Show | None = None,
-    as_json: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    as_json: Callable[[dict[str, Any], WorkerSettings], dict[str, Any]] | None = None,
 ) -> int:
     """Make the call, print what it gives, and return the exit code. `show` prints a success its own way, `as_json`
     gives the object that `--json` prints."""
@@ -187,7 +183,7 @@ def run_tool(
     found = result["structuredContent"]
     is_error = bool(result.get("isError"))
     if options.json and as_json is not None:
-        print_json(as_json(found))
+        print_json(as_json(found, settings))
     elif options.json:
         print(encodable(result["content"][0]["text"]))
     elif is_error:

@@ -20,9 +20,11 @@ def parser() -> argparse.ArgumentParser:
         description="The built-in tools by group. A profile lists some groups; an agent can enable the others.",
     )
     found.add_argument(
-        "--profile", choices=PROFILES, help="the profile to show (default: that of the settings, else full)"
+        "--profile",
+        choices=PROFILES,
+        help="the profile to show (default: the one in the settings, else full)",
     )
-    found.add_argument("--json", action="store_true", help="print it as JSON")
+    found.add_argument("--json", action="store_true", help="print the list as JSON")
     return found
 
 

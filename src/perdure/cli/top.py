@@ -27,13 +27,17 @@ def parser() -> argparse.ArgumentParser:
         "What every session does, live: calls per second, latency, calls in flight, and the servers behind it. "
         "On a terminal with `rich` installed it is a screen that q or Ctrl-C ends; else it prints lines.",
     )
-    found.add_argument("--workspace", metavar="DIR", help="only hosts of this workspace: all")
+    found.add_argument("--workspace", metavar="DIR", help="only hosts of this workspace (default: all)")
     found.add_argument(
-        "--interval", type=seconds, metavar="SECONDS", default=EVERY_S, help="between looks: 1"
+        "--interval",
+        type=seconds,
+        metavar="SECONDS",
+        default=EVERY_S,
+        help="seconds between two updates (default: 1)",
     )
-    found.add_argument("--once", action="store_true", help="look once, print it, and end")
+    found.add_argument("--once", action="store_true", help="print the screen once and exit")
     found.add_argument(
-        "--json", action="store_true", help="one JSON object for each look, on a line of its own"
+        "--json", action="store_true", help="print one JSON object per update, each on one line"
     )
     return found
 

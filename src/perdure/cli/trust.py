@@ -36,13 +36,23 @@ def parser() -> argparse.ArgumentParser:
         "trust them as they are now. Until then nothing of it is started, and after any change it asks again. "
         "Exit code 1: declined, or there is no terminal to ask on and no --yes.",
     )
-    made.add_argument("paths", nargs="*", metavar="PATH", help="a file, or a workspace: all of its files")
     made.add_argument(
-        "--workspace", action="append", metavar="DIR", help="the workspace (PERDURE_WORKSPACE, else here)"
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="a settings file, or a workspace for all of its settings files",
+    )
+    made.add_argument(
+        "--workspace",
+        action="append",
+        metavar="DIR",
+        help="the workspace (PERDURE_WORKSPACE; default: the current folder)",
     )
     made.add_argument("--yes", action="store_true", help="do not ask")
-    made.add_argument("--list", action="store_true", help="only show what is trusted and what waits")
-    made.add_argument("--revoke", action="store_true", help="trust them no longer")
+    made.add_argument(
+        "--list", action="store_true", help="only print which files are trusted and which are not"
+    )
+    made.add_argument("--revoke", action="store_true", help="withdraw trust")
     made.add_argument("--json", action="store_true", help="print the files as JSON")
     return made
 

@@ -27,18 +27,18 @@ def parser() -> argparse.ArgumentParser:
         "where they collide nothing is changed and the exit code is 3.",
     )
     made.add_argument(
-        "change", nargs="?", metavar="ID", help="this change, and no other: from `perdure journal`"
+        "change", nargs="?", metavar="ID", help="undo only this change; the id is from `perdure journal`"
     )
-    made.add_argument("-n", "--n", type=int, default=1, help="how many; a transaction is one: 1")
-    made.add_argument("--path", help="only changes of this file")
-    made.add_argument("--session", help="only changes of this session: any")
-    made.add_argument("--client", help="only changes of this client, by its name")
     made.add_argument(
-        "--since", metavar="TIME", help="every such change from this time on: 10m, 2h, today, or ISO 8601"
+        "-n", "--n", type=int, default=1, help="how many changes (default: 1); a transaction counts as one"
     )
+    made.add_argument("--path", help="only changes of this file")
+    made.add_argument("--session", help="only changes of this session (default: any)")
+    made.add_argument("--client", help="only changes of this client, by its name")
+    made.add_argument("--since", metavar="TIME", help="all changes since then: 10m, 2h, today, or ISO 8601")
     made.add_argument("--id", dest="journal_id", metavar="ID", help="the same as ID")
-    made.add_argument("--redo", action="store_true", help="take back undos instead")
-    made.add_argument("--dry-run", action="store_true", help="say what would happen, and change nothing")
+    made.add_argument("--redo", action="store_true", help="redo: take back the latest undo")
+    made.add_argument("--dry-run", action="store_true", help="print what would happen, and change nothing")
     return made
 
 
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
     return run_tool(options, "undo", given, show, _documented)
 
 
-def _documented(payload: dict[str, Any]) -> dict[str, Any]:
+def _documented(payload: dict[str, Any], _: Settings) -> dict[str, Any]:
     """With the names that every command about changes has."""
     if "reverted" not in payload:
         return payload

@@ -16,7 +16,7 @@ def parser() -> argparse.ArgumentParser:
         usage="perdure wrap [-h] [--name NAME] -- COMMAND [ARGS…]",
         description="Put the durable host in front of one stdio MCP server: same tool names, nothing added.",
     )
-    found.add_argument("--name", help="what health and errors call it: the command's name")
+    found.add_argument("--name", help="the server's name in health and errors (default: the command's name)")
     return found
 
 

@@ -10,7 +10,7 @@ import msgspec
 from perdure.dash.html import Markup, element
 
 WIDTH: Final = 480
-HEIGHT: Final = 120
+HEIGHT: Final = 124
 TOP: Final = 8
 BOTTOM: Final = 104
 NO_DATA: Final = "–"
@@ -46,8 +46,8 @@ def chart(title: str, unit: str, *lines: Line) -> Markup:
                 for line in lines
                 for points in _runs(line.values, top)
             ],
-            element("text", f"{number(top)} {unit}", x=4, y=TOP + 12, class_="scale"),
-            element("text", f"{number(top / 2)} {unit}", x=4, y=middle + 12, class_="scale"),
+            element("text", f"{number(top)} {unit}", x=4, y=TOP + 14, class_="scale"),
+            element("text", f"{number(top / 2)} {unit}", x=4, y=middle + 14, class_="scale"),
             element("text", f"{len(lines[0].values) // 60} min ago", x=4, y=HEIGHT - 3, class_="scale"),
             element("text", "now", x=WIDTH - 4, y=HEIGHT - 3, class_="scale end"),
             viewBox=f"0 0 {WIDTH} {HEIGHT}",

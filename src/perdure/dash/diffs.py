@@ -1,21 +1,19 @@
-"""Unified diffs: shown line by line, turned round, counted."""
+"""Unified diffs: shown line by line, turned round."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
 from perdure.dash.html import Markup, element
+from perdure.present.diff_lines import line_kinds, split_lines
 
 MOST_LINES: Final = 2000
-_HUNK: Final = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
 def show_diff(diff: str) -> Markup:
     """A unified diff, line by line; what a line does is said by its sign and by its colour."""
-    lines = diff.splitlines()
+    lines = split_lines(diff)
     if not lines:
         return element("p", "The content did not change.", class_="empty")
     rest = len(lines) - MOST_LINES
@@ -28,7 +26,7 @@ def show_diff(diff: str) -> Markup:
 
 def reverse_diff(diff: str) -> str:
     """The diff the other way round: what will happen to the file."""
-    lines = diff.splitlines()
+    lines = split_lines(diff)
     heads = [line[4:] for line in lines[:2]]
     swap = {"+": "-", "-": "+"}
     body = [
@@ -58,26 +56,3 @@ def _in_order(lines: list[str]) -> list[str]:
 def _reverse_place(line: str) -> str:
     old, new = line.split(" ")[1:3]
     return f"-{new[1:]} +{old[1:]}"
-
-
-def line_kinds(lines: list[str]) -> Iterator[str]:
-    """What each line of a unified diff is. The sizes in a hunk's head tell its lines from the heads of files: a removed
-    line that begins with `--` looks like one."""
-    old = new = 0
-    for line in lines:
-        if old > 0 or new > 0:
-            sign = line[:1]
-            old -= sign not in ("+", "\\")
-            new -= sign not in ("-", "\\")
-            yield {"+": "plus", "-": "minus"}.get(sign, "same")
-        elif hunk := _HUNK.match(line):
-            old, new = (int(size) if size else 1 for size in hunk.groups())
-            yield "place"
-        else:
-            yield "file" if line.startswith(("+++", "---")) else "same"
-
-
-def count_lines(diff: str) -> tuple[int, int]:
-    """How many lines it adds and removes."""
-    kinds = list(line_kinds(diff.splitlines()))
-    return kinds.count("plus"), kinds.count("minus")

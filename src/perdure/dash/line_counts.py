@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
-from perdure.dash.diffs import count_lines
 from perdure.dash.tools import ToolFailed, Tools
+from perdure.present.diff_lines import count_lines, has_counted_lines
 
 MOST_KEPT: Final = 4096
-MOST_BYTES: Final = 1 << 20
 AT_ONCE: Final = 4
 
 Counts = dict[str, tuple[int, int]]
@@ -31,7 +30,7 @@ class LineCounts:
 
     async def _count(self, entry: dict[str, Any]) -> None:
         counts = None
-        if entry["bytes"] <= MOST_BYTES:
+        if has_counted_lines(entry):
             async with self._turns:
                 try:
                     diff = await self._tools.call("diff", path=entry["path"], to=entry["journal_id"])

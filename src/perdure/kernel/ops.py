@@ -48,7 +48,7 @@ class NoParams(msgspec.Struct, frozen=True):
 class MountsParams(msgspec.Struct, frozen=True):
     action: Annotated[
         Literal["list", "restart", "enable", "disable"],
-        arg("restart starts its process anew; disable stops it and hides its tools."),
+        arg("restart starts a new process; disable stops it and hides its tools."),
     ] = "list"
     name: Annotated[str, arg("The server; not for list.")] = ""
 

@@ -89,7 +89,7 @@ def resource(k: Kernel, request: Incoming) -> None:
     ):
         most = k.limits.subscriptions
         raise Refusal(
-            INVALID_REQUEST, f"{most} resources are subscribed to, which is the most: unsubscribe from one."
+            INVALID_REQUEST, f"{most} resources are subscribed to, which is the limit: unsubscribe from one."
         )
     _accept(k, request, owner, uri)
 

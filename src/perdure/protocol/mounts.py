@@ -62,11 +62,11 @@ class Limits(msgspec.Struct, frozen=True):
     """
 
     frame_bytes: Positive = 64 * 1024 * 1024
-    """The largest message, from a client or a server. A larger one is refused under its id; the session goes on."""
+    """The largest message, from a client or a server. The host refuses a larger one by its id; the session continues."""
     pending: Positive = 1024
     """Requests of one session that have no answer yet. The next one gets error -31096."""
     queue: Positive = 256
-    """Requests that wait for one server while it starts or is busy. The next one gets error -31097."""
+    """How many requests may wait for one server while it starts or is busy. The next one gets error -31097."""
     in_flight: Positive = 256
     """Requests that one server works on at the same time. More wait in its queue."""
     outbox_bytes: Positive = 32 * 1024 * 1024
@@ -94,7 +94,7 @@ class Limits(msgspec.Struct, frozen=True):
     era_s: Seconds = 10.0
     """How long a server may be silent on `initialize` before the host tries `server/discover`."""
     ping_s: Seconds = 5.0
-    """How long a server may take to answer a ping after a call's deadline. Then the host replaces it."""
+    """How long a server may take to answer the ping that follows a call's deadline. After that the host replaces it."""
     probe_s: Seconds = 10.0
     """How long a probe may take. Then the outcome of the lost call stays unknown."""
     question_s: Seconds = 3600.0

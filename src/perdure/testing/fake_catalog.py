@@ -192,6 +192,13 @@ class Catalog:
     def remove(self, kind: str, name: str) -> None:
         self._listing(kind).pop(name, None)
 
+    def find_unknown_arguments(self, tool: str, arguments: Object) -> list[str]:
+        """Arguments that the tool's schema forbids with `additionalProperties: false`."""
+        schema = self.tools[tool].get("inputSchema", {})
+        if schema.get("additionalProperties") is not False:
+            return []
+        return sorted(arguments.keys() - schema.get("properties", {}).keys())
+
     def page(self, kind: str, member: str, cursor: object) -> Object:
         entries = list(self._listing(kind).values())
         if cursor is None:

@@ -210,6 +210,8 @@ class FakeServer:
     def _start_call(self, call: Call) -> None:
         if call.tool not in self._catalog.tools:
             raise Refusal(INVALID_PARAMS, f"Unknown tool: {call.tool}")
+        if unknown := self._catalog.find_unknown_arguments(call.tool, call.arguments):
+            raise Refusal(INVALID_PARAMS, f"Unknown arguments: {', '.join(unknown)}")
         behaviour = self._catalog.behaviours.get(call.tool, call.tool)
         tool = _TOOLS.get(behaviour, fake_tools.from_catalog)
         self._calls[call.id] = call

@@ -277,7 +277,7 @@ def check_in_memory(size: int, path: str) -> None:
         raise refuse(
             "quota_exceeded",
             "too_large",
-            f"{path} has {size:,} bytes, and at most {MOST_IN_MEMORY:,} can be read, edited or merged as text.",
+            f"{path} has {size:,} bytes; the limit for reading, editing and merging is {MOST_IN_MEMORY:,}.",
             next_step=call_tool("read", path=path, encoding="base64", max_bytes=262144),
             suggested_action="split",
             reason_hint="size_limit",

@@ -76,7 +76,7 @@ def _looked(path: str) -> Iterator[Finding]:
             CHECK,
             "error",
             f"{path} belongs to another user",
-            "it cannot be relied on, and often not written: perdure was run as somebody else here",
+            "it may be unreadable or read-only, and its content cannot be trusted: perdure was run as another user here",
             "give it back to yourself with chown, or remove it where it is not needed",
         )
         return

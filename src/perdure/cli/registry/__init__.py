@@ -21,7 +21,10 @@ COMMANDS = {
     "list": ("perdure.cli.registry.listing", "every server, with its problem where it has one"),
     "show": ("perdure.cli.registry.show", "one server; references, never resolved values"),
     "validate": ("perdure.cli.registry.validate", "check one server or all, without starting any"),
-    "refresh-capabilities": ("perdure.cli.registry.capabilities", "what the registry's backend can do now"),
+    "refresh-capabilities": (
+        "perdure.cli.registry.capabilities",
+        "print what the registry's backend supports",
+    ),
     "install": (
         "perdure.cli.registry.install",
         "add a server: install NAME [OPTIONS] -- COMMAND ARGS…, or install [--from] CATALOG_NAME[@VERSION]",
@@ -98,7 +101,9 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         "--registry", metavar="FILE|URL", help="the registry (PERDURE_REGISTRY, else mcp.md or mcp.json)"
     )
     parser.add_argument(
-        "--workspace", metavar="DIR", help="where to look for the registry (PERDURE_WORKSPACE, else here)"
+        "--workspace",
+        metavar="DIR",
+        help="where to look for the registry (PERDURE_WORKSPACE; default: the current folder)",
     )
     parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
 

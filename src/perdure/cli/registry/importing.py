@@ -19,7 +19,9 @@ CONFLICT: Final = 3
 def add(parser: argparse.ArgumentParser) -> None:
     add_client(parser)
     parser.add_argument(
-        "--keep-secrets", action="store_true", help="take literal secrets along instead of $NAME references"
+        "--keep-secrets",
+        action="store_true",
+        help="copy literal secrets instead of replacing them with $NAME references",
     )
     parser.add_argument("--dry-run", action="store_true", help="only show what would be imported")
 

@@ -25,7 +25,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "       perdure registry install --from CATALOG_NAME[@VERSION] [--as NAME] [OPTIONS]"
     )
     parser.add_argument("name", nargs="?")
-    parser.add_argument("--from", dest="source", metavar="NAME[@VERSION]", help="a server of a catalog")
+    parser.add_argument(
+        "--from", dest="source", metavar="NAME[@VERSION]", help="install this server of a catalog"
+    )
     parser.add_argument(
         "--as",
         dest="alias",
@@ -33,20 +35,24 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="name of the new entry (default: the last part of the catalog's name)",
     )
     add_catalog(parser)
-    parser.add_argument("--kind", choices=KINDS, help="which of its packages, where it has several")
+    parser.add_argument("--kind", choices=KINDS, help="which package, if the server has several")
     parser.add_argument("--description", default="", metavar="TEXT")
     parser.add_argument("--title", default="", metavar="TEXT")
-    parser.add_argument("--env", action="append", default=[], metavar="K=V", help="repeatable; V may be $VAR")
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="K=V", help="set K to V; V may be $VAR; repeatable"
+    )
     parser.add_argument(
         "--arg", action="append", default=[], metavar="A", help="one more argument; repeatable"
     )
     parser.add_argument(
-        "--cwd", metavar="DIR", help="where it is started, from the registry's folder: the workspace"
+        "--cwd",
+        metavar="DIR",
+        help="working directory, relative to the registry's folder (default: the workspace)",
     )
     parser.add_argument("--transport", choices=TRANSPORTS, help="stdio, or streamable-http with --url")
-    parser.add_argument("--url", help="of a remote server")
+    parser.add_argument("--url", help="URL of a remote server")
     parser.add_argument(
-        "--header", action="append", default=[], metavar="K=V", help="repeatable; V may be $VAR"
+        "--header", action="append", default=[], metavar="K=V", help="set K to V; V may be $VAR; repeatable"
     )
     parser.add_argument(
         "--oauth",
@@ -59,7 +65,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--project",
         dest="in_project",
         action="store_true",
-        help="into the project's mcp.md, which its other users get: otherwise your own, for all projects",
+        help="write to the project's mcp.md, which its other users get (default: your own registry, for all projects)",
     )
     parser.add_argument("--disabled", action="store_true", help="install it, but do not mount it")
 

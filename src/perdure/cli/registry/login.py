@@ -21,10 +21,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name")
     if parser.prog.endswith("login"):
         parser.add_argument(
-            "--no-browser", action="store_true", help="only print the address; with --json nothing is opened"
+            "--no-browser", action="store_true", help="only print the address (--json implies it)"
         )
         parser.add_argument(
-            "--wait", type=float, default=WAIT_S, metavar="S", help=f"how long to wait for you ({WAIT_S:g})"
+            "--wait",
+            type=float,
+            default=WAIT_S,
+            metavar="S",
+            help=f"seconds to wait for the sign-in (default: {WAIT_S:g})",
         )
 
 

@@ -17,7 +17,9 @@ MOST = 1000
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="+", help="words of the name or the description")
     add_catalog(parser)
-    parser.add_argument("--limit", type=_limit, default=USUAL, metavar="N", help=f"how many to show: {USUAL}")
+    parser.add_argument(
+        "--limit", type=_limit, default=USUAL, metavar="N", help=f"how many to show (default: {USUAL})"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,15 +18,27 @@ TOKENS = ("PERDURE_TOKEN", "PERDURE_REGISTRY_TOKEN")
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--port", type=_port, default=USUAL_PORT, metavar="N", help=f"{USUAL_PORT}; 0 takes a free one"
+        "--port",
+        type=_port,
+        default=USUAL_PORT,
+        metavar="N",
+        help=f"the port (default: {USUAL_PORT}); 0 takes a free one",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="127.0.0.1; any other needs a token")
-    parser.add_argument("--token", help="lets its bearer write (PERDURE_TOKEN, PERDURE_REGISTRY_TOKEN)")
     parser.add_argument(
-        "--tier", type=int, choices=(1, 2, 3), default=3, help="1 read-only, 2 without /capabilities: 3"
+        "--host",
+        default="127.0.0.1",
+        help="the address to listen on (default: 127.0.0.1); any other needs a token",
+    )
+    parser.add_argument("--token", help="bearer token for writing (PERDURE_TOKEN, PERDURE_REGISTRY_TOKEN)")
+    parser.add_argument(
+        "--tier",
+        type=int,
+        choices=(1, 2, 3),
+        default=3,
+        help="1: read-only; 2: without /capabilities; 3: everything (default)",
     )
     parser.add_argument(
-        "--scope", action="append", default=[], metavar="S", help="serve this agent_scope alone; repeatable"
+        "--scope", action="append", default=[], metavar="S", help="serve only this agent_scope; repeatable"
     )
 
 

@@ -86,7 +86,7 @@ def _keep_trust(path: str, old: bytes | None, new: bytes, is_done: bool) -> None
 
 def add_catalog(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--catalog", metavar="URL", help="where to look (PERDURE_CATALOG, else the official registry)"
+        "--catalog", metavar="URL", help="the catalog (PERDURE_CATALOG; default: the official registry)"
     )
 
 

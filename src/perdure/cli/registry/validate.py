@@ -11,7 +11,7 @@ from perdure.registry.refs import ServerRef, ValidationResult
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="all of them where none is named")
+    parser.add_argument("name", nargs="?", help="default: every server")
 
 
 def run(options: argparse.Namespace) -> int:

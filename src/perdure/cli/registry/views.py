@@ -21,7 +21,9 @@ def add_view(parser: argparse.ArgumentParser) -> None:
     add_client(parser)
     add_apply(parser)
     parser.add_argument(
-        "--overwrite", action="store_true", help="also change what was edited there, or is not ours"
+        "--overwrite",
+        action="store_true",
+        help="also replace entries that were edited in the client or that Perdure did not write",
     )
 
 

@@ -77,7 +77,7 @@ async def draft(desk: Desk, ask: Ask) -> Page:
     call = code(f"safe_write path={one['path'] or '…'} draft={identity}")
     how = note("An agent writes it with ", call, ".")
     if found["detected_patterns"]:
-        how = note("It stays refused while it holds this. A redacted copy is kept as a draft of its own.")
+        how = note("A write with this content stays refused. A redacted copy is kept as a draft of its own.")
     return Page(
         f"Draft for {one['path'] or 'no file'}",
         (
@@ -155,11 +155,22 @@ def _facts(one: dict[str, Any]) -> Markup:
     return facts([*pairs, *([("Workspace", one["workspace"])] if "workspace" in one else [])])
 
 
+_TITLES: Final = {
+    "sha256": "sha256",
+    "ttl": "Kept for",
+    "checkpoint_path": "Address",
+    "created_at": "Created",
+    "updated_at": "Updated",
+    "expires_at": "Expires",
+}
+
+
 def _records(caption: str, records: list[dict[str, Any]], empty: str) -> Markup:
-    """Metadata as it comes, one column per member that any of them has."""
-    heads = [name for name in dict.fromkeys(key for one in records for key in one) if name not in ("notes",)]
+    """Metadata as it comes, one column per member that any of them has a value for."""
+    names = dict.fromkeys(key for one in records for key, value in one.items() if value is not None)
+    heads = [name for name in names if name != "notes"]
     rows = ([_member(name, one.get(name)) for name in heads] for one in records)
-    titles = [name if name == "sha256" else name.replace("_", " ").capitalize() for name in heads]
+    titles = [_TITLES.get(name) or name.replace("_", " ").capitalize() for name in heads]
     return table(caption, titles, rows, empty)
 
 

@@ -108,7 +108,7 @@ def server_table(rows: list[ServerRow]) -> Markup:
                 link(row.name, "/mounts/server", {"name": row.name}),
                 [health(row.state), _retry(row)],
                 row.tools,
-                Figure(_uptime(row)),
+                Figure(_uptime(row) or "–"),
                 row.sessions,
                 row.restarts,
                 row.fault or "none",

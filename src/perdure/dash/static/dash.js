@@ -47,7 +47,8 @@ const waiting = new Map();
 function isInUse(part) {
   const selection = getSelection();
   const selects = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
-  return selects || part.contains(document.activeElement) || part.querySelector("input:checked, details[open]");
+  const isTyped = [...part.querySelectorAll("input")].some((input) => input.value !== input.defaultValue);
+  return selects || isTyped || part.contains(document.activeElement) || part.querySelector("input:checked, details[open]");
 }
 
 // Rows must not move under the pointer, nor under the eyes of somebody who has scrolled to them.

@@ -13,10 +13,7 @@ class HeldFiles:
         self._known = [(path, _identity(path)) for path in paths]
 
     def are_replaced(self) -> bool:
-        for path, known in self._known:
-            if _identity(path) != known:
-                return True
-        return False
+        return any(_identity(path) != known for path, known in self._known)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -50,7 +50,7 @@ def sized(value: str, limits: StateLimits) -> str:
         raise refuse(
             "quota_exceeded",
             "value_too_large",
-            f"not written: the value has {size:,} bytes, and one key holds at most {limits.value_bytes:,}.",
+            f"not written: the value has {size:,} bytes; the limit for one key is {limits.value_bytes:,}.",
             next_step=call_again(value=FILL),
             reason_hint="size_limit",
             suggested_action="split",

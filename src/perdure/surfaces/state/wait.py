@@ -46,7 +46,7 @@ def state_wait(service: StateService, params: Wait, call: Call) -> Payload:
         raise refuse(
             "quota_exceeded",
             "too_many_waits",
-            f"{MOST_WAITS} calls of state_wait wait already, which is the most at a time.",
+            f"{MOST_WAITS} calls of state_wait are waiting, which is the limit.",
             next_step=call_again(),
             suggested_action="retry_later",
         )

@@ -38,7 +38,7 @@ class Set(msgspec.Struct, frozen=True):
     value: Annotated[str, arg("JSON", json_text=True)]
     expected_version: Annotated[int, arg("-1: overwrite; 0: create only.")] = ANY
     ttl_s: float | None = None
-    lease: Annotated[str | None, arg("Only while lease_token holds it.")] = None
+    lease: Annotated[str | None, arg("Write only while lease_token holds it.")] = None
     lease_token: int | None = None
     namespace: str = unlisted("default")
 
@@ -76,7 +76,7 @@ class LeaseCall(msgspec.Struct, frozen=True):
 class Once(msgspec.Struct, frozen=True):
     action: Literal["begin", "finish", "status"]
     key: str
-    token: Annotated[int | None, arg("From begin; for finish.")] = None
+    token: Annotated[int | None, arg("From begin; finish needs it.")] = None
     outcome: Annotated[str | None, arg("JSON", json_text=True)] = None
     ttl_s: Annotated[float, arg("Seconds until another agent may begin.")] = 3600
     namespace: str = unlisted("default")

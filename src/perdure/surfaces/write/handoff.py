@@ -82,7 +82,7 @@ class HandoffWrite(msgspec.Struct, frozen=True):
     ]
     body: Annotated[str, arg("Free text.")] = ""
     path: Annotated[str, WHERE] = DEFAULT_PATH
-    archive: Annotated[bool, arg("Keep the one it replaces.")] = False
+    archive: Annotated[bool, arg("Keep a copy of the old one.")] = False
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
 
 
@@ -367,7 +367,7 @@ def _content(service: WriteService, path: str) -> tuple[str, str, str]:
                 raise refuse(
                     "invalid_input",
                     "too_large",
-                    f"{path} is larger than 1 MiB, and no handoff is.",
+                    f"{path} is larger than 1 MiB, the limit for a handoff.",
                     next_step=call_tool("read", path=path, end_line=100),
                     suggested_action="reread",
                     path=path,

@@ -293,7 +293,7 @@ LAYERS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
             "chunk_write",
             "Store a chunk",
             "Store chunk number index of a file too large for one call; the same index again replaces it. "
-            "Nothing is in the project until chunk_compose. In order use chunk_append.",
+            "Nothing is in the project until chunk_compose. To add parts in order, use chunk_append.",
             chunks.ChunkWrite,
             conflict=("/session",),
             destructive=True,

@@ -38,7 +38,7 @@ BY_LABEL = arg()
 
 class ScratchPut(msgspec.Struct, frozen=True):
     content: Annotated[str, arg()]
-    label: Annotated[str, arg("A name to find it by.", max_length=MOST_LABEL)] | None = None
+    label: Annotated[str, arg("A name for finding it.", max_length=MOST_LABEL)] | None = None
     content_type: Annotated[str, arg(max_length=100)] | None = None
     notes: Annotated[str, arg(max_length=2000)] | None = None
     encoding: Annotated[Encoding, arg()] = "utf-8"

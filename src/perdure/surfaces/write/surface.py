@@ -412,7 +412,7 @@ class WriteSurface:
                 writes(
                     "safe_write",
                     "Write file",
-                    "Create a file; mode=overwrite or append changes one. Default mode=create refuses an "
+                    "Create a file, or change one with mode=overwrite or append. Default mode=create refuses an "
                     "existing file. Atomic, journaled, undoable. For passages use edit.",
                     write.SafeWrite,
                     conflict=("/path",),

@@ -47,7 +47,7 @@ class Transaction(msgspec.Struct, frozen=True):
         list[Operation],
         arg(min_length=1, max_length=MOST_OPS),
     ]
-    expected: Annotated[dict[str, str], arg("Path to the sha256 it must have now.")] = {}
+    expected: Annotated[dict[str, str], arg("For a path, the sha256 it must have.")] = {}
     message: Annotated[str, arg("Why, for the journal.", max_length=2000)] = ""
     classify: Annotated[bool, CLASSIFY] = True
     validate: Annotated[Validate, VALIDATE] = "off"
@@ -223,7 +223,7 @@ class _Step:
                     raise refuse(
                         "invalid_input",
                         "no_target",
-                        "an operation with op=move needs to, the new path.",
+                        "an operation with op=move needs `to`, the new path.",
                         next_step=call_again(ops=FILL),
                         suggested_action="fix_syntax",
                     )

@@ -157,7 +157,7 @@ def _nothing(given: Undo, call: Call) -> ToolError:
     return refuse(
         "not_found",
         "nothing_to_undo",
-        f"there is no {what} {whose}to take back{where}.",
+        f"nothing to take back: no {what} {whose}was found{where}.",
         next_step=call_tool("journal_tail")
         if not whose
         else either(call_again(session=ANY_SESSION), call_tool("journal_tail")),
@@ -264,7 +264,7 @@ def _reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Cont
         raise refuse(
             "conflict",
             "changed_since",
-            f"{known.path} was created or deleted since.",
+            f"{known.path} was created or deleted after that change.",
             next_step=call_tool("diff", path=known.path),
         )
     return tree.derive(known, f"undo {row.seq}", lambda: _merged(service, tree, known, new, old))

@@ -26,7 +26,7 @@ MOST_TOLD: Final = 20
 class ValidateParams(msgspec.Struct, frozen=True):
     content: Annotated[str, arg()] | None = None
     draft: Annotated[str, arg()] | None = None
-    format_hint: Annotated[str, arg("json, python, …; else by target_path.")] | None = None
+    format_hint: Annotated[str, arg("json, python, …; default: by target_path.")] | None = None
     target_path: Annotated[str, arg(path="relative")] | None = None
 
 
@@ -110,7 +110,7 @@ def _too_large() -> ToolError:
     return refuse(
         "invalid_input",
         "too_large",
-        "the content is larger than 16 MiB, and no more is checked for syntax.",
+        "the content is larger than 16 MiB, the limit of the syntax check.",
         next_step=call_again(content=FILL),
         suggested_action="split",
         reason_hint="size_limit",

@@ -53,7 +53,7 @@ class SafeWrite(msgspec.Struct, frozen=True):
     classify_reject_at: Annotated[Verdict, arg()] = "high"
     validate: Annotated[Validate, arg("refuse rejects syntax errors.")] = "off"
     force: Annotated[bool, arg("Skip the guards.")] = False
-    idempotency_key: Annotated[str, arg("Sent again, it runs once.")] | None = None
+    idempotency_key: Annotated[str, arg("Repeated calls with it run once.")] | None = None
 
 
 class EditFile(msgspec.Struct, frozen=True):
