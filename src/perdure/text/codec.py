@@ -73,10 +73,6 @@ class Text(msgspec.Struct, frozen=True):
         """The text in LF, as edits see it."""
         return self.body if self.style.eol in ("lf", "none") else self.body.replace("\r\n", "\n")
 
-    @property
-    def final_newline(self) -> bool:
-        return self.body.endswith("\n")
-
 
 class Excerpt(msgspec.Struct, frozen=True):
     """Lines `start_line` to `end_line` of a text, with the file's own endings."""

@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.protocol.envelope import ToolError
 from perdure.text.codec import Text, decode
-from perdure.text.common_lines import Change, changes, split
+from perdure.text.lines import Change, changes, split
 
 MAX_BYTES: Final = 65_536
 _CONTEXT: Final = 3
