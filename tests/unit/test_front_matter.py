@@ -15,7 +15,7 @@ from perdure.text import front_matter
 
 def reason(front: str) -> str:
     with pytest.raises(ToolError) as refused:
-        front_matter.read(front)
+        front_matter.parse(front)
     assert refused.value.envelope.error == "invalid_input"
     return str(refused.value.envelope.context["reason"])
 
@@ -34,7 +34,7 @@ def test_what_has_no_front_matter_is_refused(text: str) -> None:
 
 
 def test_values_come_out_as_json_knows_them() -> None:
-    found = front_matter.read(
+    found = front_matter.parse(
         "when: 2026-01-02T03:04:05Z\nday: 2026-01-02\nx: .inf\nb: yes\nn:\nl: [1, a]\n1: one\n"
     )
     assert found["when"].startswith("2026-01-02T03:04:05")
@@ -49,8 +49,8 @@ def test_values_come_out_as_json_knows_them() -> None:
 
 def test_a_change_keeps_comments_order_quotes_and_times() -> None:
     before = "# who\nagent: 'a'  # me\nwhen: 2026-01-02 03:04:05\nextra: [1, 2]\nsummary: old\n"
-    values = {**front_matter.read(before), "summary": "new", "added": True}
-    assert front_matter.write(values, before) == (
+    values = {**front_matter.parse(before), "summary": "new", "added": True}
+    assert front_matter.render(values, before) == (
         "# who\nagent: 'a'  # me\nwhen: 2026-01-02 03:04:05\nextra: [1, 2]\nsummary: new\nadded: true\n"
     )
 
@@ -66,7 +66,7 @@ def test_a_value_that_looks_like_another_type_stays_text() -> None:
         "g": "line\nline\n",
         "h": "null",
     }
-    assert front_matter.read(front_matter.write(values)) == values
+    assert front_matter.parse(front_matter.render(values)) == values
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_bomb_of_references_stays_small() -> None:
 
 def test_code_in_a_summary_is_no_nesting() -> None:
     text = " ".join(["[x]: {y}: - [" for _ in range(100)])
-    assert front_matter.read(front_matter.write({"summary": text})) == {"summary": text}
+    assert front_matter.parse(front_matter.render({"summary": text})) == {"summary": text}
 
 
 def test_ready_steps_are_those_whose_needs_are_done() -> None:
@@ -157,4 +157,4 @@ def test_what_is_written_is_read_back_whatever_the_values_are() -> None:
     for _ in range(300):
         names = chance.sample(("task_id", "summary", "steps", "x1", "on"), chance.randrange(1, 5))
         values = {name: any_value(chance) for name in names}
-        assert front_matter.read(front_matter.write(values)) == values
+        assert front_matter.parse(front_matter.render(values)) == values

@@ -23,7 +23,7 @@ TEXT = st.tuples(st.lists(st.sampled_from("abcde"), max_size=12), st.booleans())
 def test_matching_lines_are_equal_and_in_order(one: str, other: str) -> None:
     a, b = lines.split(one), lines.split(other)
     at_a = at_b = 0
-    for block in lines.matching(a, b):
+    for block in lines.find_matching_blocks(a, b):
         assert block.size > 0
         assert block.a >= at_a
         assert block.b >= at_b
@@ -36,11 +36,11 @@ def test_changes_take_one_text_to_the_other(one: str, other: str) -> None:
     a, b = lines.split(one), lines.split(other)
     result: list[str] = []
     at = 0
-    for change in lines.changes(a, b):
-        result += a[at : change.a0] + b[change.b0 : change.b1]
-        at = change.a1
+    for change in lines.diff(a, b):
+        result += a[at : change.a_start] + b[change.b_start : change.b_end]
+        at = change.a_end
     assert result + a[at:] == b
-    assert lines.changes(a, a) == []
+    assert lines.diff(a, a) == []
 
 
 # --- laws ------------------------------------------------------------------------------------------------
@@ -162,5 +162,5 @@ def test_two_texts_that_share_little_are_compared() -> None:
     rng = random.Random(7)
     one = [f"{rng.randrange(4)}\n" for _ in range(20_000)]
     other = [f"{rng.randrange(4)}\n" for _ in range(20_000)]
-    blocks = lines.matching(one, other)
+    blocks = lines.find_matching_blocks(one, other)
     assert sum(block.size for block in blocks) > 8_000

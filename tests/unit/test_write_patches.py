@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from perdure.protocol.envelope import Envelope, ToolError
 from perdure.text import apply_patch, lines
 from perdure.text.codec import decode, encode
-from perdure.text.diffs import unified
+from perdure.text.diffs import unified_diff
 from perdure.text.patch_parser import AnchoredHunk, Row
 from perdure.text.unified_patch import FilePatch, Hunk, apply, parse
 
@@ -510,7 +510,7 @@ def test_a_diff_takes_its_old_text_to_its_new_one(pair: tuple[str, str]) -> None
     old, new = pair
     if old == new:
         return
-    ours = unified(old.encode(), new.encode(), old_label="a/f", new_label="b/f").text
+    ours = unified_diff(old.encode(), new.encode(), old_label="a/f", new_label="b/f").text
     for patch in (diff_of(old, new), "".join(row for row in lines.split(ours) if row[:2] != "# ")):
         assert applied(patch, old) == new
 
@@ -566,7 +566,7 @@ def test_a_diff_of_ours_is_one_that_patch_understands(tmp_path: Path, pair: tupl
     old, new = pair
     if old == new or not old or not new:
         return
-    found = unified(old.encode(), new.encode(), old_label="a/f", new_label="b/f")
+    found = unified_diff(old.encode(), new.encode(), old_label="a/f", new_label="b/f")
     (tmp_path / "f").write_bytes(old.encode())
     done = subprocess.run(
         ["patch", "-s", "-p1", "-F0", "f"], cwd=tmp_path, input=found.text.encode(), capture_output=True

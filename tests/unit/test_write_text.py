@@ -12,15 +12,15 @@ from perdure.protocol.envelope import Envelope, ToolError
 from perdure.text import lines
 from perdure.text.codec import (
     Style,
-    append_bytes,
-    content_bytes,
     decode,
+    detect_style,
     encode,
+    encode_appended,
     encode_body,
-    excerpt,
-    style_of,
+    encode_payload,
+    extract_lines,
 )
-from perdure.text.diffs import unified
+from perdure.text.diffs import unified_diff
 
 LINE = st.text(st.sampled_from("ab \té€\r\x0c\u2028"), max_size=4)
 ENDED = st.tuples(LINE, st.sampled_from(["\n", "\r\n"])).map("".join)
@@ -54,7 +54,7 @@ def refused(call: object, *given: object, **named: object) -> Envelope:
     ],
 )
 def test_a_files_style_is_recognized(data: bytes, style: Style) -> None:
-    assert style_of(data) == style
+    assert detect_style(data) == style
     assert decode(data).style == style
 
 
@@ -72,7 +72,7 @@ def test_a_files_style_is_recognized(data: bytes, style: Style) -> None:
     ],
 )
 def test_what_is_not_clearly_text_is_binary(data: bytes) -> None:
-    assert style_of(data) is None
+    assert detect_style(data) is None
     envelope = refused(decode, data)
     assert (envelope.error, envelope.reason_hint) == ("invalid_input", "encoding")
     assert envelope.context["reason"] == "binary_file"
@@ -80,8 +80,8 @@ def test_what_is_not_clearly_text_is_binary(data: bytes) -> None:
 
 def test_the_beginning_of_a_file_may_end_inside_a_character() -> None:
     cut = "größer\n€".encode()[:-1]
-    assert style_of(cut) is None
-    assert style_of(cut, complete=False) == Style("utf-8", False, "lf")
+    assert detect_style(cut) is None
+    assert detect_style(cut, complete=False) == Style("utf-8", False, "lf")
 
 
 def test_an_encoding_that_is_asked_for_is_used_or_refused() -> None:
@@ -146,27 +146,27 @@ def test_a_character_the_file_cannot_hold_is_refused_without_being_shown() -> No
     assert (envelope.context["line"], envelope.context["column"]) == (2, 9)
     assert "€" not in str(envelope.context)
     assert "price" not in str(envelope.context)
-    assert refused(content_bytes, "\ud800").context["reason"] == "unencodable"
+    assert refused(encode_payload, "\ud800").context["reason"] == "unencodable"
 
 
 # --- payloads ------------------------------------------------------------------------------------------
 
 
 def test_a_payload_is_kept_as_it_was_sent() -> None:
-    assert content_bytes("a\r\nb\n") == b"a\r\nb\n"
-    assert content_bytes("é", "latin-1") == b"\xe9"
-    assert content_bytes("é", "utf-16") == "\ufeffé".encode("utf-16-le")
-    assert content_bytes("\ufeffé", "utf-16") == "\ufeffé".encode("utf-16-le")
+    assert encode_payload("a\r\nb\n") == b"a\r\nb\n"
+    assert encode_payload("é", "latin-1") == b"\xe9"
+    assert encode_payload("é", "utf-16") == "\ufeffé".encode("utf-16-le")
+    assert encode_payload("\ufeffé", "utf-16") == "\ufeffé".encode("utf-16-le")
 
 
 @given(st.binary())
 def test_any_bytes_can_be_sent_as_base64(data: bytes) -> None:
-    assert content_bytes(base64.encodebytes(data).decode(), "base64") == data
+    assert encode_payload(base64.encodebytes(data).decode(), "base64") == data
 
 
 @pytest.mark.parametrize("content", ["a", "YQ", "YQ==YQ==", "Y*Q=", "é", "YQ==="])
 def test_broken_base64_is_refused(content: str) -> None:
-    assert refused(content_bytes, content, "base64").context["reason"] == "bad_base64"
+    assert refused(encode_payload, content, "base64").context["reason"] == "bad_base64"
 
 
 @pytest.mark.parametrize(
@@ -174,16 +174,16 @@ def test_broken_base64_is_refused(content: str) -> None:
 )
 @pytest.mark.parametrize("content", ["é\nü\n", "é\r\nü\r\n", "\ufeffé\nü\n"])
 def test_an_append_speaks_the_files_encoding_and_line_ending(existing: bytes, content: str) -> None:
-    both = existing + append_bytes(style_of(existing), content)
+    both = existing + encode_appended(detect_style(existing), content)
     text = decode(both)
     assert text.body == decode(existing).body + "é\r\nü\r\n"
     assert text.style == decode(existing).style
 
 
 def test_an_append_to_what_has_no_style_yet_is_kept_as_it_was_sent() -> None:
-    assert append_bytes(style_of(b"\0"), "a\r\nb\n") == b"a\r\nb\n"
-    assert append_bytes(style_of(b"one line"), "a\r\nb\n") == b"a\r\nb\n"
-    assert append_bytes(style_of(b"a\n"), "AA==", "base64") == b"\0"
+    assert encode_appended(detect_style(b"\0"), "a\r\nb\n") == b"a\r\nb\n"
+    assert encode_appended(detect_style(b"one line"), "a\r\nb\n") == b"a\r\nb\n"
+    assert encode_appended(detect_style(b"a\n"), "AA==", "base64") == b"\0"
 
 
 # --- some lines ----------------------------------------------------------------------------------------
@@ -191,16 +191,16 @@ def test_an_append_to_what_has_no_style_yet_is_kept_as_it_was_sent() -> None:
 
 def test_lines_are_counted_by_newlines_alone() -> None:
     text = decode("a\x0c\u2028\rb\r\nc".encode())
-    found = excerpt(text)
+    found = extract_lines(text)
     assert (found.content, found.total_lines, found.end_line, found.truncated) == (text.body, 2, 2, False)
-    assert excerpt(text, 2, 2).content == "c"
-    assert excerpt(text, 1, 9).end_line == 2
-    assert excerpt(decode(b"")).total_lines == 0
+    assert extract_lines(text, 2, 2).content == "c"
+    assert extract_lines(text, 1, 9).end_line == 2
+    assert extract_lines(decode(b"")).total_lines == 0
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, None), (4, None), (3, 2), (-1, 2), (None, 0)])
 def test_lines_that_are_not_there_are_refused(start: int | None, end: int | None) -> None:
-    envelope = refused(excerpt, decode(b"a\nb\nc\n"), start, end)
+    envelope = refused(extract_lines, decode(b"a\nb\nc\n"), start, end)
     assert (envelope.error, envelope.context["total_lines"]) == ("invalid_input", 3)
 
 
@@ -210,7 +210,7 @@ def test_an_excerpt_is_bounded_and_continues_where_it_stopped(body: str, room: i
     whole = lines.split(body)
     if start > max(len(whole), 1):
         return
-    found = excerpt(text, start, max_bytes=room)
+    found = extract_lines(text, start, max_bytes=room)
     assert len(found.content.encode()) <= room
     rest = "".join(whole[start - 1 :])
     assert rest.startswith(found.content)
@@ -220,7 +220,7 @@ def test_an_excerpt_is_bounded_and_continues_where_it_stopped(body: str, room: i
 
 
 def test_a_long_line_is_cut_between_characters() -> None:
-    found = excerpt(decode("€€€\nx\n".encode()), max_bytes=7)
+    found = extract_lines(decode("€€€\nx\n".encode()), max_bytes=7)
     assert (found.content, found.end_line, found.truncated) == ("€€", 1, True)
 
 
@@ -228,28 +228,28 @@ def test_a_long_line_is_cut_between_characters() -> None:
 
 
 def test_a_diff_is_unified_and_says_what_no_line_can_show() -> None:
-    found = unified(b"a\nb\nc\n", b"a\nB\nc", old_label="a/f", new_label="b/f")
+    found = unified_diff(b"a\nb\nc\n", b"a\nB\nc", old_label="a/f", new_label="b/f")
     assert (
         found.text == "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n-c\n+B\n+c\n\\ No newline at end of file\n"
     )
-    assert unified(b"a\n", b"a\n", old_label="x", new_label="y").changed is False
-    marked = unified(b"a\n", b"\xef\xbb\xbfa\n", old_label="x", new_label="y")
+    assert unified_diff(b"a\n", b"a\n", old_label="x", new_label="y").changed is False
+    marked = unified_diff(b"a\n", b"\xef\xbb\xbfa\n", old_label="x", new_label="y")
     assert marked.changed
     assert marked.text.endswith("# byte order mark: added\n")
-    assert unified(None, b"a\n", old_label="x", new_label="y").text.startswith(
+    assert unified_diff(None, b"a\n", old_label="x", new_label="y").text.startswith(
         "--- /dev/null\n+++ y\n@@ -0,0 +1 @@"
     )
 
 
 def test_a_diff_of_binary_content_says_so_and_shows_none() -> None:
-    found = unified(b"a\0", b"b\0", old_label="x", new_label="y")
+    found = unified_diff(b"a\0", b"b\0", old_label="x", new_label="y")
     assert found.binary
     assert found.text == "Binary files x and y differ (2 and 2 bytes)\n"
 
 
 def test_a_long_diff_is_cut_at_a_line_and_marked() -> None:
     new = "".join(f"line {i}\n" for i in range(5000)).encode()
-    found = unified(b"", new, old_label="x", new_label="y", max_bytes=1000)
+    found = unified_diff(b"", new, old_label="x", new_label="y", max_bytes=1000)
     assert found.truncated
     assert len(found.text) < 1100
     *_, before, note = found.text.splitlines()

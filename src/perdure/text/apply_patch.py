@@ -28,7 +28,7 @@ from typing import Final, Literal, NamedTuple
 
 from perdure.protocol.envelope import ToolError
 from perdure.text import unified_patch
-from perdure.text.edits import indentation, reindent
+from perdure.text.edits import get_indentation, reindent
 from perdure.text.patch_parser import AnchoredHunk, FilePatch, Row
 
 Match = Literal["exact", "tolerant"]
@@ -236,7 +236,7 @@ class _File:
 
 
 def _indentation(text: str) -> str:
-    return indentation(text.translate(_ASCII))
+    return get_indentation(text.translate(_ASCII))
 
 
 def _next(lines: Sequence[int], at: int) -> int | None:

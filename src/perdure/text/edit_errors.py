@@ -16,7 +16,7 @@ from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool, then
 from perdure.risk import RiskSettings
 from perdure.text import lines
-from perdure.text.similarity import first_difference, nearest
+from perdure.text.similarity import find_first_difference, find_nearest
 
 LINES_SHOWN: Final = 100
 MOST_SHOWN: Final = 200
@@ -89,18 +89,18 @@ def missing(attempt: Attempt) -> ToolError:
     if attempt.number > 1 and attempt.old in attempt.original:
         message = f"{name} any more: an earlier edit of this call changed that text. Edits apply in order."
         return _stale(attempt, "old_string_not_found", message, None, nearest=None)
-    near = nearest(attempt.original, block)
+    near = find_nearest(attempt.original, block)
     if near is None:
         message = f"{name}, and nothing in the file is similar."
         return _stale(attempt, "old_string_not_found", message, None, nearest=None)
     first, at = near.start + 1, near.diverges + 1
     want = block[near.diverges - near.start]
-    differs = first_difference(want, near.text[near.column :])
+    differs = find_first_difference(want, near.text[near.column :])
     sent = _masked(attempt.old, near.diverges - near.start, attempt.settings)
     found = _masked(attempt.original, near.diverges, attempt.settings)
     in_found = near.column + differs
     you_sent = f'"{_excerpt(sent, differs, _IN_SENTENCE)}"'
-    if at > lines.total(attempt.original):
+    if at > lines.count(attempt.original):
         message = f"{name}. The nearest text begins at line {first}, but the file ends before {you_sent}."
     else:
         message = (
@@ -150,7 +150,7 @@ def _stale(
     """The call that shows the lines is the next step: the caller then sends the edit with the file's text."""
     read = call_tool("read", path=attempt.path)
     if span is not None:
-        start, last = max(span[0] - _AROUND, 1), max(lines.total(attempt.original), 1)
+        start, last = max(span[0] - _AROUND, 1), max(lines.count(attempt.original), 1)
         end = min(span[1] + _AROUND, start + _MOST_READ, last)
         read = call_tool("read", path=attempt.path, start_line=start, end_line=end)
     return refuse(
@@ -177,8 +177,8 @@ def _masked(text: str, number: int, settings: RiskSettings) -> str:
     """A line of a text, from zero, with its secrets masked."""
     start = 0
     for _ in range(number):
-        start = lines.line_end(text, start) + 1
-    end = lines.line_end(text, start)
+        start = lines.find_end(text, start) + 1
+    end = lines.find_end(text, start)
     left = max(start - _SCANNED, 0)
     report = risk.scan(text[left : end + _SCANNED], settings)
     parts: list[str] = []

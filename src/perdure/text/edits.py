@@ -24,7 +24,7 @@ from perdure.protocol.tools import arg
 from perdure.risk import DEFAULT, RiskSettings
 from perdure.text import lines, spacing
 from perdure.text.edit_errors import Attempt, ambiguous, check, missing, no_edits, too_few
-from perdure.text.spacing import Place
+from perdure.text.spacing import Replacement
 
 Match = Literal["exact", "tolerant"]
 
@@ -39,7 +39,7 @@ class Edit(msgspec.Struct, frozen=True):
     count: Annotated[int, arg("How often it must occur; -1: replace all.")] = 1
 
 
-class Applied(msgspec.Struct, frozen=True):
+class AppliedEdit(msgspec.Struct, frozen=True):
     """What became of one edit; `line` is the first it changed, in the text it was applied to."""
 
     match: Match
@@ -47,13 +47,13 @@ class Applied(msgspec.Struct, frozen=True):
     line: int
 
 
-class Edited(msgspec.Struct, frozen=True):
+class EditedText(msgspec.Struct, frozen=True):
     """The content after all edits. `match` is tolerant if any edit was."""
 
     content: str
     replacements: int
     match: Match
-    applied: tuple[Applied, ...]
+    applied: tuple[AppliedEdit, ...]
 
     @property
     def warnings(self) -> list[str]:
@@ -72,7 +72,7 @@ def apply(
     path: str = "the file",
     settings: RiskSettings = DEFAULT,
     retries: int = 0,
-) -> Edited:
+) -> EditedText:
     """The content with every edit in it, or a `ToolError` and no content at all.
 
     The error names `path` and says how many `retries` are left; the settings say what in it is a secret.
@@ -80,7 +80,7 @@ def apply(
     if not edits:
         raise no_edits()
     original = content
-    applied: list[Applied] = []
+    applied: list[AppliedEdit] = []
     for number, edit in enumerate(edits, 1):
         attempt = Attempt(
             path=path,
@@ -99,21 +99,21 @@ def apply(
         if not places:
             match = "tolerant"
             places = _tolerated(attempt)
-        applied.append(Applied(match, len(places), lines.number_at(content, places[0].start)))
+        applied.append(AppliedEdit(match, len(places), lines.number_at(content, places[0].start)))
         content = _replaced(content, places)
     loose: Match = "tolerant" if any(one.match == "tolerant" for one in applied) else "exact"
-    return Edited(content, sum(one.replacements for one in applied), loose, tuple(applied))
+    return EditedText(content, sum(one.replacements for one in applied), loose, tuple(applied))
 
 
 def _lf(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _replaced(content: str, places: Sequence[Place]) -> str:
+def _replaced(content: str, places: Sequence[Replacement]) -> str:
     parts: list[str] = []
     at = 0
     for place in places:
-        parts += (content[at : place.start], place.new)
+        parts += (content[at : place.start], place.text)
         at = place.end
     parts.append(content[at:])
     return "".join(parts)
@@ -122,11 +122,13 @@ def _replaced(content: str, places: Sequence[Place]) -> str:
 # --- exact -------------------------------------------------------------------------------------------------
 
 
-def _exact(attempt: Attempt) -> list[Place]:
+def _exact(attempt: Attempt) -> list[Replacement]:
     """The places of a text; none if it is nowhere. Raises if they are not as many as were asked for."""
     content, old, count = attempt.content, attempt.old, attempt.count
     if count == -1:
-        return [Place(start, start + len(old), attempt.new) for start in _starts(content, old, len(old))]
+        return [
+            Replacement(start, start + len(old), attempt.new) for start in _starts(content, old, len(old))
+        ]
     # Places that overlap count too: of "aa" in "aaa", which one was meant is not certain.
     found: list[int] = []
     for start in _starts(content, old, 1):
@@ -137,7 +139,7 @@ def _exact(attempt: Attempt) -> list[Place]:
         raise ambiguous(attempt, found, len(found))
     if 0 < len(found) < count:
         raise too_few(attempt, found)
-    return [Place(start, start + len(old), attempt.new) for start in found]
+    return [Replacement(start, start + len(old), attempt.new) for start in found]
 
 
 def _starts(content: str, old: str, step: int) -> Iterator[int]:
@@ -150,9 +152,9 @@ def _starts(content: str, old: str, step: int) -> Iterator[int]:
 # --- tolerant ----------------------------------------------------------------------------------------------
 
 
-def _tolerated(attempt: Attempt) -> list[Place]:
+def _tolerated(attempt: Attempt) -> list[Replacement]:
     """The places of a text with other whitespace. Raises if they are not as many as were asked for."""
-    places = list(_indented(attempt)) or spacing.find(attempt.content, attempt.old, attempt.new)
+    places = list(_indented(attempt)) or spacing.find_replacements(attempt.content, attempt.old, attempt.new)
     if attempt.count == -1:
         places = _apart(places)
     if not places:
@@ -166,16 +168,16 @@ def _tolerated(attempt: Attempt) -> list[Place]:
     return places
 
 
-def _apart(places: list[Place]) -> list[Place]:
+def _apart(places: list[Replacement]) -> list[Replacement]:
     """The places without those that overlap the one before."""
-    found: list[Place] = []
+    found: list[Replacement] = []
     for place in places:
         if not found or found[-1].end <= place.start:
             found.append(place)
     return found
 
 
-def _indented(attempt: Attempt) -> Iterator[Place]:
+def _indented(attempt: Attempt) -> Iterator[Replacement]:
     """The places where whole lines differ in their indentation, or in whitespace at their ends."""
     content, old = attempt.content, attempt.old
     wanted = old.removesuffix("\n").split("\n")
@@ -194,7 +196,7 @@ def _blocks(content: str, wanted: list[str]) -> Iterator[tuple[int, list[str]]]:
         return
     while needle and compared < _COMPARISONS and (hit := content.find(needle, at)) >= 0:
         start = max(content.rfind("\n", at, hit) + 1, at)
-        end = lines.line_end(content, hit)
+        end = lines.find_end(content, hit)
         at = end + 1
         if content[start:end].strip(_BLANK) != needle:
             continue
@@ -209,7 +211,7 @@ def _blocks(content: str, wanted: list[str]) -> Iterator[tuple[int, list[str]]]:
             begin = start
             for line in wanted:
                 compared += 1
-                end = lines.line_end(content, begin)
+                end = lines.find_end(content, begin)
                 block.append(content[begin:end])
                 if begin >= len(content) or block[-1].strip(_BLANK) != line:
                     break
@@ -220,16 +222,16 @@ def _blocks(content: str, wanted: list[str]) -> Iterator[tuple[int, list[str]]]:
 
 def _fitted(
     content: str, start: int, block: list[str], wanted: list[str], newline: bool, new: str
-) -> Place | None:
+) -> Replacement | None:
     """The replacement of a block, indented as the block is; None where that is not certain."""
     end = start + sum(len(line) for line in block) + len(block) - 1
     pairs = [
-        (indentation(want), indentation(have))
+        (get_indentation(want), get_indentation(have))
         for want, have in zip(wanted, block, strict=True)
         if want.strip()
     ]
     if wanted[0].strip() and not pairs[0][0] and all(want == have for want, have in pairs[1:]):
-        start += len(indentation(block[0]))  # `old` begins behind the indentation of its first line
+        start += len(get_indentation(block[0]))  # `old` begins behind the indentation of its first line
         indented: str | None = new
     else:
         indented = reindent(new, pairs)
@@ -239,10 +241,10 @@ def _fitted(
         end += 1
     elif newline:
         indented = indented.removesuffix("\n")  # the file has no final newline and keeps none
-    return Place(start, end, indented)
+    return Replacement(start, end, indented)
 
 
-def indentation(line: str) -> str:
+def get_indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
@@ -282,7 +284,7 @@ def _each(new: str, moved: Callable[[str], str | None]) -> str | None:
         if not line.strip():
             found.append(line)
             continue
-        indent = indentation(line)
+        indent = get_indentation(line)
         settled = moved(indent)
         if settled is None:
             return None

@@ -1,7 +1,10 @@
 """Split a text into lines, count them, and compare two lists of lines.
 
-A line ends with "\\n" and with nothing else: a lone carriage return, a form feed or U+2028 is a character
-of its line, so that joining the lines always gives back the text.
+Only "\\n" ends a line. A lone carriage return, a form feed or U+2028 is a character of its line, so that joining the
+lines always gives back the text.
+
+The comparison is a patience diff: it anchors on lines that are unique in both texts and recurs between the anchors.
+Where there is no unique line, it takes the shortest path (Myers), a bounded number of differences at a time.
 """
 
 from __future__ import annotations
@@ -10,11 +13,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_REACH = 64  # differences followed at once where no line is unique; bounds time to lines × reach
+_MAX_DIFFERENCES = 64  # of one Myers search; bounds time to lines × this
 
 
-class Block(NamedTuple):
-    """`size` equal lines, from `a` in one text and from `b` in the other."""
+class MatchingBlock(NamedTuple):
+    """`size` equal lines, from index `a` in one text and from index `b` in the other."""
 
     a: int
     b: int
@@ -22,33 +25,34 @@ class Block(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The lines `a0:a1` of one text stand where the other has `b0:b1`."""
+    """Lines `a_start:a_end` of text `a` are replaced by lines `b_start:b_end` of text `b`."""
 
-    a0: int
-    a1: int
-    b0: int
-    b1: int
+    a_start: int
+    a_end: int
+    b_start: int
+    b_end: int
 
 
 def split(text: str) -> list[str]:
-    """The lines with their ends; only the last may lack one."""
-    *whole, last = text.split("\n")
-    found = [line + "\n" for line in whole]
+    """Return the lines with their line ends. Only the last line may lack one."""
+    *ended, last = text.split("\n")
+    result = [line + "\n" for line in ended]
     if last:
-        found.append(last)
-    return found
+        result.append(last)
+    return result
 
 
-def total(text: str) -> int:
+def count(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") if text else 0)
 
 
 def number_at(text: str, offset: int) -> int:
-    """The line that holds a character, from one."""
+    """Return the number, from one, of the line that holds a character."""
     return text.count("\n", 0, offset) + 1
 
 
-def line_end(text: str, start: int) -> int:
+def find_end(text: str, start: int) -> int:
+    """Return the offset of the end of the line, before its line end."""
     end = text.find("\n", start)
     return len(text) if end < 0 else end
 
@@ -56,114 +60,118 @@ def line_end(text: str, start: int) -> int:
 # --- comparison ------------------------------------------------------------------------------------------------
 
 
-def changes(a: Sequence[str], b: Sequence[str]) -> list[Change]:
-    """What separates two texts, in order."""
-    found: list[Change] = []
-    at_a = at_b = 0
-    for block in [*matching(a, b), Block(len(a), len(b), 0)]:
-        if block.a > at_a or block.b > at_b:
-            found.append(Change(at_a, block.a, at_b, block.b))
-        at_a, at_b = block.a + block.size, block.b + block.size
-    return found
+def diff(a: Sequence[str], b: Sequence[str]) -> list[Change]:
+    """Return the changes that turn `a` into `b`, in order."""
+    changes: list[Change] = []
+    a_index = b_index = 0
+    for block in [*find_matching_blocks(a, b), MatchingBlock(len(a), len(b), 0)]:
+        if block.a > a_index or block.b > b_index:
+            changes.append(Change(a_index, block.a, b_index, block.b))
+        a_index, b_index = block.a + block.size, block.b + block.size
+    return changes
 
 
-def matching(a: Sequence[str], b: Sequence[str]) -> list[Block]:
-    """The lines that both texts hold, in order: anchored on unique lines, then by shortest path."""
-    names: dict[str, int] = {}
-    one = [names.setdefault(line, len(names)) for line in a]
-    two = [names.setdefault(line, len(names)) for line in b]
-    found: list[Block] = []
-    pending = [(0, len(one), 0, len(two))]
+def find_matching_blocks(a: Sequence[str], b: Sequence[str]) -> list[MatchingBlock]:
+    """Return the lines that both texts share, in order."""
+    ids: dict[str, int] = {}  # integers compare faster than lines
+    a_ids = [ids.setdefault(line, len(ids)) for line in a]
+    b_ids = [ids.setdefault(line, len(ids)) for line in b]
+    blocks: list[MatchingBlock] = []
+    pending = [(0, len(a_ids), 0, len(b_ids))]
     while pending:
-        a0, a1, b0, b1 = pending.pop()
-        start = a0
-        while a0 < a1 and b0 < b1 and one[a0] == two[b0]:
-            a0, b0 = a0 + 1, b0 + 1
-        if a0 > start:
-            found.append(Block(start, b0 - (a0 - start), a0 - start))
-        end = a1
-        while a0 < a1 and b0 < b1 and one[a1 - 1] == two[b1 - 1]:
-            a1, b1 = a1 - 1, b1 - 1
-        if a1 < end:
-            found.append(Block(a1, b1, end - a1))
-        if a0 == a1 or b0 == b1:
+        a_start, a_end, b_start, b_end = pending.pop()
+        prefix = a_start
+        while a_start < a_end and b_start < b_end and a_ids[a_start] == b_ids[b_start]:
+            a_start, b_start = a_start + 1, b_start + 1
+        if size := a_start - prefix:
+            blocks.append(MatchingBlock(prefix, b_start - size, size))
+        suffix_end = a_end
+        while a_start < a_end and b_start < b_end and a_ids[a_end - 1] == b_ids[b_end - 1]:
+            a_end, b_end = a_end - 1, b_end - 1
+        if a_end < suffix_end:
+            blocks.append(MatchingBlock(a_end, b_end, suffix_end - a_end))
+        if a_start == a_end or b_start == b_end:
             continue
-        in_a, in_b = _unique(one, a0, a1), _unique(two, b0, b1)
-        if in_a.keys().isdisjoint(in_b):
+        a_indexes, b_indexes = _index_lines(a_ids, a_start, a_end), _index_lines(b_ids, b_start, b_end)
+        if a_indexes.keys().isdisjoint(b_indexes):
             continue
-        if anchors := _anchors(in_a, in_b):
-            for next_a, next_b in [*anchors, (a1, b1)]:
-                pending.append((a0, next_a, b0, next_b))
-                a0, b0 = next_a, next_b
+        if anchors := _find_anchors(a_indexes, b_indexes):
+            for a_next, b_next in [*anchors, (a_end, b_end)]:
+                pending.append((a_start, a_next, b_start, b_next))
+                a_start, b_start = a_next, b_next
         else:
-            found.extend(_walked(one[a0:a1], two[b0:b1], a0, b0))
-    return _joined(sorted(found))
+            blocks.extend(
+                _match_by_shortest_path(a_ids[a_start:a_end], b_ids[b_start:b_end], a_start, b_start)
+            )
+    return _join_adjacent(sorted(blocks))
 
 
-def _joined(blocks: list[Block]) -> list[Block]:
-    found: list[Block] = []
+def _join_adjacent(blocks: list[MatchingBlock]) -> list[MatchingBlock]:
+    joined: list[MatchingBlock] = []
     for block in blocks:
-        if found and found[-1].a + found[-1].size == block.a and found[-1].b + found[-1].size == block.b:
-            block = Block(found[-1].a, found[-1].b, found.pop().size + block.size)
-        found.append(block)
-    return found
+        if joined and (joined[-1].a + joined[-1].size, joined[-1].b + joined[-1].size) == (block.a, block.b):
+            block = MatchingBlock(joined[-1].a, joined[-1].b, joined.pop().size + block.size)
+        joined.append(block)
+    return joined
 
 
-def _unique(names: list[int], start: int, end: int) -> dict[int, int]:
-    """Where each line stands; -1 for one that stands in several places."""
-    found: dict[int, int] = {}
+def _index_lines(ids: list[int], start: int, end: int) -> dict[int, int]:
+    """Map each line to its index, or to -1 if it occurs more than once."""
+    indexes: dict[int, int] = {}
     for index in range(start, end):
-        found[names[index]] = -1 if names[index] in found else index
-    return found
+        indexes[ids[index]] = -1 if ids[index] in indexes else index
+    return indexes
 
 
-def _anchors(in_a: dict[int, int], in_b: dict[int, int]) -> list[tuple[int, int]]:
-    """The longest rising run of lines that are unique on both sides (patience)."""
-    pairs = [(i, j) for name, i in in_a.items() if i >= 0 and (j := in_b.get(name, -1)) >= 0]
-    tops: list[int] = []
-    piles: list[int] = []
-    before: list[int] = []
+def _find_anchors(a_indexes: dict[int, int], b_indexes: dict[int, int]) -> list[tuple[int, int]]:
+    """Return the longest increasing sequence of lines that are unique in both texts (patience sorting)."""
+    pairs = [(i, j) for line, i in a_indexes.items() if i >= 0 and (j := b_indexes.get(line, -1)) >= 0]
+    pile_tops: list[int] = []
+    pile_pairs: list[int] = []
+    predecessors: list[int] = []
     for index, (_, j) in enumerate(pairs):
-        pile = bisect_left(tops, j)
-        before.append(piles[pile - 1] if pile else -1)
-        if pile == len(tops):
-            tops.append(j)
-            piles.append(index)
+        pile = bisect_left(pile_tops, j)
+        predecessors.append(pile_pairs[pile - 1] if pile else -1)
+        if pile == len(pile_tops):
+            pile_tops.append(j)
+            pile_pairs.append(index)
         else:
-            tops[pile], piles[pile] = j, index
-    found: list[tuple[int, int]] = []
-    at = piles[-1] if piles else -1
-    while at >= 0:
-        found.append(pairs[at])
-        at = before[at]
-    return found[::-1]
+            pile_tops[pile], pile_pairs[pile] = j, index
+    anchors: list[tuple[int, int]] = []
+    index = pile_pairs[-1] if pile_pairs else -1
+    while index >= 0:
+        anchors.append(pairs[index])
+        index = predecessors[index]
+    return anchors[::-1]
 
 
-def _walked(a: list[int], b: list[int], from_a: int, from_b: int) -> list[Block]:
-    """What two parts share that have no unique line in common, `_REACH` differences at a time."""
-    found: list[Block] = []
+def _match_by_shortest_path(a: list[int], b: list[int], a_offset: int, b_offset: int) -> list[MatchingBlock]:
+    """Match two parts that share no unique line, `_MAX_DIFFERENCES` differences at a time."""
+    blocks: list[MatchingBlock] = []
     x0 = y0 = 0
     while x0 < len(a) and y0 < len(b):
-        trace, k, x = _walk(a, b, x0, y0)
-        reached = x0 + x, y0 + x - k
-        for last in reversed(trace):
-            start, k_before = _onto(last, k, len(a) - x0, len(b) - y0)
+        trace, k, x = _search_shortest_path(a, b, x0, y0)
+        x_next, y_next = x0 + x, y0 + x - k
+        for reach in reversed(trace):
+            start, previous_k = _enter_diagonal(reach, k, len(a) - x0, len(b) - y0)
             if x > start:
-                found.append(Block(from_a + x0 + start, from_b + y0 + start - k, x - start))
-            k, x = k_before, last.get(k_before, 0)
-        x0, y0 = reached
-    return found
+                blocks.append(MatchingBlock(a_offset + x0 + start, b_offset + y0 + start - k, x - start))
+            k, x = previous_k, reach.get(previous_k, 0)
+        x0, y0 = x_next, y_next
+    return blocks
 
 
-def _walk(a: list[int], b: list[int], x0: int, y0: int) -> tuple[list[dict[int, int]], int, int]:
-    """The shortest path (Myers): how far each diagonal came at each step, and the one that came furthest."""
+def _search_shortest_path(
+    a: list[int], b: list[int], x0: int, y0: int
+) -> tuple[list[dict[int, int]], int, int]:
+    """Return how far each diagonal reached after each difference, and the diagonal and x that came furthest."""
     n, m = len(a) - x0, len(b) - y0
-    last = {1: 0}
-    trace = [last]
-    for steps in range(_REACH + 1):
+    previous_reach = {1: 0}
+    trace = [previous_reach]
+    for differences in range(_MAX_DIFFERENCES + 1):
         reach: dict[int, int] = {}
-        for k in range(-steps, steps + 1, 2):
-            x, _ = _onto(last, k, n, m)
+        for k in range(-differences, differences + 1, 2):
+            x, _ = _enter_diagonal(previous_reach, k, n, m)
             if x < 0:
                 continue
             while x < n and x - k < m and a[x0 + x] == b[y0 + x - k]:
@@ -171,14 +179,14 @@ def _walk(a: list[int], b: list[int], x0: int, y0: int) -> tuple[list[dict[int, 
             reach[k] = x
         if reach.get(n - m) == n:
             return trace, n - m, n
-        trace.append(last := reach)
-    k, x = max(last.items(), key=lambda item: 2 * item[1] - item[0])
+        trace.append(previous_reach := reach)
+    k, x = max(previous_reach.items(), key=lambda item: 2 * item[1] - item[0])
     return trace[:-1], k, x
 
 
-def _onto(last: dict[int, int], k: int, n: int, m: int) -> tuple[int, int]:
-    """Where diagonal `k` is entered and from which: one line deleted, or one inserted."""
-    right, down = last.get(k - 1, -2) + 1, last.get(k + 1, -1)
+def _enter_diagonal(reach: dict[int, int], k: int, n: int, m: int) -> tuple[int, int]:
+    """Return where diagonal `k` is entered, and from which diagonal: by one deleted or one inserted line."""
+    right, down = reach.get(k - 1, -2) + 1, reach.get(k + 1, -1)
     if down - k > m:
         down = -1
     return (right, k - 1) if down < right <= n else (down, k + 1)

@@ -15,7 +15,7 @@ from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_tool
 from perdure.text import lines
 from perdure.text.patch_parser import FilePatch, Hunk, Operation, parse
-from perdure.text.similarity import nearest
+from perdure.text.similarity import find_nearest
 
 __all__ = ["FilePatch", "Hunk", "Operation", "apply", "parse"]
 
@@ -127,7 +127,7 @@ def diverging(
     patch: FilePatch, number: int, old: Sequence[str], have: list[str], expected: int, at: int = 0
 ) -> ToolError:
     """The old lines of a hunk stand nowhere; names the first line that differs where they come closest."""
-    near = nearest("".join(have[at:]), [line.removesuffix("\n") for line in old])
+    near = find_nearest("".join(have[at:]), [line.removesuffix("\n") for line in old])
     start = expected if near is None else at + near.start
     for line, want in enumerate(old, start):
         if line >= len(have) or have[line] != want:

@@ -19,7 +19,7 @@ from perdure.surfaces.write import guards
 from perdure.surfaces.write.gate import Checks, Verdict
 from perdure.surfaces.write.validate import Validate
 from perdure.text import codec, edits
-from perdure.text.times import iso
+from perdure.text.times import format_time
 from perdure.workspace.contents import INLINE, Content
 from perdure.workspace.drafts import Rejected, content_or_draft
 from perdure.workspace.planning import Known, Tree
@@ -141,7 +141,7 @@ def sent_content(service: WriteService, content: str | None, draft: str | None, 
     if draft is not None:
         return service.draft(draft)
     try:
-        data = codec.content_bytes(content or "", encoding)
+        data = codec.encode_payload(content or "", encoding)
     except ToolError as error:
         if encoding == "base64":
             raise
@@ -160,10 +160,10 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
         return sent
     added = b"".join(service.store.pieces(sent))
     if given.encoding != "base64":
-        said = given.content if given.content is not None else codec.as_sent(added, given.encoding)
+        said = given.content if given.content is not None else codec.decode_payload(added, given.encoding)
         head = next(iter(service.store.pieces(known.now)), b"")
-        style = codec.style_of(head, complete=len(head) == known.now.size)
-        if style is None and codec.is_wide(head):
+        style = codec.detect_style(head, complete=len(head) == known.now.size)
+        if style is None and codec.looks_like_wide_unicode(head):
             raise refuse(
                 "invalid_input",
                 "unmarked_encoding",
@@ -173,7 +173,7 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
                 suggested_action="escape",
                 path=known.path,
             )
-        added = codec.append_bytes(style, said, given.encoding) if said is not None else added
+        added = codec.encode_appended(style, said, given.encoding) if said is not None else added
     if known.now.size + len(added) <= INLINE:
         return service.store.take(tree.data(known) + added)
     old = known.now
@@ -208,7 +208,7 @@ async def edit(service: WriteService, given: EditFile | SafeReplace, call: Call)
             raise missing_file(service.workspace.roots[0].fd, known.path)
         guards.check_precondition(known, given.expected_prev_sha256)
 
-        def change() -> tuple[Content, edits.Edited]:
+        def change() -> tuple[Content, edits.EditedText]:
             old = tree.data(known)
             before = codec.decode(old)
             try:
@@ -237,7 +237,9 @@ async def edit(service: WriteService, given: EditFile | SafeReplace, call: Call)
     )
 
 
-def apply_edits(service: WriteService, known: Known, content: str, wanted: list[edits.Edit]) -> edits.Edited:
+def apply_edits(
+    service: WriteService, known: Known, content: str, wanted: list[edits.Edit]
+) -> edits.EditedText:
     policy = service.policy
     return edits.apply(content, wanted, path=known.path, settings=policy, retries=policy.retry_budget.default)
 
@@ -310,7 +312,7 @@ def put(
         "bytes": row.bytes,
         "mode_applied": mode,
         "journal_id": str(row.seq),
-        "wrote_at": iso(row.ts),
+        "wrote_at": format_time(row.ts),
         "warnings": [],
     }
 
