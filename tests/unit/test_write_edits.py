@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.protocol.envelope import Envelope, ToolError
+from perdure.protocol.envelope import Envelope
+from perdure.risk import DEFAULT
+from perdure.surfaces.write.edit_errors import MAX_QUOTED, make_tool_error
 from perdure.text.codec import decode, encode
-from perdure.text.edit_errors import LINES_SHOWN, MOST_SHOWN
-from perdure.text.edits import Edit, apply
+from perdure.text.edits import MAX_LISTED_MATCHES, Edit, EditError, apply
 
 
 def edited(content: str, *edits: tuple[Any, ...]) -> str:
@@ -20,9 +21,9 @@ def edited(content: str, *edits: tuple[Any, ...]) -> str:
 
 
 def refused(content: str, *edits: tuple[Any, ...]) -> Envelope:
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(EditError) as caught:
         apply(content, [Edit(*edit) for edit in edits])
-    return caught.value.envelope
+    return make_tool_error(caught.value, "the file", DEFAULT, retries=0).envelope
 
 
 # --- exact ---------------------------------------------------------------------------------------------
@@ -69,7 +70,7 @@ def test_places_that_overlap_are_ambiguous_unless_all_are_meant() -> None:
 
 def test_very_many_places_are_not_all_listed() -> None:
     context = refused("a\n" * 5000, ("a", "b")).context
-    assert context["lines"] == list(range(1, LINES_SHOWN + 1))
+    assert context["lines"] == list(range(1, MAX_LISTED_MATCHES + 1))
     assert context["more"] is True
 
 
@@ -298,7 +299,7 @@ def test_a_long_line_is_quoted_around_the_difference() -> None:
     near = refused(line, (line.replace("word150", "wrod150"), "x")).context["nearest"]
     assert "word150" in near["found"]
     assert "wrod150" in near["sent"]
-    assert max(len(near["found"]), len(near["sent"])) <= MOST_SHOWN
+    assert max(len(near["found"]), len(near["sent"])) <= MAX_QUOTED
 
 
 def test_a_block_that_goes_on_behind_the_end_says_so() -> None:
@@ -376,11 +377,9 @@ def test_two_hundred_edits_of_five_megabytes_come_to_an_end() -> None:
     ids=["code", "one word", "minified", "one line", "blank"],
 )
 def test_a_miss_in_two_megabytes_is_answered(content: str, old: str) -> None:
-    with pytest.raises(ToolError):
-        apply(content, [Edit(old, "new")])
+    assert refused(content, (old, "new")).error == "stale_precondition"
 
 
 @pytest.mark.timeout(60)
 def test_a_tolerant_search_in_a_repetitive_file_gives_up() -> None:
-    with pytest.raises(ToolError):
-        apply("x\n" * 200_000, [Edit("  x\n" * 2_000 + " y\n", "new")])
+    assert refused("x\n" * 200_000, ("  x\n" * 2_000 + " y\n", "new")).error == "stale_precondition"

@@ -16,6 +16,7 @@ from perdure.protocol.waiting import ASIDE
 from perdure.storage.files import metadata
 from perdure.storage.journal import Filter, Row
 from perdure.surfaces.write import guards
+from perdure.surfaces.write.edit_errors import make_tool_error
 from perdure.surfaces.write.gate import Checks, Verdict
 from perdure.surfaces.write.validate import Validate
 from perdure.text import codec, edits
@@ -241,7 +242,10 @@ def apply_edits(
     service: WriteService, known: Known, content: str, wanted: list[edits.Edit]
 ) -> edits.EditedText:
     policy = service.policy
-    return edits.apply(content, wanted, path=known.path, settings=policy, retries=policy.retry_budget.default)
+    try:
+        return edits.apply(content, wanted)
+    except edits.EditError as error:
+        raise make_tool_error(error, known.path, policy, policy.retry_budget.default) from None
 
 
 def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]:
