@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perdure.protocol.envelope import Envelope, ToolError
-from perdure.text import apply_patch, lines
+from perdure.text import anchored_patch, lines
 from perdure.text.codec import decode, encode
 from perdure.text.diffs import unified_diff
-from perdure.text.patch_parser import AnchoredHunk, Row
+from perdure.text.patch_parser import AnchoredHunk, HunkLine
 from perdure.text.unified_patch import FilePatch, Hunk, apply, parse
 
 
@@ -28,7 +28,7 @@ def refused(call: Any, *given: Any) -> Envelope:
 
 def applied(patch: str, content: str) -> str:
     (one,) = parse(patch)
-    return apply_patch.apply(one, content).body if one.anchored else apply(one, content)
+    return anchored_patch.apply(one, content).body if one.anchored else apply(one, content)
 
 
 def envelope(*rows: str) -> str:
@@ -93,13 +93,17 @@ new mode 100755
 def test_a_git_patch_is_read_into_operations() -> None:
     assert parse(GIT) == (
         FilePatch(
-            "update", "dir/a b.txt", hunks=(Hunk(1, ("one\n", "two\n"), ("one\n", "2\n"), 1, ends_bare=True),)
+            "update",
+            "dir/a b.txt",
+            hunks=(Hunk(1, ("one\n", "two\n"), ("one\n", "2\n"), 1, has_trailing_context=False),),
         ),
-        FilePatch("update", "old.py", "new.py", (Hunk(1, ("x\n",), ("y\n",), 1, ends_bare=True),)),
+        FilePatch(
+            "update", "old.py", "new.py", (Hunk(1, ("x\n",), ("y\n",), 1, has_trailing_context=False),)
+        ),
         FilePatch("update", "only.py", "moved.py"),
         FilePatch("create", "empty", executable=True),
-        FilePatch("create", "café\t.txt", hunks=(Hunk(1, (), ("neu",), 0, ends_bare=True),)),
-        FilePatch("delete", "gone", hunks=(Hunk(1, ("bye\n",), (), 1, ends_bare=True),)),
+        FilePatch("create", "café\t.txt", hunks=(Hunk(1, (), ("neu",), 0, has_trailing_context=False),)),
+        FilePatch("delete", "gone", hunks=(Hunk(1, ("bye\n",), (), 1, has_trailing_context=False),)),
         FilePatch("update", "run.sh", executable=True),
     )
 
@@ -345,8 +349,8 @@ def test_an_envelope_adds_updates_moves_and_deletes() -> None:
             "a.py",
             "b.py",
             anchored=(
-                AnchoredHunk(1, (Row("-", "x"), Row("+", "y")), ("class A", "def f(self):")),
-                AnchoredHunk(2, (Row(" ", "k"), Row("+", "l")), at_end=True),
+                AnchoredHunk(1, (HunkLine("-", "x"), HunkLine("+", "y")), ("class A", "def f(self):")),
+                AnchoredHunk(2, (HunkLine(" ", "k"), HunkLine("+", "l")), at_end=True),
             ),
         ),
         FilePatch("delete", "gone"),
@@ -430,16 +434,16 @@ def test_old_lines_are_found_though_they_differ_in_what_nobody_sees(
 
 def test_a_looser_comparison_is_told_and_is_no_guess() -> None:
     (one,) = parse(envelope("*** Update File: x", "-a", "+b"))
-    assert apply_patch.apply(one, "a\n") == ("b\n", "exact")
-    assert apply_patch.apply(one, "a \n") == ("b\n", "tolerant")
+    assert anchored_patch.apply(one, "a\n") == ("b\n", "exact")
+    assert anchored_patch.apply(one, "a \n") == ("b\n", "tolerant")
     # The exact place wins over a loose one; of two loose ones none is taken.
-    assert apply_patch.apply(one, "  a\na\n") == ("  a\nb\n", "exact")
-    assert refused(apply_patch.apply, one, " a\n  a\n").context["lines"] == [1, 2]
+    assert anchored_patch.apply(one, "  a\na\n") == ("  a\nb\n", "exact")
+    assert refused(anchored_patch.apply, one, " a\n  a\n").context["lines"] == [1, 2]
     # An indentation that differs from line to line says nothing about the added ones.
     (uneven,) = parse(envelope("*** Update File: x", " a", " b", "+c"))
-    assert refused(apply_patch.apply, uneven, " a\n   b\n").context["reason"] == "hunk_does_not_apply"
+    assert refused(anchored_patch.apply, uneven, " a\n   b\n").context["reason"] == "hunk_does_not_apply"
     (anchored,) = parse(envelope("*** Update File: x", "@@ a", "+c"))
-    assert refused(apply_patch.apply, anchored, "a\nb\n").context["reason"] == "no_context"
+    assert refused(anchored_patch.apply, anchored, "a\nb\n").context["reason"] == "no_context"
 
 
 def test_markers_may_have_space_around_them() -> None:
