@@ -6,12 +6,13 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from perdure.protocol.envelope import refuse
-from perdure.protocol.next_step import FILL, call_again
-
 _AGE: Final = re.compile(r"([0-9]{1,6})([smhd])", re.ASCII)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_EPOCH = datetime(1970, 1, 1)  # in UTC; naive, since formatting an aware time is slower
+_EPOCH: Final = datetime(1970, 1, 1)  # in UTC; naive, since formatting an aware time is slower
+
+
+class InvalidTime(Exception):
+    """A text that is not a time."""
 
 
 def format_time(microseconds: int) -> str:
@@ -20,7 +21,7 @@ def format_time(microseconds: int) -> str:
 
 
 def parse_time(text: str | None) -> int | None:
-    """Parse a time into microseconds since the epoch.
+    """Parse a time into microseconds since the epoch. Raises InvalidTime.
 
     `text` is ISO 8601 (UTC if it has no zone), an age such as `10m`, or `today` or `yesterday`: local midnight.
     """
@@ -40,11 +41,5 @@ def _parse_iso(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise refuse(
-            "invalid_input",
-            "bad_time",
-            "since must be a time such as 2026-11-17T13:00Z, 10m, 2h or today.",
-            next_step=call_again(since=FILL),
-            suggested_action="fix_syntax",
-        ) from None
+        raise InvalidTime(text) from None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

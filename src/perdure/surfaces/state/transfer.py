@@ -10,13 +10,12 @@ from typing import Any, Final
 import msgspec
 
 from perdure.protocol.calls import Call
-from perdure.protocol.envelope import ToolError
 from perdure.protocol.msgspec_types import learned
 from perdure.storage.state import Name, Span
 from perdure.storage.state_rounds import Payload, Step
 from perdure.storage.state_values import value_problem
 from perdure.surfaces.state.service import StateService
-from perdure.text.times import format_time, parse_time
+from perdure.text.times import InvalidTime, format_time, parse_time
 
 PAGE: Final = 500
 BATCH: Final = 128
@@ -65,7 +64,7 @@ def json_lines(lines: Iterable[bytes]) -> Iterator[Row]:
         except (ValueError, msgspec.MsgspecError):
             yield Skipped(number, "not a line of an export")
             continue
-        except ToolError:
+        except InvalidTime:
             yield Skipped(number, "expires_at is not a time", found.key)
             continue
         yield found

@@ -15,9 +15,10 @@ from perdure.protocol.tools import arg
 from perdure.storage.files.fingerprint import Expected, read_seen
 from perdure.storage.journal import Filter, Row, Sha
 from perdure.surfaces.write import checkpoints, chunks
+from perdure.surfaces.write.since import parse_since
 from perdure.surfaces.write.write import PATH, row_of, sequence
 from perdure.text import codec, diffs
-from perdure.text.times import format_time, parse_time
+from perdure.text.times import format_time
 from perdure.workspace.planning import MOST_IN_MEMORY, canonical, check_in_memory, journal_path
 from perdure.workspace.workspace import WriteService
 
@@ -236,7 +237,7 @@ def _loaded(service: WriteService, row: Row, sha: Sha | None) -> bytes | None:
 
 
 def analytics(service: WriteService, given: Analytics, call: Call) -> dict[str, Any]:
-    sums = service.journal.analytics(parse_time(given.since), given.session_filter)
+    sums = service.journal.analytics(parse_since(given.since), given.session_filter)
     return {
         **sums,
         "sessions": chunks.counted(service, given.session_filter),

@@ -17,10 +17,10 @@ from perdure.protocol.tools import arg
 from perdure.storage.files import metadata
 from perdure.storage.journal import Filter, JournalError, Row
 from perdure.storage.os_errors import is_of_system
+from perdure.surfaces.write.since import parse_since
 from perdure.surfaces.write.write import put, sequence
 from perdure.text import codec, merge
 from perdure.text.printable import make_printable
-from perdure.text.times import parse_time
 from perdure.workspace.contents import Content
 from perdure.workspace.planning import Known, Tree, canonical, check_in_memory
 from perdure.workspace.workspace import WriteService, new_transaction_id
@@ -44,7 +44,7 @@ class Undo(msgspec.Struct, frozen=True):
 def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
     """Which changes are taken back is decided under the lock: another undo may have taken them back meanwhile."""
     identity = new_transaction_id()
-    since = parse_time(given.since)
+    since = parse_since(given.since)
 
     def plan(tree: Tree) -> dict[str, Any]:
         tree.claims.claim_journal()
