@@ -74,6 +74,13 @@ def test_very_many_places_are_not_all_listed() -> None:
     assert context["more"] is True
 
 
+def test_all_places_are_counted_where_there_are_too_few_of_very_many() -> None:
+    context = refused("a\n" * 150, ("a", "b", 200)).context
+    assert len(context["lines"]) == MAX_LISTED_MATCHES
+    assert context["actual_count"] == 150
+    assert "occurs 150 times" in context["message"]
+
+
 @pytest.mark.parametrize(
     ("edits", "reason"),
     [

@@ -27,19 +27,18 @@ def parse_time(text: str | None) -> int | None:
     """
     if text is None:
         return None
-    if (age := _AGE.fullmatch(text)) is not None:
-        time = datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])})
-    elif text in ("today", "yesterday"):
-        day = datetime.now().astimezone() - timedelta(days=text == "yesterday")
-        time = day.replace(hour=0, minute=0, second=0, microsecond=0)
-    else:
-        time = _parse_iso(text)
+    try:
+        time = _parse(text)
+    except (ValueError, OverflowError):  # OverflowError: an age that goes back before year 1
+        raise InvalidTime(text) from None
     return int((time - datetime.fromtimestamp(0, UTC)) / timedelta(microseconds=1))
 
 
-def _parse_iso(text: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidTime(text) from None
+def _parse(text: str) -> datetime:
+    if (age := _AGE.fullmatch(text)) is not None:
+        return datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])})
+    if text in ("today", "yesterday"):
+        day = datetime.now().astimezone() - timedelta(days=text == "yesterday")
+        return day.replace(hour=0, minute=0, second=0, microsecond=0)
+    time = datetime.fromisoformat(text)
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

@@ -120,22 +120,23 @@ class _MismatchErrors:
             f"({self._format_lines(numbers)}){count}. "
             "Add surrounding lines to make it unique, or count=-1 for all."
         )
-        return self._refuse_count(message, numbers, self._mismatch.actual_count)
+        return self._refuse_count(message, numbers)
 
     def too_few(self) -> ToolError:
         numbers = self._line_numbers()
-        times = "once" if len(numbers) == 1 else f"{len(numbers)} times"
+        actual = self._mismatch.actual_count
+        times = "once" if actual == 1 else f"{actual} times"
         message = (
             f"not edited: {self._quote_old()} occurs {times} in {self._path} ({self._format_lines(numbers)}), "
             f"and count is {self._attempt.count}. Give the number that is there, or count=-1 for all."
         )
-        return self._refuse_count(message, numbers, len(numbers))
+        return self._refuse_count(message, numbers)
 
-    def _refuse_count(self, message: str, numbers: list[int], actual_count: int) -> ToolError:
+    def _refuse_count(self, message: str, numbers: list[int]) -> ToolError:
         context: dict[str, Any] = {"lines": numbers}
         if self._mismatch.has_more:
             context["more"] = True
-        context |= {"expected_count": self._attempt.count, "actual_count": actual_count}
+        context |= {"expected_count": self._attempt.count, "actual_count": self._mismatch.actual_count}
         return self._refuse(message, (numbers[0], numbers[-1]), **context)
 
     def _refuse(self, message: str, line_range: tuple[int, int] | None, **context: Any) -> ToolError:
