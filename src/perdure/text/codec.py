@@ -96,7 +96,7 @@ def _refuse(reason: str, message: str, action: SuggestedAction, next_step: str, 
     )
 
 
-# --- decoding --------------------------------------------------------------------------------------------
+# --- decoding ----------------------------------------------------------------------------------------------
 
 
 def decode(data: bytes, encoding: str | None = None) -> Text:

@@ -29,7 +29,7 @@ def split(text: str) -> tuple[str, str]:
     begin = _BEGIN.match(text)
     end = _END.search(text, begin.end()) if begin is not None else None
     if begin is None or end is None:
-        raise _bad(
+        raise _make_error(
             "no_front_matter",
             "the file does not begin with YAML between two lines of ---, as a handoff does.",
         )
@@ -70,18 +70,22 @@ def _load(front: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         position = {"line": mark.line + 2} if mark is not None else {}  # the first line is the dashes
         # The parser's message is not passed on: it may quote the file.
-        raise _bad("yaml_error", "the front matter of the handoff is not valid YAML.", **position) from None
+        raise _make_error(
+            "yaml_error", "the front matter of the handoff is not valid YAML.", **position
+        ) from None
     if document is None:
         document = _make_yaml().map()
     if not isinstance(document, dict):
-        raise _bad("not_a_mapping", "the front matter of the handoff is not a mapping of names to values.")
+        raise _make_error(
+            "not_a_mapping", "the front matter of the handoff is not a mapping of names to values."
+        )
     return document
 
 
 def _check_bounds(front: str) -> None:
     """Check the token stream. The scanner is iterative, so deep nesting cannot exhaust its stack."""
     if len(front.encode()) > MAX_BYTES:
-        raise _bad("too_large", f"the front matter of the handoff is larger than {MAX_BYTES:,} bytes.")
+        raise _make_error("too_large", f"the front matter of the handoff is larger than {MAX_BYTES:,} bytes.")
     depth = references = 0
     for token in _make_yaml().scan(front):
         kind = type(token).__name__
@@ -89,13 +93,15 @@ def _check_bounds(front: str) -> None:
         depth -= kind.endswith("EndToken") and not kind.startswith(("Stream", "Document"))
         references += kind == "AliasToken"
         if depth > MAX_DEPTH:
-            raise _bad(
+            raise _make_error(
                 "too_deep", f"the front matter of the handoff is nested deeper than {MAX_DEPTH} levels."
             )
         if references > MAX_REFERENCES:
-            raise _bad("too_many_references", "the front matter of the handoff has too many YAML references.")
+            raise _make_error(
+                "too_many_references", "the front matter of the handoff has too many YAML references."
+            )
     if references and _contains_itself(_make_yaml().compose(front), set(), set()):
-        raise _bad(
+        raise _make_error(
             "refers_to_itself", "a value in the front matter of the handoff contains a reference to itself."
         )
 
@@ -122,7 +128,7 @@ class _JsonConverter:
     def convert(self, value: Any) -> Any:
         self._values_left -= 1
         if self._values_left < 0:
-            raise _bad(
+            raise _make_error(
                 "too_large_expanded",
                 f"the front matter of the handoff stands for more than {MAX_VALUES:,} values.",
             )
@@ -137,7 +143,7 @@ def _to_json(value: Any) -> Any:
     try:
         return _JsonConverter().convert(value)
     except RecursionError:
-        raise _bad(
+        raise _make_error(
             "too_deep", "the front matter of the handoff is nested too deeply through its references."
         ) from None
 
@@ -166,7 +172,7 @@ def _make_yaml() -> Any:
     return yaml
 
 
-def _bad(reason: str, message: str, **context: Any) -> ToolError:
+def _make_error(reason: str, message: str, **context: Any) -> ToolError:
     return refuse(
         "invalid_input",
         reason,
