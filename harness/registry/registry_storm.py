@@ -18,11 +18,14 @@ What must hold at the end:
 - Changes of our processes are all there, once, and removed sections are gone. Excused is a change that ended after a
   foreign read and before the write that followed it: the foreign program wrote a stale copy over it.
 - Sections of the foreign program are all there. Excused is a section that it wrote into our file before the swap back:
-  that content must be in a backup.
+  that content must be in a backup. Excused is also a section that the foreign program dropped itself: it read the file
+  between an exchange of ours and the swap back, when the name held our content without that section, and wrote a copy of
+  what it had read. An exchange that was not swapped back excuses nothing.
 - At no moment does the file hold half a section, and no temporary file is left.
 
-`--late MS` delays our processes at the points where another program can come in between. `--broken` gives them a bug
-that the run must find: `overwrites` skips the comparison after the exchange, `races` skips it and the locks too.
+`--late MS` delays our processes at the points where another program can come in between, and the foreign program before
+it reads. `--broken` gives our processes a bug that the run must find: `overwrites` skips the comparison after the
+exchange, `races` skips it and the locks too.
 """
 
 from __future__ import annotations
@@ -39,7 +42,17 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from harness.registry.registry_writers import BUGS, FILE, STYLES, Act, Write, foreigner, installer
+from harness.registry.registry_writers import (
+    BUGS,
+    FILE,
+    STYLES,
+    Act,
+    Report,
+    SwapBack,
+    Write,
+    foreigner,
+    installer,
+)
 from perdure.registry.md_sections import parsed
 
 __all__ = ["BUGS", "STYLES", "storm"]
@@ -77,18 +90,21 @@ def storm(
             problems += _torn(text)
         seen = text
         time.sleep(0.02)
-    acts = [act for process in ours for act in _printed(process.communicate()[0], list[Act])]
+    reports = [_decode(process.communicate()[0], Report) or Report([], []) for process in ours]
+    acts = [act for report in reports for act in report.acts]
+    swap_backs = [swap_back for report in reports for swap_back in report.swap_backs]
     problems += [f"a process failed with {process.returncode}" for process in ours if process.returncode]
-    writes = _printed(foreign.communicate()[0], list[Write])
+    writes = _decode(foreign.communicate()[0], list[Write]) or []
     problems += [f"the foreign program failed with {foreign.returncode}"] if foreign.returncode else []
     wanted = [name for name, is_there in _last(acts).items() if is_there]
     wanted += [write.name for write in writes if not write.is_in_backup]
-    excused = overwritten(acts, writes) | {write.name for write in writes if write.is_in_backup}
+    excused = overwritten(acts, writes) | dropped(writes, swap_backs)
+    excused |= {write.name for write in writes if write.is_in_backup}
     return problems + _difference(folder, wanted, excused)
 
 
-def _printed(text: str, kind: type[list[_T]]) -> list[_T]:
-    return msgspec.json.decode(text or "[]", type=kind)
+def _decode(text: str, kind: type[_T]) -> _T | None:
+    return msgspec.json.decode(text, type=kind) if text else None
 
 
 def _last(acts: Sequence[Act]) -> dict[str, bool]:
@@ -105,6 +121,20 @@ def overwritten(acts: Sequence[Act], writes: Sequence[Write]) -> set[str]:
             write.is_stale and write.read_at < act.ended_at and write.wrote_at > act.began_at
             for write in writes
         )
+    }
+
+
+def dropped(writes: Sequence[Write], swap_backs: Sequence[SwapBack]) -> set[str]:
+    """The names of foreign sections that the foreign program dropped itself: it made its copy from a read between an
+    exchange of ours and the swap back."""
+    return {
+        name
+        for write in writes
+        if any(
+            write.read_at < swap_back.swapped_back_at and write.read_ended_at > swap_back.exchanged_at
+            for swap_back in swap_backs
+        )
+        for name in write.lost_names
     }
 
 
@@ -142,7 +172,7 @@ def main() -> int:
         installer(options.folder, options.number, options.rounds, late_s, options.broken)
         return 0
     if options.role == "foreign":
-        foreigner(options.folder, options.style)
+        foreigner(options.folder, options.style, late_s)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         problems = storm(

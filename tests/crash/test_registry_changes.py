@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.registry import registry_storm
+from harness.registry.registry_writers import SwapBack, Write
 from perdure.platform.fault_points import names
 from perdure.registry.atomic_edit import edit_file
 from perdure.registry.errors import ChangedMeanwhile
@@ -61,6 +62,17 @@ def test_a_bug_in_it_is_found(style: str, late_s: float, broken: str, tmp_path: 
 def test_a_lost_entry_would_be_noticed(tmp_path: Path) -> None:
     (tmp_path / registry_storm.FILE).write_text(registry_storm.BEGIN + "\n## half\n")
     assert registry_storm._difference(tmp_path, ["gone"]) == ["lost: gone", "not removed: half", "torn: half"]
+
+
+@pytest.mark.parametrize(
+    ("read_at", "read_ended_at", "is_excused"), [(1.0, 1.9, False), (2.5, 2.6, True), (3.1, 3.2, False)]
+)
+def test_a_dropped_foreign_section_is_excused_if_it_was_read_before_a_swap_back(
+    read_at: float, read_ended_at: float, is_excused: bool
+) -> None:
+    swap_backs = [SwapBack(exchanged_at=2.0, swapped_back_at=3.0)]
+    writes = [Write("b", read_at, read_ended_at, wrote_at=4.0, is_stale=True, lost_names=("a",))]
+    assert registry_storm.dropped(writes, swap_backs) == ({"a"} if is_excused else set())
 
 
 def install(path: Path, home: Path, fault: str = "") -> int:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from perdure.storage.journal import Filter, NewRow, Row
 from perdure.storage.sqlite import analytics, read_only
 from perdure.storage.sqlite.journal import SqliteJournal
-from perdure.text.times import iso
+from perdure.text.times import format_time
 
 MINUTE = 60_000_000
 START = 1_800_000_000.0
@@ -47,17 +47,18 @@ def recomputed(rows: list[Row], *, in_order: bool) -> dict[str, Any]:
         "by_mode": dict(sorted(Counter(row.mode for row in rows).items())),
         "by_caller": dict(sorted(Counter(row.client for row in rows).items())),
         "timeline": [
-            {"ts": iso(row.ts), "path": row.path, "mode": row.mode, "bytes": row.bytes} for row in rows[-50:]
+            {"ts": format_time(row.ts), "path": row.path, "mode": row.mode, "bytes": row.bytes}
+            for row in rows[-50:]
         ],
         "hot_paths": [{"path": path, "writes": writes} for path, writes in hot],
         "write_velocity": {
             "writes_per_minute": round(len(rows) / (span / 60) if span >= 60 else float(len(rows)), 3),
             "avg_bytes_per_write": round(size / len(rows), 3) if rows else 0.0,
-            "peak_minute": iso(peak * MINUTE) if peak is not None else None,
+            "peak_minute": format_time(peak * MINUTE) if peak is not None else None,
         },
         "period": {
-            "first_entry": iso(times[0]) if rows else None,
-            "last_entry": iso(times[-1]) if rows else None,
+            "first_entry": format_time(times[0]) if rows else None,
+            "last_entry": format_time(times[-1]) if rows else None,
             "duration_seconds": round(span, 3),
         },
     }

@@ -15,12 +15,12 @@ from perdure.text import front_matter
 
 def reason(front: str) -> str:
     with pytest.raises(ToolError) as refused:
-        front_matter.read(front)
+        front_matter.parse(front)
     assert refused.value.envelope.error == "invalid_input"
     return str(refused.value.envelope.context["reason"])
 
 
-def test_front_matter_and_body_are_parted_without_loss() -> None:
+def test_split_and_join_keep_the_document() -> None:
     text = "---\na: 1\n---\n\n  body\n---\nmore\n\n"
     front, body = front_matter.split(text)
     assert (front, body) == ("a: 1\n", "\n  body\n---\nmore\n\n")
@@ -28,13 +28,13 @@ def test_front_matter_and_body_are_parted_without_loss() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "no", "---\na: 1\n", "text\n---\na: 1\n---\n", "----\na: 1\n---\n"])
-def test_what_has_no_front_matter_is_refused(text: str) -> None:
+def test_a_document_without_front_matter_is_refused(text: str) -> None:
     with pytest.raises(ToolError):
         front_matter.split(text)
 
 
-def test_values_come_out_as_json_knows_them() -> None:
-    found = front_matter.read(
+def test_values_are_parsed_as_json_values() -> None:
+    found = front_matter.parse(
         "when: 2026-01-02T03:04:05Z\nday: 2026-01-02\nx: .inf\nb: yes\nn:\nl: [1, a]\n1: one\n"
     )
     assert found["when"].startswith("2026-01-02T03:04:05")
@@ -49,8 +49,8 @@ def test_values_come_out_as_json_knows_them() -> None:
 
 def test_a_change_keeps_comments_order_quotes_and_times() -> None:
     before = "# who\nagent: 'a'  # me\nwhen: 2026-01-02 03:04:05\nextra: [1, 2]\nsummary: old\n"
-    values = {**front_matter.read(before), "summary": "new", "added": True}
-    assert front_matter.write(values, before) == (
+    values = {**front_matter.parse(before), "summary": "new", "added": True}
+    assert front_matter.render(values, before) == (
         "# who\nagent: 'a'  # me\nwhen: 2026-01-02 03:04:05\nextra: [1, 2]\nsummary: new\nadded: true\n"
     )
 
@@ -66,7 +66,7 @@ def test_a_value_that_looks_like_another_type_stays_text() -> None:
         "g": "line\nline\n",
         "h": "null",
     }
-    assert front_matter.read(front_matter.write(values)) == values
+    assert front_matter.parse(front_matter.render(values)) == values
 
 
 @pytest.mark.parametrize(
@@ -85,19 +85,19 @@ def test_a_value_that_looks_like_another_type_stays_text() -> None:
         ("a: 1\na: 2", "yaml_error"),
     ],
 )
-def test_what_would_hurt_is_refused(front: str, why: str) -> None:
+def test_dangerous_yaml_is_refused(front: str, why: str) -> None:
     assert reason(front) == why
 
 
-def test_a_bomb_of_references_stays_small() -> None:
+def test_expanded_aliases_are_bounded() -> None:
     levels = ["a0: &a0 [lol,lol,lol,lol,lol,lol,lol,lol,lol]"]
     levels += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
     assert reason("\n".join(levels)) == "too_large_expanded"
 
 
-def test_code_in_a_summary_is_no_nesting() -> None:
+def test_brackets_in_a_text_are_no_nesting() -> None:
     text = " ".join(["[x]: {y}: - [" for _ in range(100)])
-    assert front_matter.read(front_matter.write({"summary": text})) == {"summary": text}
+    assert front_matter.parse(front_matter.render({"summary": text})) == {"summary": text}
 
 
 def test_ready_steps_are_those_whose_needs_are_done() -> None:
@@ -152,9 +152,9 @@ def any_value(chance: random.Random, depth: int = 0) -> Any:
             return {chance.choice(names): any_value(chance, depth + 1) for _ in range(chance.randrange(3))}
 
 
-def test_what_is_written_is_read_back_whatever_the_values_are() -> None:
+def test_rendered_values_are_parsed_back() -> None:
     chance = random.Random(7)
     for _ in range(300):
         names = chance.sample(("task_id", "summary", "steps", "x1", "on"), chance.randrange(1, 5))
         values = {name: any_value(chance) for name in names}
-        assert front_matter.read(front_matter.write(values)) == values
+        assert front_matter.parse(front_matter.render(values)) == values

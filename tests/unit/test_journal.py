@@ -18,7 +18,7 @@ from perdure.storage.journal import Draft, Filter, Invocation, NewRow, Row
 from perdure.storage.sqlite import chain
 from perdure.storage.sqlite.database import StoreError, open_database
 from perdure.storage.sqlite.journal import SqliteJournal
-from perdure.text.times import iso, microseconds
+from perdure.text.times import InvalidTime, format_time, parse_time
 
 
 class Clock:
@@ -293,9 +293,15 @@ def test_answers_are_forgotten_from_the_oldest_on(tmp_path: Path) -> None:
     assert [key for key in "abc" if journal.invocation(key)] == ["a"]
 
 
-def test_time_is_told_in_utc_text_that_sorts() -> None:
-    assert iso(0) == "1970-01-01T00:00:00.000000Z"
-    assert microseconds("1970-01-01T00:00:01Z") == microseconds("1970-01-01T00:00:01") == 1_000_000
+def test_times_are_formatted_in_utc_and_parsed_back() -> None:
+    assert format_time(0) == "1970-01-01T00:00:00.000000Z"
+    assert parse_time("1970-01-01T00:00:01Z") == parse_time("1970-01-01T00:00:01") == 1_000_000
+
+
+@pytest.mark.parametrize("text", ["soon", "", "10", "999999d"])
+def test_a_text_that_is_not_a_time_is_refused(text: str) -> None:
+    with pytest.raises(InvalidTime):
+        parse_time(text)
 
 
 def test_a_journal_from_the_future_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.protocol.envelope import ToolError
 from perdure.storage.trust import TrustStore
-from perdure.text.toml_lines import line_of
+from perdure.text.toml_lines import find_key_line
 from perdure.workspace import policy_file
 from perdure.workspace.policy import DEFAULT
 from perdure.workspace.policy_file import Loaded
@@ -210,6 +210,6 @@ def test_paths_are_protected_and_freed(tmp_path: Path) -> None:
 
 def test_lines_of_toml_keys() -> None:
     text = 'a = 1\n# [b]\n[b]\n"c d".e = 2\n[[f]]\ng = 3\n'
-    assert [line_of(text, path) for path in (["a"], ["b", "c d", "e"], ["f", "g"], ["f", "x"], ["z"])] == [
+    assert [find_key_line(text, path) for path in (["a"], ["b", "c d", "e"], ["f", "g"], ["f", "x"], ["z"])] == [
         1, 4, 6, 5, 1,
     ]  # fmt: skip

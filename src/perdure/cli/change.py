@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.protocol.envelope import refuse
 from perdure.protocol.next_step import call_tool
-from perdure.text.times import iso
+from perdure.text.times import format_time
 
 if TYPE_CHECKING:
     from perdure.storage.journal import Row, Sha
@@ -69,7 +69,7 @@ def entries(service: WriteService, rows: list[Row]) -> list[dict[str, Any]]:
 
 def _entry(service: WriteService, row: Row, rows: list[Row]) -> dict[str, Any]:
     from perdure.protocol.envelope import ToolError
-    from perdure.text.diffs import patch
+    from perdure.text.diffs import make_git_patch
 
     source = row.detail.get("moved_from") if row.mode == "move" else None
     old_sha = (
@@ -82,7 +82,7 @@ def _entry(service: WriteService, row: Row, rows: list[Row]) -> dict[str, Any]:
     entry["prev_sha256"] = old_sha.hex() if old_sha is not None else None
     entry["bytes"] = row.bytes
     try:
-        entry["diff"] = patch(
+        entry["diff"] = make_git_patch(
             content(service, row.path, old_sha), content(service, row.path, row.new_sha), row.path
         )
     except ToolError as error:
@@ -103,7 +103,7 @@ def summary(service: WriteService, rows: list[Row]) -> dict[str, Any]:
     first = rows[0]
     return {
         "id": str(first.seq),
-        "ts": iso(first.ts),
+        "ts": format_time(first.ts),
         "client": first.client,
         "session": first.session,
         "tool": first.op,

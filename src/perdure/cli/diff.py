@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
 
 def _run(options: argparse.Namespace, service: WriteService) -> int:
     from perdure.surfaces.write.read import DiffParams, two_versions
-    from perdure.text.diffs import patch
+    from perdure.text.diffs import make_git_patch
 
     typed = from_here(options.path, service.workspace.roots[0].path)
     given = DiffParams(path=typed, from_=vars(options)["from"], to=options.to)
@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace, service: WriteService) -> int:
             next_step=call_tool("journal_tail"),
             path=path,
         )
-    diff = patch(old, new, path)
+    diff = make_git_patch(old, new, path)
     if options.json:
         text = diff.decode("utf-8", "replace")
         print_json(

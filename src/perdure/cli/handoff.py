@@ -100,11 +100,11 @@ def _given(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
         )
     if text.startswith("---") and "\n---" in text:
         front, body = front_matter.split(text)
-        envelope = front_matter.read(front)
+        envelope = front_matter.parse(front)
     elif text.lstrip().startswith("{"):
         envelope = strict_object(msgspec.Raw(text.encode()))
     else:
-        envelope = front_matter.read(text)
+        envelope = front_matter.parse(text)
     if options.body_file is not None:
         body = _read(options.body_file)
     return envelope, body

@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
 def _count_lines(payload: dict[str, Any], settings: Settings) -> dict[str, Any]:
     """Add the lines that each change added and removed, except to a binary or large file."""
     from perdure.surfaces.write.read import DiffParams, two_versions
-    from perdure.text.diffs import patch
+    from perdure.text.diffs import make_git_patch
 
     if not payload.get("entries"):
         return payload
@@ -65,7 +65,7 @@ def _count_lines(payload: dict[str, Any], settings: Settings) -> dict[str, Any]:
                 )
             except ToolError:
                 continue  # a content is not kept any longer
-            if counts := count_lines(patch(old, new, path).decode("utf-8", "replace")):
+            if counts := count_lines(make_git_patch(old, new, path).decode("utf-8", "replace")):
                 entry["added"], entry["removed"] = counts
     finally:
         service.close()

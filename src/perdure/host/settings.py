@@ -311,11 +311,11 @@ def _line(text: str, error: str, *path: str) -> int:
     """Where the key that an error speaks of is written, or else this path."""
     import re
 
-    from perdure.text.toml_lines import line_of
+    from perdure.text.toml_lines import find_key_line
 
     steps = re.findall(r"\.([^.\[\]`]+)", error.partition(" - at ")[2])
     steps += re.findall(r"unknown field `([^`]*)`", error)
-    return line_of(text, steps if len(steps) >= sum(map(bool, path)) else path)
+    return find_key_line(text, steps if len(steps) >= sum(map(bool, path)) else path)
 
 
 def _policy(given: str | None, environ: Mapping[str, str], workspace: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What separates two contents, as a unified diff that is bounded and says where it was cut."""
+"""Unified diffs of two contents: bounded for a reader, or complete for `git apply`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Final
 import msgspec
 
 from perdure.protocol.envelope import ToolError
+from perdure.text import lines
 from perdure.text.codec import Text, decode
-from perdure.text.common_lines import Change, changes, split
+from perdure.text.lines import Change
 
 MAX_BYTES: Final = 65_536
-_CONTEXT: Final = 3
+_CONTEXT_LINES: Final = 3
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """A unified diff, "" where nothing changed."""
+    """A unified diff; `text` is empty if nothing changed."""
 
     text: str
     changed: bool
@@ -25,86 +26,87 @@ class Diff(msgspec.Struct, frozen=True):
     binary: bool = False
 
 
-def unified(
+def unified_diff(
     old: bytes | None, new: bytes | None, *, old_label: str, new_label: str, max_bytes: int = MAX_BYTES
 ) -> Diff:
-    """The difference of two contents; None stands for a file that is not there."""
+    """Compare two contents; None stands for a file that does not exist. A long diff ends with a note that it was cut."""
     if old == new:
         return Diff("", changed=False)
-    before, after = _text(old), _text(new)
+    old_text, new_text = _decode_or_none(old), _decode_or_none(new)
     old_name = "/dev/null" if old is None else old_label
     new_name = "/dev/null" if new is None else new_label
-    if before is None or after is None:
+    if old_text is None or new_text is None:
         sizes = f"{len(old or b''):,} and {len(new or b''):,} bytes"
         return Diff(f"Binary files {old_name} and {new_name} differ ({sizes})\n", changed=True, binary=True)
-    body = [*_styles(before, after), *_unified_body(before.body, after.body)]
-    shown, was_cut = _bounded([f"--- {old_name}\n", f"+++ {new_name}\n"], body, max_bytes)
-    return Diff(shown, changed=True, truncated=was_cut)
+    body = [*_describe_style_changes(old_text, new_text), *_format_hunks(old_text.body, new_text.body)]
+    text, is_truncated = _truncate([f"--- {old_name}\n", f"+++ {new_name}\n"], body, max_bytes)
+    return Diff(text, changed=True, truncated=is_truncated)
 
 
-def patch(old: bytes | None, new: bytes | None, path: str) -> bytes:
-    """The same whole and byte for byte, so that `git apply` takes it; b"" where nothing changed."""
+def make_git_patch(old: bytes | None, new: bytes | None, path: str) -> bytes:
+    """Return a complete patch, byte for byte, that `git apply` accepts; b"" if nothing changed."""
     if old == new:
         return b""
-    old_name = "/dev/null" if old is None else _git_name(f"a/{path}")
-    new_name = "/dev/null" if new is None else _git_name(f"b/{path}")
+    old_name = "/dev/null" if old is None else _quote_git_name(f"a/{path}")
+    new_name = "/dev/null" if new is None else _quote_git_name(f"b/{path}")
     if b"\0" in (old or b"") or b"\0" in (new or b""):
         return os.fsencode(f"Binary files {old_name.rstrip()} and {new_name.rstrip()} differ\n")
-    before, after = ((data or b"").decode("utf-8", "surrogateescape") for data in (old, new))
-    lines = [f"--- {old_name}\n", f"+++ {new_name}\n", *_unified_body(before, after)]
-    return "".join(lines).encode("utf-8", "surrogateescape")
+    old_text, new_text = ((data or b"").decode("utf-8", "surrogateescape") for data in (old, new))
+    patch_lines = [f"--- {old_name}\n", f"+++ {new_name}\n", *_format_hunks(old_text, new_text)]
+    return "".join(patch_lines).encode("utf-8", "surrogateescape")
 
 
-def _git_name(name: str) -> str:
-    """As git writes a name in a diff: quoted where it has control characters, with a tab behind one with spaces."""
+def _quote_git_name(name: str) -> str:
+    """Write a name as git does: quoted if it has control characters, followed by a tab if it has spaces."""
     if any(c in '"\\' or ord(c) < 32 or ord(c) == 127 for c in name):
         escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
-        shown = "".join(
+        quoted = "".join(
             escapes.get(c, c if ord(c) >= 32 and ord(c) != 127 else f"\\{ord(c):03o}") for c in name
         )
-        return f'"{shown}"'
+        return f'"{quoted}"'
     return f"{name}\t" if " " in name else name
 
 
-def _text(data: bytes | None) -> Text | None:
+def _decode_or_none(data: bytes | None) -> Text | None:
     try:
         return decode(data or b"")
     except ToolError:
         return None
 
 
-def _styles(before: Text, after: Text) -> Iterator[str]:
-    """What no line of a diff can show."""
-    if not before.body or not after.body:
+def _describe_style_changes(old: Text, new: Text) -> Iterator[str]:
+    """Yield comment lines for changes that no line of a diff can show."""
+    if not old.body or not new.body:
         return
-    if before.style.encoding != after.style.encoding:
-        yield f"# encoding: {before.style.encoding} → {after.style.encoding}\n"
-    if before.style.bom != after.style.bom:
-        yield f"# byte order mark: {'removed' if before.style.bom else 'added'}\n"
-    if before.style.eol != after.style.eol:
-        yield f"# line endings: {before.style.eol} → {after.style.eol}\n"
+    if old.style.encoding != new.style.encoding:
+        yield f"# encoding: {old.style.encoding} → {new.style.encoding}\n"
+    if old.style.bom != new.style.bom:
+        yield f"# byte order mark: {'removed' if old.style.bom else 'added'}\n"
+    if old.style.eol != new.style.eol:
+        yield f"# line endings: {old.style.eol} → {new.style.eol}\n"
 
 
-def _unified_body(old: str, new: str) -> Iterator[str]:
-    a, b = split(old), split(new)
-    for group in _grouped(changes(a, b)):
-        a0, a1 = max(group[0].a0 - _CONTEXT, 0), min(group[-1].a1 + _CONTEXT, len(a))
-        b0, b1 = group[0].b0 - (group[0].a0 - a0), group[-1].b1 + (a1 - group[-1].a1)
-        yield f"@@ -{_range(a0, a1)} +{_range(b0, b1)} @@\n"
-        at = a0
+def _format_hunks(old: str, new: str) -> Iterator[str]:
+    a, b = lines.split(old), lines.split(new)
+    for group in _group_changes(lines.diff(a, b)):
+        first, last = group[0], group[-1]
+        a_start, a_end = max(first.a_start - _CONTEXT_LINES, 0), min(last.a_end + _CONTEXT_LINES, len(a))
+        b_start, b_end = first.b_start - (first.a_start - a_start), last.b_end + (a_end - last.a_end)
+        yield f"@@ -{_format_range(a_start, a_end)} +{_format_range(b_start, b_end)} @@\n"
+        at = a_start
         for change in group:
-            yield from _marked(" ", a[at : change.a0])
-            yield from _marked("-", a[change.a0 : change.a1])
-            yield from _marked("+", b[change.b0 : change.b1])
-            at = change.a1
-        yield from _marked(" ", a[at:a1])
+            yield from _prefix_lines(" ", a[at : change.a_start])
+            yield from _prefix_lines("-", a[change.a_start : change.a_end])
+            yield from _prefix_lines("+", b[change.b_start : change.b_end])
+            at = change.a_end
+        yield from _prefix_lines(" ", a[at:a_end])
 
 
-def _grouped(changes: list[Change]) -> Iterator[list[Change]]:
-    """Changes whose context would touch, together."""
+def _group_changes(changes: list[Change]) -> Iterator[list[Change]]:
+    """Yield changes whose context lines touch or overlap as one group."""
     group: list[Change] = []
     for change in changes:
-        if group and change.a0 - group[-1].a1 > 2 * _CONTEXT:
+        if group and change.a_start - group[-1].a_end > 2 * _CONTEXT_LINES:
             yield group
             group = []
         group.append(change)
@@ -112,23 +114,23 @@ def _grouped(changes: list[Change]) -> Iterator[list[Change]]:
         yield group
 
 
-def _range(start: int, end: int) -> str:
+def _format_range(start: int, end: int) -> str:
     if end - start == 1:
         return str(start + 1)
     return f"{start + 1 if end > start else start},{end - start}"
 
 
-def _marked(mark: str, part: list[str]) -> Iterator[str]:
+def _prefix_lines(prefix: str, part: list[str]) -> Iterator[str]:
     for line in part:
-        yield mark + line if line.endswith("\n") else f"{mark}{line}\n\\ No newline at end of file\n"
+        yield prefix + line if line.endswith("\n") else f"{prefix}{line}\n\\ No newline at end of file\n"
 
 
-def _bounded(head: list[str], body: list[str], max_bytes: int = MAX_BYTES) -> tuple[str, bool]:
-    """Whole lines while they fit, then how many were left off; and whether any was."""
-    room = max_bytes - sum(len(line.encode()) for line in head)
-    for shown, line in enumerate(body):
-        room -= len(line.encode())
-        if room < 0:
-            note = f"... diff cut at {max_bytes:,} bytes: {len(body) - shown:,} more lines\n"
-            return "".join([*head, *body[:shown], note]), True
+def _truncate(head: list[str], body: list[str], max_bytes: int) -> tuple[str, bool]:
+    """Join whole lines up to `max_bytes` and a note about the rest; return also whether there is a rest."""
+    bytes_left = max_bytes - sum(len(line.encode()) for line in head)
+    for count, line in enumerate(body):
+        bytes_left -= len(line.encode())
+        if bytes_left < 0:
+            note = f"... diff cut at {max_bytes:,} bytes: {len(body) - count:,} more lines\n"
+            return "".join([*head, *body[:count], note]), True
     return "".join(head + body), False

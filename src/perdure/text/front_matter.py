@@ -1,7 +1,7 @@
-"""YAML between two lines of dashes, and the text after it: read safely, changed without losing a comment.
+"""YAML front matter: parse it safely, and change it without losing comments.
 
-Size, nesting and references are bounded by its tokens, before a parser could suffer from them. Values come out as JSON
-knows them; a time is its ISO 8601 text.
+Size, nesting and references are checked on the token stream, before the parser builds anything: YAML aliases can expand
+to more than memory holds. Values are JSON values; a time becomes its ISO 8601 text.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any, Final
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_tool, either
 
-MOST_BYTES: Final = 256 * 1024
-MOST_DEPTH: Final = 40
-MOST_REFERENCES: Final = 100
-MOST_VALUES: Final = 20_000
-_NEXT: Final = either(call_tool("read", path="HANDOFF.md"), call_tool("handoff_write", envelope=FILL))
-_FENCE = re.compile(r"---[ \t]*\n")
+MAX_BYTES: Final = 256 * 1024
+MAX_DEPTH: Final = 40
+MAX_REFERENCES: Final = 100
+MAX_VALUES: Final = 20_000
+_NEXT_STEP: Final = either(call_tool("read", path="HANDOFF.md"), call_tool("handoff_write", envelope=FILL))
+_BEGIN = re.compile(r"---[ \t]*\n")
 _END = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE)
 
 
 def split(text: str) -> tuple[str, str]:
-    """The YAML and the body after it, each as it stands. Raises ToolError where there is no front matter."""
-    begin = _FENCE.match(text)
+    """Split a document into its YAML and its body, both unchanged. Raises ToolError if it has no front matter."""
+    begin = _BEGIN.match(text)
     end = _END.search(text, begin.end()) if begin is not None else None
     if begin is None or end is None:
-        raise _bad(
+        raise _make_error(
             "no_front_matter",
             "the file does not begin with YAML between two lines of ---, as a handoff does.",
         )
@@ -40,108 +40,115 @@ def join(front: str, body: str) -> str:
     return f"---\n{front}---\n{body}"
 
 
-def read(front: str) -> dict[str, Any]:
-    """The mapping, as JSON knows it."""
-    found: dict[str, Any] = _plain(_load(front))
-    return found
+def parse(front: str) -> dict[str, Any]:
+    """Parse the YAML into a mapping of JSON values."""
+    values: dict[str, Any] = _to_json(_load(front))
+    return values
 
 
-def write(values: dict[str, Any], before: str | None = None) -> str:
-    """A mapping as YAML. With what stood there before, comments, order and unchanged values stay as they were."""
-    document = _load(before) if before is not None else _yaml().map()
+def render(values: dict[str, Any], before: str | None = None) -> str:
+    """Write a mapping as YAML. Comments, order and unchanged values of the YAML `before` are kept."""
+    document = _load(before) if before is not None else _make_yaml().map()
     for key in [key for key in document if str(key) not in values]:
         del document[key]
     for key, value in values.items():
-        if key not in document or _plain(document[key]) != value:
+        if key not in document or _to_json(document[key]) != value:
             document[key] = value
     out = io.StringIO()
-    _yaml().dump(document, out)
+    _make_yaml().dump(document, out)
     return out.getvalue()
 
 
 def _load(front: str) -> Any:
+    """Load the YAML as a round-trip mapping, which keeps comments."""
     from ruamel.yaml.error import YAMLError
 
     try:
         _check_bounds(front)
-        found = _yaml().load(front)
+        document = _make_yaml().load(front)
     except (YAMLError, ValueError, RecursionError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = {"line": mark.line + 2} if mark is not None else {}  # the line of dashes is the first
-        # The parser's own words may quote the file.
-        raise _bad("yaml_error", "the front matter of the handoff is not valid YAML.", **where) from None
-    if found is None:
-        found = _yaml().map()
-    if not isinstance(found, dict):
-        raise _bad("not_a_mapping", "the front matter of the handoff is not a mapping of names to values.")
-    return found
+        position = {"line": mark.line + 2} if mark is not None else {}  # the first line is the dashes
+        # The parser's message is not passed on: it may quote the file.
+        raise _make_error(
+            "yaml_error", "the front matter of the handoff is not valid YAML.", **position
+        ) from None
+    if document is None:
+        document = _make_yaml().map()
+    if not isinstance(document, dict):
+        raise _make_error(
+            "not_a_mapping", "the front matter of the handoff is not a mapping of names to values."
+        )
+    return document
 
 
 def _check_bounds(front: str) -> None:
-    """By its tokens, which are found one after the other: no depth of nesting troubles that."""
-    if len(front.encode()) > MOST_BYTES:
-        raise _bad("too_large", f"the front matter of the handoff is larger than {MOST_BYTES:,} bytes.")
+    """Check the token stream. The scanner is iterative, so deep nesting cannot exhaust its stack."""
+    if len(front.encode()) > MAX_BYTES:
+        raise _make_error("too_large", f"the front matter of the handoff is larger than {MAX_BYTES:,} bytes.")
     depth = references = 0
-    for token in _yaml().scan(front):
+    for token in _make_yaml().scan(front):
         kind = type(token).__name__
         depth += kind.endswith(("SequenceStartToken", "MappingStartToken"))
         depth -= kind.endswith("EndToken") and not kind.startswith(("Stream", "Document"))
         references += kind == "AliasToken"
-        if depth > MOST_DEPTH:
-            raise _bad(
-                "too_deep", f"the front matter of the handoff is nested deeper than {MOST_DEPTH} levels."
+        if depth > MAX_DEPTH:
+            raise _make_error(
+                "too_deep", f"the front matter of the handoff is nested deeper than {MAX_DEPTH} levels."
             )
-        if references > MOST_REFERENCES:
-            raise _bad("too_many_references", "the front matter of the handoff has too many YAML references.")
-    if references and _contains_itself(_yaml().compose(front), set(), set()):
-        raise _bad(
+        if references > MAX_REFERENCES:
+            raise _make_error(
+                "too_many_references", "the front matter of the handoff has too many YAML references."
+            )
+    if references and _contains_itself(_make_yaml().compose(front), set(), set()):
+        raise _make_error(
             "refers_to_itself", "a value in the front matter of the handoff contains a reference to itself."
         )
 
 
-def _contains_itself(node: Any, around: set[int], done: set[int]) -> bool:
-    """Whether a node is inside itself: an alias is the same object as its anchor's node. Each is walked once."""
-    if id(node) in around:
+def _contains_itself(node: Any, ancestors: set[int], visited: set[int]) -> bool:
+    """Whether a node is its own descendant: an alias is the same object as the node of its anchor."""
+    if id(node) in ancestors:
         return True
-    if id(node) in done or not isinstance(node.value, list):
+    if id(node) in visited or not isinstance(node.value, list):
         return False
-    parts = [part for child in node.value for part in (child if isinstance(child, tuple) else (child,))]
-    if any(_contains_itself(part, around | {id(node)}, done) for part in parts):
+    children = [part for child in node.value for part in (child if isinstance(child, tuple) else (child,))]
+    if any(_contains_itself(child, ancestors | {id(node)}, visited) for child in children):
         return True
-    done.add(id(node))
+    visited.add(id(node))
     return False
 
 
-class _Plain:
-    """Values as JSON knows them, counted: a few references can stand for more than any memory holds."""
+class _JsonConverter:
+    """Converts values to JSON values and counts them: a few aliases can expand to more than memory holds."""
 
     def __init__(self) -> None:
-        self._left = MOST_VALUES
+        self._values_left = MAX_VALUES
 
-    def of(self, value: Any) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise _bad(
+    def convert(self, value: Any) -> Any:
+        self._values_left -= 1
+        if self._values_left < 0:
+            raise _make_error(
                 "too_large_expanded",
-                f"the front matter of the handoff stands for more than {MOST_VALUES:,} values.",
+                f"the front matter of the handoff stands for more than {MAX_VALUES:,} values.",
             )
         if isinstance(value, dict):
-            return {str(key): self.of(item) for key, item in value.items()}
+            return {str(key): self.convert(item) for key, item in value.items()}
         if isinstance(value, (list, tuple, set)):
-            return [self.of(item) for item in value]
-        return _scalar(value)
+            return [self.convert(item) for item in value]
+        return _convert_scalar(value)
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     try:
-        return _Plain().of(value)
+        return _JsonConverter().convert(value)
     except RecursionError:
-        raise _bad(
+        raise _make_error(
             "too_deep", "the front matter of the handoff is nested too deeply through its references."
         ) from None
 
 
-def _scalar(value: Any) -> Any:
+def _convert_scalar(value: Any) -> Any:
     if isinstance(value, (datetime.datetime, datetime.date)):
         return value.isoformat()
     if isinstance(value, bool) or value is None:
@@ -155,7 +162,7 @@ def _scalar(value: Any) -> Any:
     return str(value)
 
 
-def _yaml() -> Any:
+def _make_yaml() -> Any:
     from ruamel.yaml import YAML
 
     yaml = YAML(typ="rt", pure=True)
@@ -165,12 +172,12 @@ def _yaml() -> Any:
     return yaml
 
 
-def _bad(reason: str, message: str, next_step: str = _NEXT, **context: Any) -> ToolError:
+def _make_error(reason: str, message: str, **context: Any) -> ToolError:
     return refuse(
         "invalid_input",
         reason,
         message,
-        next_step=next_step,
+        next_step=_NEXT_STEP,
         reason_hint="syntax",
         suggested_action="fix_syntax",
         **context,

@@ -1,8 +1,8 @@
-"""Where a block of lines that is not in a text comes closest.
+"""Find the place in a text that is most similar to a block of lines.
 
-1. Short pieces of the block are searched in the text, both without spaces and tabs. Each hit votes for the line at
-   which the block would begin; a piece that is rare in the text counts more.
-2. The lines with the most votes are ranked by the similarity of the whole block there.
+1. Search short pieces (n-grams) of the block in the text, both without spaces and tabs. Each hit votes for the line
+   at which the block would begin; a piece that is rare in the text has more weight.
+2. Rank the lines with the most votes by the similarity of the whole block there.
 
 Every step is bounded, so that a miss in a large or repetitive file is answered quickly.
 """
@@ -14,21 +14,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-_MOST_CHARACTERS: Final = 16 << 20  # of a text that are searched
-_PIECE: Final = 3
-_MOST_PIECES: Final = 128
-_TELLING_LINES: Final = 16  # lines of a block from which the pieces are taken
-_HITS: Final = 500  # of each piece
-_CANDIDATES: Final = 24
-_LINES: Final = 20  # of a block that are compared
-_WIDTH: Final = 240  # characters of a line that are compared
-_LEAST_SIMILARITY: Final = 0.5
+_MAX_CHARACTERS: Final = 16 << 20  # of the text
+_PIECE_LENGTH: Final = 3
+_MAX_PIECES: Final = 128
+_MAX_SOURCE_LINES: Final = 16  # lines of the block from which the pieces are taken
+_MAX_HITS: Final = 500  # of each piece
+_MAX_CANDIDATES: Final = 24
+_MAX_COMPARED_LINES: Final = 20  # of the block
+_MAX_WIDTH: Final = 240  # characters of a line that are compared
+_MIN_SIMILARITY: Final = 0.5
 _SPACE: Final = re.compile(r"[^\S\n]+")
 
 
-class Nearest(NamedTuple):
-    """The line where the block would begin and the first that differs, both from zero; `column` and `text` are of the
-    latter. The text is empty behind the end."""
+class NearestPlace(NamedTuple):
+    """`start` is the line where the block would begin, `diverges` the first line that differs, both from zero.
+
+    `text` is that differing line, empty behind the end of the text; `column` is where the block begins in it.
+    """
 
     start: int
     diverges: int
@@ -36,125 +38,125 @@ class Nearest(NamedTuple):
     text: str
 
 
-def nearest(text: str, block: Sequence[str]) -> Nearest | None:
-    """The place that is most similar to the block, or None where nothing is."""
-    text = text[:_MOST_CHARACTERS]
-    wanted = [_fold(line) for line in block]
-    votes = _votes(_SPACE.sub("", text), wanted)
+def find_nearest(text: str, block: Sequence[str]) -> NearestPlace | None:
+    """Return the place that is most similar to the block, or None if nothing is similar."""
+    text = text[:_MAX_CHARACTERS]
+    folded_block = [_strip_spaces(line) for line in block]
+    votes = _count_votes(_strip_spaces(text), folded_block)
     if not votes:
         return None
-    have = text.split("\n")
-    compare = _Comparison(block, wanted)
-    leading = sorted(line for line, _ in votes.most_common(_CANDIDATES))
-    ranked = [(compare.similarity(have, line), line) for line in leading]
-    similarity, start = max(ranked, key=lambda rank: (rank[0], -rank[1]))
-    return compare.difference(have, start) if similarity >= _LEAST_SIMILARITY else None
+    text_lines = text.split("\n")
+    comparison = _BlockComparison(block, folded_block)
+    candidates = sorted(line for line, _ in votes.most_common(_MAX_CANDIDATES))
+    ranking = [(comparison.measure_similarity(text_lines, line), line) for line in candidates]
+    similarity, start = max(ranking, key=lambda rank: (rank[0], -rank[1]))
+    return comparison.find_divergence(text_lines, start) if similarity >= _MIN_SIMILARITY else None
 
 
-def first_difference(one: str, other: str) -> int:
-    """The first character in which two texts differ."""
-    return next(
-        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
+def find_first_difference(a: str, b: str) -> int:
+    """Return the offset of the first character in which two texts differ."""
+    return next((at for at, (c, d) in enumerate(zip(a, b, strict=False)) if c != d), min(len(a), len(b)))
 
 
-def _fold(line: str) -> str:
-    return _SPACE.sub("", line)
+def _strip_spaces(text: str) -> str:
+    return _SPACE.sub("", text)
 
 
-def _votes(folded: str, wanted: list[str]) -> Counter[int]:
+def _count_votes(folded_text: str, folded_block: list[str]) -> Counter[int]:
     votes: Counter[int] = Counter()
-    for piece, index in _pieces(wanted):
-        lines = [line - index for line in _lines_with(folded, piece) if line >= index]
-        for line in lines:
-            votes[line] += 1_000_000 // len(lines)
+    for piece, index in _cut_pieces(folded_block):
+        starts = [line - index for line in _find_lines_with(folded_text, piece) if line >= index]
+        for start in starts:
+            votes[start] += 1_000_000 // len(starts)
     return votes
 
 
-def _pieces(wanted: list[str]) -> Iterator[tuple[str, int]]:
-    """Pieces of the longest lines, each with the number of its line."""
-    telling = sorted(set(wanted) - {""}, key=len)[-_TELLING_LINES:]
-    for line in telling:
-        index, line = wanted.index(line), line[:_WIDTH]
-        count = max(len(line) - _PIECE + 1, 1)
-        step = -(-count * len(telling) // _MOST_PIECES)
-        yield from ((piece, index) for piece in {line[at : at + _PIECE]: at for at in range(0, count, step)})
+def _cut_pieces(folded_block: list[str]) -> Iterator[tuple[str, int]]:
+    """Yield pieces of the longest lines, each with the index of its line in the block."""
+    longest_lines = sorted(set(folded_block) - {""}, key=len)[-_MAX_SOURCE_LINES:]
+    for line in longest_lines:
+        index, line = folded_block.index(line), line[:_MAX_WIDTH]
+        count = max(len(line) - _PIECE_LENGTH + 1, 1)
+        step = -(-count * len(longest_lines) // _MAX_PIECES)
+        pieces = dict.fromkeys(line[at : at + _PIECE_LENGTH] for at in range(0, count, step))
+        yield from ((piece, index) for piece in pieces)
 
 
-def _lines_with(folded: str, piece: str) -> Iterator[int]:
+def _find_lines_with(folded_text: str, piece: str) -> Iterator[int]:
     number = at = 0
-    for _ in range(_HITS):
-        hit = folded.find(piece, at)
+    for _ in range(_MAX_HITS):
+        hit = folded_text.find(piece, at)
         if hit < 0:
             return
-        number += folded.count("\n", at, hit)
+        number += folded_text.count("\n", at, hit)
         yield number
-        at = folded.find("\n", hit)
+        at = folded_text.find("\n", hit)
         if at < 0:
             return
 
 
-class _Comparison:
-    """One block, compared with many places of a text."""
+class _BlockComparison:
+    """Compares one block with many places of a text."""
 
-    def __init__(self, block: Sequence[str], wanted: list[str]) -> None:
-        from difflib import SequenceMatcher  # here, since a worker starts without it
+    def __init__(self, block: Sequence[str], folded_block: list[str]) -> None:
+        from difflib import SequenceMatcher  # imported on first use: most workers never need it
 
         self._block = block
-        self._wanted = wanted
+        self._folded_block = folded_block
         self._last = len(block) - 1
-        self._clipped = [line[:_WIDTH] for line in wanted[:_LINES]]
+        self._clipped = [line[:_MAX_WIDTH] for line in folded_block[:_MAX_COMPARED_LINES]]
         self._matchers = [SequenceMatcher(None, "", line, autojunk=False) for line in self._clipped]
 
-    def similarity(self, have: list[str], start: int) -> float:
-        """From 0 to 1, the longer lines counting more."""
+    def measure_similarity(self, text_lines: list[str], start: int) -> float:
+        """Return a ratio from 0 to 1. Longer lines have more weight."""
         total = same = 0.0
         for index, matcher in enumerate(self._matchers):
             weight = len(self._clipped[index])
             total += weight
-            line = have[start + index] if start + index < len(have) else ""
-            if self._fits(index, _fold(line), self._wanted[index]):
+            line = text_lines[start + index] if start + index < len(text_lines) else ""
+            if self._fits(index, _strip_spaces(line), self._folded_block[index]):
                 same += weight
             elif weight and line:
-                matcher.set_seq1(self._window(index, line))
+                matcher.set_seq1(self._clip_line(index, line))
                 same += weight * matcher.ratio()
         return same / total if total else 0.0
 
-    def difference(self, have: list[str], start: int) -> Nearest:
-        """The first line that differs by more than whitespace, else by whitespace."""
-        pairs = list(zip(self._block, have[start : start + len(self._block)], strict=False))
-        for fold in (_fold, str.rstrip):
-            for index, (want, line) in enumerate(pairs):
-                if not self._fits(index, fold(line), fold(want)):
-                    return Nearest(start, start + index, self._column(index, line), line)
+    def find_divergence(self, text_lines: list[str], start: int) -> NearestPlace:
+        """Return the first line that differs by more than whitespace, else the first that differs by whitespace."""
+        pairs = list(zip(self._block, text_lines[start : start + len(self._block)], strict=False))
+        for fold in (_strip_spaces, str.rstrip):
+            for index, (wanted, line) in enumerate(pairs):
+                if not self._fits(index, fold(line), fold(wanted)):
+                    return NearestPlace(start, start + index, self._find_column(index, line), line)
             if len(pairs) < len(self._block):
-                return Nearest(start, start + len(pairs), 0, "")
-        return Nearest(start, start, 0, have[start])
+                return NearestPlace(start, start + len(pairs), 0, "")
+        return NearestPlace(start, start, 0, text_lines[start])
 
-    def _fits(self, index: int, have: str, want: str) -> bool:
-        """A block may begin and end in the middle of a line."""
+    def _fits(self, index: int, line: str, wanted: str) -> bool:
+        """Whether a line of the text fits the block, which may begin and end in the middle of a line."""
         if self._last == 0:
-            return want in have
+            return wanted in line
         return (
-            have == want
-            or (index == 0 and have.endswith(want))
-            or (index == self._last and have.startswith(want))
+            line == wanted
+            or (index == 0 and line.endswith(wanted))
+            or (index == self._last and line.startswith(wanted))
         )
 
-    def _window(self, index: int, line: str) -> str:
-        """A line without its spaces; of a long one, the part that a block of one line may stand for."""
+    def _clip_line(self, index: int, line: str) -> str:
+        """Strip a line's spaces and bound it; for a block of one line, take the part of the line that it may match."""
         if self._last:
-            return _fold(line[: 2 * _WIDTH])[:_WIDTH]
-        column = self._column(index, line)
-        return _fold(line[column : column + 2 * _WIDTH])[: min(len(self._wanted[0]), _WIDTH)]
+            return _strip_spaces(line[: 2 * _MAX_WIDTH])[:_MAX_WIDTH]
+        column = self._find_column(index, line)
+        length = min(len(self._folded_block[0]), _MAX_WIDTH)
+        return _strip_spaces(line[column : column + 2 * _MAX_WIDTH])[:length]
 
-    def _column(self, index: int, line: str) -> int:
-        """Where a block of one line begins in a line: most of its pieces say so."""
-        want = self._block[index]
-        if self._last or len(line) <= len(want):
+    def _find_column(self, index: int, line: str) -> int:
+        """Return where a block of one line begins in a line, by the votes of its pieces."""
+        wanted = self._block[index]
+        if self._last or len(line) <= len(wanted):
             return 0
-        columns: Counter[int] = Counter()
-        for at in range(min(len(want), _WIDTH) - _PIECE + 1):
-            if (hit := line.find(want[at : at + _PIECE])) >= at:
-                columns[hit - at] += 1
-        return max(columns, key=lambda column: (columns[column], -column), default=0)
+        votes: Counter[int] = Counter()
+        for at in range(min(len(wanted), _MAX_WIDTH) - _PIECE_LENGTH + 1):
+            if (hit := line.find(wanted[at : at + _PIECE_LENGTH])) >= at:
+                votes[hit - at] += 1
+        return max(votes, key=lambda column: (votes[column], -column), default=0)

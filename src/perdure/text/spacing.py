@@ -1,4 +1,4 @@
-"""Finding a text whose spacing inside its lines differs: `b*12` where the file has `b * 12`.
+"""Find a text whose spacing inside its lines differs: `b*12` where the file has `b * 12`.
 
 Both sides must have the same tokens on the same lines, with the same indentation. Whitespace between two tokens may
 then be longer, shorter, added or missing, except:
@@ -9,7 +9,7 @@ then be longer, shorter, added or missing, except:
 | in quotes, which end on their line | it must be the same |
 | behind a quote that does not end on its line | it must be the same |
 
-The file keeps its own whitespace wherever `old` and `new` agree, so that only what the edit changes is changed.
+The file keeps its own whitespace wherever `old` and `new` agree, so that an edit changes nothing else.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-_MOST_TOKENS: Final = 500  # bounds the search in a repetitive file, and the comparison of `old` with `new`
-_MOST_PLACES: Final = 1000
-_LOOKED_FOR: Final = 32  # tokens that must be somewhere before it is worth searching
+_MAX_TOKENS: Final = 500  # bounds the search in a repetitive file, and the comparison of `old` with `new`
+_MAX_MATCHES: Final = 1000
+_MAX_PREFILTER_TOKENS: Final = 32  # tokens that the content must hold before the pattern is searched
 _TOKEN: Final = re.compile(
     r"""(?P<quote>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\\n]|\\.)*`|["'`][^\n]*)
     |(?P<word>\w+)
@@ -39,107 +39,112 @@ class Token(NamedTuple):
     gap: str  # the whitespace before it
 
     def joins(self, other: Token) -> bool:
-        """Whether the two would be read as one without whitespace between them: `f "x"` and `f"x"` differ."""
+        """Whether the two would be one token without whitespace between them: `f "x"` and `f"x"` differ."""
         if self.kind == "operator" or other.kind == "operator":
             return self.kind == other.kind
         return {self.kind, other.kind} <= {"word", "quote"}
 
 
-class Place(NamedTuple):
+class Replacement(NamedTuple):
+    """`text` replaces the characters `start:end` of a content."""
+
     start: int
     end: int
-    new: str
+    text: str
 
 
-def find(content: str, old: str, new: str) -> list[Place]:
-    """Every place of `old` with other spacing, and what replaces it, in order. Places may overlap."""
-    wanted, tail = _tokens(old)
-    replacement, new_tail = _tokens(new)
-    words = sorted({token.text for token in wanted if token.kind in ("word", "quote")}, key=len)
-    is_long = len(wanted) > _MOST_TOKENS or len(replacement) > _MOST_TOKENS
-    if is_long or not words or any(word not in content for word in words[-_LOOKED_FOR:]):
+def find_replacements(content: str, old: str, new: str) -> list[Replacement]:
+    """Return a replacement for every match of `old` with other spacing, in order. Matches may overlap."""
+    old_tokens, old_tail = _tokenize(old)
+    new_tokens, new_tail = _tokenize(new)
+    words = sorted({token.text for token in old_tokens if token.kind in ("word", "quote")}, key=len)
+    is_too_long = len(old_tokens) > _MAX_TOKENS or len(new_tokens) > _MAX_TOKENS
+    if is_too_long or not words or any(word not in content for word in words[-_MAX_PREFILTER_TOKENS:]):
         return []
-    pattern = _pattern(wanted, tail)
-    places: list[Place] = []
+    pattern = _compile_pattern(old_tokens, old_tail)
+    old_texts = [token.text for token in old_tokens]
+    replacements: list[Replacement] = []
     at = 0
     while (match := pattern.search(content, at)) is not None:
-        if len(places) == _MOST_PLACES:
+        if len(replacements) == _MAX_MATCHES:
             return []
         at = match.start() + 1
-        have, have_tail = _tokens(match.group())
-        if [token.text for token in have] == [token.text for token in wanted] and not _in_quotes(
-            content, match.start()
-        ):
-            end = have_tail if new_tail == tail else new_tail
-            places.append(Place(*match.span(), _merge(wanted, have, replacement) + end))
-    return places
+        tokens, tail = _tokenize(match.group())
+        if [token.text for token in tokens] == old_texts and not _is_in_quotes(content, match.start()):
+            text = _merge_spacing(old_tokens, tokens, new_tokens) + (
+                tail if new_tail == old_tail else new_tail
+            )
+            replacements.append(Replacement(*match.span(), text))
+    return replacements
 
 
-def _tokens(text: str) -> tuple[list[Token], str]:
-    """The tokens of a text, and the whitespace behind the last."""
-    found: list[Token] = []
+def _tokenize(text: str) -> tuple[list[Token], str]:
+    """Return the tokens of a text, and the whitespace behind the last one."""
+    tokens: list[Token] = []
     at = 0
     for match in _TOKEN.finditer(text):
-        found.append(Token(str(match.lastgroup), match.group(), text[at : match.start()]))
+        tokens.append(Token(str(match.lastgroup), match.group(), text[at : match.start()]))
         at = match.end()
-    return found, text[at:]
+    return tokens, text[at:]
 
 
-def _pattern(tokens: list[Token], tail: str) -> re.Pattern[str]:
-    parts = [re.escape(tokens[0].gap), _edge(tokens[0], "(?<!%s)"), re.escape(tokens[0].text)]
-    for before, token in pairwise(tokens):
-        parts += (_gap(before, token), re.escape(token.text))
-    parts += (_edge(tokens[-1], "(?!%s)"), r"[^\S\n]*" if tail else "")
+def _compile_pattern(tokens: list[Token], tail: str) -> re.Pattern[str]:
+    first, last = tokens[0], tokens[-1]
+    parts = [re.escape(first.gap), _assert_boundary(first, "(?<!%s)"), re.escape(first.text)]
+    for previous, token in pairwise(tokens):
+        parts += (_gap_pattern(previous, token), re.escape(token.text))
+    parts += (_assert_boundary(last, "(?!%s)"), r"[^\S\n]*" if tail else "")
     return re.compile("".join(parts))
 
 
-def _gap(before: Token, token: Token) -> str:
-    if before.kind == "newline":
+def _gap_pattern(previous: Token, token: Token) -> str:
+    if previous.kind == "newline":
         return re.escape(token.gap)
-    if token.joins(before):
+    if token.joins(previous):
         return r"[^\S\n]+" if token.gap else ""
     return r"[^\S\n]*"
 
 
-def _edge(token: Token, form: str) -> str:
-    """A token is found whole: not `x` in `xy`, nor `=` in `==`."""
+def _assert_boundary(token: Token, assertion: str) -> str:
+    """Return a lookaround that matches a token only as a whole: not `x` in `xy`, nor `=` in `==`."""
     match token.kind:
         case "word":
-            return form % r"\w"
+            return assertion % r"\w"
         case "operator":
-            return form % _OPERATOR
+            return assertion % _OPERATOR
         case _:
             return ""
 
 
-def _in_quotes(content: str, start: int) -> bool:
-    """Whether a place begins inside quotes: there, whitespace has a meaning."""
-    line = content.rfind("\n", 0, start) + 1
-    end = content.find("\n", start)
+def _is_in_quotes(content: str, start: int) -> bool:
+    """Whether a match begins inside quotes, where whitespace has a meaning."""
+    line_start = content.rfind("\n", 0, start) + 1
+    line_end = content.find("\n", start)
     return any(
-        match.lastgroup == "quote" and match.start() < start - line < match.end()
-        for match in _TOKEN.finditer(content[line : end if end >= 0 else len(content)])
+        match.lastgroup == "quote" and match.start() < start - line_start < match.end()
+        for match in _TOKEN.finditer(content[line_start : line_end if line_end >= 0 else len(content)])
     )
 
 
-def _merge(old: list[Token], have: list[Token], new: list[Token]) -> str:
-    """The text of `new`, with the file's whitespace where `new` has the same as `old`."""
+def _merge_spacing(old: list[Token], file: list[Token], new: list[Token]) -> str:
+    """Return the text of `new`, with the file's whitespace where `new` has the same whitespace as `old`."""
     parts: list[str] = []
-    before: Token | None = None
-    for token, partner in zip(new, _partners(old, new), strict=True):
+    previous: Token | None = None
+    for token, old_index in zip(new, _map_tokens(old, new), strict=True):
         gap = token.gap
-        if partner is not None and gap == old[partner].gap and not (before and token.joins(before)):
-            gap = have[partner].gap
+        if old_index is not None and gap == old[old_index].gap and not (previous and token.joins(previous)):
+            gap = file[old_index].gap
         parts += (gap, token.text)
-        before = token
+        previous = token
     return "".join(parts)
 
 
-def _partners(old: list[Token], new: list[Token]) -> Iterator[int | None]:
-    """For each token of `new`, the one of `old` that it keeps or replaces."""
-    from difflib import SequenceMatcher  # here, since a worker starts without it
+def _map_tokens(old: list[Token], new: list[Token]) -> Iterator[int | None]:
+    """Yield, for each token of `new`, the index of the token of `old` that it keeps or replaces."""
+    from difflib import SequenceMatcher  # imported on first use: most workers never need it
 
     texts = [token.text for token in old], [token.text for token in new]
-    for _, start, end, first, last in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
-        for index in range(last - first):
-            yield start + index if start + index < end else None
+    matcher = SequenceMatcher(None, *texts, autojunk=False)
+    for _, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        for index in range(old_start, old_start + new_end - new_start):
+            yield index if index < old_end else None

@@ -1,4 +1,4 @@
-"""On which line of a TOML text a key stands: for an error message, since the parser keeps no places."""
+"""Find the line of a key in a TOML text, for error messages: `tomllib` keeps no positions."""
 
 from __future__ import annotations
 
@@ -13,32 +13,22 @@ _KEY: Final = re.compile(
 _PART: Final = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
 
 
-def line_of(text: str, path: Sequence[str]) -> int:
-    """The line, from 1, of the longest beginning of the path that is written down; 1 where nothing of it is."""
-    best, depth = 1, 0
+def find_key_line(text: str, path: Sequence[str]) -> int:
+    """Return the line, from one, of the longest prefix of the key's path that the text has; 1 if it has none."""
+    best_line, best_depth = 1, 0
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
         if (header := _HEADER.match(line)) is not None:
-            table = _parts(header[1])
-            written = table
+            table = key_path = _split_key(header[1])
         elif (key := _KEY.match(line)) is not None:
-            written = table + _parts(key[1])
+            key_path = table + _split_key(key[1])
         else:
             continue
-        shared = _shared(written, path)
-        if shared > depth and shared == len(written):
-            best, depth = number, shared
-    return best
+        depth = len(key_path)
+        if depth > best_depth and key_path == tuple(path[:depth]):
+            best_line, best_depth = number, depth
+    return best_line
 
 
-def _parts(text: str) -> tuple[str, ...]:
+def _split_key(text: str) -> tuple[str, ...]:
     return tuple(part.strip("\"'") for part in _PART.findall(text))
-
-
-def _shared(written: Sequence[str], path: Sequence[str]) -> int:
-    count = 0
-    for one, other in zip(written, path, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from perdure.protocol.envelope import ReasonHint, ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again
 from perdure.storage.files.temp_names import PREFIX
-from perdure.text.visible import is_ignorable, shown
+from perdure.text.printable import is_ignorable, make_printable
 
 NAME_MAX: Final = 255
 PATH_MAX: Final = 4095
@@ -37,9 +37,13 @@ def spelled(path: str) -> Spelling:
     if names[0] == "~":
         raise bad_path("home_path", "a path cannot start with ~: give it relative to the workspace.", path)
     if names[-1] == "" and path.strip("/"):
-        raise bad_path("trailing_slash", f"{shown(path)} ends with a slash: give the path of a file.", path)
+        raise bad_path(
+            "trailing_slash", f"{make_printable(path)} ends with a slash: give the path of a file.", path
+        )
     if names[-1] in ("", ".", ".."):
-        raise bad_path("is_directory", f"{shown(path)} is a directory: give the path of a file.", path)
+        raise bad_path(
+            "is_directory", f"{make_printable(path)} is a directory: give the path of a file.", path
+        )
     for name in names:
         check_name(name)
     return Spelling(path.startswith("/"), tuple(name for name in names if name not in ("", ".")))
@@ -56,12 +60,14 @@ def check_name(name: str) -> None:
         _check_characters(name)
     if name.casefold().startswith(PREFIX):
         raise bad_path(
-            "reserved_name", f"the name {shown(name)} is reserved for temporary files of Perdure.", name
+            "reserved_name",
+            f"the name {make_printable(name)} is reserved for temporary files of Perdure.",
+            name,
         )
 
 
 def bad_path(reason: str, message: str, path: str = "", *, hint: ReasonHint = "encoding") -> ToolError:
-    context: dict[str, Any] = {"path": shown(path)} if path and not path.startswith("/") else {}
+    context: dict[str, Any] = {"path": make_printable(path)} if path and not path.startswith("/") else {}
     return refuse(
         "invalid_input",
         reason,

@@ -26,7 +26,7 @@ from perdure.platform.syscalls import (
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.os_errors import os_refusal
-from perdure.text.visible import shown
+from perdure.text.printable import make_printable
 
 LINKS_MAX: Final = 40
 TRIES_MAX: Final = 1000
@@ -116,7 +116,7 @@ def escapes(how: str, path: str, roots: Sequence[str]) -> ToolError:
     return refuse(
         "policy_violation",
         "escapes_workspace",
-        f"{shown(path)} {way} the workspace ({', '.join(roots)}).",
+        f"{make_printable(path)} {way} the workspace ({', '.join(roots)}).",
         next_step=call_again(path=FILL),
         suggested_action="fix_syntax",
         reason_hint="permission",
@@ -128,7 +128,7 @@ def _changing(path: str) -> ToolError:
     return refuse(
         "conflict",
         "path_changing",
-        f"another program keeps changing the directories of {shown(path)}.",
+        f"another program keeps changing the directories of {make_printable(path)}.",
         next_step=call_again(),
         suggested_action="retry_later",
     )
@@ -180,7 +180,7 @@ class _Walk:
 
     def _step(self) -> Resolved | None:
         if not self.ahead:
-            raise os_refusal(IsADirectoryError(errno.EISDIR, ""), path=shown(self.asked))
+            raise os_refusal(IsADirectoryError(errno.EISDIR, ""), path=make_printable(self.asked))
         name = self.ahead.popleft()
         try:
             if name == "..":
@@ -226,7 +226,7 @@ class _Walk:
         text = os.readlink(name, dir_fd=self.fd)
         self.links += 1
         if self.links > LINKS_MAX:
-            raise os_refusal(OSError(errno.ELOOP, ""), path=shown(self.asked))
+            raise os_refusal(OSError(errno.ELOOP, ""), path=make_printable(self.asked))
         parts = [part for part in text.split("/") if part not in ("", ".")]
         if text.startswith("/"):
             inside = self.root.beneath(parts)
@@ -255,7 +255,7 @@ class _Walk:
                 suggested_action="ask_user",
             )
         if ".." in self.ahead:
-            raise os_refusal(FileNotFoundError(errno.ENOENT, ""), path=shown(self.asked))
+            raise os_refusal(FileNotFoundError(errno.ENOENT, ""), path=make_printable(self.asked))
         if not self.ahead:
             return self._done(name, None)
         *parents, last = (name, *self.ahead)
@@ -265,7 +265,7 @@ class _Walk:
         """A name changed its nature between two looks: look again, but not for ever."""
         now_other = error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.EAGAIN)
         if not now_other or self._is_file(name):
-            raise os_refusal(error, path=shown(self.asked))
+            raise os_refusal(error, path=make_printable(self.asked))
         self.tries += 1
         if self.tries > TRIES_MAX:
             raise _changing(self.asked)

@@ -23,7 +23,7 @@ from perdure.protocol.envelope import SuggestedAction, ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.files.fsync import close_quietly, sync_directory
 from perdure.storage.os_errors import os_refusal
-from perdure.text.visible import shown
+from perdure.text.printable import make_printable
 from perdure.workspace.names import bad_path, check_name, spelled
 from perdure.workspace.path_walk import PLACE, Root, enter, escapes, look, resolve
 from perdure.workspace.protected import Protection
@@ -117,28 +117,28 @@ class Place:
                 fd = inner
         except OSError as error:
             os.close(fd)
-            raise os_refusal(error, path=shown(self.path)) from None
+            raise os_refusal(error, path=make_printable(self.path)) from None
         before = self._identity
         self._identity, self.dir_fd = self._directories.hold(fd)
         if self._identity != before:
             raise refuse(
                 "conflict",
                 "path_changing",
-                f"another program replaced a directory of {shown(self.path)}.",
+                f"another program replaced a directory of {make_printable(self.path)}.",
                 next_step=call_again(),
                 suggested_action="retry_later",
-                path=shown(self.path),
+                path=make_printable(self.path),
             )
 
     def open(self) -> int:
         """A descriptor to read the file; the caller closes it. Never blocks, never follows."""
         if self.missing:
-            raise os_refusal(FileNotFoundError(errno.ENOENT, ""), path=shown(self.path))
+            raise os_refusal(FileNotFoundError(errno.ENOENT, ""), path=make_printable(self.path))
         try:
             look(self._walked, self.dir_fd, self.name)
             fd = os.open(self.name, _READ, dir_fd=self.dir_fd)
         except OSError as error:
-            raise os_refusal(error, path=shown(self.path)) from None
+            raise os_refusal(error, path=make_printable(self.path)) from None
         try:
             refuse_irregular(os.fstat(fd), self.path, allow_links=True)
         except BaseException:
@@ -168,7 +168,7 @@ class Place:
                 self._identity, self.dir_fd = inner
         except OSError as error:
             _remove_directories(self._walked, made)
-            raise os_refusal(error, path=shown(self.path)) from None
+            raise os_refusal(error, path=make_printable(self.path)) from None
         self.missing = ()
         return tuple(made)
 
@@ -240,14 +240,14 @@ class Workspace:
         try:
             dir_fd, trail, missing, found = resolve(root, parts, watch, follow=follow)
         except OSError as error:
-            raise os_refusal(error, path=shown(path)) from None
+            raise os_refusal(error, path=make_printable(path)) from None
         canonical = "/".join(trail)
         try:
             if found is not None:
                 if stat.S_ISDIR(found.st_mode):
                     raise directory_in_place(dir_fd, trail[-1], canonical)
                 if found.st_dev != root.dev and not root.by_kernel:
-                    raise os_refusal(OSError(errno.EXDEV, ""), path=shown(canonical))
+                    raise os_refusal(OSError(errno.EXDEV, ""), path=make_printable(canonical))
                 refuse_irregular(found, canonical, allow_links=reading)
             elif reading:
                 raise missing_file(root.fd, canonical)
@@ -284,7 +284,7 @@ class Workspace:
             try:
                 inner = enter(self.roots[root], fd, name)
             except OSError as error:
-                raise os_refusal(error, path=shown(path)) from None
+                raise os_refusal(error, path=make_printable(path)) from None
             finally:
                 os.close(fd)
             fd = inner
@@ -322,18 +322,20 @@ class Workspace:
 def refuse_irregular(found: os.stat_result, path: str, *, allow_links: bool = False) -> None:
     """Refuse everything that is not a regular file with one name."""
     if stat.S_ISDIR(found.st_mode):
-        raise os_refusal(IsADirectoryError(errno.EISDIR, ""), path=shown(path))
+        raise os_refusal(IsADirectoryError(errno.EISDIR, ""), path=make_printable(path))
     if not stat.S_ISREG(found.st_mode):
         kind = next((name for test, name in _KINDS if test(found.st_mode)), "device")
-        raise _denied("special_file", f"{shown(path)} is a {kind}, not a regular file.", path, kind=kind)
+        raise _denied(
+            "special_file", f"{make_printable(path)} is a {kind}, not a regular file.", path, kind=kind
+        )
     if found.st_nlink > 1 and not allow_links:
         raise _denied(
             "hard_linked",
-            f"{shown(path)} has a second name (hard link), which would keep the old content.",
+            f"{make_printable(path)} has a second name (hard link), which would keep the old content.",
             path,
             action="ask_user",
             next_step=ask_user(
-                f"whether {shown(path)} may lose its hard link (copy it, then rename the copy over it)."
+                f"whether {make_printable(path)} may lose its hard link (copy it, then rename the copy over it)."
             ),
         )
 
@@ -353,7 +355,7 @@ def _denied(
         next_step=next_step,
         suggested_action=action,
         reason_hint="permission",
-        path=shown(path),
+        path=make_printable(path),
         **context,
     )
 

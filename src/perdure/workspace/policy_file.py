@@ -20,7 +20,7 @@ from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import ask_user
 from perdure.storage.files.bounded_read import read_bounded
 from perdure.storage.trust import TrustStore
-from perdure.text.toml_lines import line_of
+from perdure.text.toml_lines import find_key_line
 from perdure.workspace.policy import DEFAULT, KEY_PATH, KEYS, BadPolicy, Policy, parse, tighten
 
 TOML_FILE: Final = "perdure.toml"
@@ -171,7 +171,9 @@ def _toml(text: str, shown: str) -> _Text:
     except (ValueError, RecursionError):  # what the parser lets through: thousands of digits, or of brackets
         raise _broken(shown, "it is nested too deeply, or a number has too many digits", None) from None
     inside: KEY_PATH = ("policy",) if os.path.basename(shown) == TOML_FILE else ()
-    return _Text(values.get("policy", {}) if inside else values, lambda path: line_of(text, (*inside, *path)))
+    return _Text(
+        values.get("policy", {}) if inside else values, lambda path: find_key_line(text, (*inside, *path))
+    )
 
 
 def _yaml(text: str, shown: str) -> _Text:

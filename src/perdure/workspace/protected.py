@@ -21,7 +21,7 @@ import msgspec
 
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import ask_user
-from perdure.text.visible import is_ignorable, shown
+from perdure.text.printable import is_ignorable, make_printable
 
 OURS: Final = ".perdure/"
 NEVER: Final = (OURS, ".git/")
@@ -77,7 +77,7 @@ class Protection(msgspec.Struct, frozen=True):
 
 def _protected(parts: Sequence[str], rule: str, why: str, can_force: bool | None) -> ToolError:
     """`can_force` is None where not even the policy can allow it."""
-    path = shown("/".join(parts))
+    path = make_printable("/".join(parts))
     next_step = ask_user(f"to change {path}.")
     if can_force is not None:
         way = f"to allow {rule} in the policy (protect.allow)"

@@ -12,7 +12,7 @@ from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.fsync import close_quietly, sync_directory
 from perdure.storage.files.swap import Conflict, alone, found_at, open_aside, unexpected
 from perdure.storage.os_errors import os_refusal, sync_refusal
-from perdure.text.visible import shown
+from perdure.text.printable import make_printable
 
 
 def remove(dir_fd: int, name: str, expected: Expected, *, sync: bool = False) -> None:
@@ -35,7 +35,7 @@ def _remove(dir_fd: int, name: str, expected: Expected, sync: bool) -> None:
     except FileNotFoundError:
         raise Conflict("file_vanished") from None
     except OSError as error:
-        raise os_refusal(error, path=shown(name)) from None
+        raise os_refusal(error, path=make_printable(name)) from None
     aside = None
     try:
         point("remove.renamed")
@@ -62,7 +62,7 @@ def _remove(dir_fd: int, name: str, expected: Expected, sync: bool) -> None:
 def _typed(error: BaseException, file: FileIO | None, name: str) -> BaseException:
     if file is not None and not isinstance(error, Conflict):
         close_quietly(file)
-    return os_refusal(error, path=shown(name)) if isinstance(error, OSError) else error
+    return os_refusal(error, path=make_printable(name)) if isinstance(error, OSError) else error
 
 
 def _sync(name: str, dir_fd: int) -> None:
@@ -70,4 +70,4 @@ def _sync(name: str, dir_fd: int) -> None:
         point("write.before_dir_fsync")
         sync_directory(dir_fd)
     except OSError as error:
-        raise sync_refusal(error, "directory", path=shown(name)) from None
+        raise sync_refusal(error, "directory", path=make_printable(name)) from None

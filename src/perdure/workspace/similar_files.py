@@ -11,7 +11,7 @@ from typing import Final
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.next_step import FILL, call_again, call_tool, either
 from perdure.storage.os_errors import os_refusal
-from perdure.text.visible import shown
+from perdure.text.printable import make_printable
 
 MOST_LOOKED_AT: Final = 1000
 MOST_SHOWN: Final = 3
@@ -37,7 +37,7 @@ def similar_files(root_fd: int, path: str) -> list[str]:
         if (score := matcher.ratio()) >= _ALIKE:
             ranked.append((score + (0.1 if inside == folder else 0.0), candidate))
     ranked.sort(key=lambda pair: (-pair[0], pair[1]))
-    return [shown(candidate) for _, candidate in ranked[:MOST_SHOWN]]
+    return [make_printable(candidate) for _, candidate in ranked[:MOST_SHOWN]]
 
 
 def list_names(dir_fd: int, name: str) -> list[str]:
@@ -54,7 +54,7 @@ def list_names(dir_fd: int, name: str) -> list[str]:
             os.close(fd)
     except OSError:
         return []
-    return [shown(entry) for entry in names if not entry.startswith(".")][:MOST_LISTED]
+    return [make_printable(entry) for entry in names if not entry.startswith(".")][:MOST_LISTED]
 
 
 def _files(root_fd: int) -> Iterator[str]:
@@ -72,7 +72,7 @@ def missing_file(root_fd: int, path: str, next_step: str = "") -> ToolError:
         similar = similar_files(root_fd, path)
     except OSError:
         similar = []
-    known = shown(path)
+    known = make_printable(path)
     hint = f" (similar: {', '.join(similar)})" if similar else ""
     create = call_tool("safe_write", path=known, content=FILL)
     return os_refusal(
@@ -90,6 +90,6 @@ def directory_in_place(dir_fd: int, name: str, path: str) -> ToolError:
     holds = f" (it has {', '.join(names)})" if names else ""
     return os_refusal(
         IsADirectoryError(errno.EISDIR, ""),
-        message=f"{shown(path)} is a directory, not a file{holds}.",
-        path=shown(path),
+        message=f"{make_printable(path)} is a directory, not a file{holds}.",
+        path=make_printable(path),
     )

@@ -14,7 +14,7 @@ from perdure.dash.pieces import block, button, code, facts, file_link, note, ses
 from perdure.dash.times import when
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
-from perdure.text.times import iso
+from perdure.text.times import format_time
 
 MOST_SHOWN: Final = 100_000
 RISK: Final = "risk"
@@ -114,7 +114,7 @@ def _refused(drafts: list[dict[str, Any]]) -> Markup:
         Row(
             one["draft"],
             (
-                when(iso(one["ts"])),
+                when(format_time(one["ts"])),
                 file_or_none(one["path"]),
                 _why(one),
                 f"{one['size']:,} bytes",
@@ -146,7 +146,7 @@ def _place(pattern: dict[str, Any]) -> str:
 def _facts(one: dict[str, Any]) -> Markup:
     pairs: list[tuple[str, Content]] = [
         ("File", file_link(one["path"]) if one["path"] else "no file"),
-        ("Time", when(iso(one["ts"]))),
+        ("Time", when(format_time(one["ts"]))),
         ("Size", f"{one['size']:,} bytes"),
         ("Client", one["client"]),
         ("Session", session_link(one["session"])),

@@ -33,7 +33,7 @@ from perdure.storage.files.fsync import close_quietly, sync_directory, sync_file
 from perdure.storage.files.metadata import Facts
 from perdure.storage.files.swap import Conflict, PutBack, alone, open_aside, put_back, unexpected
 from perdure.storage.os_errors import os_refusal, sync_refusal
-from perdure.text.visible import shown
+from perdure.text.printable import make_printable
 
 
 class Landed(msgspec.Struct, frozen=True):
@@ -192,7 +192,7 @@ class PendingFile:
             point("write.before_fsync")
             sync_file(self._fd)
         except OSError as error:
-            raise sync_refusal(error, "file", path=shown(self.name)) from None
+            raise sync_refusal(error, "file", path=make_printable(self.name)) from None
 
     def _opened_for_reading(self) -> int:
         """No file of ours has a writer once it has a name: it can be executed, and replaced, at once."""
@@ -302,7 +302,7 @@ class PendingFile:
             point("write.before_dir_fsync")
             sync_directory(self.dir_fd)
         except OSError as error:
-            raise sync_refusal(error, "directory", path=shown(self.name)) from None
+            raise sync_refusal(error, "directory", path=make_printable(self.name)) from None
 
     def _is_at_name(self) -> bool:
         try:
@@ -337,4 +337,4 @@ class PendingFile:
 
     def _failed(self, error: OSError) -> ToolError:
         self.discard()
-        return os_refusal(error, path=shown(self.name))
+        return os_refusal(error, path=make_printable(self.name))

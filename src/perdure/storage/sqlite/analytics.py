@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import apsw
 
-from perdure.text.times import iso
+from perdure.text.times import format_time
 
 ADVANCE_EVERY: Final = 500
 """Rows. A report counts at most as many, and those whose intents were open when the cache was advanced."""
@@ -170,18 +170,18 @@ def _shape(
         "by_mode": by_mode,
         "by_caller": by_client,
         "timeline": [
-            {"ts": iso(ts), "path": path, "mode": mode, "bytes": count}
+            {"ts": format_time(ts), "path": path, "mode": mode, "bytes": count}
             for ts, path, mode, count in reversed(timeline)
         ],
         "hot_paths": [{"path": path, "writes": count} for path, count in hot],
         "write_velocity": {
             "writes_per_minute": round(per_minute, 3),
             "avg_bytes_per_write": round(size / writes, 3) if writes else 0.0,
-            "peak_minute": iso(peak[0][0] * MINUTE) if peak else None,
+            "peak_minute": format_time(peak[0][0] * MINUTE) if peak else None,
         },
         "period": {
-            "first_entry": iso(first) if first is not None else None,
-            "last_entry": iso(last) if last is not None else None,
+            "first_entry": format_time(first) if first is not None else None,
+            "last_entry": format_time(last) if last is not None else None,
             "duration_seconds": round(span, 3),
         },
     }

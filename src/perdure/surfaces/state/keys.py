@@ -6,7 +6,7 @@ from typing import Any
 
 from perdure.storage.state import Entry, Name
 from perdure.storage.state_rounds import Payload, Step
-from perdure.text.times import iso
+from perdure.text.times import format_time
 
 ANY = -1
 
@@ -95,7 +95,7 @@ def shown(entry: Entry) -> Payload:
 
 
 def times(entry: Entry) -> dict[str, Any]:
-    found = {"updated_at": iso(entry.updated)}
+    found = {"updated_at": format_time(entry.updated)}
     if entry.expires is not None:
-        found["expires_at"] = iso(entry.expires)
+        found["expires_at"] = format_time(entry.expires)
     return found

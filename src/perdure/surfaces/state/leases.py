@@ -16,7 +16,7 @@ import msgspec
 from perdure.storage.state import Entry, Name
 from perdure.storage.state_rounds import Payload, Step
 from perdure.surfaces.state.limits import expiry
-from perdure.text.times import iso
+from perdure.text.times import format_time
 
 OUTCOME_KEPT_S: Final = 90 * 86400.0
 
@@ -135,7 +135,7 @@ def _lease(entry: Entry, revision: int | None = None, *, with_token: bool = True
     if with_token:
         found["token"] = held.token
     if entry.expires is not None:
-        found["expires_at"] = iso(entry.expires)
+        found["expires_at"] = format_time(entry.expires)
     return {**found, "revision": entry.revision if revision is None else revision}
 
 
@@ -147,7 +147,7 @@ def _once(entry: Entry, revision: int | None = None, *, with_token: bool = True)
     if run.is_done:
         found["outcome"] = run.outcome
     elif entry.expires is not None:
-        found["expires_at"] = iso(entry.expires)
+        found["expires_at"] = format_time(entry.expires)
     return {**found, "revision": entry.revision if revision is None else revision}
 
 

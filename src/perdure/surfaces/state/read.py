@@ -25,7 +25,7 @@ from perdure.surfaces.state.limits import (
 )
 from perdure.surfaces.state.patch import difference
 from perdure.surfaces.state.service import StateService
-from perdure.text.times import iso
+from perdure.text.times import format_time
 
 
 class Get(msgspec.Struct, frozen=True):
@@ -185,7 +185,7 @@ def _version(change: Change) -> dict[str, Any]:
         "revision": entry.revision,
         "value": entry.value,
         "deleted": entry.value is None,
-        "updated_at": iso(entry.updated),
+        "updated_at": format_time(entry.updated),
         "client": author.client,
         "session": author.session,
         "tool": author.tool,

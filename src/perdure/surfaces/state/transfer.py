@@ -10,13 +10,12 @@ from typing import Any, Final
 import msgspec
 
 from perdure.protocol.calls import Call
-from perdure.protocol.envelope import ToolError
 from perdure.protocol.msgspec_types import learned
 from perdure.storage.state import Name, Span
 from perdure.storage.state_rounds import Payload, Step
 from perdure.storage.state_values import value_problem
 from perdure.surfaces.state.service import StateService
-from perdure.text.times import iso, microseconds
+from perdure.text.times import InvalidTime, format_time, parse_time
 
 PAGE: Final = 500
 BATCH: Final = 128
@@ -51,8 +50,8 @@ def exported(service: StateService) -> Iterator[Line]:
         while page := service.backend.page(Span("key", namespace), after, PAGE, True).entries:
             after = page[-1].key
             for e in page:
-                expires = iso(e.expires) if e.expires is not None else None
-                yield Line(e.key, e.value or "", namespace, e.version, iso(e.updated), expires)
+                expires = format_time(e.expires) if e.expires is not None else None
+                yield Line(e.key, e.value or "", namespace, e.version, format_time(e.updated), expires)
 
 
 def json_lines(lines: Iterable[bytes]) -> Iterator[Row]:
@@ -61,11 +60,11 @@ def json_lines(lines: Iterable[bytes]) -> Iterator[Row]:
             continue
         try:
             found = msgspec.structs.replace(msgspec.json.decode(line, type=learned(Line)), row=number)
-            microseconds(found.expires_at)
+            parse_time(found.expires_at)
         except (ValueError, msgspec.MsgspecError):
             yield Skipped(number, "not a line of an export")
             continue
-        except ToolError:
+        except InvalidTime:
             yield Skipped(number, "expires_at is not a time", found.key)
             continue
         yield found
@@ -128,7 +127,7 @@ def _written(step: Step, fit: dict[Name, Line], overwrite: bool) -> Payload:
     skipped: list[dict[str, Any]] = []
     count = 0
     for name, line in fit.items():
-        expires = microseconds(line.expires_at)
+        expires = parse_time(line.expires_at)
         if not overwrite and step.live(name) is not None:
             skipped.append({"row": line.row, "reason": "the key is there already", "key": line.key})
         elif expires is not None and expires <= step.now:

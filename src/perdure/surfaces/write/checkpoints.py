@@ -18,7 +18,7 @@ from perdure.protocol.envelope import refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool, then
 from perdure.protocol.tools import arg
 from perdure.storage.journal import Item
-from perdure.text.times import iso
+from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.planning import Tree
 from perdure.workspace.workspace import WriteService
@@ -183,9 +183,9 @@ def _told(item: Item) -> dict[str, Any]:
         "checkpoint_path": _place(item.name),
         "sha256": item.sha.hex(),
         "bytes": item.size,
-        "created_at": iso(item.created),
-        "updated_at": iso(item.updated),
-        "expires_at": iso(item.expires) if item.expires is not None else None,
+        "created_at": format_time(item.created),
+        "updated_at": format_time(item.updated),
+        "expires_at": format_time(item.expires) if item.expires is not None else None,
     }
 
 

@@ -30,7 +30,7 @@ from perdure.surfaces.write.write import (
     VALIDATE,
     put,
 )
-from perdure.text.times import iso
+from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import save
@@ -245,7 +245,7 @@ def chunk_status(service: WriteService, given: ChunkStatus, call: Call) -> dict[
         "bytes": sum(item.size for item in chunks),
         "chunks": [{"index": c.at, "sha256": c.sha.hex(), "bytes": c.size} for c in chunks],
         "chunk_dir": _place(given.session),
-        "expires_at": iso(items[0].expires or 0),
+        "expires_at": format_time(items[0].expires or 0),
     }
     if given.have_sha256 is not None:
         status["resume_at"] = _resume_at(service, chunks, given.have_sha256)
@@ -277,8 +277,8 @@ def counted(service: WriteService, only: str | None = None) -> dict[str, Any]:
         item.name: {
             "chunk_writes": item.meta.get("writes", 0),
             "composes": item.meta.get("composes", 0),
-            "first_write": iso(item.created),
-            "last_write": iso(item.updated),
+            "first_write": format_time(item.created),
+            "last_write": format_time(item.updated),
             "duration_seconds": (item.updated - item.created) / 1_000_000,
         }
         for item in service.journal.shelf(KIND)
@@ -460,8 +460,8 @@ def _sessions(service: WriteService) -> list[dict[str, Any]]:
             "total_expected": _total(items),
             "bytes": sum(item.size for item in items),
             "client": items[-1].client,
-            "updated_at": iso(max(item.updated for item in items)),
-            "expires_at": iso(items[0].expires or 0),
+            "updated_at": format_time(max(item.updated for item in items)),
+            "expires_at": format_time(items[0].expires or 0),
         }
         for name, items in found.items()
         if items[0].at == 0

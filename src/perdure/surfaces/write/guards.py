@@ -146,19 +146,19 @@ def _changed_lines(service: WriteService, tree: Tree, known: Known, seen: str | 
         new = decode(tree.data(known)).content
     except ToolError:
         return []
-    found = lines.changes(lines.split(old), lines.split(new))
-    return [[change.b0 + 1, max(change.b1, change.b0 + 1)] for change in found[:20]]
+    found = lines.diff(lines.split(old), lines.split(new))
+    return [[change.b_start + 1, max(change.b_end, change.b_start + 1)] for change in found[:20]]
 
 
 def check_elision(after: Content, new: bytes, old: bytes, path: str) -> None:
     """Content that stands for content must not replace it. `new` is what `after` holds."""
-    if elision.is_clear(new):
+    if elision.has_no_keyword(new):
         return
     try:
         text, before = decode(new).content, decode(old).content if old else ""
     except ToolError:
         return  # not text
-    evidence = elision.evidence(text, before)
+    evidence = elision.find_elisions(text, before)
     if evidence:
         shown: list[dict[str, Any]] = [{"line": one.line, "rule": one.rule} for one in evidence]
         refused = refuse(

@@ -32,7 +32,7 @@ from perdure.surfaces.write.handoff_format import (
 from perdure.surfaces.write.step_graph import GraphError, ready_steps
 from perdure.surfaces.write.write import EXPECTED, put
 from perdure.text import codec, front_matter
-from perdure.text.times import iso
+from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.planning import Known, Tree, journal_path
 from perdure.workspace.workspace import WriteService
@@ -110,7 +110,7 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
             _archive(service, tree, known, call, before)
         envelope = {**sent, **_story(service, sent, call)}
         kept = before[0] if before is not None else None
-        content = front_matter.join(front_matter.write(envelope, kept), given.body)
+        content = front_matter.join(front_matter.render(envelope, kept), given.body)
         if len(content.encode()) > MOST_BYTES:
             raise refuse(
                 "quota_exceeded",
@@ -136,14 +136,14 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
 
 
 def _text(envelope: dict[str, Any], body: str) -> bytes:
-    return front_matter.join(front_matter.write(envelope), body).encode()
+    return front_matter.join(front_matter.render(envelope), body).encode()
 
 
 def handoff_read(service: WriteService, given: HandoffRead, call: Call) -> dict[str, Any]:
     since = service.looking()
     content, sha256, path = _content(service, given.path)
     front, body = front_matter.split(content)
-    envelope = front_matter.read(front)
+    envelope = front_matter.parse(front)
     handoff = _checked(normalized(envelope))
     service.saw(call.session, path, sha256, since)
     return {
@@ -240,7 +240,7 @@ def _before(tree: Tree, known: Known) -> tuple[str, dict[str, Any]] | None:
         return None
     try:
         front, _ = front_matter.split(codec.decode(tree.data(known)).content)
-        return front, front_matter.read(front)
+        return front, front_matter.parse(front)
     except ToolError:
         return None
 
@@ -265,7 +265,7 @@ def _story(service: WriteService, envelope: dict[str, Any], call: Call) -> dict[
     """What the next agent can check the rest against: where the journal stood, and what this session could not write."""
     rows = service.journal.rows(Filter(), 1)
     return {
-        "updated_at": envelope.get("updated_at") or iso(int(time.time() * 1_000_000)),
+        "updated_at": envelope.get("updated_at") or format_time(int(time.time() * 1_000_000)),
         "journal_head": str(rows[0].seq) if rows else "0",
         "open_drafts": [draft.id for draft in service.journal.drafts(50, call.session)],
     }

@@ -15,9 +15,10 @@ from perdure.protocol.tools import arg
 from perdure.storage.files.fingerprint import Expected, read_seen
 from perdure.storage.journal import Filter, Row, Sha
 from perdure.surfaces.write import checkpoints, chunks
+from perdure.surfaces.write.since import parse_since
 from perdure.surfaces.write.write import PATH, row_of, sequence
 from perdure.text import codec, diffs
-from perdure.text.times import iso, microseconds
+from perdure.text.times import format_time
 from perdure.workspace.planning import MOST_IN_MEMORY, canonical, check_in_memory, journal_path
 from perdure.workspace.workspace import WriteService
 
@@ -91,7 +92,7 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
                 size = _size(expected)
                 check_in_memory(size, journal_path(place))
                 whole = codec.decode(data, given.encoding)
-                part = codec.excerpt(whole, given.start_line, given.end_line, given.max_bytes)
+                part = codec.extract_lines(whole, given.start_line, given.end_line, given.max_bytes)
                 payload |= {"content": part.content, "sha256": expected.sha256, "bytes": size}
                 payload |= {"encoding": whole.style.name, "eol": whole.style.eol}
                 payload |= {"start_line": part.start_line, "end_line": part.end_line}
@@ -138,7 +139,7 @@ def journal_tail(service: WriteService, given: JournalTail, call: Call) -> dict[
 def _entry(row: Row) -> dict[str, Any]:
     return {
         "journal_id": str(row.seq),
-        "ts": iso(row.ts),
+        "ts": format_time(row.ts),
         "path": row.path,
         "op": row.op,
         "mode": row.mode,
@@ -180,7 +181,7 @@ def two_versions(service: WriteService, given: DiffParams) -> tuple[str, bytes |
 
 def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]:
     path, from_data, from_label, to_data = two_versions(service, given)
-    found = diffs.unified(
+    found = diffs.unified_diff(
         from_data, to_data, old_label=f"{path}@{from_label}", new_label=f"{path}@{given.to}"
     )
     return {
@@ -236,7 +237,7 @@ def _loaded(service: WriteService, row: Row, sha: Sha | None) -> bytes | None:
 
 
 def analytics(service: WriteService, given: Analytics, call: Call) -> dict[str, Any]:
-    sums = service.journal.analytics(microseconds(given.since), given.session_filter)
+    sums = service.journal.analytics(parse_since(given.since), given.session_filter)
     return {
         **sums,
         "sessions": chunks.counted(service, given.session_filter),

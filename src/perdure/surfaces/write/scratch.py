@@ -20,8 +20,8 @@ from perdure.protocol.next_step import FILL, ask_user, call_again, call_tool, th
 from perdure.protocol.tools import arg
 from perdure.storage.journal import Item
 from perdure.surfaces.write import hash_prefix, scratch_cipher
-from perdure.text.codec import content_bytes
-from perdure.text.times import iso
+from perdure.text.codec import encode_payload
+from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.planning import Tree
 from perdure.workspace.workspace import WriteService
@@ -57,7 +57,7 @@ class ScratchGet(msgspec.Struct, frozen=True):
 
 
 def scratch_put(service: WriteService, given: ScratchPut, call: Call) -> dict[str, Any]:
-    data = content_bytes(given.content, given.encoding)
+    data = encode_payload(given.content, given.encoding)
     name = hashlib.sha256(data).hexdigest()
     is_sealed = service.policy.scratch.encrypt
     kept_content = service.store.take(scratch_cipher.seal(data, name) if is_sealed else data)
@@ -105,7 +105,7 @@ def scratch_put(service: WriteService, given: ScratchPut, call: Call) -> dict[st
             "sealed": is_sealed,
             "deduped": before is not None,
             "journal_id": None,
-            "expires_at": iso(ends) if ends is not None else None,
+            "expires_at": format_time(ends) if ends is not None else None,
             "warnings": [],
         }
 
@@ -253,8 +253,8 @@ def _entry(item: Item, labels: list[Item]) -> dict[str, Any]:
         "bytes": item.size,
         "encoding": item.meta.get("encoding"),
         "notes": item.meta.get("notes"),
-        "created_at": iso(item.created),
-        "expires_at": iso(item.expires) if item.expires is not None else None,
+        "created_at": format_time(item.created),
+        "expires_at": format_time(item.expires) if item.expires is not None else None,
     }
 
 

@@ -15,7 +15,7 @@ from perdure.surfaces.write import guards
 from perdure.surfaces.write.gate import SECRET_IN_NAME, Checks
 from perdure.surfaces.write.validate import Validate
 from perdure.surfaces.write.write import CLASSIFY, VALIDATE, apply_edits, is_small, put, sent_content
-from perdure.text import apply_patch, codec, edits, unified_patch
+from perdure.text import anchored_patch, codec, edits, unified_patch
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import Rejected, draft_id, save, save_all
@@ -276,7 +276,7 @@ class _Step:
         if file.hunks:
             after = self._changed(known, codec.encode(before, unified_patch.apply(file, before.content)))
             return self._put(known, after, "patch", "replace")
-        patched = apply_patch.apply(file, before.body)
+        patched = anchored_patch.apply(file, before.body)
         after = self._changed(known, codec.encode_body(before.style, patched.body))
         return {**self._put(known, after, "patch", "replace"), "match": patched.match}
 

@@ -17,10 +17,10 @@ from perdure.protocol.tools import arg
 from perdure.storage.files import metadata
 from perdure.storage.journal import Filter, JournalError, Row
 from perdure.storage.os_errors import is_of_system
+from perdure.surfaces.write.since import parse_since
 from perdure.surfaces.write.write import put, sequence
 from perdure.text import codec, merge
-from perdure.text.times import microseconds
-from perdure.text.visible import shown
+from perdure.text.printable import make_printable
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
 from perdure.workspace.planning import Known, Tree, canonical, check_in_memory
@@ -45,7 +45,7 @@ class Undo(msgspec.Struct, frozen=True):
 def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
     """Which changes are taken back is decided under the lock: another undo may have taken them back meanwhile."""
     identity = new_transaction_id()
-    since = microseconds(given.since)
+    since = parse_since(given.since)
 
     def plan(tree: Tree) -> dict[str, Any]:
         tree.claims.claim_journal()
@@ -153,7 +153,9 @@ def _nothing(given: Undo, call: Call) -> ToolError:
     whose = "of this session " if _session(given, call) == call.session else ""
     what = "undo" if given.redo else "change"
     named = {"path": given.path, "client": given.client, "since": given.since}
-    where = "".join(f" with {name}={shown(value)}" for name, value in named.items() if value is not None)
+    where = "".join(
+        f" with {name}={make_printable(value)}" for name, value in named.items() if value is not None
+    )
     return refuse(
         "not_found",
         "nothing_to_undo",
@@ -209,7 +211,7 @@ def _named(service: WriteService, ids: str) -> list[Row]:
             raise refuse(
                 "not_found",
                 "version_not_found",
-                f"the journal has no entry {shown(identity.strip())[:64]}.",
+                f"the journal has no entry {make_printable(identity.strip())[:64]}.",
                 next_step=then(call_tool("journal_tail"), call_again(journal_id=FILL)),
                 suggested_action="reread",
             )

@@ -16,10 +16,11 @@ from perdure.protocol.tools import arg
 from perdure.storage.files import metadata
 from perdure.storage.journal import Filter, Row
 from perdure.surfaces.write import guards
+from perdure.surfaces.write.edit_errors import make_tool_error
 from perdure.surfaces.write.gate import Checks, Verdict
 from perdure.surfaces.write.validate import Validate
 from perdure.text import codec, edits
-from perdure.text.times import iso
+from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import INLINE, Content
 from perdure.workspace.drafts import Rejected, content_or_draft
@@ -150,7 +151,7 @@ def sent_content(service: WriteService, content: str | None, draft: str | None, 
     if draft is not None:
         return service.draft(draft)
     try:
-        data = codec.content_bytes(content or "", encoding)
+        data = codec.encode_payload(content or "", encoding)
     except ToolError as error:
         if encoding == "base64":
             raise
@@ -169,10 +170,10 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
         return sent
     added = b"".join(service.store.pieces(sent))
     if given.encoding != "base64":
-        said = given.content if given.content is not None else codec.as_sent(added, given.encoding)
+        said = given.content if given.content is not None else codec.decode_payload(added, given.encoding)
         head = next(iter(service.store.pieces(known.now)), b"")
-        style = codec.style_of(head, complete=len(head) == known.now.size)
-        if style is None and codec.is_wide(head):
+        style = codec.detect_style(head, complete=len(head) == known.now.size)
+        if style is None and codec.looks_like_wide_unicode(head):
             raise refuse(
                 "invalid_input",
                 "unmarked_encoding",
@@ -182,7 +183,7 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
                 suggested_action="escape",
                 path=known.path,
             )
-        added = codec.append_bytes(style, said, given.encoding) if said is not None else added
+        added = codec.encode_appended(style, said, given.encoding) if said is not None else added
     if known.now.size + len(added) <= INLINE:
         return service.store.take(tree.data(known) + added)
     old = known.now
@@ -239,7 +240,7 @@ class _EditPassages:
             "warnings": edited.warnings,
         }
 
-    def _edit(self, tree: Tree, known: Known) -> tuple[Content, edits.Edited]:
+    def _edit(self, tree: Tree, known: Known) -> tuple[Content, edits.EditedText]:
         service = self._service
         old = tree.data(known)
         before = codec.decode(old)
@@ -254,9 +255,14 @@ class _EditPassages:
         return after, edited
 
 
-def apply_edits(service: WriteService, known: Known, content: str, wanted: list[edits.Edit]) -> edits.Edited:
+def apply_edits(
+    service: WriteService, known: Known, content: str, wanted: list[edits.Edit]
+) -> edits.EditedText:
     policy = service.policy
-    return edits.apply(content, wanted, path=known.path, settings=policy, retries=policy.retry_budget.default)
+    try:
+        return edits.apply(content, wanted)
+    except edits.EditError as error:
+        raise make_tool_error(error, known.path, policy, policy.retry_budget.default) from None
 
 
 def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]:
@@ -327,7 +333,7 @@ def put(
         "bytes": row.bytes,
         "mode_applied": mode,
         "journal_id": str(row.seq),
-        "wrote_at": iso(row.ts),
+        "wrote_at": format_time(row.ts),
         "warnings": [],
     }
 

@@ -1,4 +1,4 @@
-"""The elision guard: content that only stands for content is found, and ordinary dots are left alone."""
+"""The elision check: placeholders for left-out content are detected, ordinary dots are not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.text import elision
-from perdure.text.elision import MAX_EVIDENCE, Evidence, evidence
+from perdure.text.elision import MAX_ELISIONS, Elision, find_elisions
 
 OLD = "".join(f"def function_{i}(value):\n    return value + {i}\n\n\n" for i in range(20))
 
@@ -161,42 +161,42 @@ ORDINARY = [
 
 
 @pytest.mark.parametrize("line", PLACEHOLDERS)
-def test_a_line_that_stands_for_code_is_found(line: str) -> None:
-    assert evidence(f"first\n{line}\nlast\n", OLD) == [Evidence(2, "placeholder")]
-    assert evidence(f"first\n{line}\n") == [Evidence(2, "placeholder")]
+def test_a_placeholder_is_detected(line: str) -> None:
+    assert find_elisions(f"first\n{line}\nlast\n", OLD) == [Elision(2, "placeholder")]
+    assert find_elisions(f"first\n{line}\n") == [Elision(2, "placeholder")]
 
 
 @pytest.mark.parametrize("line", MARKERS)
-def test_a_mark_of_something_that_cut_the_text_is_found(line: str) -> None:
-    assert evidence(f"first\n\n{line}\n", OLD) == [Evidence(3, "trimmed_marker")]
+def test_a_trimmed_marker_is_detected(line: str) -> None:
+    assert find_elisions(f"first\n\n{line}\n", OLD) == [Elision(3, "trimmed_marker")]
 
 
 @pytest.mark.parametrize("line", ELLIPSES)
-def test_a_comment_that_is_only_an_ellipsis_is_found(line: str) -> None:
-    assert evidence(f"{line}\nlast\n", OLD) == [Evidence(1, "ellipsis_comment")]
+def test_a_comment_with_only_an_ellipsis_is_detected(line: str) -> None:
+    assert find_elisions(f"{line}\nlast\n", OLD) == [Elision(1, "ellipsis_comment")]
 
 
 @pytest.mark.parametrize("line", ORDINARY)
-def test_an_ordinary_line_is_left_alone(line: str) -> None:
-    assert evidence(f"{OLD}{line}\n{OLD}", OLD) == []
-    assert evidence(f"first\n{line}\nlast\n") == []
+def test_an_ordinary_line_is_no_elision(line: str) -> None:
+    assert find_elisions(f"{OLD}{line}\n{OLD}", OLD) == []
+    assert find_elisions(f"first\n{line}\nlast\n") == []
 
 
 @pytest.mark.parametrize("line", [*PLACEHOLDERS, *MARKERS, *ELLIPSES])
-def test_what_the_old_content_says_too_is_no_evidence(line: str) -> None:
-    assert evidence(f"new\n    {line.strip()}\n", f"{OLD}{line}\n") == []
-    assert len(evidence(f"{line}\nnew\n{line}\n", f"{OLD}{line}\n")) == 1
+def test_a_line_of_the_old_content_is_no_elision(line: str) -> None:
+    assert find_elisions(f"new\n    {line.strip()}\n", f"{OLD}{line}\n") == []
+    assert len(find_elisions(f"{line}\nnew\n{line}\n", f"{OLD}{line}\n")) == 1
 
 
-def test_an_ellipsis_in_a_comment_is_evidence_only_where_the_text_shrank() -> None:
+def test_an_ellipsis_in_a_comment_is_an_elision_only_if_the_text_shrank() -> None:
     line = "# ... and the helpers from above\n"
-    assert evidence(OLD + line, OLD) == []
-    assert evidence(OLD[:300] + line, OLD) == [Evidence(OLD[:300].count("\n") + 1, "shrunk_ellipsis")]
-    assert evidence("def f():\n    return 1\n...\n", OLD) == [Evidence(3, "shrunk_ellipsis")]
+    assert find_elisions(OLD + line, OLD) == []
+    assert find_elisions(OLD[:300] + line, OLD) == [Elision(OLD[:300].count("\n") + 1, "shrunk_ellipsis")]
+    assert find_elisions("def f():\n    return 1\n...\n", OLD) == [Elision(3, "shrunk_ellipsis")]
 
 
-def test_a_file_that_shrank_to_stubs_is_left_alone() -> None:
-    assert evidence("class A:\n    def f(self) -> int: ...\n    def g(self):\n        ...\n", OLD) == []
+def test_stubs_are_no_elision() -> None:
+    assert find_elisions("class A:\n    def f(self) -> int: ...\n    def g(self):\n        ...\n", OLD) == []
 
 
 @pytest.mark.parametrize(
@@ -208,30 +208,30 @@ def test_a_file_that_shrank_to_stubs_is_left_alone() -> None:
         "/**\n * class A {\n *   // ... other methods\n * }\n */\n",
     ],
 )
-def test_words_and_dots_inside_a_longer_comment_are_left_alone(comment: str) -> None:
-    assert evidence(OLD + comment, OLD) == []
+def test_words_and_dots_inside_a_longer_comment_are_no_elision(comment: str) -> None:
+    assert find_elisions(OLD + comment, OLD) == []
 
 
-def test_a_shrink_alone_is_no_evidence() -> None:
-    assert evidence("def f():\n    return 1\n", OLD) == []
-    assert evidence("", OLD) == []
+def test_a_shorter_text_is_no_elision() -> None:
+    assert find_elisions("def f():\n    return 1\n", OLD) == []
+    assert find_elisions("", OLD) == []
 
 
-def test_an_example_in_a_document_may_leave_out_what_it_is_not_about() -> None:
+def test_an_ellipsis_in_an_example_of_a_document_is_no_elision() -> None:
     document = "# How to\n\n```python\ndef f():\n    # ...\n```\n\nDone.\n"
-    assert evidence(document) == []
-    assert evidence(document.replace("Done.", "<!-- ... -->")) == [Evidence(8, "ellipsis_comment")]
+    assert find_elisions(document) == []
+    assert find_elisions(document.replace("Done.", "<!-- ... -->")) == [Elision(8, "ellipsis_comment")]
 
 
-def test_evidence_is_bounded_and_holds_no_content() -> None:
-    found = evidence("# ... existing code ...\n" * 500, OLD)
-    assert len(found) == MAX_EVIDENCE
+def test_elisions_are_bounded_and_hold_no_content() -> None:
+    found = find_elisions("# ... existing code ...\n" * 500, OLD)
+    assert len(found) == MAX_ELISIONS
     assert "existing" not in str(found)
 
 
 @given(st.text(st.sampled_from("abc .…#/*[]<>()\n\"'"), max_size=80))
-def test_any_text_is_no_evidence_against_itself(text: str) -> None:
-    assert evidence(text, text) == []
+def test_an_unchanged_text_has_no_elision(text: str) -> None:
+    assert find_elisions(text, text) == []
 
 
 @pytest.mark.parametrize(
@@ -248,26 +248,26 @@ def test_any_text_is_no_evidence_against_itself(text: str) -> None:
     ],
 )
 @pytest.mark.timeout(60)
-def test_hostile_text_is_judged(text: str) -> None:
-    evidence(text, "x\n" * 20)
+def test_hostile_text_is_examined_in_time(text: str) -> None:
+    find_elisions(text, "x\n" * 20)
 
 
 PIECES = st.one_of(
     st.text(st.characters(max_codepoint=127), max_size=6),
-    st.sampled_from(elision._KEYS).flatmap(
+    st.sampled_from(elision._KEYWORDS).flatmap(
         lambda key: st.lists(st.booleans(), min_size=len(key), max_size=len(key)).map(
             lambda raised: "".join(
                 letter.upper() if up else letter for letter, up in zip(key, raised, strict=True)
             )
         )
     ),
-    st.sampled_from(elision._KEYS).map(lambda key: key[:-1]),
+    st.sampled_from(elision._KEYWORDS).map(lambda key: key[:-1]),
 )
 
 
 @given(st.lists(PIECES, max_size=8).map("".join))
-def test_the_quick_look_finds_every_key(text: str) -> None:
+def test_the_fast_test_finds_every_keyword(text: str) -> None:
     if text.isascii():
-        assert elision.is_clear(text.encode()) == (not elision._suspects(text))
+        assert elision.has_no_keyword(text.encode()) == (not elision._find_lines_with_keyword(text))
     else:
-        assert not elision.is_clear(text.encode())
+        assert not elision.has_no_keyword(text.encode())

@@ -1,4 +1,4 @@
-"""Bytes and text: what was not edited comes back byte for byte, in the file's own style."""
+"""Decoding and encoding: unedited content is encoded byte for byte, in the style of the file. And diffs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from perdure.protocol.envelope import Envelope, ToolError
 from perdure.text import lines
 from perdure.text.codec import (
     Style,
-    append_bytes,
-    content_bytes,
     decode,
+    detect_style,
     encode,
+    encode_appended,
     encode_body,
-    excerpt,
-    style_of,
+    encode_payload,
+    extract_lines,
 )
-from perdure.text.diffs import unified
+from perdure.text.diffs import unified_diff
 
 LINE = st.text(st.sampled_from("ab \té€\r\x0c\u2028"), max_size=4)
 ENDED = st.tuples(LINE, st.sampled_from(["\n", "\r\n"])).map("".join)
@@ -53,8 +53,8 @@ def refused(call: object, *given: object, **named: object) -> Envelope:
         ("\u201cdéjà\u201d \u2013 vu\r\n".encode("cp1252"), Style("cp1252", False, "crlf", "\r\n")),
     ],
 )
-def test_a_files_style_is_recognized(data: bytes, style: Style) -> None:
-    assert style_of(data) == style
+def test_detects_the_style_of_a_file(data: bytes, style: Style) -> None:
+    assert detect_style(data) == style
     assert decode(data).style == style
 
 
@@ -71,20 +71,20 @@ def test_a_files_style_is_recognized(data: bytes, style: Style) -> None:
         b"caf\xe9 \x1b[0m",
     ],
 )
-def test_what_is_not_clearly_text_is_binary(data: bytes) -> None:
-    assert style_of(data) is None
+def test_data_that_is_not_clearly_text_is_binary(data: bytes) -> None:
+    assert detect_style(data) is None
     envelope = refused(decode, data)
     assert (envelope.error, envelope.reason_hint) == ("invalid_input", "encoding")
     assert envelope.context["reason"] == "binary_file"
 
 
-def test_the_beginning_of_a_file_may_end_inside_a_character() -> None:
+def test_detects_the_style_of_a_beginning_that_ends_inside_a_character() -> None:
     cut = "größer\n€".encode()[:-1]
-    assert style_of(cut) is None
-    assert style_of(cut, complete=False) == Style("utf-8", False, "lf")
+    assert detect_style(cut) is None
+    assert detect_style(cut, complete=False) == Style("utf-8", False, "lf")
 
 
-def test_an_encoding_that_is_asked_for_is_used_or_refused() -> None:
+def test_decodes_in_the_given_encoding_or_refuses() -> None:
     assert decode(bytes(range(256)), "latin-1").body == bytes(range(256)).decode("latin-1")
     assert decode(b"a\0b", "utf-8").body == "a\0b"
     assert decode("é".encode("utf-16-be"), "utf-16-be").body == "é"
@@ -98,7 +98,7 @@ def test_an_encoding_that_is_asked_for_is_used_or_refused() -> None:
 
 
 @given(st.binary() | BODY.map(str.encode) | BODY.map(lambda body: ("\ufeff" + body).encode("utf-16-le")))
-def test_what_is_not_edited_comes_back_byte_for_byte(data: bytes) -> None:
+def test_unedited_content_is_encoded_byte_for_byte(data: bytes) -> None:
     for encoding in (None, "utf-8", "utf-16", "utf-16-be", "latin-1"):
         try:
             text = decode(data, encoding)
@@ -106,15 +106,14 @@ def test_what_is_not_edited_comes_back_byte_for_byte(data: bytes) -> None:
             continue
         assert encode(text, text.content) == data
         assert encode_body(text.style, text.body) == data
-        assert text.final_newline == text.body.endswith("\n")
 
 
 @given(BODY, st.data())
-def test_a_line_that_was_not_touched_keeps_its_own_ending(body: str, data: st.DataObject) -> None:
+def test_an_unedited_line_keeps_its_own_ending(body: str, data: st.DataObject) -> None:
     text = decode(body.encode())
     before = lines.split(text.body)
     at = data.draw(st.integers(0, len(before)))
-    if at == len(before) and before and not text.final_newline:
+    if at == len(before) and before and not text.body.endswith("\n"):
         at -= 1
     edited = lines.split(text.content)
     edited.insert(at, "inserted\n")
@@ -122,7 +121,7 @@ def test_a_line_that_was_not_touched_keeps_its_own_ending(body: str, data: st.Da
     assert encode(text, "".join(edited)) == expected.encode()
 
 
-def test_an_inserted_line_takes_the_ending_most_lines_have() -> None:
+def test_an_inserted_line_gets_the_ending_of_most_lines() -> None:
     text = decode(b"a\r\nb\nc\r\n")
     assert encode(text, "a\nnew\nb\nc\n") == b"a\r\nnew\r\nb\nc\r\n"
     assert encode(text, "a\nB\nBB\nc") == b"a\r\nB\r\nBB\r\nc"
@@ -134,84 +133,84 @@ def test_a_line_of_a_mixed_file_keeps_its_ending_where_only_its_text_changes() -
     assert encode(text, "A\nB\nc") == b"A\r\nB\nc"
 
 
-def test_content_is_edited_in_lf_and_written_in_crlf() -> None:
+def test_content_of_a_crlf_file_is_edited_with_lf() -> None:
     text = decode("\ufeffa\r\nb".encode("utf-16-be"))
     assert text.content == "a\nb"
     assert encode(text, "a\nx\nb\n") == "\ufeffa\r\nx\r\nb\r\n".encode("utf-16-be")
 
 
-def test_a_character_the_file_cannot_hold_is_refused_without_being_shown() -> None:
+def test_an_unencodable_character_is_refused_and_not_quoted() -> None:
     text = decode(b"caf\xe9\n")
     envelope = refused(encode, text, "café\nprice 5 €\n")
     assert (envelope.error, envelope.reason_hint) == ("invalid_input", "encoding")
     assert (envelope.context["line"], envelope.context["column"]) == (2, 9)
     assert "€" not in str(envelope.context)
     assert "price" not in str(envelope.context)
-    assert refused(content_bytes, "\ud800").context["reason"] == "unencodable"
+    assert refused(encode_payload, "\ud800").context["reason"] == "unencodable"
 
 
 # --- payloads ------------------------------------------------------------------------------------------
 
 
-def test_a_payload_is_kept_as_it_was_sent() -> None:
-    assert content_bytes("a\r\nb\n") == b"a\r\nb\n"
-    assert content_bytes("é", "latin-1") == b"\xe9"
-    assert content_bytes("é", "utf-16") == "\ufeffé".encode("utf-16-le")
-    assert content_bytes("\ufeffé", "utf-16") == "\ufeffé".encode("utf-16-le")
+def test_a_payload_is_encoded_as_it_was_sent() -> None:
+    assert encode_payload("a\r\nb\n") == b"a\r\nb\n"
+    assert encode_payload("é", "latin-1") == b"\xe9"
+    assert encode_payload("é", "utf-16") == "\ufeffé".encode("utf-16-le")
+    assert encode_payload("\ufeffé", "utf-16") == "\ufeffé".encode("utf-16-le")
 
 
 @given(st.binary())
 def test_any_bytes_can_be_sent_as_base64(data: bytes) -> None:
-    assert content_bytes(base64.encodebytes(data).decode(), "base64") == data
+    assert encode_payload(base64.encodebytes(data).decode(), "base64") == data
 
 
 @pytest.mark.parametrize("content", ["a", "YQ", "YQ==YQ==", "Y*Q=", "é", "YQ==="])
-def test_broken_base64_is_refused(content: str) -> None:
-    assert refused(content_bytes, content, "base64").context["reason"] == "bad_base64"
+def test_invalid_base64_is_refused(content: str) -> None:
+    assert refused(encode_payload, content, "base64").context["reason"] == "bad_base64"
 
 
 @pytest.mark.parametrize(
     "existing", [b"a\r\n", "\ufeffa\r\n".encode("utf-16-le"), b"\xef\xbb\xbfa\r\n", b"\xe9\r\n"]
 )
 @pytest.mark.parametrize("content", ["é\nü\n", "é\r\nü\r\n", "\ufeffé\nü\n"])
-def test_an_append_speaks_the_files_encoding_and_line_ending(existing: bytes, content: str) -> None:
-    both = existing + append_bytes(style_of(existing), content)
+def test_an_append_uses_the_encoding_and_line_ending_of_the_file(existing: bytes, content: str) -> None:
+    both = existing + encode_appended(detect_style(existing), content)
     text = decode(both)
     assert text.body == decode(existing).body + "é\r\nü\r\n"
     assert text.style == decode(existing).style
 
 
-def test_an_append_to_what_has_no_style_yet_is_kept_as_it_was_sent() -> None:
-    assert append_bytes(style_of(b"\0"), "a\r\nb\n") == b"a\r\nb\n"
-    assert append_bytes(style_of(b"one line"), "a\r\nb\n") == b"a\r\nb\n"
-    assert append_bytes(style_of(b"a\n"), "AA==", "base64") == b"\0"
+def test_an_append_to_a_file_without_style_is_encoded_as_it_was_sent() -> None:
+    assert encode_appended(detect_style(b"\0"), "a\r\nb\n") == b"a\r\nb\n"
+    assert encode_appended(detect_style(b"one line"), "a\r\nb\n") == b"a\r\nb\n"
+    assert encode_appended(detect_style(b"a\n"), "AA==", "base64") == b"\0"
 
 
 # --- some lines ----------------------------------------------------------------------------------------
 
 
-def test_lines_are_counted_by_newlines_alone() -> None:
+def test_only_newlines_end_lines() -> None:
     text = decode("a\x0c\u2028\rb\r\nc".encode())
-    found = excerpt(text)
+    found = extract_lines(text)
     assert (found.content, found.total_lines, found.end_line, found.truncated) == (text.body, 2, 2, False)
-    assert excerpt(text, 2, 2).content == "c"
-    assert excerpt(text, 1, 9).end_line == 2
-    assert excerpt(decode(b"")).total_lines == 0
+    assert extract_lines(text, 2, 2).content == "c"
+    assert extract_lines(text, 1, 9).end_line == 2
+    assert extract_lines(decode(b"")).total_lines == 0
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, None), (4, None), (3, 2), (-1, 2), (None, 0)])
-def test_lines_that_are_not_there_are_refused(start: int | None, end: int | None) -> None:
-    envelope = refused(excerpt, decode(b"a\nb\nc\n"), start, end)
+def test_lines_outside_the_file_are_refused(start: int | None, end: int | None) -> None:
+    envelope = refused(extract_lines, decode(b"a\nb\nc\n"), start, end)
     assert (envelope.error, envelope.context["total_lines"]) == ("invalid_input", 3)
 
 
 @given(BODY, st.integers(1, 12), st.integers(1, 5))
-def test_an_excerpt_is_bounded_and_continues_where_it_stopped(body: str, room: int, start: int) -> None:
+def test_an_excerpt_is_bounded_and_a_prefix_of_the_lines(body: str, room: int, start: int) -> None:
     text = decode(body.encode())
     whole = lines.split(body)
     if start > max(len(whole), 1):
         return
-    found = excerpt(text, start, max_bytes=room)
+    found = extract_lines(text, start, max_bytes=room)
     assert len(found.content.encode()) <= room
     rest = "".join(whole[start - 1 :])
     assert rest.startswith(found.content)
@@ -220,37 +219,37 @@ def test_an_excerpt_is_bounded_and_continues_where_it_stopped(body: str, room: i
         assert found.content == "".join(whole[start - 1 : found.end_line])
 
 
-def test_a_long_line_is_cut_between_characters() -> None:
-    found = excerpt(decode("€€€\nx\n".encode()), max_bytes=7)
+def test_a_long_line_is_truncated_between_characters() -> None:
+    found = extract_lines(decode("€€€\nx\n".encode()), max_bytes=7)
     assert (found.content, found.end_line, found.truncated) == ("€€", 1, True)
 
 
 # --- differences ---------------------------------------------------------------------------------------
 
 
-def test_a_diff_is_unified_and_says_what_no_line_can_show() -> None:
-    found = unified(b"a\nb\nc\n", b"a\nB\nc", old_label="a/f", new_label="b/f")
+def test_a_unified_diff_describes_changes_of_style() -> None:
+    found = unified_diff(b"a\nb\nc\n", b"a\nB\nc", old_label="a/f", new_label="b/f")
     assert (
         found.text == "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n-c\n+B\n+c\n\\ No newline at end of file\n"
     )
-    assert unified(b"a\n", b"a\n", old_label="x", new_label="y").changed is False
-    marked = unified(b"a\n", b"\xef\xbb\xbfa\n", old_label="x", new_label="y")
+    assert unified_diff(b"a\n", b"a\n", old_label="x", new_label="y").changed is False
+    marked = unified_diff(b"a\n", b"\xef\xbb\xbfa\n", old_label="x", new_label="y")
     assert marked.changed
     assert marked.text.endswith("# byte order mark: added\n")
-    assert unified(None, b"a\n", old_label="x", new_label="y").text.startswith(
+    assert unified_diff(None, b"a\n", old_label="x", new_label="y").text.startswith(
         "--- /dev/null\n+++ y\n@@ -0,0 +1 @@"
     )
 
 
-def test_a_diff_of_binary_content_says_so_and_shows_none() -> None:
-    found = unified(b"a\0", b"b\0", old_label="x", new_label="y")
+def test_a_diff_of_binary_content_shows_none_of_it() -> None:
+    found = unified_diff(b"a\0", b"b\0", old_label="x", new_label="y")
     assert found.binary
     assert found.text == "Binary files x and y differ (2 and 2 bytes)\n"
 
 
-def test_a_long_diff_is_cut_at_a_line_and_marked() -> None:
+def test_a_long_diff_is_truncated_at_a_line_with_a_note() -> None:
     new = "".join(f"line {i}\n" for i in range(5000)).encode()
-    found = unified(b"", new, old_label="x", new_label="y", max_bytes=1000)
+    found = unified_diff(b"", new, old_label="x", new_label="y", max_bytes=1000)
     assert found.truncated
     assert len(found.text) < 1100
     *_, before, note = found.text.splitlines()

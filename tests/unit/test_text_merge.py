@@ -1,4 +1,4 @@
-"""Three-way merge: both sides land, or the collision is told in lines and nothing is merged."""
+"""Three-way merge: the changes of both sides apply, or the conflict has their lines and nothing is merged."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TEXT = st.tuples(st.lists(st.sampled_from("abcde"), max_size=12), st.booleans())
 
 
 @given(TEXT, TEXT)
-def test_matching_lines_are_equal_and_in_order(one: str, other: str) -> None:
+def test_matching_blocks_are_equal_and_in_order(one: str, other: str) -> None:
     a, b = lines.split(one), lines.split(other)
     at_a = at_b = 0
-    for block in lines.matching(a, b):
+    for block in lines.find_matching_blocks(a, b):
         assert block.size > 0
         assert block.a >= at_a
         assert block.b >= at_b
@@ -32,29 +32,29 @@ def test_matching_lines_are_equal_and_in_order(one: str, other: str) -> None:
 
 
 @given(TEXT, TEXT)
-def test_changes_take_one_text_to_the_other(one: str, other: str) -> None:
+def test_a_diff_turns_one_text_into_the_other(one: str, other: str) -> None:
     a, b = lines.split(one), lines.split(other)
     result: list[str] = []
     at = 0
-    for change in lines.changes(a, b):
-        result += a[at : change.a0] + b[change.b0 : change.b1]
-        at = change.a1
+    for change in lines.diff(a, b):
+        result += a[at : change.a_start] + b[change.b_start : change.b_end]
+        at = change.a_end
     assert result + a[at:] == b
-    assert lines.changes(a, a) == []
+    assert lines.diff(a, a) == []
 
 
 # --- laws ------------------------------------------------------------------------------------------------
 
 
 @given(TEXT, TEXT)
-def test_one_side_alone_lands_whole(base: str, changed: str) -> None:
+def test_a_change_of_only_one_side_is_taken(base: str, changed: str) -> None:
     assert merge(base, changed, base) == Merged(changed)
     assert merge(base, base, changed) == Merged(changed)
     assert merge(base, changed, changed) == Merged(changed)
 
 
 @given(TEXT, TEXT, TEXT)
-def test_neither_side_is_preferred(base: str, ours: str, theirs: str) -> None:
+def test_a_merge_is_symmetric(base: str, ours: str, theirs: str) -> None:
     one, other = merge(base, ours, theirs), merge(base, theirs, ours)
     if isinstance(one, Merged):
         assert one == other
@@ -63,7 +63,7 @@ def test_neither_side_is_preferred(base: str, ours: str, theirs: str) -> None:
 
 
 @given(TEXT, TEXT, TEXT)
-def test_a_merge_holds_only_lines_that_someone_wrote(base: str, ours: str, theirs: str) -> None:
+def test_a_merge_has_only_lines_of_its_inputs(base: str, ours: str, theirs: str) -> None:
     found = merge(base, ours, theirs)
     if isinstance(found, Merged):
         written = {line for text in (base, ours, theirs) for line in lines.split(text)}
@@ -71,7 +71,7 @@ def test_a_merge_holds_only_lines_that_someone_wrote(base: str, ours: str, their
 
 
 @given(TEXT, TEXT, TEXT)
-def test_a_conflict_names_what_each_side_has_there(base: str, ours: str, theirs: str) -> None:
+def test_a_conflict_has_the_range_of_each_side(base: str, ours: str, theirs: str) -> None:
     found = merge(base, ours, theirs)
     if isinstance(found, Conflict):
         for region in found.regions:
@@ -84,7 +84,7 @@ def test_a_conflict_names_what_each_side_has_there(base: str, ours: str, theirs:
 
 
 @given(st.integers(1, 30), st.data())
-def test_disjoint_edits_both_land(size: int, data: st.DataObject) -> None:
+def test_disjoint_edits_both_apply(size: int, data: st.DataObject) -> None:
     base = [f"line {i}\n" for i in range(size)]
     owners = data.draw(st.lists(st.sampled_from(["ours", "theirs", ""]), min_size=size, max_size=size))
     kinds = data.draw(st.lists(st.sampled_from(["edit", "delete", "double"]), min_size=size, max_size=size))
@@ -118,7 +118,9 @@ def test_disjoint_edits_both_land(size: int, data: st.DataObject) -> None:
         ("a\r\nb\r\n", "a\r\nB\r\n", "A\r\nB\r\n", "A\r\nb\r\n"),
     ],
 )
-def test_an_older_change_is_undone_below_later_ones(before: str, after: str, now: str, expected: str) -> None:
+def test_an_older_change_is_undone_and_later_ones_stay(
+    before: str, after: str, now: str, expected: str
+) -> None:
     assert merge(after, now, before) == Merged(expected)
 
 
@@ -133,11 +135,11 @@ def test_an_older_change_is_undone_below_later_ones(before: str, after: str, now
     ],
     ids=["same line", "same place", "empty base", "deleted and edited", "no final newline"],
 )
-def test_a_collision_is_told_in_lines(base: str, ours: str, theirs: str, region: Region) -> None:
+def test_a_conflict_has_the_lines_that_collide(base: str, ours: str, theirs: str, region: Region) -> None:
     assert merge(base, ours, theirs) == Conflict((region,))
 
 
-def test_what_both_sides_add_beside_each_other_does_not_stand_there_twice() -> None:
+def test_lines_that_both_sides_add_at_adjacent_places_are_not_doubled() -> None:
     assert isinstance(merge("a\nb\n", "a\nn\nb\n", "a\nn\nB\n"), Conflict)
 
 
@@ -162,5 +164,5 @@ def test_two_texts_that_share_little_are_compared() -> None:
     rng = random.Random(7)
     one = [f"{rng.randrange(4)}\n" for _ in range(20_000)]
     other = [f"{rng.randrange(4)}\n" for _ in range(20_000)]
-    blocks = lines.matching(one, other)
+    blocks = lines.find_matching_blocks(one, other)
     assert sum(block.size for block in blocks) > 8_000

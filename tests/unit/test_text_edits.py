@@ -1,4 +1,4 @@
-"""Edits: exact, then tolerant and said so; a miss or a doubt changes nothing and shows both sides."""
+"""Edits: exact matches first, then tolerant ones with a warning; a mismatch changes nothing and quotes both sides."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.protocol.envelope import Envelope, ToolError
+from perdure.protocol.envelope import Envelope
+from perdure.risk import DEFAULT
+from perdure.surfaces.write.edit_errors import MAX_QUOTED, make_tool_error
 from perdure.text.codec import decode, encode
-from perdure.text.edit_errors import LINES_SHOWN, MOST_SHOWN
-from perdure.text.edits import Edit, apply
+from perdure.text.edits import MAX_LISTED_MATCHES, Edit, EditError, apply
 
 
 def edited(content: str, *edits: tuple[Any, ...]) -> str:
@@ -20,16 +21,16 @@ def edited(content: str, *edits: tuple[Any, ...]) -> str:
 
 
 def refused(content: str, *edits: tuple[Any, ...]) -> Envelope:
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(EditError) as caught:
         apply(content, [Edit(*edit) for edit in edits])
-    return caught.value.envelope
+    return make_tool_error(caught.value, "the file", DEFAULT, retries=0).envelope
 
 
 # --- exact ---------------------------------------------------------------------------------------------
 
 
 @given(st.text("ab\n", max_size=30), st.text("abc\n", min_size=1, max_size=4), st.text("xyz\n", max_size=4))
-def test_replacing_all_is_what_str_replace_does(content: str, old: str, new: str) -> None:
+def test_replacing_all_equals_str_replace(content: str, old: str, new: str) -> None:
     if old == new or old not in content:
         return
     found = apply(content, [Edit(old, new, -1)])
@@ -47,13 +48,13 @@ def test_an_edit_is_applied_to_the_result_of_the_one_before() -> None:
     ]
 
 
-def test_one_edit_that_misses_undoes_all_of_them() -> None:
+def test_no_edit_applies_if_one_does_not_match() -> None:
     envelope = refused("one\ntwo\n", ("one", "1"), ("three", "3"))
     assert (envelope.error, envelope.suggested_action) == ("stale_precondition", "reread")
     assert (envelope.context["reason"], envelope.context["edit"]) == ("old_string_not_found", 2)
 
 
-def test_count_is_exact() -> None:
+def test_a_text_must_occur_exactly_count_times() -> None:
     assert edited("a a a", ("a", "b", 3)) == "b b b"
     few = refused("a\na\n", ("a", "b", 3)).context
     assert (few["reason"], few["lines"]) == ("insufficient_matches", [1, 2])
@@ -61,7 +62,7 @@ def test_count_is_exact() -> None:
     assert (many["reason"], many["lines"]) == ("ambiguous_match", [2, 4, 5])
 
 
-def test_places_that_overlap_are_ambiguous_unless_all_are_meant() -> None:
+def test_overlapping_places_are_ambiguous_unless_all_are_replaced() -> None:
     assert refused("aaa", ("aa", "b")).context["reason"] == "ambiguous_match"
     assert refused("aaaa aa", ("aa", "b", 3)).context["reason"] == "ambiguous_match"
     assert edited("aaa", ("aa", "b", -1)) == "ba"
@@ -69,8 +70,15 @@ def test_places_that_overlap_are_ambiguous_unless_all_are_meant() -> None:
 
 def test_very_many_places_are_not_all_listed() -> None:
     context = refused("a\n" * 5000, ("a", "b")).context
-    assert context["lines"] == list(range(1, LINES_SHOWN + 1))
+    assert context["lines"] == list(range(1, MAX_LISTED_MATCHES + 1))
     assert context["more"] is True
+
+
+def test_all_places_are_counted_where_there_are_too_few_of_very_many() -> None:
+    context = refused("a\n" * 150, ("a", "b", 200)).context
+    assert len(context["lines"]) == MAX_LISTED_MATCHES
+    assert context["actual_count"] == 150
+    assert "occurs 150 times" in context["message"]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +92,7 @@ def test_very_many_places_are_not_all_listed() -> None:
         ([("a", "b", -2)], "bad_count"),
     ],
 )
-def test_an_edit_that_means_nothing_is_refused(edits: list[Any], reason: str) -> None:
+def test_an_invalid_edit_is_refused(edits: list[Any], reason: str) -> None:
     envelope = refused("a", *edits)
     assert (envelope.error, envelope.context["reason"]) == ("invalid_input", reason)
 
@@ -100,7 +108,7 @@ def test_an_edit_in_either_line_ending_matches_a_crlf_file_and_leaves_it_one(old
 # --- tolerant ------------------------------------------------------------------------------------------
 
 
-def test_trailing_whitespace_is_tolerated_and_said_so() -> None:
+def test_trailing_whitespace_is_tolerated_with_a_warning() -> None:
     found = apply("if x:  \n    y()\t\nz\n", [Edit("if x:\n    y()\n", "if x:\n    w()\n")])
     assert (found.content, found.match, found.replacements) == ("if x:\n    w()\nz\n", "tolerant", 1)
 
@@ -127,7 +135,7 @@ def test_trailing_whitespace_is_tolerated_and_said_so() -> None:
     ],
     ids=["deeper", "shallower", "tabs", "spaces", "behind the indentation", "no final newline"],
 )
-def test_a_block_is_found_in_another_indentation_and_the_new_one_takes_it(
+def test_a_block_matches_in_another_indentation_and_its_replacement_gets_it(
     content: str, old: str, new: str, expected: str
 ) -> None:
     found = apply(content, [Edit(old, new)])
@@ -144,11 +152,11 @@ def test_a_block_is_found_in_another_indentation_and_the_new_one_takes_it(
         ("   \n \n", "\t\n\n", "b\n"),  # nothing to hold on to
     ],
 )
-def test_what_is_not_certain_is_not_tolerated(content: str, old: str, new: str) -> None:
+def test_an_uncertain_indentation_is_not_tolerated(content: str, old: str, new: str) -> None:
     assert refused(content, (old, new)).context["reason"] == "old_string_not_found"
 
 
-def test_tolerance_counts_like_exactness() -> None:
+def test_tolerant_matches_are_counted_like_exact_ones() -> None:
     content = "  a \nx\n    a \n"
     assert refused(content, ("a\n", "b\n")).context["lines"] == [1, 3]
     assert edited(content, ("a\n", "b\n", 2)) == edited(content, ("a\n", "b\n", -1)) == "  b\nx\n    b\n"
@@ -219,7 +227,7 @@ def test_spacing_inside_a_line_is_tolerated_and_the_file_keeps_its_own(
         ("if x:\n        y = 1\n", "if x:\n    y=1\n"),  # the indentation differs as well
     ],
 )
-def test_spacing_that_may_have_a_meaning_is_not_tolerated(content: str, old: str) -> None:
+def test_spacing_that_can_change_the_meaning_is_not_tolerated(content: str, old: str) -> None:
     assert refused(content, (old, "new")).context["reason"] == "old_string_not_found"
 
 
@@ -253,7 +261,7 @@ FILE = "".join(f"def name_{i}():\n    total = a + b * {i}\n    return total\n\n\
 SECRET = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
 
 
-def test_a_miss_shows_both_sides_of_the_first_line_that_differs() -> None:
+def test_a_mismatch_quotes_both_sides_of_the_first_line_that_differs() -> None:
     envelope = refused(FILE, ("def name_30():\n    total = a + b * 31\n", "x"))
     assert envelope.context["nearest"] == {
         "line": 151,
@@ -277,12 +285,12 @@ def test_a_miss_shows_both_sides_of_the_first_line_that_differs() -> None:
         ("def name_7():\n    total = a+b * 7\n    return totl\n", 36, "    return total"),
     ],
 )
-def test_a_typo_finds_its_line_by_the_similarity_of_the_whole_block(old: str, line: int, found: str) -> None:
+def test_the_nearest_place_is_found_despite_typos(old: str, line: int, found: str) -> None:
     near = refused(FILE, (old, "x")).context["nearest"]
     assert (near["line"], near["found"]) == (line, found)
 
 
-def test_a_miss_masks_secrets_and_nothing_else() -> None:
+def test_a_mismatch_masks_secrets_and_nothing_else() -> None:
     envelope = refused(
         f"user = 'me'\ntoken = '{SECRET}'  # mine\n", (f"tokn = '{SECRET[:-1]}X'  # mine", "x")
     )
@@ -298,35 +306,35 @@ def test_a_long_line_is_quoted_around_the_difference() -> None:
     near = refused(line, (line.replace("word150", "wrod150"), "x")).context["nearest"]
     assert "word150" in near["found"]
     assert "wrod150" in near["sent"]
-    assert max(len(near["found"]), len(near["sent"])) <= MOST_SHOWN
+    assert max(len(near["found"]), len(near["sent"])) <= MAX_QUOTED
 
 
-def test_a_block_that_goes_on_behind_the_end_says_so() -> None:
+def test_a_block_that_continues_behind_the_end_of_the_file() -> None:
     context = refused("one = 1\ntwo = 2\n", ("one = 1\ntwo = 2\nthree = 3\n", "x")).context
     assert (context["nearest"]["diverges_at_line"], context["nearest"]["found"]) == (3, "")
     assert 'the file ends before "three = 3"' in context["message"]
 
 
 @pytest.mark.parametrize("content", ["", "something else\n"])
-def test_a_miss_without_anything_similar_says_so(content: str) -> None:
+def test_a_mismatch_without_a_similar_place(content: str) -> None:
     context = refused(content, ("zzzz(qqq)", "b")).context
     assert context["nearest"] is None
     assert context["message"] == "not edited: edit 1 is not in the file, and nothing in the file is similar."
 
 
-def test_a_text_that_an_earlier_edit_changed_is_named_as_such() -> None:
+def test_a_text_that_an_earlier_edit_changed() -> None:
     context = refused("one\ntwo\n", ("one", "1"), ("one", "uno")).context
     assert "an earlier edit of this call changed that text" in context["message"]
 
 
-def test_lines_of_a_miss_are_those_of_the_file_before_the_edits() -> None:
+def test_line_numbers_of_a_mismatch_are_those_of_the_file_before_the_edits() -> None:
     context = refused(
         FILE, ("def name_0():", "# new\n" * 20 + "def name_0():"), ("def nmae_30():", "x")
     ).context
     assert (context["edit"], context["nearest"]["line"]) == (2, 151)
 
 
-def test_an_ambiguous_text_names_it_its_lines_and_what_to_do() -> None:
+def test_the_message_of_an_ambiguous_edit() -> None:
     envelope = refused(FILE, ("return total", "x"))
     assert envelope.context["message"] == (
         'not edited: "return total" occurs 50 times in the file (lines 3, 8, 13, 18, 23, …). '
@@ -354,7 +362,7 @@ def source(size: int, seed: int = 1) -> str:
 
 @pytest.mark.thorough
 @pytest.mark.timeout(60)
-def test_two_hundred_edits_of_five_megabytes_come_to_an_end() -> None:
+def test_two_hundred_edits_of_five_megabytes_end_in_time() -> None:
     rows = source(5_000_000).split("\n")
     step = len(rows) // 200
     for i in range(200):
@@ -375,12 +383,10 @@ def test_two_hundred_edits_of_five_megabytes_come_to_an_end() -> None:
     [source(2_000, seed=2), "  }\n" * 600 + "?", "a b c " * 330 + "?", "y" * 2_000, "\n" * 2000 + "?"],
     ids=["code", "one word", "minified", "one line", "blank"],
 )
-def test_a_miss_in_two_megabytes_is_answered(content: str, old: str) -> None:
-    with pytest.raises(ToolError):
-        apply(content, [Edit(old, "new")])
+def test_a_mismatch_in_two_megabytes_ends_in_time(content: str, old: str) -> None:
+    assert refused(content, (old, "new")).error == "stale_precondition"
 
 
 @pytest.mark.timeout(60)
 def test_a_tolerant_search_in_a_repetitive_file_gives_up() -> None:
-    with pytest.raises(ToolError):
-        apply("x\n" * 200_000, [Edit("  x\n" * 2_000 + " y\n", "new")])
+    assert refused("x\n" * 200_000, ("  x\n" * 2_000 + " y\n", "new")).error == "stale_precondition"

@@ -1,11 +1,11 @@
-"""A name as an error may show it: with nothing in it that a person cannot see, or that acts on a terminal."""
+"""Escape characters of a path that a person cannot see, or that control a terminal."""
 
 from __future__ import annotations
 
 from typing import Final
 
-_SHOWN: Final = 120
-# Default_Ignorable_Code_Point of Unicode 16, with the bidirectional controls among them.
+_MAX_CHARACTERS: Final = 120
+# Default_Ignorable_Code_Point of Unicode 16; the bidirectional controls are among them.
 _IGNORABLE: Final = tuple(
     range(first, last + 1)
     for first, last in (
@@ -31,14 +31,15 @@ _IGNORABLE: Final = tuple(
 
 
 def is_ignorable(character: str) -> bool:
-    point = ord(character)
-    return any(point in block for block in _IGNORABLE)
+    """Whether a character has no glyph: zero-width, a bidirectional control, a variation selector."""
+    code_point = ord(character)
+    return any(code_point in block for block in _IGNORABLE)
 
 
-def shown(path: str) -> str:
-    """A path as an error may show it: bounded, and with nothing in it that acts on a terminal."""
+def make_printable(path: str) -> str:
+    """Escape and truncate a path for an error message."""
     text = "".join(
         c if c.isprintable() and not is_ignorable(c) else c.encode("unicode_escape", "surrogatepass").decode()
-        for c in path[:_SHOWN]
+        for c in path[:_MAX_CHARACTERS]
     )
-    return text + ("…" if len(path) > _SHOWN else "")
+    return text + ("…" if len(path) > _MAX_CHARACTERS else "")

@@ -1,4 +1,4 @@
-"""Patches: read with certainty or refused, and applied as git applies them."""
+"""Patches: parsed with certainty or refused, and applied like git applies them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perdure.protocol.envelope import Envelope, ToolError
-from perdure.text import apply_patch, lines
+from perdure.text import anchored_patch, lines
 from perdure.text.codec import decode, encode
-from perdure.text.diffs import unified
-from perdure.text.patch_parser import AnchoredHunk, Row
+from perdure.text.diffs import unified_diff
+from perdure.text.patch_parser import AnchoredHunk, HunkLine
 from perdure.text.unified_patch import FilePatch, Hunk, apply, parse
 
 
@@ -28,10 +28,10 @@ def refused(call: Any, *given: Any) -> Envelope:
 
 def applied(patch: str, content: str) -> str:
     (one,) = parse(patch)
-    return apply_patch.apply(one, content).body if one.anchored else apply(one, content)
+    return anchored_patch.apply(one, content).body if one.anchored else apply(one, content)
 
 
-def envelope(*rows: str) -> str:
+def apply_patch_text(*rows: str) -> str:
     return "\n".join(["*** Begin Patch", *rows, "*** End Patch", ""])
 
 
@@ -90,16 +90,20 @@ new mode 100755
 """.replace(" one\n\n", " one\n").replace("--END", "-- ")
 
 
-def test_a_git_patch_is_read_into_operations() -> None:
+def test_a_git_patch_is_parsed_into_operations() -> None:
     assert parse(GIT) == (
         FilePatch(
-            "update", "dir/a b.txt", hunks=(Hunk(1, ("one\n", "two\n"), ("one\n", "2\n"), 1, ends_bare=True),)
+            "update",
+            "dir/a b.txt",
+            hunks=(Hunk(1, ("one\n", "two\n"), ("one\n", "2\n"), 1, has_trailing_context=False),),
         ),
-        FilePatch("update", "old.py", "new.py", (Hunk(1, ("x\n",), ("y\n",), 1, ends_bare=True),)),
+        FilePatch(
+            "update", "old.py", "new.py", (Hunk(1, ("x\n",), ("y\n",), 1, has_trailing_context=False),)
+        ),
         FilePatch("update", "only.py", "moved.py"),
         FilePatch("create", "empty", executable=True),
-        FilePatch("create", "café\t.txt", hunks=(Hunk(1, (), ("neu",), 0, ends_bare=True),)),
-        FilePatch("delete", "gone", hunks=(Hunk(1, ("bye\n",), (), 1, ends_bare=True),)),
+        FilePatch("create", "café\t.txt", hunks=(Hunk(1, (), ("neu",), 0, has_trailing_context=False),)),
+        FilePatch("delete", "gone", hunks=(Hunk(1, ("bye\n",), (), 1, has_trailing_context=False),)),
         FilePatch("update", "run.sh", executable=True),
     )
 
@@ -145,11 +149,11 @@ def test_a_diff_that_names_another_file_than_its_path_is_refused() -> None:
     ("before", "after"),
     [("```diff\n", "```\n"), ("apply_patch <<'EOF'\n", "EOF\n"), ("<<EOF\n```\n", "```\nEOF")],
 )
-def test_what_wraps_a_patch_is_no_part_of_it(before: str, after: str) -> None:
-    envelope = "*** Begin Patch\n*** Add File: x\n+a\n*** End Patch\n"
-    for patch in (GIT, envelope):
+def test_a_fence_or_here_document_around_a_patch_is_removed(before: str, after: str) -> None:
+    patch_text = "*** Begin Patch\n*** Add File: x\n+a\n*** End Patch\n"
+    for patch in (GIT, patch_text):
         assert parse(before + patch + after) == parse(patch)
-    assert refused(parse, before + envelope).context["reason"] == "bad_patch"
+    assert refused(parse, before + patch_text).context["reason"] == "bad_patch"
 
 
 def test_a_line_that_looks_like_a_header_is_content_while_the_counts_say_so() -> None:
@@ -197,7 +201,7 @@ HEAD = "--- a/x\n+++ b/x\n"
         ("*** Begin Patch\n*** Frob File: x\n*** End Patch\n", 2),
     ],
 )
-def test_what_cannot_be_read_with_certainty_is_refused_with_its_line(patch: str, line: int) -> None:
+def test_a_malformed_patch_is_refused_with_its_line(patch: str, line: int) -> None:
     found = refused(parse, patch)
     assert (found.error, found.reason_hint, found.suggested_action) == (
         "invalid_input",
@@ -213,20 +217,20 @@ def test_what_cannot_be_read_with_certainty_is_refused_with_its_line(patch: str,
 TEN = "".join(f"{i}\n" for i in range(10))
 
 
-def test_a_hunk_follows_its_lines_where_they_moved_to() -> None:
+def test_a_hunk_applies_where_its_lines_have_moved() -> None:
     patch = HEAD + "@@ -3,3 +3,3 @@\n 2\n-3\n+three\n 4\n@@ -8,2 +8,3 @@\n 7\n+seven and a half\n 8\n"
     moved = "new\nnew\n" + TEN
     assert applied(patch, moved) == moved.replace("3\n", "three\n").replace("7\n", "7\nseven and a half\n")
 
 
-def test_a_hunk_that_fits_where_it_says_goes_there_though_it_fits_elsewhere() -> None:
+def test_a_hunk_that_fits_at_its_line_applies_there() -> None:
     patch = HEAD + "@@ -3,3 +3,3 @@\n a\n-b\n+c\n a\n"
     assert applied(patch, "a\nb\na\nb\na\nb\na\n") == "a\nb\na\nc\na\nb\na\n"
     bare = HEAD + "@@ -3,2 +3,2 @@\n a\n-b\n+c\n"
     assert applied(bare, "a\nb\na\nb\na\nb\nz\n") == "a\nb\na\nc\na\nb\nz\n"
 
 
-def test_a_hunk_without_context_behind_it_is_refused_where_its_lines_end_the_file_as_well() -> None:
+def test_a_hunk_without_trailing_context_is_refused_if_it_also_fits_at_the_end() -> None:
     """A diff has such a hunk at the end of a file alone, and git and patch put it there, whatever its number says."""
     patch = HEAD + "@@ -1,4 +1,5 @@\n a\n a\n b\n a\n+a\n"
     found = refused(applied, patch, "a\na\nb\na\na\nb\na\n")
@@ -252,7 +256,7 @@ def test_a_hunk_that_does_not_fit_is_refused_with_its_first_diverging_line() -> 
     assert "other" not in str(found.context)
 
 
-def test_whitespace_is_no_context_that_may_differ() -> None:
+def test_whitespace_in_a_unified_diff_must_match() -> None:
     patch = HEAD + "@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
     assert refused(applied, patch, "a \nb\n").context["diverges_at_line"] == 1
     assert refused(applied, patch, "a\n b\n").context["diverges_at_line"] == 2
@@ -263,13 +267,13 @@ def test_hunks_do_not_overlap_or_go_back() -> None:
     assert refused(applied, patch, TEN).context["hunk"] == 2
 
 
-def test_lines_without_context_have_no_place_in_a_file_that_has_lines() -> None:
+def test_lines_without_context_apply_only_to_an_empty_file() -> None:
     patch = HEAD + "@@ -0,0 +1 @@\n+a\n"
     assert applied(patch, "") == "a\n"
     assert refused(applied, patch, "b\n").context["reason"] == "no_context"
 
 
-def test_a_new_file_and_a_deleted_one_are_whole() -> None:
+def test_a_new_or_deleted_file_is_complete() -> None:
     new = "--- /dev/null\n+++ b/x\n@@ -0,0 +1,2 @@\n+a\n+b\n\\ No newline at end of file\n"
     assert applied(new, "") == "a\nb"
     assert refused(applied, new, "there").context["reason"] == "file_not_empty"
@@ -298,29 +302,29 @@ def test_the_final_newline_is_a_part_of_the_last_line(body: str, content: str, e
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_a_crlf_file_takes_a_patch_in_either_ending_and_stays_crlf(ending: str) -> None:
+def test_a_crlf_file_accepts_a_patch_in_either_ending_and_stays_crlf(ending: str) -> None:
     text = decode(b"a\r\nb\r\nc\r\n")
     (one,) = parse((HEAD + "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n").replace("\n", ending))
     assert encode(text, apply(one, text.content)) == b"a\r\nB\r\nc\r\n"
 
 
-def test_a_new_file_has_the_line_endings_it_was_sent_in() -> None:
+def test_a_new_file_has_the_line_endings_of_the_patch() -> None:
     new = "--- /dev/null\n+++ b/x\n@@ -0,0 +1,2 @@\n+a\r\n+b\r\n"
     assert applied(new, "") == "a\r\nb\r\n"
     assert applied(new.replace("\r", "").replace("\n", "\r\n"), "") == "a\nb\n"
 
 
-def test_an_absolute_path_is_not_shown_whole() -> None:
+def test_an_error_shows_only_the_name_of_an_absolute_path() -> None:
     found = refused(applied, "--- /srv/host/x\n+++ /srv/host/x\n@@ -1 +1 @@\n-a\n+b\n", "c\n")
     assert "/srv" not in str(found)
 
 
-# --- the envelope ------------------------------------------------------------------------------------------
+# --- the apply_patch format ------------------------------------------------------------------------------------------
 
 
-def test_an_envelope_adds_updates_moves_and_deletes() -> None:
+def test_an_apply_patch_text_adds_updates_moves_and_deletes() -> None:
     found = parse(
-        envelope(
+        apply_patch_text(
             "*** Add File: new.txt",
             "+one",
             "+",
@@ -345,8 +349,8 @@ def test_an_envelope_adds_updates_moves_and_deletes() -> None:
             "a.py",
             "b.py",
             anchored=(
-                AnchoredHunk(1, (Row("-", "x"), Row("+", "y")), ("class A", "def f(self):")),
-                AnchoredHunk(2, (Row(" ", "k"), Row("+", "l")), at_end=True),
+                AnchoredHunk(1, (HunkLine("-", "x"), HunkLine("+", "y")), ("class A", "def f(self):")),
+                AnchoredHunk(2, (HunkLine(" ", "k"), HunkLine("+", "l")), at_end=True),
             ),
         ),
         FilePatch("delete", "gone"),
@@ -357,35 +361,40 @@ def test_an_envelope_adds_updates_moves_and_deletes() -> None:
 CODE = "class A:\n    def f(self):\n        return 1\n\nclass B:\n    def f(self):\n        return 1\n"
 
 
-def test_an_anchor_says_where_to_look() -> None:
+def test_an_anchor_selects_the_place() -> None:
     rows = ("-        return 1", "+        return 2")
-    patch = envelope("*** Update File: x", "@@ class B:", "@@ def f(self):", *rows)
+    patch = apply_patch_text("*** Update File: x", "@@ class B:", "@@ def f(self):", *rows)
     assert applied(patch, CODE) == CODE[: CODE.rindex("1")] + "2\n"
-    ambiguous = refused(applied, envelope("*** Update File: x", "@@ def f(self):", *rows), CODE)
+    ambiguous = refused(applied, apply_patch_text("*** Update File: x", "@@ def f(self):", *rows), CODE)
     assert ambiguous.context["lines"] == [2, 6]
-    assert refused(applied, envelope("*** Update File: x", *rows), CODE).context["lines"] == [3, 7]
-    assert refused(applied, envelope("*** Update File: x", "@@ class C:", *rows), CODE).context["hunk"] == 1
-    repeated = envelope("*** Update File: x", "@@ class B:", " class B:", "+    x = 1")
+    assert refused(applied, apply_patch_text("*** Update File: x", *rows), CODE).context["lines"] == [3, 7]
+    assert (
+        refused(applied, apply_patch_text("*** Update File: x", "@@ class C:", *rows), CODE).context["hunk"]
+        == 1
+    )
+    repeated = apply_patch_text("*** Update File: x", "@@ class B:", " class B:", "+    x = 1")
     assert applied(repeated, CODE) == CODE.replace("class B:\n", "class B:\n    x = 1\n")
 
 
-def test_anchors_that_stand_several_times_are_clear_if_they_lead_to_one_place() -> None:
+def test_repeated_anchors_are_accepted_if_they_lead_to_one_place() -> None:
     code = CODE.replace("return 1", "return 0", 1)
     rows = ("-        return 1", "+        return 2")
-    assert applied(envelope("*** Update File: x", "@@ def f(self):", *rows), code) == code.replace("1", "2")
+    assert applied(apply_patch_text("*** Update File: x", "@@ def f(self):", *rows), code) == code.replace(
+        "1", "2"
+    )
     # The second anchor is the first such line behind the first, though another class has it too.
-    nested = envelope("*** Update File: x", "@@ class A:", "@@ def f(self):", *rows)
+    nested = apply_patch_text("*** Update File: x", "@@ class A:", "@@ def f(self):", *rows)
     assert applied(nested, CODE) == CODE.replace("1", "2", 1)
     # A line may be named by its beginning.
     assert (
-        applied(envelope("*** Update File: x", "@@ class B", *rows), CODE)
+        applied(apply_patch_text("*** Update File: x", "@@ class B", *rows), CODE)
         == CODE[::-1].replace("1", "2", 1)[::-1]
     )
 
 
-def test_an_envelope_ends_the_lines_it_adds_and_leaves_the_others_as_they_are() -> None:
+def test_an_apply_patch_text_ends_added_lines_and_keeps_the_endings_of_others() -> None:
     def update(*rows: str) -> str:
-        return envelope("*** Update File: x", *rows)
+        return apply_patch_text("*** Update File: x", *rows)
 
     assert applied(update(" a", "-b", "+c"), "a\nb") == "a\nc\n"
     assert applied(update("-a", "+A", " b"), "a\nb") == "A\nb"
@@ -422,31 +431,31 @@ def test_an_envelope_ends_the_lines_it_adds_and_leaves_the_others_as_they_are() 
         "mixed",
     ],
 )
-def test_old_lines_are_found_though_they_differ_in_what_nobody_sees(
+def test_old_lines_match_despite_whitespace_and_typography(
     rows: tuple[str, ...], content: str, after: str
 ) -> None:
-    assert applied(envelope("*** Update File: x", "@@", *rows), content) == after
+    assert applied(apply_patch_text("*** Update File: x", "@@", *rows), content) == after
 
 
-def test_a_looser_comparison_is_told_and_is_no_guess() -> None:
-    (one,) = parse(envelope("*** Update File: x", "-a", "+b"))
-    assert apply_patch.apply(one, "a\n") == ("b\n", "exact")
-    assert apply_patch.apply(one, "a \n") == ("b\n", "tolerant")
+def test_a_looser_comparison_is_reported_and_must_be_unique() -> None:
+    (one,) = parse(apply_patch_text("*** Update File: x", "-a", "+b"))
+    assert anchored_patch.apply(one, "a\n") == ("b\n", "exact")
+    assert anchored_patch.apply(one, "a \n") == ("b\n", "tolerant")
     # The exact place wins over a loose one; of two loose ones none is taken.
-    assert apply_patch.apply(one, "  a\na\n") == ("  a\nb\n", "exact")
-    assert refused(apply_patch.apply, one, " a\n  a\n").context["lines"] == [1, 2]
+    assert anchored_patch.apply(one, "  a\na\n") == ("  a\nb\n", "exact")
+    assert refused(anchored_patch.apply, one, " a\n  a\n").context["lines"] == [1, 2]
     # An indentation that differs from line to line says nothing about the added ones.
-    (uneven,) = parse(envelope("*** Update File: x", " a", " b", "+c"))
-    assert refused(apply_patch.apply, uneven, " a\n   b\n").context["reason"] == "hunk_does_not_apply"
-    (anchored,) = parse(envelope("*** Update File: x", "@@ a", "+c"))
-    assert refused(apply_patch.apply, anchored, "a\nb\n").context["reason"] == "no_context"
+    (uneven,) = parse(apply_patch_text("*** Update File: x", " a", " b", "+c"))
+    assert refused(anchored_patch.apply, uneven, " a\n   b\n").context["reason"] == "hunk_does_not_apply"
+    (anchored,) = parse(apply_patch_text("*** Update File: x", "@@ a", "+c"))
+    assert refused(anchored_patch.apply, anchored, "a\nb\n").context["reason"] == "no_context"
 
 
-def test_markers_may_have_space_around_them() -> None:
+def test_markers_may_have_spaces_around_them() -> None:
     patch = "  *** Begin Patch \n *** Update File: x \n@@ \n-a\n+b\n *** End Patch  \n"
     assert applied(patch, "a\n") == "b\n"
     # Inside a hunk a leading space makes a line of context.
-    inner = envelope("*** Update File: x", " *** Add File: y", "-a", "+b")
+    inner = apply_patch_text("*** Update File: x", " *** Add File: y", "-a", "+b")
     assert applied(inner, "*** Add File: y\na\n") == "*** Add File: y\nb\n"
 
 
@@ -477,7 +486,7 @@ def diff_of(old: str, new: str, name: str = "f") -> str:
     return "".join(rows)
 
 
-def envelope_of(old: list[str], new: list[str]) -> str:
+def make_apply_patch_text(old: list[str], new: list[str]) -> str:
     rows = ["*** Update File: x"]
     for group in difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_grouped_opcodes(3):
         rows.append("@@")
@@ -485,19 +494,17 @@ def envelope_of(old: list[str], new: list[str]) -> str:
             rows += [f" {line}" for line in old[a0:a1] if tag == "equal"]
             rows += [f"-{line}" for line in old[a0:a1] if tag != "equal"]
             rows += [f"+{line}" for line in new[b0:b1] if tag != "equal"]
-    return envelope(*rows)
+    return apply_patch_text(*rows)
 
 
 @given(versions(), st.sampled_from(["\n", "\r\n", "\r"]))
-def test_an_envelope_takes_its_old_text_to_its_new_one_or_is_refused_as_ambiguous(
-    pair: tuple[str, str], newline: str
-) -> None:
+def test_an_apply_patch_text_gives_the_new_text_or_is_ambiguous(pair: tuple[str, str], newline: str) -> None:
     old, new = ([line.removesuffix("\n") for line in lines.split(text)] for text in pair)
     if old == new:
         return
     before, after = ("".join(line + newline for line in text) for text in (old, new))
     try:
-        found = applied(envelope_of(old, new), before)
+        found = applied(make_apply_patch_text(old, new), before)
     except ToolError as error:
         if error.envelope.context["reason"] == "ambiguous_hunk":
             return
@@ -506,11 +513,11 @@ def test_an_envelope_takes_its_old_text_to_its_new_one_or_is_refused_as_ambiguou
 
 
 @given(versions())
-def test_a_diff_takes_its_old_text_to_its_new_one(pair: tuple[str, str]) -> None:
+def test_a_diff_gives_the_new_text(pair: tuple[str, str]) -> None:
     old, new = pair
     if old == new:
         return
-    ours = unified(old.encode(), new.encode(), old_label="a/f", new_label="b/f").text
+    ours = unified_diff(old.encode(), new.encode(), old_label="a/f", new_label="b/f").text
     for patch in (diff_of(old, new), "".join(row for row in lines.split(ours) if row[:2] != "# ")):
         assert applied(patch, old) == new
 
@@ -518,7 +525,7 @@ def test_a_diff_takes_its_old_text_to_its_new_one(pair: tuple[str, str]) -> None
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(versions(), st.lists(WORDS, max_size=6), st.booleans())
-def test_what_applies_here_applies_in_git_with_the_same_result(
+def test_git_apply_gives_the_same_result(
     tmp_path: Path, pair: tuple[str, str], above: list[str], crlf: bool
 ) -> None:
     old, new = pair
@@ -562,11 +569,11 @@ def test_what_applies_here_applies_in_git_with_the_same_result(
 @pytest.mark.skipif(shutil.which("patch") is None, reason="needs patch")
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(versions())
-def test_a_diff_of_ours_is_one_that_patch_understands(tmp_path: Path, pair: tuple[str, str]) -> None:
+def test_the_patch_program_applies_our_diffs(tmp_path: Path, pair: tuple[str, str]) -> None:
     old, new = pair
     if old == new or not old or not new:
         return
-    found = unified(old.encode(), new.encode(), old_label="a/f", new_label="b/f")
+    found = unified_diff(old.encode(), new.encode(), old_label="a/f", new_label="b/f")
     (tmp_path / "f").write_bytes(old.encode())
     done = subprocess.run(
         ["patch", "-s", "-p1", "-F0", "f"], cwd=tmp_path, input=found.text.encode(), capture_output=True
