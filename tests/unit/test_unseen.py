@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from harness.power.driver import named, run, write_surface
-from perdure.storage.files import tmpfile
+from perdure.platform import files
 from perdure.storage.files.pending import NeedsName, PendingFile
 
-needs_unnamed = pytest.mark.skipif(not tmpfile._TMPFILE, reason="this system has no files without a name")
+needs_unnamed = pytest.mark.skipif(not files._TMPFILE, reason="this system has no files without a name")
 
 
 @pytest.fixture(params=[pytest.param(True, marks=needs_unnamed), False], ids=["unnamed", "named"])
 def has_unnamed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     if not request.param:
-        monkeypatch.setattr(tmpfile, "_TMPFILE", 0)
+        monkeypatch.setattr(files, "_TMPFILE", 0)
     return bool(request.param)
 
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from perdure.platform.fault_points import passed, point
-from perdure.platform.syscalls import is_open_for_writing
+from perdure.platform.files import is_open_for_writing
 from perdure.protocol.envelope import ToolError
 from perdure.registry import backups
 from perdure.registry.errors import ChangedMeanwhile, Forbidden, RegistryUnavailable

@@ -16,8 +16,8 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from perdure.platform.sync import sync_directory, sync_file
 from perdure.protocol.msgspec_types import learned
-from perdure.storage.files.fsync import sync_directory, sync_file
 from perdure.storage.user_dirs import sign_ins_folder
 
 _MARK: Final = 32

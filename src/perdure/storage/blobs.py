@@ -24,12 +24,14 @@ from typing import Final, Protocol
 import msgspec
 
 from perdure.platform.fault_points import passed, point
+from perdure.platform.files import link_unnamed, open_unnamed
+from perdure.platform.sync import start_writing, sync_directory, sync_file
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.digest import sha256_of
-from perdure.storage.files import temp_names, tmpfile
+from perdure.storage.files import temp_names
 from perdure.storage.files.copy import CANNOT, copy_file
-from perdure.storage.files.fsync import close_quietly, start_writing, sync_directory, sync_file, write_all
+from perdure.storage.files.fsync import close_quietly, write_all
 from perdure.storage.os_errors import os_refusal, sync_refusal
 
 CHUNK: Final = 1 << 20
@@ -169,10 +171,12 @@ class _Incoming:
             raise os_refusal(error) from None
 
     def _open(self) -> int:
-        fd = tmpfile.opened(self.dir_fd, 0o600)
+        fd = open_unnamed(self.dir_fd, 0o600)
         if fd is None:
             self.temp = temp_names.fresh("w")
-            fd = os.open(self.temp, tmpfile.FLAGS | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.dir_fd)
+            fd = os.open(
+                self.temp, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.dir_fd
+            )
         return fd
 
     def take(self, source: Source) -> Blob:
@@ -241,7 +245,7 @@ class _Incoming:
 
     def _link(self, path: str) -> None:
         if self.temp is None:
-            tmpfile.link(self.fd, self.dir_fd, path)
+            link_unnamed(self.fd, self.dir_fd, path)
         else:
             os.link(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
 

@@ -6,12 +6,12 @@ SQLite's own busy handler sleeps and tries again, so a newcomer may pass those w
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import threading
 from collections.abc import Callable
 from typing import Final
 
+from perdure.platform.locks import lock, try_lock, unlock
 from perdure.protocol import relief
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import ask_user, call_again, either
@@ -47,7 +47,7 @@ class ProcessLock:
                 self._fd = self._open_file()
             if self._waiter is None:
                 try:
-                    fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    try_lock(self._fd)
                     return
                 except BlockingIOError:
                     # A thread waits in the kernel's queue, since that wait has no bound of its own.
@@ -64,7 +64,7 @@ class ProcessLock:
     def give(self) -> None:
         """What was done stays done, whatever becomes of the lock: it goes with its descriptor at the latest."""
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            unlock(self._fd)
         except OSError:
             close_quietly(self._fd)
             self._fd = -1
@@ -92,7 +92,7 @@ class ProcessLock:
 
     def _queue(self) -> None:
         fd = self._fd
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        lock(fd)
         with self._arrived:
             if self._fd != fd:
                 os.close(fd)  # another file is locked meanwhile
@@ -102,7 +102,7 @@ class ProcessLock:
                 self._is_held = True
                 self._arrived.notify_all()
             else:
-                fcntl.flock(fd, fcntl.LOCK_UN)  # it came too late for whoever asked
+                unlock(fd)  # it came too late for whoever asked
 
 
 class DirectoryLock:

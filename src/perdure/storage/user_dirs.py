@@ -6,7 +6,7 @@ import errno
 import os
 from contextlib import suppress
 
-from perdure.storage.files.fsync import sync_directory
+from perdure.platform.sync import sync_directory
 
 
 def state_dir() -> str:

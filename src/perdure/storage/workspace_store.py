@@ -26,8 +26,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from perdure.platform import file_systems
-from perdure.platform.syscalls import birth_time
-from perdure.storage.files.fsync import sync_directory, sync_file, write_all
+from perdure.platform.files import birth_time
+from perdure.platform.permissions import user_id
+from perdure.platform.sync import sync_directory, sync_file
+from perdure.storage.files.fsync import write_all
 from perdure.storage.user_dirs import data_dir, state_dir
 
 FOLDER: Final = ".perdure"
@@ -257,7 +259,7 @@ def is_earlier(root: str) -> bool:
 
 def _is_own(facts: os.stat_result, denied: int) -> bool:
     """Made by this user, and others have none of these permissions."""
-    return facts.st_uid == os.geteuid() and not facts.st_mode & denied
+    return facts.st_uid == user_id() and not facts.st_mode & denied
 
 
 def _is_tracked(root: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from io import FileIO
 
-from perdure.platform.syscalls import rename_noreplace
+from perdure.platform.files import rename_noreplace
 from perdure.protocol.envelope import ToolError
 from perdure.storage.digest import sha256_of
 from perdure.storage.files import swap, temp_names

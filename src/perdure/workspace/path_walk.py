@@ -16,13 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from perdure.platform.syscalls import (
-    RESOLVE_BENEATH,
-    RESOLVE_NO_MAGICLINKS,
-    RESOLVE_NO_SYMLINKS,
-    RESOLVE_NO_XDEV,
-    open_beneath,
-)
+from perdure.platform.files import PLACE, open_beneath, open_entry
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.os_errors import os_refusal
@@ -30,9 +24,6 @@ from perdure.text.visible import shown
 
 LINKS_MAX: Final = 40
 TRIES_MAX: Final = 1000
-PLACE: Final = getattr(os, "O_PATH", os.O_RDONLY)  # holds a directory without the right to list it
-_STRICT: Final = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV
-_ENTRY: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV
 
 Watch = Callable[[Sequence[str]], None]
 """Told every form the path takes, from the one given to the last; raises to refuse it."""
@@ -91,7 +82,7 @@ def look(root: Root, dir_fd: int, name: str) -> os.stat_result:
     """What a name is, without following or opening it."""
     if not root.by_kernel:
         return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-    fd = open_beneath(dir_fd, name, PLACE | os.O_NOFOLLOW, _ENTRY)
+    fd = open_entry(dir_fd, name)
     try:
         return os.fstat(fd)
     finally:
@@ -103,7 +94,7 @@ def enter(root: Root, dir_fd: int, name: str) -> int:
     flags = PLACE | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     if root.by_kernel:
         # The mount decides, not st_dev: on an overlay the devices of one tree differ.
-        return open_beneath(dir_fd, name, flags, _STRICT)
+        return open_beneath(dir_fd, name, flags)
     fd = os.open(name, flags, dir_fd=dir_fd)
     if os.fstat(fd).st_dev != root.dev:
         os.close(fd)
@@ -137,7 +128,7 @@ def _changing(path: str) -> ToolError:
 def _at_once(root: Root, parts: Sequence[str]) -> Resolved | None:
     """The whole way in one call; None if anything about it needs a closer look."""
     try:
-        dir_fd = open_beneath(root.fd, "/".join(parts[:-1]) or ".", PLACE | os.O_DIRECTORY, _STRICT)
+        dir_fd = open_beneath(root.fd, "/".join(parts[:-1]) or ".", PLACE | os.O_DIRECTORY)
     except OSError:
         return None
     try:

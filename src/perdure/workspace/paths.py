@@ -18,14 +18,15 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from perdure.platform.fault_points import point
-from perdure.platform.syscalls import has_openat2
+from perdure.platform.files import PLACE, can_open_beneath
+from perdure.platform.sync import sync_directory
 from perdure.protocol.envelope import SuggestedAction, ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
-from perdure.storage.files.fsync import close_quietly, sync_directory
+from perdure.storage.files.fsync import close_quietly
 from perdure.storage.os_errors import os_refusal
 from perdure.text.visible import shown
 from perdure.workspace.names import bad_path, check_name, spelled
-from perdure.workspace.path_walk import PLACE, Root, enter, escapes, look, resolve
+from perdure.workspace.path_walk import Root, enter, escapes, look, resolve
 from perdure.workspace.protected import Protection
 from perdure.workspace.similar_files import directory_in_place, missing_file
 
@@ -190,7 +191,7 @@ class Workspace:
             raise ValueError("a workspace needs a root")
         self.protection = protection or Protection()
         self.roots: list[Root] = []
-        kernel = has_openat2() if by_kernel is None else by_kernel
+        kernel = can_open_beneath() if by_kernel is None else by_kernel
         try:
             for given in roots:
                 self.roots.append(_opened(os.fspath(given), kernel))

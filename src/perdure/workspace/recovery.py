@@ -32,10 +32,10 @@ from contextlib import contextmanager
 from typing import Final, Literal
 
 from perdure.platform.fault_points import point
+from perdure.platform.sync import sync_file
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files import metadata
 from perdure.storage.files.fingerprint import Expected, seen
-from perdure.storage.files.fsync import sync_file
 from perdure.storage.files.metadata import Facts
 from perdure.storage.journal import Draft, Intent, Journal, JournalError, Row, Sha
 from perdure.storage.os_errors import is_of_system, os_refusal

@@ -6,10 +6,11 @@ import os
 from io import FileIO
 
 from perdure.platform.fault_points import passed, point
-from perdure.platform.syscalls import rename_noreplace
+from perdure.platform.files import rename_noreplace
+from perdure.platform.sync import sync_directory
 from perdure.storage.files import temp_names
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly, sync_directory
+from perdure.storage.files.fsync import close_quietly
 from perdure.storage.files.swap import Conflict, alone, found_at, open_aside, unexpected
 from perdure.storage.os_errors import os_refusal, sync_refusal
 from perdure.text.visible import shown

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from perdure.platform.sync import start_writing, sync_directory, sync_file
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files import metadata
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly, start_writing, sync_directory, sync_file
+from perdure.storage.files.fsync import close_quietly
 from perdure.storage.files.pending import PendingFile
 from perdure.storage.files.swap import Conflict
 from perdure.workspace.contents import Content, Store

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from perdure.platform.sync import sync_directory
 from perdure.protocol.calls import Call, Done, KeyStatus
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again
@@ -21,7 +22,6 @@ from perdure.protocol.replay import SAFE_TO_RETRY, STILL_UNKNOWN
 from perdure.protocol.tools import View
 from perdure.protocol.waiting import finished
 from perdure.storage.blobs import Blobs
-from perdure.storage.files.fsync import sync_directory
 from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.files.swap import Conflict
 from perdure.storage.journal import Draft, Filter, Invocation, Journal, StoreReplaced

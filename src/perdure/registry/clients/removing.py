@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 
 from perdure.platform.fault_points import passed, point
-from perdure.platform.syscalls import rename_noreplace
+from perdure.platform.files import rename_noreplace
+from perdure.platform.sync import sync_directory
 from perdure.protocol.envelope import ToolError
 from perdure.registry import backups
 from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.file_lock import FileLock
 from perdure.storage.digest import sha256_of
 from perdure.storage.files import temp_names
-from perdure.storage.files.fsync import sync_directory
 from perdure.storage.files.swap import open_aside
 
 

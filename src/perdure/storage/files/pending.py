@@ -24,12 +24,20 @@ from typing import Self
 import msgspec
 
 from perdure.platform.fault_points import passed, point
-from perdure.platform.syscalls import exchange, is_missing, rename_noreplace
+from perdure.platform.files import (
+    exchange,
+    is_missing,
+    link_unnamed,
+    open_unnamed,
+    rename_noreplace,
+    reopen_path,
+)
+from perdure.platform.sync import sync_directory, sync_file
 from perdure.protocol.envelope import ToolError
-from perdure.storage.files import metadata, temp_names, tmpfile
+from perdure.storage.files import metadata, temp_names
 from perdure.storage.files.copy import copy_file
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly, sync_directory, sync_file, write_all
+from perdure.storage.files.fsync import close_quietly, write_all
 from perdure.storage.files.metadata import Facts
 from perdure.storage.files.swap import Conflict, PutBack, alone, open_aside, put_back, unexpected
 from perdure.storage.os_errors import os_refusal, sync_refusal
@@ -169,12 +177,12 @@ class PendingFile:
         point("write.open_temp")
         # A new file gets what the umask and its directory give; `_complete` sets the facts of a replaced one.
         mode = 0o666 if self._like is None else 0o600
-        fd = tmpfile.opened(self.dir_fd, mode)
+        fd = open_unnamed(self.dir_fd, mode)
         if fd is None:
             if self._is_unseen:
                 raise NeedsName
             name = temp_names.fresh("w")
-            flags = tmpfile.FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            flags = os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
             fd = os.open(name, flags, mode, dir_fd=self.dir_fd)
             self._temp = name
         self._fd = fd
@@ -205,7 +213,7 @@ class PendingFile:
 
     def _opened_for_reading(self) -> int:
         """No file of ours has a writer once it has a name: it can be executed, and replaced, at once."""
-        path = f"/proc/self/fd/{self._fd}" if self._temp is None else self._temp
+        path = reopen_path(self._fd) if self._temp is None else self._temp
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.dir_fd)
         except PermissionError:
@@ -216,7 +224,7 @@ class PendingFile:
         point("write.before_name")
         name = temp_names.fresh("x")
         if self._temp is None:
-            tmpfile.link(self._fd, self.dir_fd, name)
+            link_unnamed(self._fd, self.dir_fd, name)
         else:
             os.rename(self._temp, name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
         self._temp = name
@@ -225,7 +233,7 @@ class PendingFile:
     def _appear(self) -> None:
         point("write.before_create")
         if self._temp is None:
-            tmpfile.link(self._fd, self.dir_fd, self.name)
+            link_unnamed(self._fd, self.dir_fd, self.name)
         else:
             rename_noreplace(self.dir_fd, self._temp, self.dir_fd, self.name)
             self._temp = None

@@ -13,7 +13,6 @@ for a foreign one, so those who exchange, whatever their workspaces, take turns 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import time
@@ -23,7 +22,8 @@ from io import FileIO
 from typing import Final
 
 from perdure.platform.fault_points import passed, point
-from perdure.platform.syscalls import exchange, is_open_for_writing, rename_noreplace
+from perdure.platform.files import exchange, is_open_for_writing, rename_noreplace
+from perdure.platform.locks import try_lock
 from perdure.protocol.envelope import Envelope, ToolError
 from perdure.protocol.next_step import call_again
 from perdure.storage.digest import sha256_of
@@ -115,7 +115,7 @@ def _lock(fd: int) -> None:
     until = time.monotonic() + TURN_S
     while True:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_lock(fd)
             return
         except BlockingIOError as error:
             if time.monotonic() > until:

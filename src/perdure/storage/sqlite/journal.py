@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import apsw
 import msgspec
 
-from perdure.platform.syscalls import boot_session
+from perdure.platform.boot import boot_id
 from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.journal import (
     Draft,
@@ -73,7 +73,7 @@ class SqliteJournal:
             self._write = open_database(self._path, "journal")
         self._readers = ThreadReaders(lambda: open_reader(self._path))
         self._writing_thread = 0
-        self._boot = _boot_id()
+        self._boot = boot_id()
         self._anchor_fd = -1
         self._landed_fd = _opened(os.path.join(folder, "landed")) if not is_read_only else -1
         self._is_suspect = False
@@ -535,15 +535,3 @@ def _row(found: tuple[Any, ...]) -> Row:
 
 def _opened(path: str) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-
-
-def _boot_id() -> str:
-    """A name for the time since the machine started; changes only when everything unsynced may be gone.
-
-    Where the system has none, each process counts as another boot: then nothing unsynced is relied upon.
-    """
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return boot_session() or f"unknown-{os.urandom(16).hex()}"

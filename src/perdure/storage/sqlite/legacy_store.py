@@ -24,8 +24,10 @@ from typing import Final
 import apsw
 
 from perdure.platform.fault_points import point
+from perdure.platform.permissions import user_id
+from perdure.platform.sync import sync_directory, sync_file
 from perdure.storage.files.copy import copy_file
-from perdure.storage.files.fsync import close_quietly, sync_directory, sync_file, write_all
+from perdure.storage.files.fsync import close_quietly, write_all
 from perdure.storage.user_dirs import state_dir, write_private
 from perdure.storage.workspace_store import FOLDER, JOURNAL, StorePlace, in_workspace
 
@@ -167,7 +169,7 @@ def _own_blobs(old: int) -> Iterator[tuple[str, int]]:
     try:
         for name in sorted(os.listdir(folder)):
             facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid():
+            if stat.S_ISREG(facts.st_mode) and facts.st_uid == user_id():
                 yield name, folder
     finally:
         os.close(folder)

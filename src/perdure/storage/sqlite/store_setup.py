@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Final
 
+from perdure.platform.files import PLACE
 from perdure.storage.process_lock import LOCK_S, DirectoryLock, LockTimeout, workspace_locked
 from perdure.storage.sqlite import legacy_store
 from perdure.storage.user_dirs import make_private_folders, write_private
@@ -20,8 +20,6 @@ from perdure.storage.workspace_store import (
     sync_folder,
     write_record,
 )
-
-PLACE: Final = getattr(os, "O_PATH", os.O_RDONLY)  # holds a directory without the right to list it
 
 
 def prepare(root: str, setting: Setting = "data") -> StorePlace:
