@@ -7,16 +7,15 @@ restores a newer content of another program that the crashed owner had just disp
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
-from threading import Thread
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
 from perdure.platform.fault_points import point
+from perdure.platform.locks import lock_within, try_lock
 from perdure.protocol.msgspec_types import learned
 from perdure.registry import backups
 from perdure.registry.errors import RegistryUnavailable
@@ -75,9 +74,9 @@ class FileLock:
 
     def _acquire(self) -> None:
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_lock(self._fd)
         except BlockingIOError:
-            if not _flock_with_timeout(self._fd, self._wait_s):
+            if not lock_within(self._fd, self._wait_s):
                 raise RegistryUnavailable(
                     f"another process keeps {os.path.basename(self._target)} locked",
                     hint="try again later",
@@ -143,18 +142,6 @@ class FileLock:
 def _lock_path(target: str) -> str:
     name = hashlib.sha256(os.fsencode(target)).hexdigest()[:32]
     return os.path.join(private_dir("registry-turns"), name)
-
-
-def _flock_with_timeout(fd: int, wait_s: float) -> bool:
-    """Queue for the lock in the kernel, which serves waiters in order; False after `wait_s`.
-
-    `flock` has no timeout, so a thread waits for it. After a timeout the caller closes the descriptor, which releases
-    the lock if the thread still acquires it.
-    """
-    waiter = Thread(target=fcntl.flock, args=(fd, fcntl.LOCK_EX), daemon=True)
-    waiter.start()
-    waiter.join(wait_s)
-    return not waiter.is_alive()
 
 
 def _sha256_at(path: str) -> str:

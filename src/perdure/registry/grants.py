@@ -7,7 +7,6 @@ while tokens are renewed: it tells a host that its bridge should be started agai
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from perdure.platform.locks import lock
 from perdure.platform.sync import sync_directory, sync_file
 from perdure.protocol.msgspec_types import learned
 from perdure.storage.user_dirs import sign_ins_folder
@@ -114,7 +114,7 @@ def renewing(path: str) -> Iterator[None]:
     """One process at a time renews a token: most servers take a refresh token once."""
     fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        lock(fd)
         yield
     finally:
         os.close(fd)

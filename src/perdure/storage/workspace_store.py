@@ -150,9 +150,9 @@ def _obstacle(root: str) -> str | None:
 
 
 def _is_pseudo(folder: str) -> bool:
-    """A file system without blocks, such as `/proc`, holds no files of ours. tmpfs has blocks."""
+    """A file system such as `/proc`, which holds no files of ours."""
     try:
-        return os.statvfs(folder).f_blocks == 0
+        return file_systems.space(folder).total_bytes == 0
     except OSError:
         return True
 

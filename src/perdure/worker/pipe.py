@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import select
 import threading
 from collections import deque
 from typing import Final, Self
 
 import msgspec
+
+from perdure.platform.polling import READABLE, wait
 
 MAX_FRAME: Final = 64 * 1024 * 1024
 _SIP: Final = 1 << 16
@@ -68,9 +69,7 @@ class FrameReader:
         """Whether anything has arrived beyond what was read. From any thread, also while another one reads."""
         if self._ready:
             return True
-        look = select.poll()  # one of its own: two threads must not use the same
-        look.register(self._source, select.POLLIN)
-        return bool(look.poll(0))
+        return wait(self._source, READABLE, 0)
 
     def _take(self, chunk: bytes) -> None:
         *ended, rest = chunk.split(b"\n") if b"\n" in chunk else (chunk,)

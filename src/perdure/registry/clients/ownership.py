@@ -6,7 +6,6 @@ changed and settled after it, so a kill in between leaves both hashes, and which
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from perdure.platform.fault_points import passed, point
+from perdure.platform.locks import lock
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.msgspec_types import learned
 from perdure.registry.errors import RegistryUnavailable, Unreadable
@@ -78,7 +78,7 @@ class Ownership:
         except OSError as error:
             raise self._unwritable(error) from None
         try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
+            lock(self._lock_fd)
             self.sidecar = self.read()
         except BaseException:
             os.close(self._lock_fd)
