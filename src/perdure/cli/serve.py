@@ -76,7 +76,7 @@ def _add_oauth(made: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.host.guardian import Guardian
+    from perdure.platform.guardian import Guardian
 
     guardian = Guardian.start()  # before anything is loaded: it keeps in memory whatever there is
     from perdure.cli.options import settle

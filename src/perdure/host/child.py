@@ -10,9 +10,9 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 
-from perdure.host.guardian import MARK, Guardian, signal_group
 from perdure.host.lines import LineReader
 from perdure.host.outbox import Outbox, widen
+from perdure.platform.guardian import MARK, Guardian, signal_group
 
 TERMINATE_S = 1.0
 KILL_S = 3.0

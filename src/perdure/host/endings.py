@@ -9,8 +9,8 @@ import signal
 import time
 
 from perdure.host.child import Child
-from perdure.host.guardian import Guardian
-from perdure.host.signals import Signals
+from perdure.platform.guardian import Guardian
+from perdure.platform.signals import Signals
 from perdure.protocol.faults import Fault, printable
 
 CLOSE_S = 1.0

@@ -24,12 +24,10 @@ from perdure.host.child import Child
 from perdure.host.console import Console
 from perdure.host.control import Control
 from perdure.host.endings import CLOSE_S, end_all, exit_fault, exit_status, pipe_size, spawn_fault
-from perdure.host.guardian import Guardian
 from perdure.host.launching import Launch, environment
 from perdure.host.lines import LineReader, Oversize
 from perdure.host.outbox import Outbox, widen
 from perdure.host.settings import Settings
-from perdure.host.signals import Signals
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import (
     Approved,
@@ -58,6 +56,8 @@ from perdure.kernel.events import (
     ToChild,
     ToClient,
 )
+from perdure.platform.guardian import Guardian
+from perdure.platform.signals import Signals
 from perdure.protocol.faults import Fault, FaultClass
 from perdure.protocol.frames import INTERNAL_ERROR, encode_error, salvage_id
 from perdure.protocol.mounts import MountSpec

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from perdure.host.child import Child
-from perdure.host.guardian import Guardian, signal_group
 from perdure.host.outbox import Outbox
 from perdure.host.settings import Settings
+from perdure.platform.guardian import Guardian, signal_group
 from perdure.protocol.mounts import MountSpec
 from perdure.storage.user_dirs import private_dir
 

@@ -26,10 +26,10 @@ from msgspec import structs
 from perdure.host import child as processes
 from perdure.host.child import Child
 from perdure.host.endings import exit_fault, exit_status, pipe_size, spawn_fault
-from perdure.host.guardian import Guardian
 from perdure.host.lines import Oversize
 from perdure.host.recent_events import RecentEvents
 from perdure.kernel.events import ChildBacklog, ChildLost, ChildStarted
+from perdure.platform.guardian import Guardian
 from perdure.protocol.faults import Fault
 from perdure.protocol.mounts import MountSpec
 from perdure.serve.registries import Registries
