@@ -99,9 +99,9 @@ def main(argv: list[str]) -> int:
     except (OSError, OverflowError) as error:
         print(f"perdure serve: {_not_listening(serving.host, serving.port, error)}", file=sys.stderr)
         return UNAVAILABLE
-    import signal
+    from perdure.platform import signals
 
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until there is something to end in good order
+    signals.handle(signals.TERMINATE, lambda: os._exit(0))  # until there is something to end in good order
     scheme = "https" if serving.certificate else "http"
     name = f"[{serving.host}]" if ":" in serving.host else serving.host
     address = f"{scheme}://{name}:{listening.getsockname()[1]}/mcp"

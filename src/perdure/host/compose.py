@@ -20,6 +20,7 @@ from perdure.host.settings import Settings
 from perdure.host.workspace_trust import trust_mark
 from perdure.kernel.core import Kernel
 from perdure.platform.guardian import Guardian
+from perdure.platform.processes import start_time
 from perdure.protocol.faults import Fault
 from perdure.protocol.mounts import MountSpec
 from perdure.protocol.pending_trust import UntrustedFile
@@ -233,7 +234,7 @@ def announce(kernel: Kernel, settings: Settings) -> None:
                 __version__,
                 settings.workspaces[0],
                 time.time(),
-                presence.start_ticks(pid),
+                start_time(pid),
                 tuple(kernel.specs),
                 workspaces=settings.workspaces,
             )

@@ -6,6 +6,7 @@ import os
 from typing import Final
 
 _EXITING: Final = 0x4
+_LISTEN: Final = "0A"
 _PROC: Final = os.path.isdir("/proc/self")
 
 
@@ -56,3 +57,61 @@ def _stat(pid: int) -> list[bytes]:
     with open(f"/proc/{pid}/stat", "rb") as file:
         # The command name may hold spaces and parentheses; the fields after it do not.
         return file.read().rpartition(b")")[2].split()
+
+
+def name_of(pid: int) -> str | None:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def with_environment(entry: str) -> list[int]:
+    """Processes that were started with this `NAME=VALUE`; empty where the system does not tell."""
+    wanted = entry.encode()
+    pids = []
+    for name in _names("/proc") if _PROC else ():
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if wanted in file.read().split(b"\0"):
+                    pids.append(int(name))
+        except (OSError, ValueError):
+            continue
+    return pids
+
+
+def listening_at(port: int) -> int | None:
+    """The process that listens at a TCP port; None where the system does not tell, or it is another user's."""
+    inodes = set(_listening_inodes(port))
+    for name in filter(str.isdigit, _names("/proc")):
+        for fd in _names(f"/proc/{name}/fd"):
+            try:
+                if os.readlink(f"/proc/{name}/fd/{fd}") in inodes:
+                    return int(name)
+            except OSError:
+                continue
+    return None
+
+
+def _listening_inodes(port: int) -> list[str]:
+    inodes = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as file:
+                rows = [line.split() for line in file][1:]
+        except OSError:
+            continue
+        inodes += [
+            f"socket:[{row[9]}]"
+            for row in rows
+            if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port
+        ]
+    return inodes
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
