@@ -22,7 +22,7 @@ import msgspec
 from perdure.host.child import Child
 from perdure.host.outbox import Outbox
 from perdure.host.settings import Settings
-from perdure.platform import signals
+from perdure.platform import directories, signals
 from perdure.platform.children import replace_process, signal_group, spawn
 from perdure.platform.guardian import Guardian
 from perdure.platform.permissions import user_id
@@ -233,7 +233,7 @@ def write_capsule(capsule: Capsule) -> str:
     from binascii import hexlify
 
     path = os.path.join(private_dir("capsules"), hexlify(os.urandom(16)).decode())
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    fd = directories.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | directories.NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(msgspec.msgpack.encode(capsule))
         file.flush()
@@ -244,7 +244,7 @@ def write_capsule(capsule: Capsule) -> str:
 def read_capsule(path: str, *, consume: bool) -> Capsule:
     """Open a capsule of our own. Raises CapsuleError for any other file, and leaves that alone."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = directories.open(path, os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK)
     except OSError as error:
         raise CapsuleError(f"cannot be opened: {error.strerror}") from None
     try:

@@ -23,6 +23,7 @@ import sys
 from functools import cache
 from typing import Final
 
+from perdure.platform.directories import PLACE
 from perdure.platform.posix import is_missing
 
 if sys.platform == "linux":
@@ -52,7 +53,6 @@ else:
         from perdure.platform.macos import exchange, rename_exclusively
 
 __all__ = [
-    "PLACE",
     "birth_time",
     "can_open_beneath",
     "copy_range",
@@ -68,9 +68,6 @@ __all__ = [
     "share_blocks",
 ]
 
-PLACE: Final = getattr(os, "O_PATH", os.O_RDONLY)
-"""Open flag: holds a directory without the right to list it, where the system has such descriptors."""
-
 # An unnamed file gets its name through /proc: without it such files are of no use.
 _TMPFILE: Final = getattr(os, "O_TMPFILE", 0) if os.path.exists("/proc/self/fd") else 0
 _NO_TMPFILE: Final = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS)
@@ -79,7 +76,7 @@ _NO_TMPFILE: Final = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVA
 @cache
 def can_open_beneath() -> bool:
     """Asked once. A sandbox may refuse the call where the kernel has it; both mean that it is not there."""
-    flags = PLACE | os.O_DIRECTORY | os.O_CLOEXEC
+    flags = PLACE | os.O_DIRECTORY
     try:
         here = os.open(".", flags)
         try:
@@ -107,7 +104,7 @@ def open_unnamed(dir_fd: int, mode: int) -> int | None:
     if not _TMPFILE:
         return None
     try:
-        return os.open(".", os.O_RDWR | os.O_CLOEXEC | _TMPFILE, mode, dir_fd=dir_fd)
+        return os.open(".", os.O_RDWR | _TMPFILE, mode, dir_fd=dir_fd)
     except OSError as error:
         if error.errno not in _NO_TMPFILE:
             raise

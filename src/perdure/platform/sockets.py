@@ -36,7 +36,7 @@ def _short_path(path: str) -> Iterator[str]:
     if len(os.fsencode(folder)) < _LONGEST_FOLDER:
         yield path
         return
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{fd}/{name}"
     finally:

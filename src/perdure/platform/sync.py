@@ -29,8 +29,8 @@ def sync_file(fd: int) -> None:
 
 
 def sync_directory(dir_fd: int) -> None:
-    """The names in a directory. Also for a descriptor that only holds a place (`files.PLACE`)."""
-    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    """The names in a directory. Also for a descriptor that only holds a place (`directories.PLACE`)."""
+    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=dir_fd)
     try:
         sync_file(fd)
     except OSError as error:

@@ -14,6 +14,7 @@ from typing import Self
 
 import msgspec
 
+from perdure.platform import directories
 from perdure.platform.fault_points import point
 from perdure.platform.locks import lock_within, try_lock
 from perdure.protocol.msgspec_types import learned
@@ -47,7 +48,7 @@ class FileLock:
 
     def __enter__(self) -> Self:
         try:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._fd = directories.open(self._path, os.O_RDWR | os.O_CREAT | directories.NOFOLLOW, 0o600)
             self._acquire()
             self._record = self._read_record()
             point("registry.locked")
@@ -109,7 +110,7 @@ class FileLock:
         """Remove the temporary files of the crashed owner; restore a foreign content that it had displaced."""
         folder = os.path.dirname(self._target)
         try:
-            dir_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            dir_fd = directories.open(folder, os.O_RDONLY | directories.DIRECTORY)
         except OSError:
             return
         try:
@@ -118,7 +119,7 @@ class FileLock:
                 if temp is None or temp.owner[:2] != (self._record.pid, self._record.start):
                     continue
                 if temp.use == "w":
-                    os.unlink(name, dir_fd=dir_fd)
+                    directories.unlink(name, dir_fd=dir_fd)
                 else:
                     self._recover_displaced(dir_fd, name)
         finally:
@@ -133,10 +134,12 @@ class FileLock:
             sha256 = sha256_of(file.fileno())
             if sha256 not in (self._record.expected, self._record.planned):
                 if _sha256_at(self._target) == self._record.planned:
-                    os.replace(name, os.path.basename(self._target), src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+                    directories.replace(
+                        name, os.path.basename(self._target), src_dir_fd=dir_fd, dst_dir_fd=dir_fd
+                    )
                     return
                 backups.keep(self._target, os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0))
-        os.unlink(name, dir_fd=dir_fd)
+        directories.unlink(name, dir_fd=dir_fd)
 
 
 def _lock_path(target: str) -> str:

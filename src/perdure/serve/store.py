@@ -172,7 +172,7 @@ class Store:
 
 def _locked(path: str) -> int:
     """A file of its own: SQLite would lose its locks on one that we close."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try_lock(lock)
     except OSError:
@@ -184,7 +184,7 @@ def _locked(path: str) -> int:
 def _make_private(path: str, *, create: bool) -> None:
     """Arguments of calls are in it. SQLite gives its other files the mode of the first."""
     try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+        file = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
     except FileNotFoundError:
         return
     try:

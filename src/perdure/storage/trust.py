@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from perdure.platform import directories
 from perdure.platform.permissions import user_id
 from perdure.protocol.msgspec_types import learned
 from perdure.storage.user_dirs import data_dir, write_private
@@ -65,7 +66,7 @@ class TrustStore:
 
     def record_of(self, path: str) -> Record | None:
         try:
-            fd = os.open(self._file(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = directories.open(self._file(path), os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK)
         except OSError:
             return None
         with os.fdopen(fd, "rb") as file:

@@ -31,6 +31,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Literal
 
+from perdure.platform import directories
 from perdure.platform.fault_points import point
 from perdure.platform.sync import sync_file
 from perdure.protocol.envelope import ToolError
@@ -222,7 +223,9 @@ def _settle(workspace: Workspace, store: Store, intents: list[Intent], *, has_la
             change = FileChange(place, before, _facts(facts, ours), after)
             change.apply(store, sync=True)
             if change.left is not None:
-                os.unlink(change.left, dir_fd=place.dir_fd)  # the second try; the next recovery makes another
+                directories.unlink(
+                    change.left, dir_fd=place.dir_fd
+                )  # the second try; the next recovery makes another
             return "settled"
     except JournalError:
         raise

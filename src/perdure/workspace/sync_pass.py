@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from perdure.platform import directories
 from perdure.platform.sync import start_writing, sync_directory, sync_file
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files import metadata
@@ -143,7 +144,7 @@ class SyncPass:
         folder = os.path.dirname(place.path)
         if (dir_fd := self._directory(workspace, place.root, folder)) is not None:
             with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=dir_fd)
+                directories.unlink(name, dir_fd=dir_fd)
             self._synced.discard((place.root, folder))
 
     def _opened(self, workspace: Workspace, place: Place) -> int | None:
@@ -151,9 +152,9 @@ class SyncPass:
         dir_fd = self._directory(workspace, place.root, os.path.dirname(place.path))
         if dir_fd is None:
             return None
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags = os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK
         try:
-            return os.open(place.name, flags, dir_fd=dir_fd)
+            return directories.open(place.name, flags, dir_fd=dir_fd)
         except OSError as error:
             if error.errno not in _GONE:
                 raise

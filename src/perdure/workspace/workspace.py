@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from perdure.platform import directories
 from perdure.platform.sync import sync_directory
 from perdure.protocol.calls import Call, Done, KeyStatus
 from perdure.protocol.envelope import ToolError, refuse
@@ -392,7 +393,7 @@ def _sync_names(*folders: str) -> None:
     """Before the first row: it is as durable as the names that lead to it."""
     for folder in folders:
         with suppress(PermissionError):  # a directory that may be entered but not read
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = directories.open(folder, os.O_RDONLY | directories.DIRECTORY)
             try:
                 sync_directory(fd)
             finally:

@@ -23,6 +23,7 @@ from typing import Self
 
 import msgspec
 
+from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
 from perdure.platform.files import (
     exchange,
@@ -134,7 +135,7 @@ class PendingFile:
             self._sync_names()
         except (OSError, ToolError) as error:
             if self._is_at_name():
-                os.unlink(self.name, dir_fd=self.dir_fd)
+                directories.unlink(self.name, dir_fd=self.dir_fd)
             failed = self._failed(error) if isinstance(error, OSError) else error
             self.discard()
             raise failed from None
@@ -162,7 +163,7 @@ class PendingFile:
         """Leave no trace. Harmless after landing."""
         if self._temp is not None:
             try:
-                os.unlink(self._temp, dir_fd=self.dir_fd)
+                directories.unlink(self._temp, dir_fd=self.dir_fd)
             except OSError:
                 pass  # what cannot be removed now is swept by recovery
             self._temp = None
@@ -182,8 +183,8 @@ class PendingFile:
             if self._is_unseen:
                 raise NeedsName
             name = temp_names.fresh("w")
-            flags = os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            fd = os.open(name, flags, mode, dir_fd=self.dir_fd)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | directories.NOFOLLOW
+            fd = directories.open(name, flags, mode, dir_fd=self.dir_fd)
             self._temp = name
         self._fd = fd
         point("write.temp_created")
@@ -215,7 +216,7 @@ class PendingFile:
         """No file of ours has a writer once it has a name: it can be executed, and replaced, at once."""
         path = reopen_path(self._fd) if self._temp is None else self._temp
         try:
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.dir_fd)
+            return directories.open(path, os.O_RDONLY, dir_fd=self.dir_fd)
         except PermissionError:
             return os.dup(self._fd)  # a umask that forbids reading one's own files
 
@@ -226,7 +227,7 @@ class PendingFile:
         if self._temp is None:
             link_unnamed(self._fd, self.dir_fd, name)
         else:
-            os.rename(self._temp, name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
+            directories.rename(self._temp, name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
         self._temp = name
         point("write.named")
 
@@ -241,7 +242,9 @@ class PendingFile:
     def _exchange(self, expected: Expected) -> Landed:
         self._guarded(self._take_name)
         try:
-            certain = expected.is_certain(os.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False))
+            certain = expected.is_certain(
+                directories.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False)
+            )
             point("write.before_exchange")
             exchange(self.dir_fd, self._temp_name(), self.name)
         except FileNotFoundError:
@@ -279,7 +282,7 @@ class PendingFile:
         if aside is not None:
             close_quietly(aside)
         try:
-            os.unlink(temp, dir_fd=self.dir_fd)
+            directories.unlink(temp, dir_fd=self.dir_fd)
         except OSError:
             self._left = temp  # it landed; whoever syncs it tries again
         self._temp = None
@@ -307,7 +310,7 @@ class PendingFile:
 
     def _rename_over(self) -> None:
         point("write.before_replace")
-        os.rename(self._temp_name(), self.name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
+        directories.rename(self._temp_name(), self.name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
         self._temp = None
         passed("write.replaced")
         self._sync_names()
@@ -323,7 +326,7 @@ class PendingFile:
 
     def _is_at_name(self) -> bool:
         try:
-            there = os.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False)
+            there = directories.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False)
         except OSError:
             return False
         mine = os.fstat(self._fd)

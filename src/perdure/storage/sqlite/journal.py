@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import apsw
 import msgspec
 
+from perdure.platform import directories
 from perdure.platform.boot import boot_id
 from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.journal import (
@@ -492,8 +493,8 @@ class SqliteJournal:
         try:
             if self._anchor_fd < 0:
                 os.makedirs(os.path.dirname(self._anchor), mode=0o700, exist_ok=True)
-                self._anchor_fd = os.open(
-                    self._anchor, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+                self._anchor_fd = directories.open(
+                    self._anchor, os.O_WRONLY | os.O_CREAT | directories.NOFOLLOW, 0o600
                 )
             # Always the same length, in place: to cut a file short costs more than the rest of a commit.
             os.pwrite(self._anchor_fd, b"%020d %s\n" % (self._head[0], self._head[1].hex().encode()), 0)
@@ -534,4 +535,4 @@ def _row(found: tuple[Any, ...]) -> Row:
 
 
 def _opened(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return directories.open(path, os.O_RDWR | os.O_CREAT | directories.NOFOLLOW, 0o600)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from perdure.platform.files import PLACE
+from perdure.platform import directories
 from perdure.storage.process_lock import LOCK_S, DirectoryLock, LockTimeout, workspace_locked
 from perdure.storage.sqlite import legacy_store
 from perdure.storage.user_dirs import make_private_folders, write_private
@@ -28,7 +28,7 @@ def prepare(root: str, setting: Setting = "data") -> StorePlace:
     if place.kind == "workspace":
         _make_in_workspace(place.folder)
         return place
-    fd = os.open(place.root, PLACE | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = directories.open(place.root, directories.PLACE | directories.DIRECTORY)
     lock = DirectoryLock(fd)
     try:
         lock.take(LOCK_S)
@@ -77,10 +77,10 @@ def _make_in_workspace(path: str) -> None:
     refuse_link(path)
     with suppress(FileExistsError):
         os.mkdir(path, mode=0o700)
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    folder = directories.open(path, os.O_RDONLY | directories.DIRECTORY | directories.NOFOLLOW)
     try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(".gitignore", flags, 0o600, dir_fd=folder)
+        flags = os.O_RDWR | os.O_CREAT | directories.NOFOLLOW
+        fd = directories.open(".gitignore", flags, 0o600, dir_fd=folder)
         try:
             if os.pread(fd, 1, 0) in (b"", b"\0"):  # new, or a power cut took its content
                 os.ftruncate(fd, 0)
