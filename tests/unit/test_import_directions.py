@@ -87,11 +87,11 @@ SYSTEM_MODULES = {
 SYSTEM_NAMES = re.compile(
     r"os\.(fork|forkpty|posix_spawn|posix_spawnp|exec[lv]\w*|wait|wait3|wait4|waitid|waitpid|W[A-Z]+|kill|killpg|setsid"
     r"|[gs]etpgid|[gs]etpriority|nice|get(e?[ug]id|groups)|umask|fchmod|[fl]?chown|f?statvfs|(get|set|list|remove)xattr"
-    r"|O_(CLOEXEC|DIRECTORY|NOFOLLOW|NONBLOCK|PATH|TMPFILE)|fwalk|copy_file_range|posix_fadvise|fsync|fdatasync|sync|mkfifo|uname)"
+    r"|O_(CLOEXEC|DIRECTORY|NOFOLLOW|NONBLOCK|PATH|TMPFILE)|fwalk|copy_file_range|posix_fadvise|fsync|fdatasync|sync|mkfifo|uname|pread|pwrite|set_blocking)"
     r"|os\.dir_fd|socket\.(AF_UNIX|SO_PEERCRED|TCP_USER_TIMEOUT)|asyncio\.(start|open)_unix_\w+"
 )
 # The test kit's fake servers and clients end processes by themselves: a bug in a port must not hide in both sides.
-TEST_KIT = {"signal", "os.kill", "os.posix_spawnp"}
+TEST_KIT = {"signal", "os.kill", "os.posix_spawnp", "os.pread"}
 # Still to be ported. `worker/alarm.py` is a timer that only Linux has; its users do without it elsewhere.
 NOT_PORTED = {
     "worker/alarm.py": {"ctypes", "os.O_CLOEXEC"},

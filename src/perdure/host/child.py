@@ -12,8 +12,8 @@ from perdure.host.lines import LineReader
 from perdure.host.outbox import Outbox
 from perdure.platform import signals
 from perdure.platform.children import lower_priority, signal_group, spawn
+from perdure.platform.descriptors import ATOMIC_BYTES, set_blocking, widen
 from perdure.platform.guardian import MARK, Guardian
-from perdure.platform.pipes import ATOMIC_BYTES, widen
 from perdure.platform.polling import WRITABLE, wait
 
 TERMINATE_S = 1.0
@@ -143,7 +143,7 @@ def start(
     for fd in (child_in, child_out, *opened[5:]):
         os.close(fd)
     for fd in (our_in, our_out, *opened[4:5]):
-        os.set_blocking(fd, False)
+        set_blocking(fd, False)
     for fd in (our_in, our_out):
         widen(fd)
     return Child(mount, generation, pid, our_out, our_in, limit, stderr=our_err)

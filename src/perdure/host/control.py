@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from perdure.host import presence
 from perdure.host.outbox import Outbox
 from perdure.platform import sockets
+from perdure.platform.descriptors import set_blocking
 from perdure.platform.polling import READABLE, WRITABLE
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Control:
         if len(self._askers) >= MOST_ASKERS:
             os.close(fd)
             return
-        os.set_blocking(fd, False)
+        set_blocking(fd, False)
         outbox = Outbox(fd)
         self._askers[fd] = (outbox, now + PATIENCE_S)
         poll.register(fd, WRITABLE)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.platform.children import exit_status, spawn
+from perdure.platform.descriptors import set_blocking
 from perdure.platform.polling import WRITABLE, wait
 
 MOST_WAITING: Final = 1024 * 1024
@@ -80,7 +81,7 @@ class Exporter:
         finally:
             if theirs >= 0:
                 os.close(theirs)
-        os.set_blocking(ours, False)
+        set_blocking(ours, False)
         self._fd = ours
         return True
 

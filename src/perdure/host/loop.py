@@ -56,8 +56,8 @@ from perdure.kernel.events import (
 )
 from perdure.platform import signals
 from perdure.platform.children import exit_status
+from perdure.platform.descriptors import pipe_size, set_blocking, widen
 from perdure.platform.guardian import Guardian
-from perdure.platform.pipes import pipe_size, widen
 from perdure.platform.polling import CLOSED, READABLE, WRITABLE, new_poll, wait
 from perdure.platform.signals import SignalPipe
 from perdure.protocol.faults import Fault, FaultClass
@@ -144,7 +144,7 @@ class Shell:
         self._due: float | None = None
         self._gulp = READ_BYTES
         for fd in (client_in, client_out):
-            os.set_blocking(fd, False)
+            set_blocking(fd, False)
             widen(fd)
         if control is not None:
             control.watch(self._poll)
@@ -696,6 +696,6 @@ class Shell:
         self.signals.close()
         for fd in (self.client_in, self.client_out.fd):
             try:
-                os.set_blocking(fd, True)
+                set_blocking(fd, True)
             except OSError:
                 pass

@@ -9,10 +9,13 @@ import os
 import platform
 import signal
 import struct
+import sys
 from functools import cache
 from typing import Final
 
 from perdure.platform.posix import call, is_missing, libc, missing
+
+assert sys.platform == "linux"
 
 _RESOLVE_NO_XDEV: Final = 0x01
 _RESOLVE_NO_MAGICLINKS: Final = 0x02

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    Poll = select.poll
+
+class Poll(Protocol):
+    def register(self, fd: int, eventmask: int, /) -> None: ...
+
+    def unregister(self, fd: int, /) -> None: ...
+
+    def poll(self, timeout: float | None = ..., /) -> list[tuple[int, int]]: ...
+
 
 READABLE: Final = select.POLLIN
 WRITABLE: Final = select.POLLOUT

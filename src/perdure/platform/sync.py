@@ -12,7 +12,7 @@ if sys.platform == "darwin":
 
 def start_writing(fd: int, offset: int = 0, size: int = 0) -> None:
     """Let the device begin; `sync_file` waits for it. Pages that are not written yet are not dropped by this."""
-    if hasattr(os, "posix_fadvise"):
+    if sys.platform == "linux":
         os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
 
 

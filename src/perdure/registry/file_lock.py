@@ -15,6 +15,7 @@ from typing import Self
 import msgspec
 
 from perdure.platform import directories
+from perdure.platform.descriptors import pread, pwrite
 from perdure.platform.fault_points import point
 from perdure.platform.locks import lock_within, try_lock
 from perdure.protocol.msgspec_types import learned
@@ -88,7 +89,7 @@ class FileLock:
     def _read_record(self) -> LockRecord:
         try:
             return msgspec.json.decode(
-                os.pread(self._fd, os.fstat(self._fd).st_size, 0), type=learned(LockRecord)
+                pread(self._fd, os.fstat(self._fd).st_size, 0), type=learned(LockRecord)
             )
         except msgspec.MsgspecError:
             return LockRecord()
@@ -96,7 +97,7 @@ class FileLock:
     def _write_record(self, record: LockRecord) -> None:
         self._record = record
         data = msgspec.json.encode(record)
-        os.pwrite(self._fd, data, 0)
+        pwrite(self._fd, data, 0)
         os.ftruncate(self._fd, len(data))
 
     def _close(self) -> None:
@@ -138,7 +139,7 @@ class FileLock:
                         name, os.path.basename(self._target), src_dir_fd=dir_fd, dst_dir_fd=dir_fd
                     )
                     return
-                backups.keep(self._target, os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0))
+                backups.keep(self._target, pread(file.fileno(), os.fstat(file.fileno()).st_size, 0))
         directories.unlink(name, dir_fd=dir_fd)
 
 

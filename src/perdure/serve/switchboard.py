@@ -30,8 +30,8 @@ from perdure.host.recent_events import RecentEvents
 from perdure.kernel.events import ChildBacklog, ChildLost, ChildStarted
 from perdure.platform import signals
 from perdure.platform.children import exit_status
+from perdure.platform.descriptors import pipe_size
 from perdure.platform.guardian import Guardian
-from perdure.platform.pipes import pipe_size
 from perdure.protocol.faults import Fault
 from perdure.protocol.mounts import MountSpec
 from perdure.serve.registries import Registries

@@ -26,6 +26,7 @@ from typing import Final, Self
 import msgspec
 
 import perdure
+from perdure.platform.descriptors import set_blocking
 from perdure.platform.limits import is_processor_timeout
 from perdure.platform.polling import READABLE, WRITABLE, wait
 from perdure.protocol.msgspec_types import learned
@@ -162,7 +163,7 @@ class _Child:
         assert self._process.stdout is not None
         self._stdin = self._process.stdin.fileno()
         self._stdout = self._process.stdout.fileno()
-        os.set_blocking(self._stdin, False)
+        set_blocking(self._stdin, False)
         self._within(START_S, b"", lambda: None)
 
     @property

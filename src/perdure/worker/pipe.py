@@ -9,6 +9,7 @@ from typing import Final, Self
 
 import msgspec
 
+from perdure.platform.descriptors import set_blocking
 from perdure.platform.polling import READABLE, wait
 
 MAX_FRAME: Final = 64 * 1024 * 1024
@@ -35,8 +36,8 @@ def claim_stdio() -> tuple[int, int]:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    os.set_blocking(source, True)
-    os.set_blocking(sink, True)
+    set_blocking(source, True)
+    set_blocking(sink, True)
     return source, sink
 
 

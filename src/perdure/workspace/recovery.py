@@ -32,6 +32,7 @@ from contextlib import contextmanager
 from typing import Final, Literal
 
 from perdure.platform import directories
+from perdure.platform.descriptors import pread
 from perdure.platform.fault_points import point
 from perdure.platform.sync import sync_file
 from perdure.protocol.envelope import ToolError
@@ -326,7 +327,7 @@ def _is_torn(place: Place, store: Store, sha: Sha) -> bool:
         for piece in store.pieces(content):
             for start in range(0, len(piece), BLOCK):
                 want = piece[start : start + BLOCK]
-                have = os.pread(fd, len(want), offset)
+                have = pread(fd, len(want), offset)
                 if not want.startswith(have) and have != bytes(len(have)):
                     return False
                 offset += len(want)

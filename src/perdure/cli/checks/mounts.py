@@ -17,6 +17,7 @@ import msgspec
 from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.cli.locations import registry_location
 from perdure.host.compose import BUILTIN, own_command
+from perdure.platform.descriptors import set_blocking
 from perdure.platform.polling import READABLE, wait
 from perdure.registry.errors import RegistryError
 from perdure.registry.opening import open_backend
@@ -149,7 +150,7 @@ class Host:
             cwd=self._folder,
         )
         assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
+        set_blocking(self._process.stdout.fileno(), False)
         return self
 
     def __exit__(self, *_: object) -> None:

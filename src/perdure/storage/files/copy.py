@@ -7,6 +7,7 @@ import os
 from typing import Final
 
 from perdure.platform import files
+from perdure.platform.descriptors import pread
 from perdure.platform.fault_points import point
 from perdure.storage.digest import CHUNK
 from perdure.storage.files.fsync import write_all
@@ -32,7 +33,7 @@ def copy_file(source: int, target: int, name: str) -> None:
         if error.errno not in CANNOT:
             raise
     offset = _copy_in_kernel(source, target, name)
-    while piece := os.pread(source, CHUNK, offset):
+    while piece := pread(source, CHUNK, offset):
         os.lseek(target, offset, os.SEEK_SET)
         write_all(target, piece, name)
         offset += len(piece)

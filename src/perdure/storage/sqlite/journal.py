@@ -20,6 +20,7 @@ import msgspec
 
 from perdure.platform import directories
 from perdure.platform.boot import boot_id
+from perdure.platform.descriptors import pread, pwrite
 from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.journal import (
     Draft,
@@ -206,7 +207,7 @@ class SqliteJournal:
 
     def mark_landed(self, seq: int) -> None:
         try:
-            os.pwrite(self._landed_fd, f"{self._boot} {seq:020}\n".encode(), 0)
+            pwrite(self._landed_fd, f"{self._boot} {seq:020}\n".encode(), 0)
         except OSError as error:  # then the next to come looks for itself
             log.warning("the watermark of what has landed could not be written: %s", error)
 
@@ -390,7 +391,7 @@ class SqliteJournal:
         return found[0][0] or 0
 
     def landed(self) -> int:
-        boot, _, seq = os.pread(self._landed_fd, 200, 0).decode(errors="replace").partition(" ")
+        boot, _, seq = pread(self._landed_fd, 200, 0).decode(errors="replace").partition(" ")
         return int(seq) if boot == self._boot and seq.strip().isdigit() else 0
 
     def content(self, sha: Sha) -> bytes | None:
@@ -497,7 +498,7 @@ class SqliteJournal:
                     self._anchor, os.O_WRONLY | os.O_CREAT | directories.NOFOLLOW, 0o600
                 )
             # Always the same length, in place: to cut a file short costs more than the rest of a commit.
-            os.pwrite(self._anchor_fd, b"%020d %s\n" % (self._head[0], self._head[1].hex().encode()), 0)
+            pwrite(self._anchor_fd, b"%020d %s\n" % (self._head[0], self._head[1].hex().encode()), 0)
         except OSError:
             pass
 

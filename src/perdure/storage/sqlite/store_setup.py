@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 
 from perdure.platform import directories
+from perdure.platform.descriptors import pread, pwrite
 from perdure.storage.process_lock import LOCK_S, DirectoryLock, LockTimeout, workspace_locked
 from perdure.storage.sqlite import legacy_store
 from perdure.storage.user_dirs import make_private_folders, write_private
@@ -82,9 +83,9 @@ def _make_in_workspace(path: str) -> None:
         flags = os.O_RDWR | os.O_CREAT | directories.NOFOLLOW
         fd = directories.open(".gitignore", flags, 0o600, dir_fd=folder)
         try:
-            if os.pread(fd, 1, 0) in (b"", b"\0"):  # new, or a power cut took its content
+            if pread(fd, 1, 0) in (b"", b"\0"):  # new, or a power cut took its content
                 os.ftruncate(fd, 0)
-                os.pwrite(fd, b"*\n", 0)
+                pwrite(fd, b"*\n", 0)
         finally:
             os.close(fd)
     finally:

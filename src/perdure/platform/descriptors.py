@@ -1,10 +1,16 @@
-"""The capacity of pipes."""
+"""Open descriptors: reading and writing at an offset, whether a call waits, the capacity of pipes.
+
+`pread`, `pwrite` and `set_blocking` are those of `os`, which not every system has.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import select
+from os import pread, pwrite, set_blocking
 from typing import Final
+
+__all__ = ["ATOMIC_BYTES", "pipe_size", "pread", "pwrite", "set_blocking", "widen"]
 
 ATOMIC_BYTES: Final = select.PIPE_BUF
 """What a pipe takes whole or not at all."""
