@@ -50,7 +50,7 @@ def resident_bytes() -> int:
 
 
 @contextmanager
-def processor_time(seconds: int) -> Iterator[None]:
+def processor_time(seconds: float) -> Iterator[None]:
     """End this process if it computes for longer than this in the block; `is_processor_timeout` tells its parent.
 
     A timer starts anew for each block. The limit of a whole process counts in ticks, which after a minute are seconds
