@@ -113,7 +113,7 @@ def open_unnamed(dir_fd: int, mode: int) -> int | None:
 
 def link_unnamed(fd: int, dir_fd: int, name: str) -> None:
     """Raises FileExistsError if the name is taken."""
-    os.link(reopen_path(fd), name, dst_dir_fd=dir_fd, follow_symlinks=True)
+    os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=dir_fd, follow_symlinks=True)
 
 
 def reopen_path(fd: int) -> str:

@@ -1,4 +1,9 @@
-"""The user of this process, and owner, mode, extended attributes and access control list of a file."""
+"""The user of this process, and owner, mode, extended attributes and access control list of a file.
+
+user_id(), group_id()          the owner and group of the files that this process makes
+set_mode(fd, mode)
+set_owner(fd, user, group)     -1 leaves a user or group as it is
+"""
 
 from __future__ import annotations
 
@@ -7,28 +12,28 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import fchmod as set_mode
+from os import fchown as set_owner
+from os import getegid as group_id
+from os import geteuid as user_id
 from typing import Final
+
+__all__ = [
+    "ACL",
+    "attribute_names",
+    "current_umask",
+    "drop_acl",
+    "get_attribute",
+    "group_id",
+    "private_umask",
+    "set_attribute",
+    "set_mode",
+    "set_owner",
+    "user_id",
+]
 
 ACL: Final = "system.posix_acl_access"
 _NO_XATTRS: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)
-
-
-def user_id() -> int:
-    """The owner of the files that this process makes."""
-    return os.geteuid()
-
-
-def group_id() -> int:
-    return os.getegid()
-
-
-def set_mode(fd: int, mode: int) -> None:
-    os.fchmod(fd, mode)
-
-
-def set_owner(fd: int, user: int, group: int) -> None:
-    """-1 leaves a user or group as it is."""
-    os.fchown(fd, user, group)
 
 
 def current_umask() -> int:
