@@ -88,12 +88,13 @@ SYSTEM_NAMES = re.compile(
     r"os\.(fork|forkpty|posix_spawn|posix_spawnp|exec[lv]\w*|wait|wait3|wait4|waitid|waitpid|W[A-Z]+|kill|killpg|setsid"
     r"|[gs]etpgid|[gs]etpriority|nice|get(e?[ug]id|groups)|umask|fchmod|[fl]?chown|f?statvfs|(get|set|list|remove)xattr"
     r"|O_(CLOEXEC|DIRECTORY|NOFOLLOW|NONBLOCK|PATH|TMPFILE)|fwalk|copy_file_range|posix_fadvise|fsync|fdatasync|sync|mkfifo|uname|pread|pwrite|set_blocking)"
-    r"|os\.dir_fd|socket\.(AF_UNIX|SO_PEERCRED|TCP_USER_TIMEOUT)|asyncio\.(start|open)_unix_\w+"
+    r"|os\.dir_fd|/proc|socket\.(AF_UNIX|SO_PEERCRED|TCP_USER_TIMEOUT)|asyncio\.(start|open)_unix_\w+"
 )
 # The test kit's fake servers and clients end processes by themselves: a bug in a port must not hide in both sides.
 TEST_KIT = {"signal", "os.kill", "os.posix_spawnp", "os.pread"}
 # Still to be ported. `worker/alarm.py` is a timer that only Linux has; its users do without it elsewhere.
 NOT_PORTED = {
+    "storage/beside.py": {"/proc"},
     "worker/alarm.py": {"ctypes", "os.O_CLOEXEC"},
     "storage/process_lock.py": {"os.dir_fd", "os.O_CLOEXEC", "os.O_DIRECTORY", "os.O_NOFOLLOW"},
 }
@@ -164,13 +165,15 @@ def test_the_kernel_does_no_io_and_has_no_clock() -> None:
 
 
 def names_in(file: Path) -> set[str]:
-    """Every `module.name` that a file uses or imports; `os.dir_fd` for an `os` function that gets an open directory."""
+    """Every `module.name` that a file uses or imports. `os.dir_fd` is an `os` function on an open directory."""
     found: set[str] = set()
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             found.add(f"{node.value.id}.{node.attr}")
         elif isinstance(node, ast.ImportFrom):
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and str(node.value).startswith("/proc"):
+            found.add("/proc")
         elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("os."):
             found |= {"os.dir_fd" for keyword in node.keywords if str(keyword.arg).endswith("dir_fd")}
     return found
