@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 
 from perdure.host.child import Child
-from perdure.host.guardian import Guardian
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import Event
 from perdure.kernel.state import Invocation, Serving
+from perdure.platform.guardian import Guardian
 from perdure.protocol.mounts import MountSpec
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange

@@ -18,11 +18,11 @@ from unittest.mock import patch
 import apsw
 
 from harness.seeded_bugs import Function, SeededBugs, after, before, do_nothing, replace, wrap
-from perdure.host import guardian
 from perdure.kernel import answering
 from perdure.kernel import recovery as kernel_recovery
 from perdure.kernel.core import Kernel
 from perdure.kernel.state import Invocation
+from perdure.platform import guardian
 from perdure.platform.fault_points import point
 from perdure.protocol.calls import Call
 from perdure.protocol.frames import Members, encode_result

@@ -29,7 +29,7 @@ import msgspec
 
 from harness.races.write_racers import Racers
 from harness.store_location import anchor_of, store_of
-from perdure.platform.syscalls import exchange
+from perdure.platform.files import exchange
 from perdure.storage.blobs import Blobs
 from perdure.storage.journal import Filter
 from perdure.storage.sqlite.database import open_reader

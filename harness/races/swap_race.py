@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from perdure.platform.syscalls import exchange
+from perdure.platform.files import exchange
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files.pending import PendingFile
 from perdure.workspace.paths import Workspace

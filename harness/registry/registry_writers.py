@@ -19,7 +19,7 @@ import msgspec
 from msgspec import structs
 
 from harness.seeded_bugs import SeededBugs, after, before, replace
-from perdure.platform.syscalls import exchange
+from perdure.platform.files import exchange
 from perdure.registry.entry import Entry
 from perdure.registry.errors import AlreadyInstalled, RegistryError
 from perdure.registry.file_lock import FileLock

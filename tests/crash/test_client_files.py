@@ -17,7 +17,7 @@ import pytest
 from client_cases import golden, path_of
 from perdure.cli.main import main
 from perdure.platform import fault_points
-from perdure.platform.syscalls import exchange
+from perdure.platform.files import exchange
 from perdure.registry.clients.table import CLIENTS, Client
 from perdure.storage.files import temp_names
 

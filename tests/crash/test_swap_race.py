@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.races.swap_race import Way, race
-from perdure.platform.syscalls import has_openat2
+from perdure.platform.files import can_open_beneath
 
 pytestmark = pytest.mark.thorough
 
@@ -16,7 +16,7 @@ ATTEMPTS = 5_000
 
 @pytest.mark.parametrize("way", ["kernel", "walk"])
 def test_no_write_follows_a_directory_that_is_swapped_for_a_link(tmp_path: Path, way: Way) -> None:
-    if way == "kernel" and not has_openat2():
+    if way == "kernel" and not can_open_beneath():
         pytest.skip("this kernel has no openat2")
 
     outcome = race(tmp_path, ATTEMPTS, way)

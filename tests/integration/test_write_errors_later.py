@@ -14,7 +14,7 @@ from write_tools import Tools
 
 from harness.crash.write_kinds import found_in
 from harness.store_location import store_of
-from perdure.platform import fault_points
+from perdure.platform import directories, fault_points
 from perdure.protocol.envelope import refuse
 from perdure.protocol.next_step import call_again
 from perdure.storage.journal import JournalError
@@ -142,7 +142,7 @@ def test_a_displaced_file_that_could_not_be_unlinked_does_not_stay(
     (workspace / "d").mkdir()
     (workspace / "d" / "f").write_text("old\n")
     real = once(os.unlink, lambda name, **_: str(name).startswith(".perdure~x"))
-    monkeypatch.setattr(os, "unlink", real)
+    monkeypatch.setattr(directories, "unlink", real)
     write(tools, "d/f", "new\n")
     settle(tools)
     assert found_in(workspace / "d") == ({"f": (0o644, b"new\n")}, [])

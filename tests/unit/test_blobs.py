@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.platform import fault_points
+from perdure.platform import fault_points, posix
+from perdure.platform import files as platform_files
 from perdure.protocol.envelope import ToolError
 from perdure.storage.blobs import Blob, Blobs, Source
-from perdure.storage.files import copy, temp_names, tmpfile
+from perdure.storage.files import temp_names
 
 CONTENT = bytes(range(256)) * 10_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -26,7 +27,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 @pytest.fixture(params=["nameless", "named"])
 def blobs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blobs]:
     if request.param == "named":
-        monkeypatch.setattr(tmpfile, "_TMPFILE", 0)
+        monkeypatch.setattr(platform_files, "_TMPFILE", 0)
     opened = Blobs(tmp_path / "state" / "blobs")
     yield opened
     opened.close()
@@ -81,9 +82,9 @@ def test_a_kept_file_is_a_copy_that_later_edits_do_not_reach(
     blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     if way != "as it comes":
-        monkeypatch.setattr(copy, "_FICLONE", 0)
+        monkeypatch.setattr(platform_files, "share_blocks", posix.share_blocks)
     if way == "no kernel copy":
-        monkeypatch.setattr(copy, "_copy_in_kernel", lambda source, target, name: 0)
+        monkeypatch.setattr(platform_files, "copy_range", posix.copy_range)
     fd = from_file(tmp_path)
     os.lseek(fd, 100, os.SEEK_SET)
 

@@ -13,7 +13,7 @@ from harness.processes import wait_for
 from perdure.host import child, exporting
 from perdure.host.endings import spawn_fault
 from perdure.host.exporting import Exporter
-from perdure.host.guardian import Guardian
+from perdure.platform.guardian import Guardian
 
 SOON = 10.0
 

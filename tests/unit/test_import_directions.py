@@ -68,14 +68,43 @@ OF_EXTRA = {
     "seal": "surfaces/write/scratch_cipher.py",
     "top": "cli/top_live.py",
 }
+# What a system may lack or do differently: only the ports in platform/ use it.
+SYSTEM_MODULES = {
+    "ctypes",
+    "fcntl",
+    "grp",
+    "msvcrt",
+    "pty",
+    "pwd",
+    "resource",
+    "select",
+    "selectors",
+    "signal",
+    "termios",
+    "tty",
+    "winreg",
+}
+SYSTEM_NAMES = re.compile(
+    r"os\.(fork|forkpty|posix_spawn|posix_spawnp|exec[lv]\w*|wait|wait3|wait4|waitid|waitpid|W[A-Z]+|kill|killpg|setsid"
+    r"|[gs]etpgid|[gs]etpriority|nice|get(e?[ug]id|groups)|umask|fchmod|[fl]?chown|f?statvfs|(get|set|list|remove)xattr"
+    r"|O_(CLOEXEC|DIRECTORY|NOFOLLOW|NONBLOCK|PATH|TMPFILE)|fwalk|copy_file_range|posix_fadvise|fsync|fdatasync|sync|mkfifo|uname|pread|pwrite|set_blocking)"
+    r"|os\.dir_fd|/proc|socket\.(AF_UNIX|SO_PEERCRED|TCP_USER_TIMEOUT)|asyncio\.(start|open)_unix_\w+"
+)
+# The test kit's fake servers and clients end processes by themselves: a bug in a port must not hide in both sides.
+TEST_KIT = {"signal", "os.kill", "os.posix_spawnp", "os.pread"}
 COMPOSERS = {"host/compose.py", "worker/compose.py"}
 BACKENDS = ("perdure.storage.sqlite", "perdure.storage.postgres", "perdure.storage.memory")
 
 
 @cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(file: Path) -> list[str]:
     """Every module that a file imports, in functions too, but not for types only."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = parsed(file)
     typing_only: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -127,6 +156,31 @@ def test_the_kernel_does_no_io_and_has_no_clock() -> None:
             assert "perdure.platform.fault_points" not in imports(file), name(
                 file
             )  # a fault point may end the process
+
+
+def names_in(file: Path) -> set[str]:
+    """Every `module.name` that a file uses or imports. `os.dir_fd` is an `os` function on an open directory."""
+    found: set[str] = set()
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found.add(f"{node.value.id}.{node.attr}")
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and str(node.value).startswith("/proc"):
+            found.add("/proc")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("os."):
+            found |= {"os.dir_fd" for keyword in node.keywords if str(keyword.arg).endswith("dir_fd")}
+    return found
+
+
+def test_what_differs_between_systems_is_used_only_by_the_ports_in_platform() -> None:
+    for file in FILES:
+        if name(file).startswith("platform/"):
+            continue
+        used = {module.split(".")[0] for module in imports(file)} & SYSTEM_MODULES
+        used |= set(filter(SYSTEM_NAMES.fullmatch, names_in(file)))
+        used -= TEST_KIT if name(file).startswith("testing/") else set()
+        assert not used, f"{name(file)} uses {used}"
 
 
 def test_only_commands_that_act_as_a_client_use_the_test_kit() -> None:

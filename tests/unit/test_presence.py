@@ -12,6 +12,7 @@ import pytest
 
 from perdure.host import presence
 from perdure.host.presence import Presence
+from perdure.platform.processes import start_time
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def of(pid: int, ticks: int | None = None) -> Presence:
-    known = presence.start_ticks(pid) if ticks is None else ticks
+    known = start_time(pid) if ticks is None else ticks
     return Presence(pid, "session", "0.1.0", "/work", 1.0, known, ("fake",))
 
 
@@ -39,7 +40,7 @@ def test_a_host_that_announced_itself_is_found_until_it_withdraws(hosts: Path) -
 
 def test_what_a_dead_host_left_behind_is_removed(hosts: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        ticks = presence.start_ticks(process.pid)
+        ticks = start_time(process.pid)
     presence.announce(of(process.pid, ticks or 1))
 
     assert presence.running() == []
@@ -47,7 +48,7 @@ def test_what_a_dead_host_left_behind_is_removed(hosts: Path) -> None:
 
 
 def test_another_process_with_the_same_number_is_not_taken_for_it(hosts: Path) -> None:
-    presence.announce(of(os.getpid(), presence.start_ticks(os.getpid()) - 1))
+    presence.announce(of(os.getpid(), start_time(os.getpid()) - 1))
 
     assert presence.running() == []
 
@@ -62,5 +63,5 @@ def test_a_file_that_cannot_be_read_is_left_alone(hosts: Path) -> None:
 
 
 def test_no_process_began_at_zero() -> None:
-    assert presence.start_ticks(os.getpid()) > 0
-    assert presence.start_ticks(2**22 + 1) == 0
+    assert start_time(os.getpid()) > 0
+    assert start_time(2**22 + 1) == 0

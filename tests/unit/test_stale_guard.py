@@ -11,7 +11,10 @@ import pytest
 
 from harness.power.driver import Refused, named, run, write_surface
 from perdure.platform.fault_points import arm
+from perdure.storage import digest
+from perdure.storage.files import fingerprint
 from perdure.surfaces.write.surface import WriteSurface
+from perdure.workspace import contents
 from perdure.workspace.seen_files import Sightings
 
 OLD, NEW = (hashlib.sha256(text).hexdigest() for text in (b"old\n", b"new\n"))
@@ -112,6 +115,8 @@ def test_the_hash_that_read_gives_is_of_the_bytes_that_it_gives(
                 file.write_bytes(edit)
         return data
 
-    monkeypatch.setattr(os, "pread", edited_after)
+    for module in (digest, fingerprint, contents):
+        monkeypatch.setattr(module, "pread", edited_after)
     answer = run(named(surface), "read", {"path": "f"}, "mine", None)
+    assert file.read_bytes() == b"now\n"
     assert answer["sha256"] == hashlib.sha256(answer["content"].encode()).hexdigest()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from harness.power.driver import named, run, write_surface
-from perdure.storage.files import tmpfile
+from perdure.platform import files
 
-needs_unnamed = pytest.mark.skipif(not tmpfile._TMPFILE, reason="this system has no files without a name")
+needs_unnamed = pytest.mark.skipif(not files._TMPFILE, reason="this system has no files without a name")
 
 
 @pytest.mark.parametrize("has_unnamed", [pytest.param(True, marks=needs_unnamed), False])
@@ -21,7 +21,7 @@ def test_nothing_is_seen_before_the_change_is_decided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_unnamed: bool, size: int
 ) -> None:
     if not has_unnamed:
-        monkeypatch.setattr(tmpfile, "_TMPFILE", 0)
+        monkeypatch.setattr(files, "_TMPFILE", 0)
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
     work = tmp_path / "work"
     (work / "d").mkdir(parents=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.platform.syscalls import has_openat2
+from perdure.platform.files import can_open_beneath
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files.pending import PendingFile
 from perdure.workspace.paths import Workspace
@@ -182,7 +182,9 @@ PROTECTED = [
 ]
 ATTEMPTS = LEXICAL + LINKS + MAGIC + SPECIAL + HARD + NAMES + PROTECTED
 WAYS = [
-    pytest.param(True, id="kernel", marks=pytest.mark.skipif(not has_openat2(), reason="no openat2 here")),
+    pytest.param(
+        True, id="kernel", marks=pytest.mark.skipif(not can_open_beneath(), reason="no openat2 here")
+    ),
     pytest.param(False, id="walk"),
 ]
 
@@ -361,7 +363,7 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("path", ["tmpfs/new", "tmpfs/deep/new", "to_tmpfs/new", "bound/f", "bound_file"])
 def test_another_file_system_within_the_workspace_is_refused(mounted: Path, path: str) -> None:
     workspace = Workspace([mounted])
-    if path.startswith("bound") and not has_openat2():
+    if path.startswith("bound") and not can_open_beneath():
         pytest.skip("only openat2 tells a bind mount of the same device")
 
     with pytest.raises(ToolError) as refused:

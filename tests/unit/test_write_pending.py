@@ -19,9 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.platform import fault_points
+from perdure.platform import fault_points, files
+from perdure.platform.permissions import ACL
 from perdure.protocol.envelope import ToolError
-from perdure.storage.files import metadata, pending, swap, temp_names, tmpfile
+from perdure.storage.files import pending, swap, temp_names
 from perdure.storage.files.fingerprint import Expected, Identity, seen, sha256_of
 from perdure.storage.files.metadata import Facts, apply, capture
 from perdure.storage.files.pending import Landed, PendingFile
@@ -86,7 +87,7 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without temporary files that have no name."""
     if request.param == "named":
-        monkeypatch.setattr(tmpfile, "_TMPFILE", 0)
+        monkeypatch.setattr(files, "_TMPFILE", 0)
 
 
 @pytest.fixture
@@ -425,7 +426,7 @@ def test_what_is_written_into_ours_before_the_swap_back_is_kept(
 
 EDITOR = """
 import os, sys
-from perdure.platform.syscalls import exchange
+from perdure.platform.files import exchange
 fd = os.open(sys.argv[1], os.O_RDONLY)
 for n in range(300):
     with open(sys.argv[1] + "/mine", "w") as file:
@@ -609,13 +610,13 @@ def set_xattr(path: Path, name: str, value: bytes) -> None:
 
 def test_a_replaced_file_keeps_its_attributes_and_its_access_list(folder: Folder) -> None:
     set_xattr(folder.path / "f", "user.origin", b"https://example.org")
-    set_xattr(folder.path / "f", metadata.ACL, SHARED)
+    set_xattr(folder.path / "f", ACL, SHARED)
 
     landed = folder.replace(b"new")
 
     assert landed.warnings == ()
     assert os.getxattr(folder.path / "f", "user.origin") == b"https://example.org"
-    assert os.getxattr(folder.path / "f", metadata.ACL) == SHARED
+    assert os.getxattr(folder.path / "f", ACL) == SHARED
     assert stat.S_IMODE(os.stat(folder.path / "f").st_mode) == 0o640
 
 
@@ -626,9 +627,9 @@ def test_a_replaced_file_does_not_inherit_what_a_new_one_would(folder: Folder) -
     folder.replace(b"new")
     folder.create("new", b"new")
 
-    assert metadata.ACL not in os.listxattr(folder.path / "f")
+    assert ACL not in os.listxattr(folder.path / "f")
     assert stat.S_IMODE(os.stat(folder.path / "f").st_mode) == 0o600
-    assert os.getxattr(folder.path / "new", metadata.ACL) == SHARED
+    assert os.getxattr(folder.path / "new", ACL) == SHARED
 
 
 # --- failures ---------------------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ def _hashes() -> list[str]:
 
 
 def other_boot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_journal, "_boot_id", lambda: "another boot")
+    monkeypatch.setattr(sqlite_journal, "boot_id", lambda: "another boot")
 
 
 def overwrites(*contents: str) -> Calls:

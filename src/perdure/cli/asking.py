@@ -6,14 +6,15 @@ A host that hangs, or is older than the socket, is shown by what it said when it
 from __future__ import annotations
 
 import os
-import select
 import time
 from json import loads
-from socket import AF_UNIX, SOCK_STREAM, socket
+from socket import socket
 from typing import Any
 
 from perdure.host import presence
 from perdure.host.presence import Presence
+from perdure.platform import sockets
+from perdure.platform.polling import READABLE, new_poll
 
 PATIENCE_S = 1.0
 MOST_BYTES = 4 * 1024 * 1024
@@ -59,7 +60,7 @@ def _address(pid: int) -> str:
 
 def _round(hosts: list[Presence], until: float) -> dict[int, Asked]:
     found: dict[int, Asked] = {}
-    poll = select.poll()
+    poll = new_poll()
     open_: dict[int, tuple[Presence, socket, list[bytes]]] = {}
     for host in hosts:
         asked = _connected(host.pid)
@@ -67,7 +68,7 @@ def _round(hosts: list[Presence], until: float) -> dict[int, Asked]:
             found[host.pid] = Asked(host, None, asked)
             continue
         open_[asked.fileno()] = (host, asked, [])
-        poll.register(asked.fileno(), select.POLLIN)
+        poll.register(asked.fileno(), READABLE)
     while open_ and (left := until - time.monotonic()) > 0:
         for fd, _ in poll.poll(left * 1000):
             host, asked, parts = open_[fd]
@@ -90,11 +91,10 @@ def _round(hosts: list[Presence], until: float) -> dict[int, Asked]:
 
 
 def _connected(pid: int) -> socket | str:
-    made = socket(AF_UNIX, SOCK_STREAM)
+    made = sockets.new_local()
     made.setblocking(False)
     try:
-        with presence.reachable(presence.folder()) as place:
-            made.connect(os.path.join(place, presence.socket_name(pid)))
+        sockets.connect(made, _address(pid))
     except BlockingIOError:
         made.close()
         return "no_answer"  # so many ask already that it cannot even be asked

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import sys
 import time
 from json import dumps, loads
-from socket import AF_UNIX, SOCK_STREAM, socket
+from socket import socket
 from typing import TYPE_CHECKING, Any
 
-from perdure.host import presence
 from perdure.host.lines import LineReader
+from perdure.platform import polling, sockets
 
 if TYPE_CHECKING:
     import argparse
@@ -132,9 +131,8 @@ class Attached:
                 wait = SLOW_RETRY_S
                 self._give_up()
         line = self._line
-        sides: list[int | socket] = [0, line] if line is not None else [0]
-        ready, _, _ = select.select(sides, [], [], wait)
-        if line is not None and line in ready and not self._from_server(line):
+        ready = polling.wait_readable([0] if line is None else [0, line.fileno()], wait)
+        if line is not None and line.fileno() in ready and not self._from_server(line):
             self._drop()
         if 0 in ready:
             data = os.read(0, READ_BYTES)
@@ -229,13 +227,11 @@ class Attached:
         """One try to get a line."""
         from perdure.serve.places import attach_path
 
-        line = socket(AF_UNIX, SOCK_STREAM)
+        line = sockets.new_local()
         lines = LineReader(sys.maxsize)
         try:
             line.settimeout(max(MIN_GREETING_S, self._until - time.monotonic()))
-            folder, name = os.path.split(attach_path())
-            with presence.reachable(folder) as place:
-                line.connect(os.path.join(place, name))
+            sockets.connect(line, attach_path())
             hello = {
                 "session": self._session,
                 "workspace": self._workspace,
@@ -313,9 +309,7 @@ class Attached:
 
 def _is_hung_up(seconds: float) -> bool:
     """Wait so long. True where the client is gone; what it sends is left in its pipe."""
-    poll = select.poll()
-    poll.register(0, 0)
-    return bool(poll.poll(seconds * 1000))
+    return polling.wait(0, 0, seconds)
 
 
 def _head(frame: bytes) -> tuple[Any, Any]:

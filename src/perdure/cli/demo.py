@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import signal
 import sys
 import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from perdure.platform import signals
 
 if TYPE_CHECKING:
     from perdure.testing.raw_client import RawClient
@@ -98,7 +99,7 @@ class Story:
         request = ada.start_call("shop__echo", {"text": "seven in stock", "delay_ms": 300})
         time.sleep(0.1)
         print(f"   $ kill -9 {pid}")
-        os.kill(pid, signal.SIGKILL)
+        signals.send(pid, signals.KILL)
         result = ada.wait(request, ANSWER_S).get("result") or {}
         outcome = (result.get("_meta") or {}).get("perdure/outcome") or {}
         self.show("ada", "shop__echo", result)

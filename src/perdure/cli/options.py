@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 
-from perdure.host.guardian import MARK as GUARDED
 from perdure.host.settings import Settings, SettingsError, load
+from perdure.platform.guardian import MARK as GUARDED
 from perdure.protocol.eras import LOG_LEVELS
 from perdure.protocol.tool_groups import PROFILES
 from perdure.protocol.tools import DETAILS, RENDERS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from json import dumps
 
@@ -12,6 +11,7 @@ from perdure.cli.parser import new_parser
 from perdure.cli.screen import home
 from perdure.cli.workspace import find_workspace
 from perdure.host import presence
+from perdure.platform import signals
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,8 +47,8 @@ def main(argv: list[str]) -> int:
     for host in hosts:
         try:
             if options.host and host.kind != "serve":
-                os.kill(host.pid, signal.SIGUSR2)
-            os.kill(host.pid, signal.SIGHUP)
+                signals.send(host.pid, signals.UPGRADE)
+            signals.send(host.pid, signals.RELOAD)
         except OSError:
             continue
         told.append(host)

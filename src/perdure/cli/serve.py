@@ -93,7 +93,7 @@ def _add_oauth(made: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.host.guardian import Guardian
+    from perdure.platform.guardian import Guardian
 
     guardian = Guardian.start()  # before anything is loaded: it keeps in memory whatever there is
     from perdure.cli.options import settle
@@ -116,9 +116,9 @@ def main(argv: list[str]) -> int:
     except (OSError, OverflowError) as error:
         print(f"perdure serve: {_not_listening(serving.host, serving.port, error)}", file=sys.stderr)
         return UNAVAILABLE
-    import signal
+    from perdure.platform import signals
 
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until there is something to end in good order
+    signals.handle(signals.TERMINATE, lambda: os._exit(0))  # until there is something to end in good order
     scheme = "https" if serving.certificate else "http"
     name = f"[{serving.host}]" if ":" in serving.host else serving.host
     address = f"{scheme}://{name}:{listening.getsockname()[1]}/mcp"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
@@ -16,6 +16,8 @@ from rich.text import Text
 from perdure.cli.host_rows import HostRow, last_fault, sessions_of
 from perdure.cli.screen import clean, home
 from perdure.cli.top import MOST_SESSIONS, in_flight, mount_style, pids, summary
+from perdure.platform.polling import READABLE, wait
+from perdure.platform.terminal import single_keys
 
 if TYPE_CHECKING:
     from perdure.cli.sampling import Sampler
@@ -117,21 +119,17 @@ def _served(host: dict[str, Any], room: int) -> Group:
 class Keys:
     """Single keys from a terminal, without their echo. Where there is none, only the time passes."""
 
+    def __init__(self) -> None:
+        self._mode = ExitStack()
+
     def __enter__(self) -> Keys:
         self._fd = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else -1
         if self._fd >= 0:
-            import termios
-            import tty
-
-            self._before = termios.tcgetattr(self._fd)
-            tty.setcbreak(self._fd)
+            self._mode.enter_context(single_keys(self._fd))
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._fd >= 0:
-            import termios
-
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
+        self._mode.close()
 
     def ended_within(self, seconds: float) -> bool:
         if self._fd < 0:
@@ -139,7 +137,7 @@ class Keys:
             return False
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            if select.select([self._fd], [], [], left)[0]:
+            if wait(self._fd, READABLE, left):
                 typed = os.read(self._fd, 64)
                 if not typed or any(key in END for key in typed):
                     return True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from perdure.cli.options import add_shared, settle
 from perdure.cli.parser import Parser
-from perdure.host.guardian import MARK
+from perdure.platform.guardian import MARK
 from perdure.protocol.faults import Fault, printable
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from perdure.dash.desk import Desk, ServerRow
 from perdure.host import control, presence
 from perdure.kernel import metrics
 from perdure.kernel.report import CALLS, MOST_CALLS, MOST_NAME, REPORT_VERSION
+from perdure.platform.processes import start_time
 from perdure.protocol.eras import LATEST_MODERN
 from perdure.serve.session import HttpSession
 
@@ -58,7 +59,7 @@ class Announced:
                     __version__,
                     workspaces[0],
                     time.time(),
-                    presence.start_ticks(pid),
+                    start_time(pid),
                     kind="serve",
                     workspaces=workspaces,
                 )

@@ -5,18 +5,19 @@ What is known of a child are plain numbers (process id, descriptors), which a ne
 
 from __future__ import annotations
 
-import errno
 import os
-import signal
 from collections.abc import Mapping, Sequence
 
-from perdure.host.guardian import MARK, Guardian, signal_group
 from perdure.host.lines import LineReader
-from perdure.host.outbox import Outbox, widen
+from perdure.host.outbox import Outbox
+from perdure.platform import signals
+from perdure.platform.children import lower_priority, signal_group, spawn
+from perdure.platform.descriptors import ATOMIC_BYTES, set_blocking, widen
+from perdure.platform.guardian import MARK, Guardian
+from perdure.platform.polling import WRITABLE, wait
 
 TERMINATE_S = 1.0
 KILL_S = 3.0
-NICE = 10
 TAIL_BYTES = 4096
 
 
@@ -67,7 +68,7 @@ class Child:
 
     def end_by(self, now: float) -> None:
         """Its input is closed: a process that stays is asked to go, then made to."""
-        self.stopping = [(now + TERMINATE_S, signal.SIGTERM), (now + KILL_S, signal.SIGKILL)]
+        self.stopping = [(now + TERMINATE_S, signals.TERMINATE), (now + KILL_S, signals.KILL)]
 
     def close_stderr(self) -> None:
         if self.stderr >= 0:
@@ -98,15 +99,11 @@ class Child:
 
 def _say(data: bytes) -> None:
     """On our own standard error, as far as somebody reads it: to wait for him would hold up every session."""
-    import select
-
-    poll = select.poll()
     try:
-        poll.register(2, select.POLLOUT)
-        for at in range(0, len(data), select.PIPE_BUF):
-            if not poll.poll(0):
+        for at in range(0, len(data), ATOMIC_BYTES):
+            if not wait(2, WRITABLE, 0):
                 return
-            os.write(2, data[at : at + select.PIPE_BUF])
+            os.write(2, data[at : at + ATOMIC_BYTES])
     except OSError:
         pass
 
@@ -134,47 +131,19 @@ def start(
             opened += os.pipe()
         child_in, our_out, our_in, child_out = opened[:4]
         our_err, child_err = opened[4:] or (-1, -1)
-        pid = _spawn(argv, {**env, MARK: guardian.mark}, cwd, child_in, child_out, child_err)
+        env = {**env, MARK: guardian.mark}
+        pid = spawn(argv, env, stdin=child_in, stdout=child_out, stderr=child_err, cwd=cwd)
     except OSError:
         for fd in opened:
             os.close(fd)
         raise
     guardian.remember(pid)
     if gently:
-        try:
-            os.setpriority(os.PRIO_PROCESS, pid, NICE)
-        except OSError:
-            pass  # it is gone already
+        lower_priority(pid)
     for fd in (child_in, child_out, *opened[5:]):
         os.close(fd)
     for fd in (our_in, our_out, *opened[4:5]):
-        os.set_blocking(fd, False)
+        set_blocking(fd, False)
     for fd in (our_in, our_out):
         widen(fd)
     return Child(mount, generation, pid, our_out, our_in, limit, stderr=our_err)
-
-
-def _spawn(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, stdout: int, stderr: int
-) -> int:
-    """The pid. Where the directory is what fails, the `filename` of the OSError is the directory.
-
-    `subprocess` changes the directory in the child, between vfork and exec: `posix_spawn` could only be given one by
-    a chdir of the whole process, which other threads would see.
-    """
-    import subprocess
-
-    try:
-        process = subprocess.Popen(
-            argv,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr if stderr >= 0 else None,
-            env=env,
-            cwd=cwd or None,
-            process_group=0,
-        )
-    except ValueError:  # a zero byte, or half of a surrogate pair, in a word
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from None
-    process.returncode = 0  # the object goes here: it must not wait for a child that is ours to wait for
-    return process.pid

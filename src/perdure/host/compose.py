@@ -13,13 +13,14 @@ from perdure import __version__
 from perdure.host import catalogs, presence
 from perdure.host.console import Console
 from perdure.host.control import Control
-from perdure.host.guardian import Guardian
 from perdure.host.launching import mount_spec
 from perdure.host.loop import Shell
 from perdure.host.registry_mounts import RegistryMounts
 from perdure.host.settings import Settings
 from perdure.host.workspace_trust import trust_mark
 from perdure.kernel.core import Kernel
+from perdure.platform.guardian import Guardian
+from perdure.platform.processes import start_time
 from perdure.protocol.faults import Fault
 from perdure.protocol.mounts import MountSpec
 from perdure.protocol.pending_trust import UntrustedFile
@@ -233,7 +234,7 @@ def announce(kernel: Kernel, settings: Settings) -> None:
                 __version__,
                 settings.workspaces[0],
                 time.time(),
-                presence.start_ticks(pid),
+                start_time(pid),
                 tuple(kernel.specs),
                 workspaces=settings.workspaces,
             )

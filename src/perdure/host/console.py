@@ -8,12 +8,12 @@ once until the server is ready again: one that cannot start is tried for ever.
 from __future__ import annotations
 
 import os
-import select
 import time
 from collections.abc import Mapping
 from typing import Final
 
 from perdure.host.event_lines import describe_event
+from perdure.platform.polling import WRITABLE, new_poll
 from perdure.protocol.eras import LOG_LEVELS
 from perdure.storage.event_log import encode_record
 
@@ -30,8 +30,8 @@ class Console:
         self._said = frozenset(LOG_LEVELS[LOG_LEVELS.index(level) :])
         self._is_json = log_format == "json"
         self._fd = fd
-        self._poll = select.poll()
-        self._poll.register(fd, select.POLLOUT)
+        self._poll = new_poll()
+        self._poll.register(fd, WRITABLE)
         self._troubles: dict[str, set[tuple[object, ...]]] = {}  # of each server since it was last ready
         self.lost = 0
 
@@ -77,7 +77,7 @@ class Console:
 
     def _write(self, line: bytes) -> None:
         try:
-            if len(line) >= PIPE_BYTES or not any(mask & select.POLLOUT for _, mask in self._poll.poll(0)):
+            if len(line) >= PIPE_BYTES or not any(mask & WRITABLE for _, mask in self._poll.poll(0)):
                 self.lost += 1
                 return
             os.write(self._fd, line.replace(b"\n", b" ") + b"\n")

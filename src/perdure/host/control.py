@@ -8,37 +8,33 @@ poll from the start and costs a call nothing.
 from __future__ import annotations
 
 import os
-from socket import AF_UNIX, SOCK_STREAM, socket
 from typing import TYPE_CHECKING, Final
 
 from perdure.host import presence
 from perdure.host.outbox import Outbox
+from perdure.platform import sockets
+from perdure.platform.descriptors import set_blocking
+from perdure.platform.polling import READABLE, WRITABLE
 
 if TYPE_CHECKING:
-    import select
+    from socket import socket
 
     from perdure.kernel.core import Kernel
+    from perdure.platform.polling import Poll
 
 MOST_ASKERS: Final = 8
 BACKLOG: Final = 16
 PATIENCE_S: Final = 2.0
 FRESH_S: Final = 0.02
-_POLLIN, _POLLOUT = 1, 4
 
 
 def listening() -> socket | None:
     """Bound anew under our own number: what a predecessor left under it answers no more."""
-    name = presence.socket_name(os.getpid())
     try:
-        folder = presence.folder()
-        presence.discard(os.path.join(folder, name))
-        listener = socket(AF_UNIX, SOCK_STREAM)
-        known = os.umask(0o177)
-        try:
-            with presence.reachable(folder) as place:
-                listener.bind(os.path.join(place, name))
-        finally:
-            os.umask(known)
+        path = os.path.join(presence.folder(), presence.socket_name(os.getpid()))
+        presence.discard(path)
+        listener = sockets.new_local()
+        sockets.bind_private(listener, path)
         listener.listen(BACKLOG)
     except OSError:
         return None
@@ -61,20 +57,20 @@ class Control:
         listener = listening()
         return cls(listener) if listener is not None else None
 
-    def watch(self, poll: select.poll) -> None:
-        poll.register(self.fd, _POLLIN)
+    def watch(self, poll: Poll) -> None:
+        poll.register(self.fd, READABLE)
 
     def owns(self, fd: int) -> bool:
         return fd == self.fd or fd in self._askers
 
-    def ready(self, fd: int, poll: select.poll, kernel: Kernel, now: float) -> None:
+    def ready(self, fd: int, poll: Poll, kernel: Kernel, now: float) -> None:
         """One step for one descriptor: a new asker, or more of an answer."""
         if fd == self.fd:
             self._accept(poll, kernel, now)
         elif fd in self._askers:
             self._flush(fd, poll)
 
-    def _accept(self, poll: select.poll, kernel: Kernel, now: float) -> None:
+    def _accept(self, poll: Poll, kernel: Kernel, now: float) -> None:
         for other, (_, until) in list(self._askers.items()):
             if until <= now:
                 self._release(other, poll)
@@ -86,10 +82,10 @@ class Control:
         if len(self._askers) >= MOST_ASKERS:
             os.close(fd)
             return
-        os.set_blocking(fd, False)
+        set_blocking(fd, False)
         outbox = Outbox(fd)
         self._askers[fd] = (outbox, now + PATIENCE_S)
-        poll.register(fd, _POLLOUT)
+        poll.register(fd, WRITABLE)
         try:
             outbox.put_line(self._line(kernel, now))
         except OSError:
@@ -113,7 +109,7 @@ class Control:
             self._answer, self._answered_at = msgspec.json.encode(said), now
         return self._answer
 
-    def _flush(self, fd: int, poll: select.poll) -> None:
+    def _flush(self, fd: int, poll: Poll) -> None:
         outbox = self._askers[fd][0]
         try:
             outbox.flush()
@@ -123,7 +119,7 @@ class Control:
         if not outbox.size:
             self._release(fd, poll)
 
-    def _release(self, fd: int, poll: select.poll) -> None:
+    def _release(self, fd: int, poll: Poll) -> None:
         poll.unregister(fd)
         del self._askers[fd]
         os.close(fd)

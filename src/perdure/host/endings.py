@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import select
-import signal
 import time
 
 from perdure.host.child import Child
-from perdure.host.guardian import Guardian
-from perdure.host.signals import Signals
+from perdure.platform import signals
+from perdure.platform.children import ending_signal, exit_status
+from perdure.platform.guardian import Guardian
+from perdure.platform.polling import wait_readable
+from perdure.platform.signals import SignalPipe
 from perdure.protocol.faults import Fault, printable
 
 CLOSE_S = 1.0
 PIPE_BYTES = 1 << 16
 
 
-def end_all(children: dict[tuple[str, int], Child], guardian: Guardian, signals: Signals) -> None:
+def end_all(children: dict[tuple[str, int], Child], guardian: Guardian, signal_pipe: SignalPipe) -> None:
     """Children first get their end of input, then a signal, then no choice."""
     for child in children.values():
         child.close_input()
-    for number in (0, signal.SIGTERM, signal.SIGKILL):
+    for number in (0, signals.TERMINATE, signals.KILL):
         if number:
             for child in children.values():
                 child.signal(number)
         until = time.monotonic() + CLOSE_S
         while children and time.monotonic() < until:
-            _discard_output(children, signals)
+            _discard_output(children, signal_pipe)
             for child in list(children.values()):
                 if exit_status(child.pid) is not None:
-                    child.signal(signal.SIGKILL)
+                    child.signal(signals.KILL)
                     guardian.forget(child.pid)
                     child.close()
                     del children[child.key]
 
 
-def _discard_output(children: dict[tuple[str, int], Child], signals: Signals) -> None:
+def _discard_output(children: dict[tuple[str, int], Child], signal_pipe: SignalPipe) -> None:
     fds = [c.stdout for c in children.values() if c.output_open]
     fds += [c.stderr for c in children.values() if c.stderr >= 0]
-    readable, _, _ = select.select([signals.fd, *fds], [], [], 0.05)
-    signals.take()
+    readable = wait_readable([signal_pipe.fd, *fds], 0.05)
+    signal_pipe.take()
     for child in children.values():
         if child.output_open and child.stdout in readable:
             try:
@@ -50,19 +50,6 @@ def _discard_output(children: dict[tuple[str, int], Child], signals: Signals) ->
                 pass
         if child.stderr in readable and not child.read_stderr():
             child.close_stderr()
-
-
-def exit_status(pid: int) -> int | None:
-    """The status of a child that ended, or None while it runs."""
-    try:
-        found, status = os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return 0
-    return status if found else None
-
-
-def pipe_size(fd: int) -> int:
-    return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) if hasattr(fcntl, "F_GETPIPE_SZ") else PIPE_BYTES
 
 
 def spawn_fault(generation: int, command: str, cwd: str, error: OSError) -> Fault:
@@ -75,11 +62,6 @@ def spawn_fault(generation: int, command: str, cwd: str, error: OSError) -> Faul
 
 
 def exit_fault(child: Child, status: int) -> Fault:
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        try:
-            name = signal.Signals(number).name
-        except ValueError:
-            name = str(number)
+    if (name := ending_signal(status)) is not None:
         return Fault("process", "killed", child.generation, f"ended by {name}")
     return Fault("process", "exited", child.generation, f"exit code {os.waitstatus_to_exitcode(status)}")

@@ -7,13 +7,14 @@ left out and counted; it is started again, but not at once.
 from __future__ import annotations
 
 import os
-import select
 import time
 from typing import Any, Final
 
 import msgspec
 
-from perdure.host.endings import exit_status
+from perdure.platform.children import exit_status, spawn
+from perdure.platform.descriptors import set_blocking
+from perdure.platform.polling import WRITABLE, wait
 
 MOST_WAITING: Final = 1024 * 1024
 AGAIN_S: Final = 10.0
@@ -56,7 +57,7 @@ class Exporter:
         """A moment for what is waiting; at the end of its input the process sends what it has and ends."""
         until = time.monotonic() + LAST_S
         while self._waiting and self._fd >= 0 and (left := until - time.monotonic()) > 0:
-            select.select([], [self._fd], [], left)
+            wait(self._fd, WRITABLE, left)
             self.flush()
         self._forget()
 
@@ -71,12 +72,8 @@ class Exporter:
         ours = theirs = -1
         try:
             theirs, ours = os.pipe()
-            self._pid = os.posix_spawn(
-                self._command[0],
-                self._command,
-                {**os.environ, "PERDURE_OTEL": self._where},
-                file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 0), (os.POSIX_SPAWN_DUP2, 2, 1)],
-            )
+            env = {**os.environ, "PERDURE_OTEL": self._where}
+            self._pid = spawn(self._command, env, stdin=theirs, stdout=2, own_group=False)
         except OSError:
             if ours >= 0:
                 os.close(ours)
@@ -84,7 +81,7 @@ class Exporter:
         finally:
             if theirs >= 0:
                 os.close(theirs)
-        os.set_blocking(ours, False)
+        set_blocking(ours, False)
         self._fd = ours
         return True
 

@@ -9,8 +9,6 @@ time that belongs to others.
 from __future__ import annotations
 
 import os
-import select
-import signal
 import time
 import traceback
 from collections import deque
@@ -23,13 +21,11 @@ from perdure.host import child as processes
 from perdure.host.child import Child
 from perdure.host.console import Console
 from perdure.host.control import Control
-from perdure.host.endings import CLOSE_S, end_all, exit_fault, exit_status, pipe_size, spawn_fault
-from perdure.host.guardian import Guardian
+from perdure.host.endings import CLOSE_S, end_all, exit_fault, spawn_fault
 from perdure.host.launching import Launch, environment
 from perdure.host.lines import LineReader, Oversize
-from perdure.host.outbox import Outbox, widen
+from perdure.host.outbox import Outbox
 from perdure.host.settings import Settings
-from perdure.host.signals import Signals
 from perdure.kernel.core import Kernel
 from perdure.kernel.events import (
     Approved,
@@ -58,6 +54,12 @@ from perdure.kernel.events import (
     ToChild,
     ToClient,
 )
+from perdure.platform import signals
+from perdure.platform.children import exit_status
+from perdure.platform.descriptors import pipe_size, set_blocking, widen
+from perdure.platform.guardian import Guardian
+from perdure.platform.polling import CLOSED, READABLE, WRITABLE, new_poll, wait
+from perdure.platform.signals import SignalPipe
 from perdure.protocol.faults import Fault, FaultClass
 from perdure.protocol.frames import INTERNAL_ERROR, encode_error, salvage_id
 from perdure.protocol.mounts import MountSpec
@@ -81,7 +83,6 @@ MOST_FRAMES = 8
 UNHANDLED = (
     "An error inside Perdure ended this request. If it was a call, look for its effect before you repeat it."
 )
-_READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 def _places(error: Exception) -> str:
@@ -121,7 +122,7 @@ class Shell:
         self.watched: dict[int, Callable[[int], None]] = {}
         self.deadlines: list[tuple[float, Callable[[], None]]] = []
         self.at_rest: list[Callable[[], None]] = []
-        self.signals = Signals()
+        self.signals = SignalPipe()
         self.input_open = True
         self._environ = environ
         self._log = log
@@ -132,7 +133,7 @@ class Shell:
         self._console = console
         self._exporter = exporter
         self._tracing = tracing
-        self._poll = select.poll()
+        self._poll = new_poll()
         self._masks: dict[int, int] = {}
         self._by_output: dict[int, Child] = {}
         self._by_input: dict[int, Child] = {}
@@ -143,7 +144,7 @@ class Shell:
         self._due: float | None = None
         self._gulp = READ_BYTES
         for fd in (client_in, client_out):
-            os.set_blocking(fd, False)
+            set_blocking(fd, False)
             widen(fd)
         if control is not None:
             control.watch(self._poll)
@@ -282,18 +283,18 @@ class Shell:
         """Read whom we have room for, write to whom we have something."""
         now = time.monotonic()
         room = self.client_out.size < CLIENT_HIGH
-        wanted = {self.signals.fd: select.POLLIN}
+        wanted = {self.signals.fd: READABLE}
         if self.input_open and room and not self.client_reader.ready:
-            wanted[self.client_in] = select.POLLIN
+            wanted[self.client_in] = READABLE
         if self.client_out.size:
-            wanted[self.client_out.fd] = wanted.get(self.client_out.fd, 0) | select.POLLOUT
+            wanted[self.client_out.fd] = wanted.get(self.client_out.fd, 0) | WRITABLE
         for child in self.children.values():
             if child.output_open and room and not child.reader.ready and child.quiet_until <= now:
-                wanted[child.stdout] = select.POLLIN
+                wanted[child.stdout] = READABLE
             if child.input_open and child.outbox.size:
-                wanted[child.outbox.fd] = select.POLLOUT
+                wanted[child.outbox.fd] = WRITABLE
             if child.stderr >= 0:
-                wanted[child.stderr] = select.POLLIN
+                wanted[child.stderr] = READABLE
         for fd in [fd for fd in self._masks if fd not in wanted]:
             self._poll.unregister(fd)
             del self._masks[fd]
@@ -324,9 +325,9 @@ class Shell:
         if fd == self.signals.fd:
             self._on_signals()
             return
-        if fd == self.client_in and mask & _READABLE:
+        if fd == self.client_in and mask & (READABLE | CLOSED):
             self._read_client()
-        if fd == self.client_out.fd and mask & (select.POLLOUT | select.POLLERR | select.POLLHUP):
+        if fd == self.client_out.fd and mask & (WRITABLE | CLOSED):
             self._flush_client()
         if (child := self._by_output.get(fd)) is not None:
             self._read_child(child)
@@ -340,11 +341,11 @@ class Shell:
 
     def _on_signals(self) -> None:
         for number in self.signals.take():
-            if number == signal.SIGCHLD:
+            if number == signals.CHILD_ENDED:
                 self._reap()
-            elif number == signal.SIGHUP:
+            elif number == signals.RELOAD:
                 self.feed(Reload())
-            elif number == signal.SIGUSR2:
+            elif number == signals.UPGRADE:
                 if self._upgrade is not None:
                     self._upgrade(self)
             else:
@@ -437,7 +438,7 @@ class Shell:
     def _give_up(self, child: Child, kind: FaultClass, code: str, detail: str) -> None:
         """Nothing can be said to this process or heard from it any more: end it and tell the kernel."""
         self._forget_input(child)
-        child.signal(signal.SIGKILL)
+        child.signal(signals.KILL)
         self.feed(ChildLost(child.mount, child.generation, Fault(kind, code, child.generation, detail)))
 
     def _flush_child(self, child: Child) -> None:
@@ -586,7 +587,7 @@ class Shell:
             return
         self._forget_input(child)
         if effect.force:
-            child.signal(signal.SIGKILL)
+            child.signal(signals.KILL)
         else:
             child.end_by(time.monotonic())
 
@@ -619,7 +620,7 @@ class Shell:
         may get the numbers of its descriptors.
         """
         del self.children[child.key]
-        child.signal(signal.SIGKILL)
+        child.signal(signals.KILL)
         self.guardian.forget(child.pid)
         left = pipe_size(child.stdout) if child.output_open else 0
         while left > 0:  # no more than the pipe could hold: a grandchild may go on writing
@@ -677,7 +678,7 @@ class Shell:
         """The client gets its last bytes, the children their end."""
         until = time.monotonic() + CLOSE_S
         while self.client_out.size and time.monotonic() < until:
-            select.select([], [self.client_out.fd], [], 0.05)
+            wait(self.client_out.fd, WRITABLE, 0.05)
             try:
                 self.client_out.flush()
             except OSError:
@@ -695,6 +696,6 @@ class Shell:
         self.signals.close()
         for fd in (self.client_in, self.client_out.fd):
             try:
-                os.set_blocking(fd, True)
+                set_blocking(fd, True)
             except OSError:
                 pass

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from perdure import __version__
+from perdure.platform import signals
 
 ON: Final = "on"
 LAST_S: Final = 4.0
@@ -131,7 +131,7 @@ class Complaints(logging.Handler):
 
 def main() -> int:
     # A terminal's interrupt is for the host; the end of the input is for us.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signals.ignore((signals.INTERRUPT,))
     logging.basicConfig(handlers=[Complaints()], level=logging.WARNING, force=True)
     sender = Sender(os.environ.get("PERDURE_OTEL") or ON)
     for line in sys.stdin.buffer:

@@ -7,21 +7,6 @@ from collections import deque
 
 _CHUNK = 1 << 20
 _COPIED = 1 << 16
-_SET_SIZE = 1031  # F_SETPIPE_SZ, which the module `fcntl` names only in some versions
-_PIPE = 1 << 18
-
-
-def widen(fd: int) -> None:
-    """Let a pipe hold more, so that a large frame needs fewer turns. Where it cannot be, all works as well.
-
-    No larger than this: all pipes of a user share a bound, beyond which new ones get next to nothing.
-    """
-    try:
-        import fcntl
-
-        fcntl.fcntl(fd, _SET_SIZE, _PIPE)
-    except (ImportError, OSError):
-        pass
 
 
 class Outbox:

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from perdure.platform.processes import start_time
 from perdure.storage.user_dirs import private_dir, state_dir, write_private
 
-LONGEST_ADDRESS = 100  # a little below what the systems allow for the name of a socket
 _FIELDS = ("pid", "session", "version", "workspace", "started", "ticks", "mounts", "kind", "workspaces")
 
 
@@ -78,7 +78,7 @@ def running() -> list[Presence]:
         presence = _read(os.path.join(_place(), name))
         if presence is None:
             continue
-        if start_ticks(presence.pid) == presence.ticks:
+        if start_time(presence.pid) == presence.ticks:
             found.append(presence)
         else:
             _forget(presence.pid)
@@ -111,25 +111,6 @@ def discard(path: str) -> None:
         pass
 
 
-def start_ticks(pid: int) -> int:
-    """When a process began, so that a number used again is not taken for it; 0 where it is not running."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except FileNotFoundError:
-        return 0 if os.path.isdir("/proc/self") else _alive(pid)
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def _alive(pid: int) -> int:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return 0
-    return 1
-
-
 def folder() -> str:
     return private_dir("hosts")
 
@@ -145,21 +126,3 @@ def _name(pid: int) -> str:
 
 def socket_name(pid: int) -> str:
     return f"{pid}.sock"
-
-
-class reachable:
-    """A folder under a name short enough for the address of a socket in it."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._fd = -1
-
-    def __enter__(self) -> str:
-        if len(os.fsencode(self._path)) < LONGEST_ADDRESS - 20:
-            return self._path
-        self._fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        return f"/proc/self/fd/{self._fd}"
-
-    def __exit__(self, *_: object) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)

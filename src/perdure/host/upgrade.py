@@ -12,18 +12,21 @@ ordinary check of the registry finds such an edit afterwards.
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import sys
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from perdure.host.child import Child
-from perdure.host.guardian import Guardian, signal_group
 from perdure.host.outbox import Outbox
 from perdure.host.settings import Settings
+from perdure.platform import directories, signals
+from perdure.platform.children import replace_process, signal_group, spawn
+from perdure.platform.guardian import Guardian
+from perdure.platform.permissions import user_id
+from perdure.platform.sync import sync_file
 from perdure.protocol.mounts import MountSpec
 from perdure.storage.user_dirs import private_dir
 
@@ -92,14 +95,15 @@ def begin(shell: Shell) -> None:
     if not _can_dump(shell):
         _keep(shell, "an oversize frame is on its way")
         return
+    path = ""
     try:
         path = write_capsule(_pack(shell))
-        pid = os.fork()
+        pid = _try_successor(path)
     except Exception as error:
+        discard(path)
         _keep(shell, _reason(error))
         return
-    if pid == 0:
-        _try_successor(path, shell.guardian)
+    shell.guardian.remember(pid)
     deadline = (time.monotonic() + TRIAL_S, lambda: _end_trial(pid))
 
     def ended(status: int) -> None:
@@ -126,20 +130,16 @@ def _reason(error: Exception) -> str:
 
 
 def _end_trial(pid: int) -> None:
-    signal_group(pid, signal.SIGKILL)
+    signal_group(pid, signals.KILL)
 
 
-def _try_successor(path: str, guardian: Guardian) -> NoReturn:
-    """In a forked child: become the successor, only to read the capsule and say whether it can."""
+def _try_successor(path: str) -> int:
+    """Start the successor as a child, only to read the capsule and say by its exit code whether it can."""
+    null = os.open(os.devnull, os.O_RDWR)
     try:
-        os.setpgid(0, 0)
-        guardian.remember(os.getpid())
-        null = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1):
-            os.dup2(null, fd)
-        os.execve(sys.executable, _argv(), {**os.environ, VARIABLE: path, TRIAL: "1"})
+        return spawn(_argv(), {**os.environ, VARIABLE: path, TRIAL: "1"}, stdin=null, stdout=null)
     finally:
-        os._exit(127)
+        os.close(null)
 
 
 def _replace_ourselves(shell: Shell) -> None:
@@ -155,17 +155,14 @@ def _replace_ourselves(shell: Shell) -> None:
     kept = _descriptors(shell)
     for fd in kept:
         os.set_inheritable(fd, True)
-    # Until the successor listens, signals wait: those that came already are sent once more.
-    signal.pthread_sigmask(signal.SIG_BLOCK, shell.signals.WANTED)
-    for number in shell.signals.take():
-        os.kill(os.getpid(), number)
+    shell.signals.hold()  # until the successor listens
     try:
-        os.execve(sys.executable, _argv(), {**os.environ, VARIABLE: path})
+        replace_process(_argv(), {**os.environ, VARIABLE: path})
     except OSError as error:
         for fd in kept:
             os.set_inheritable(fd, False)
         discard(path)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, shell.signals.WANTED)
+        shell.signals.release()
         _keep(shell, error.strerror or "no execve")
 
 
@@ -236,23 +233,23 @@ def write_capsule(capsule: Capsule) -> str:
     from binascii import hexlify
 
     path = os.path.join(private_dir("capsules"), hexlify(os.urandom(16)).decode())
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    fd = directories.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | directories.NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(msgspec.msgpack.encode(capsule))
         file.flush()
-        os.fsync(fd)
+        sync_file(fd)
     return path
 
 
 def read_capsule(path: str, *, consume: bool) -> Capsule:
     """Open a capsule of our own. Raises CapsuleError for any other file, and leaves that alone."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = directories.open(path, os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK)
     except OSError as error:
         raise CapsuleError(f"cannot be opened: {error.strerror}") from None
     try:
         facts = os.fstat(fd)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != user_id() or facts.st_mode & 0o077:
             raise CapsuleError("is not a private file of ours")
         if consume:
             discard(path)
@@ -313,7 +310,7 @@ def resume(
         return 0
     guardian = Guardian(capsule.guardian_fd, capsule.guardian_pid, capsule.guardian_mark)
     shell = compose.new_shell(kernel, capsule.client_in, capsule.client_out, guardian, settings, registry)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, shell.signals.WANTED)
+    shell.signals.release()
     for fd in (capsule.client_in, capsule.client_out, capsule.guardian_fd):
         os.set_inheritable(fd, False)
     shell.input_open = capsule.input_open

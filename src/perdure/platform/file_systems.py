@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Final, NamedTuple
 
 # SQLite's WAL needs shared memory between its processes, which these do not offer across machines.
 NETWORK: Final = frozenset(
@@ -40,6 +40,20 @@ def is_network(path: str) -> bool:
             return type_in(file.read(), os.path.realpath(path)) in NETWORK
     except OSError:
         return False
+
+
+class Space(NamedTuple):
+    """The room of a file system. One that keeps no files, such as `/proc`, has no bytes at all."""
+
+    total_bytes: int
+    free_bytes: int
+    can_add_files: bool
+
+
+def space(path: str) -> Space:
+    facts = os.statvfs(path)
+    block = facts.f_frsize
+    return Space(facts.f_blocks * block, facts.f_bavail * block, not facts.f_files or facts.f_favail > 0)
 
 
 def type_in(mountinfo: str, path: str) -> str | None:

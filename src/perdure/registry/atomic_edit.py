@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
-from perdure.platform.syscalls import is_open_for_writing
+from perdure.platform.files import is_open_for_writing
 from perdure.protocol.envelope import ToolError
 from perdure.registry import backups
 from perdure.registry.errors import ChangedMeanwhile, Forbidden, RegistryUnavailable
@@ -119,7 +120,7 @@ def _swap_in(target: str, lock: FileLock, current: FileContent | None, new: byte
     folder, name = os.path.split(target)
     if current is None:
         os.makedirs(folder, exist_ok=True)
-    dir_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    dir_fd = directories.open(folder, os.O_RDONLY | directories.DIRECTORY)
     try:
         expected = "" if current is None else _sha256(current.data)
         lock.begin(expected, _sha256(new))

@@ -7,16 +7,17 @@ restores a newer content of another program that the crashed owner had just disp
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
-from threading import Thread
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
+from perdure.platform import directories
+from perdure.platform.descriptors import pread, pwrite
 from perdure.platform.fault_points import point
+from perdure.platform.locks import lock_within, try_lock
 from perdure.protocol.msgspec_types import learned
 from perdure.registry import backups
 from perdure.registry.errors import RegistryUnavailable
@@ -48,7 +49,7 @@ class FileLock:
 
     def __enter__(self) -> Self:
         try:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._fd = directories.open(self._path, os.O_RDWR | os.O_CREAT | directories.NOFOLLOW, 0o600)
             self._acquire()
             self._record = self._read_record()
             point("registry.locked")
@@ -75,9 +76,9 @@ class FileLock:
 
     def _acquire(self) -> None:
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_lock(self._fd)
         except BlockingIOError:
-            if not _flock_with_timeout(self._fd, self._wait_s):
+            if not lock_within(self._fd, self._wait_s):
                 raise RegistryUnavailable(
                     f"another process keeps {os.path.basename(self._target)} locked",
                     hint="try again later",
@@ -88,7 +89,7 @@ class FileLock:
     def _read_record(self) -> LockRecord:
         try:
             return msgspec.json.decode(
-                os.pread(self._fd, os.fstat(self._fd).st_size, 0), type=learned(LockRecord)
+                pread(self._fd, os.fstat(self._fd).st_size, 0), type=learned(LockRecord)
             )
         except msgspec.MsgspecError:
             return LockRecord()
@@ -96,7 +97,7 @@ class FileLock:
     def _write_record(self, record: LockRecord) -> None:
         self._record = record
         data = msgspec.json.encode(record)
-        os.pwrite(self._fd, data, 0)
+        pwrite(self._fd, data, 0)
         os.ftruncate(self._fd, len(data))
 
     def _close(self) -> None:
@@ -110,7 +111,7 @@ class FileLock:
         """Remove the temporary files of the crashed owner; restore a foreign content that it had displaced."""
         folder = os.path.dirname(self._target)
         try:
-            dir_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            dir_fd = directories.open(folder, os.O_RDONLY | directories.DIRECTORY)
         except OSError:
             return
         try:
@@ -119,7 +120,7 @@ class FileLock:
                 if temp is None or temp.owner[:2] != (self._record.pid, self._record.start):
                     continue
                 if temp.use == "w":
-                    os.unlink(name, dir_fd=dir_fd)
+                    directories.unlink(name, dir_fd=dir_fd)
                 else:
                     self._recover_displaced(dir_fd, name)
         finally:
@@ -134,27 +135,17 @@ class FileLock:
             sha256 = sha256_of(file.fileno())
             if sha256 not in (self._record.expected, self._record.planned):
                 if _sha256_at(self._target) == self._record.planned:
-                    os.replace(name, os.path.basename(self._target), src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+                    directories.replace(
+                        name, os.path.basename(self._target), src_dir_fd=dir_fd, dst_dir_fd=dir_fd
+                    )
                     return
-                backups.keep(self._target, os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0))
-        os.unlink(name, dir_fd=dir_fd)
+                backups.keep(self._target, pread(file.fileno(), os.fstat(file.fileno()).st_size, 0))
+        directories.unlink(name, dir_fd=dir_fd)
 
 
 def _lock_path(target: str) -> str:
     name = hashlib.sha256(os.fsencode(target)).hexdigest()[:32]
     return os.path.join(private_dir("registry-turns"), name)
-
-
-def _flock_with_timeout(fd: int, wait_s: float) -> bool:
-    """Queue for the lock in the kernel, which serves waiters in order; False after `wait_s`.
-
-    `flock` has no timeout, so a thread waits for it. After a timeout the caller closes the descriptor, which releases
-    the lock if the thread still acquires it.
-    """
-    waiter = Thread(target=fcntl.flock, args=(fd, fcntl.LOCK_EX), daemon=True)
-    waiter.start()
-    waiter.join(wait_s)
-    return not waiter.is_alive()
 
 
 def _sha256_at(path: str) -> str:

@@ -7,7 +7,6 @@ while tokens are renewed: it tells a host that its bridge should be started agai
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -16,8 +15,10 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from perdure.platform import directories
+from perdure.platform.locks import lock
+from perdure.platform.sync import sync_directory, sync_file
 from perdure.protocol.msgspec_types import learned
-from perdure.storage.files.fsync import sync_directory, sync_file
 from perdure.storage.user_dirs import sign_ins_folder
 
 _MARK: Final = 32
@@ -79,7 +80,7 @@ def write_grant(path: str, grant: Grant) -> None:
     """In one step and durable: a refresh token that was used up cannot be asked for again."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     temporary = f"{path}.{os.getpid()}"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    fd = directories.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | directories.NOFOLLOW, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(msgspec.json.encode(grant))
@@ -89,7 +90,7 @@ def write_grant(path: str, grant: Grant) -> None:
     except OSError:
         os.unlink(temporary)
         raise
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = directories.open(os.path.dirname(path), os.O_RDONLY | directories.DIRECTORY)
     try:
         sync_directory(folder)
     finally:
@@ -112,9 +113,9 @@ def remove_grant(path: str) -> bool:
 @contextmanager
 def renewing(path: str) -> Iterator[None]:
     """One process at a time renews a token: most servers take a refresh token once."""
-    fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = directories.open(os.path.dirname(path), os.O_RDONLY | directories.DIRECTORY)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        lock(fd)
         yield
     finally:
         os.close(fd)

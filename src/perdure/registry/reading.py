@@ -7,6 +7,7 @@ import os
 import stat
 from typing import Final
 
+from perdure.platform import directories
 from perdure.registry.errors import Forbidden, RegistryUnavailable, Unreadable
 
 MAX_BYTES: Final = 8 * 1024 * 1024
@@ -30,7 +31,7 @@ def opened(path: str) -> int | None:
     """A descriptor of a regular file of a size that makes sense; None where there is no file."""
     name = os.path.basename(path)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # without waiting for a pipe's writer
+        fd = directories.open(path, os.O_RDONLY | directories.NONBLOCK)  # without waiting for a pipe's writer
     except FileNotFoundError:
         return None
     except OSError as error:

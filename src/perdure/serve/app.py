@@ -16,10 +16,10 @@ import uvicorn
 from perdure import __version__
 from perdure.host.compose import new_exporter, specs_of, wrapped_spec
 from perdure.host.console import Console
-from perdure.host.guardian import Guardian, end_marked
 from perdure.host.serve_options import Serving
 from perdure.host.settings import Settings
 from perdure.host.workspace_trust import untrusted_files
+from perdure.platform.guardian import Guardian, end_marked
 from perdure.protocol.mounts import MountSpec
 from perdure.serve import attached as attached_clients
 from perdure.serve import connections, prometheus

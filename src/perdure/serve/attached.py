@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import struct
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -22,8 +21,9 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from perdure.host import presence
 from perdure.host.lines import LineReader, Oversize
+from perdure.platform import sockets
+from perdure.platform.permissions import user_id
 from perdure.protocol.frames import (
     INVALID_REQUEST,
     Malformed,
@@ -220,20 +220,15 @@ class Listening:
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self) -> None:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        mask = os.umask(0o177)
-        try:
-            with presence.reachable(os.path.dirname(self._path)) as folder:
-                listener.bind(os.path.join(folder, os.path.basename(self._path)))
-        finally:
-            os.umask(mask)
-        self._server = await asyncio.start_unix_server(self._connected, sock=listener)
+        listener = sockets.new_local()
+        sockets.bind_private(listener, self._path)
+        self._server = await asyncio.start_server(self._connected, sock=listener)
 
     async def close(self) -> None:
         """They find nobody here, and wait for our successor."""
         assert self._server is not None
         self._server.close()
-        with suppress(FileNotFoundError):  # from Python 3.13 on the server has taken it away itself
+        with suppress(FileNotFoundError):
             os.unlink(self._path)
         for writer in self._lines.values():
             writer.close()
@@ -242,7 +237,7 @@ class Listening:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer: socket.socket = writer.get_extra_info("socket")
-        if _user_of(peer) not in (os.getuid(), None):
+        if sockets.peer_user(peer) not in (user_id(), None):
             writer.close()
             return
         task = asyncio.current_task()
@@ -266,17 +261,9 @@ async def listen(path: str, sessions: Sessions, limit: int) -> Listening | None:
 
 
 def _is_answered(path: str) -> bool:
-    with (
-        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other,
-        presence.reachable(os.path.dirname(path)) as folder,
-    ):
-        return other.connect_ex(os.path.join(folder, os.path.basename(path))) == 0
-
-
-def _user_of(peer: socket.socket) -> int | None:
-    """Who is at the other end, where the system tells."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return None
-    data = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    user: int = struct.unpack("3i", data)[1]
-    return user
+    with sockets.new_local() as other:
+        try:
+            sockets.connect(other, path)
+        except OSError:
+            return False
+    return True

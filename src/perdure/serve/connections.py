@@ -12,15 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
-import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from fcntl import ioctl
-from struct import unpack
-from termios import TIOCOUTQ
 from types import FrameType
 from typing import Any, Final
 
@@ -28,6 +23,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from perdure.host.serve_options import ServeLimits
+from perdure.platform import signals, sockets
+from perdure.platform.limits import file_limit
 from perdure.protocol.frames import INVALID_REQUEST, encode_error
 
 CONNECTION: Final = "perdure.connection"
@@ -40,9 +37,9 @@ Settled = Callable[[bool], None]
 
 def protocol(limits: ServeLimits) -> type[H11Protocol]:
     """For uvicorn, which makes one of them for each connection."""
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    files = file_limit()
     most = limits.connections
-    if files != resource.RLIM_INFINITY:
+    if files is not None:
         most = max(16, min(most, files - SPARE_FILES))  # our servers and stores need some as well
 
     class Bounded(PatientProtocol):
@@ -67,8 +64,8 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         found = transport.get_extra_info("socket")
-        if found is not None and found.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_S * 1000)
+        if found is not None:
+            sockets.close_if_unread(found, UNREAD_S)
         if len(self.connections) > self.most_connections:
             self._refuse(503, "too many connections", b"retry-after: 5\r\n")
             return
@@ -154,10 +151,9 @@ def _has_arrived(transport: Any) -> bool:
     try:
         if found is None or found.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             return False
-        (unsent,) = unpack("i", ioctl(found.fileno(), TIOCOUTQ, b"\0\0\0\0"))
+        return sockets.unsent_bytes(found) == 0
     except OSError:
         return False
-    return int(unsent) == 0
 
 
 class Server(uvicorn.Server):
@@ -174,21 +170,19 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        loop.add_signal_handler(signal.SIGHUP, self._roll, os.isatty(0))
+        for number in (signals.TERMINATE, signals.INTERRUPT):
+            signals.handle_in_loop(loop, number, self.handle_exit, number, None)
+        signals.handle_in_loop(loop, signals.RELOAD, self._roll, os.isatty(0))
         yield
 
     def _roll(self, had_terminal: bool) -> None:
         """The same signal says that the terminal was closed: then nobody wants us any more."""
         if had_terminal and not os.isatty(0):
-            self.handle_exit(signal.SIGHUP, None)
+            self.handle_exit(signals.RELOAD, None)
         else:
             self._rolling()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        # By the system: no thread and no full pipe of ours can stand in its way.
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, self._most_s)
+        signals.end_after(self._most_s)
         self._ending()

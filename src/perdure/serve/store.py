@@ -7,7 +7,6 @@ clients are gone as well.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import time
@@ -19,6 +18,8 @@ import msgspec
 from msgspec import Raw, structs
 
 from perdure.kernel.state import Invocation, Session
+from perdure.platform.locks import try_lock
+from perdure.platform.permissions import set_mode
 from perdure.protocol.frames import RequestId, decode_id
 from perdure.protocol.msgspec_types import learned
 
@@ -171,9 +172,9 @@ class Store:
 
 def _locked(path: str) -> int:
     """A file of its own: SQLite would lose its locks on one that we close."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try_lock(lock)
     except OSError:
         os.close(lock)
         raise InUse(path) from None
@@ -183,11 +184,11 @@ def _locked(path: str) -> int:
 def _make_private(path: str, *, create: bool) -> None:
     """Arguments of calls are in it. SQLite gives its other files the mode of the first."""
     try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+        file = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
     except FileNotFoundError:
         return
     try:
-        os.fchmod(file, 0o600)
+        set_mode(file, 0o600)
     finally:
         os.close(file)
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -25,11 +24,14 @@ from msgspec import structs
 
 from perdure.host import child as processes
 from perdure.host.child import Child
-from perdure.host.endings import exit_fault, exit_status, pipe_size, spawn_fault
-from perdure.host.guardian import Guardian
+from perdure.host.endings import exit_fault, spawn_fault
 from perdure.host.lines import Oversize
 from perdure.host.recent_events import RecentEvents
 from perdure.kernel.events import ChildBacklog, ChildLost, ChildStarted
+from perdure.platform import signals
+from perdure.platform.children import exit_status
+from perdure.platform.descriptors import pipe_size
+from perdure.platform.guardian import Guardian
 from perdure.protocol.faults import Fault
 from perdure.protocol.mounts import MountSpec
 from perdure.serve.registries import Registries
@@ -84,7 +86,7 @@ class Switchboard:
         self._failed: set[str] = set()
         """Servers whose last process failed: the next start is a restart."""
         self._is_closing = False
-        self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        signals.handle_in_loop(self._loop, signals.CHILD_ENDED, self._reap)
         self._tending = self._loop.call_later(TEND_S, self._tend)
 
     @property
@@ -126,7 +128,7 @@ class Switchboard:
         if force:
             process.is_condemned = True
             self._retire(process)
-            process.child.signal(signal.SIGKILL)
+            process.child.signal(signals.KILL)
         else:
             self._left(process)
 
@@ -224,8 +226,8 @@ class Switchboard:
         """Its input ends; one that stays is asked to go, then made to."""
         self._forget_input(process)
         self._retire(process)
-        self._loop.call_later(processes.TERMINATE_S, self._signal, process, signal.SIGTERM)
-        self._loop.call_later(processes.KILL_S, self._signal, process, signal.SIGKILL)
+        self._loop.call_later(processes.TERMINATE_S, self._signal, process, signals.TERMINATE)
+        self._loop.call_later(processes.KILL_S, self._signal, process, signals.KILL)
 
     def _retire(self, process: SharedProcess) -> None:
         """Sessions that come from now on get another."""
@@ -259,7 +261,7 @@ class Switchboard:
         if outbox.size:
             self._loop.add_writer(outbox.fd, self._writable, process)
         if outbox.size > self._outbox_bytes + 2 * self._frame_bytes:
-            process.child.signal(signal.SIGKILL)
+            process.child.signal(signals.KILL)
         self._say_backlog(process)
 
     def _writable(self, process: SharedProcess) -> None:
@@ -348,7 +350,7 @@ class Switchboard:
     def _broken(self, process: SharedProcess) -> None:
         """A pipe ended. Most often the process did too; one that lives on can no longer be spoken with."""
         self._forget_input(process)
-        self._loop.call_later(BROKEN_GRACE_S, self._signal, process, signal.SIGKILL)
+        self._loop.call_later(BROKEN_GRACE_S, self._signal, process, signals.KILL)
 
     def _forget_input(self, process: SharedProcess) -> None:
         if process.child.input_open:
@@ -391,7 +393,7 @@ class Switchboard:
         child = process.child
         self._running.remove(process)
         self._retire(process)
-        child.signal(signal.SIGKILL)
+        child.signal(signals.KILL)
         self.guardian.forget(child.pid)
         if child.output_open:
             self._drain(process)
@@ -446,7 +448,7 @@ class Switchboard:
         while self._running and time.monotonic() < until:
             await asyncio.sleep(0.02)
             self._reap()
-        self._loop.remove_signal_handler(signal.SIGCHLD)
+        signals.stop_handling_in_loop(self._loop, signals.CHILD_ENDED)
         self.guardian.close()
 
 

@@ -23,13 +23,16 @@ from typing import Final, Protocol
 
 import msgspec
 
+from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
+from perdure.platform.files import link_unnamed, open_unnamed
+from perdure.platform.sync import start_writing, sync_directory, sync_file
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.digest import sha256_of
-from perdure.storage.files import temp_names, tmpfile
+from perdure.storage.files import temp_names
 from perdure.storage.files.copy import CANNOT, copy_file
-from perdure.storage.files.fsync import close_quietly, start_writing, sync_directory, sync_file, write_all
+from perdure.storage.files.fsync import close_quietly, write_all
 from perdure.storage.os_errors import os_refusal, sync_refusal
 
 CHUNK: Final = 1 << 20
@@ -62,7 +65,7 @@ class Blobs:
         elif not os.path.lexists(directory):
             self._fd = -1
             return
-        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._fd = directories.open(directory, os.O_RDONLY | directories.DIRECTORY | directories.NOFOLLOW)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -105,16 +108,16 @@ class Blobs:
         return file
 
     def has(self, sha256: str) -> bool:
-        return os.access(_path(sha256), os.F_OK, dir_fd=self._fd)
+        return directories.access(_path(sha256), os.F_OK, dir_fd=self._fd)
 
     def delete(self, sha256: str, *, written_before: float | None = None) -> bool:
         """Whether it was there, and old enough to go."""
         try:
             if written_before is not None:
-                info = os.stat(_path(sha256), dir_fd=self._fd, follow_symlinks=False)
+                info = directories.stat(_path(sha256), dir_fd=self._fd, follow_symlinks=False)
                 if info.st_mtime >= written_before:
                     return False
-            os.unlink(_path(sha256), dir_fd=self._fd)
+            directories.unlink(_path(sha256), dir_fd=self._fd)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -124,7 +127,7 @@ class Blobs:
     def __iter__(self) -> Iterator[Blob]:
         for name in sorted(filter(_SHA256.fullmatch, os.listdir(self._fd))):
             try:
-                info = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+                info = directories.stat(name, dir_fd=self._fd, follow_symlinks=False)
             except FileNotFoundError:
                 continue
             if stat.S_ISREG(info.st_mode):
@@ -142,9 +145,9 @@ class Blobs:
             lives = temp_names.owner_lives(temp.owner) if temp is not None else True
             try:
                 if lives is None:
-                    lives = before is None or os.stat(name, dir_fd=self._fd).st_ctime >= before
+                    lives = before is None or directories.stat(name, dir_fd=self._fd).st_ctime >= before
                 if not lives:
-                    os.unlink(name, dir_fd=self._fd)
+                    directories.unlink(name, dir_fd=self._fd)
                     count += 1
             except FileNotFoundError:
                 continue
@@ -153,7 +156,7 @@ class Blobs:
     def _opened(self, sha256: str) -> int:
         if self._fd < 0:
             raise FileNotFoundError(sha256)
-        return os.open(_path(sha256), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+        return directories.open(_path(sha256), os.O_RDONLY | directories.NOFOLLOW, dir_fd=self._fd)
 
 
 class _Incoming:
@@ -169,10 +172,10 @@ class _Incoming:
             raise os_refusal(error) from None
 
     def _open(self) -> int:
-        fd = tmpfile.opened(self.dir_fd, 0o600)
+        fd = open_unnamed(self.dir_fd, 0o600)
         if fd is None:
             self.temp = temp_names.fresh("w")
-            fd = os.open(self.temp, tmpfile.FLAGS | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.dir_fd)
+            fd = directories.open(self.temp, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.dir_fd)
         return fd
 
     def take(self, source: Source) -> Blob:
@@ -228,22 +231,22 @@ class _Incoming:
             name = temp_names.fresh("w")
             self._link(name)
             self.temp = name
-        os.rename(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
+        directories.rename(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
         self.temp = None
 
     def close(self) -> None:
         if self.temp is not None:
             try:
-                os.unlink(self.temp, dir_fd=self.dir_fd)
+                directories.unlink(self.temp, dir_fd=self.dir_fd)
             except OSError:
                 pass
         close_quietly(self.fd)
 
     def _link(self, path: str) -> None:
         if self.temp is None:
-            tmpfile.link(self.fd, self.dir_fd, path)
+            link_unnamed(self.fd, self.dir_fd, path)
         else:
-            os.link(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
+            directories.link(self.temp, path, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
 
 
 def _pieces(source: bytes | Readable | Iterable[bytes]) -> Iterator[bytes]:

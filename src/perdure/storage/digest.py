@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from typing import Final
+
+from perdure.platform.descriptors import pread
 
 CHUNK: Final = 1 << 20
 
@@ -13,7 +14,7 @@ def sha256_of(fd: int) -> str:
     """The hash of a whole file, in bounded memory and without moving its position."""
     digest = hashlib.sha256()
     offset = 0
-    while piece := os.pread(fd, CHUNK, offset):
+    while piece := pread(fd, CHUNK, offset):
         digest.update(piece)
         offset += len(piece)
     return digest.hexdigest()

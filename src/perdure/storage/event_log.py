@@ -6,12 +6,13 @@ never mix; who rotates holds a lock, and the others notice that the file has ano
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Mapping
 
 import msgspec
+
+from perdure.platform import locks
 
 SCHEMA_VERSION = 1
 MAX_BYTES = 4 * 1024 * 1024
@@ -114,7 +115,7 @@ class EventLog:
     def _rotate(self) -> None:
         lock = os.open(self.path + ".lock", os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            locks.lock(lock)
             if self._is_current():  # nobody did it while we waited
                 for number in range(self._kept, 0, -1):
                     newer = f"{self.path}.{number - 1}" if number > 1 else self.path

@@ -6,12 +6,13 @@ SQLite's own busy handler sleeps and tries again, so a newcomer may pass those w
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import threading
 from collections.abc import Callable
 from typing import Final
 
+from perdure.platform import directories
+from perdure.platform.locks import lock, try_lock, unlock
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import ask_user, call_again, either
 from perdure.storage.files.fsync import close_quietly
@@ -46,7 +47,7 @@ class ProcessLock:
                 self._fd = self._open_file()
             if self._waiter is None:
                 try:
-                    fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    try_lock(self._fd)
                     return
                 except BlockingIOError:
                     # A thread waits in the kernel's queue, since that wait has no bound of its own.
@@ -62,7 +63,7 @@ class ProcessLock:
     def give(self) -> None:
         """What was done stays done, whatever becomes of the lock: it goes with its descriptor at the latest."""
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            unlock(self._fd)
         except OSError:
             close_quietly(self._fd)
             self._fd = -1
@@ -90,7 +91,7 @@ class ProcessLock:
 
     def _queue(self) -> None:
         fd = self._fd
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        lock(fd)
         with self._arrived:
             if self._fd != fd:
                 os.close(fd)  # another file is locked meanwhile
@@ -100,7 +101,7 @@ class ProcessLock:
                 self._is_held = True
                 self._arrived.notify_all()
             else:
-                fcntl.flock(fd, fcntl.LOCK_UN)  # it came too late for whoever asked
+                unlock(fd)  # it came too late for whoever asked
 
 
 class DirectoryLock:
@@ -111,8 +112,8 @@ class DirectoryLock:
 
     def __init__(self, dir_fd: int) -> None:
         """`dir_fd` may be a descriptor that only holds a place (O_PATH)."""
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        self._lock: ProcessLock | None = ProcessLock(lambda: os.open(".", flags, dir_fd=dir_fd))
+        flags = os.O_RDONLY | directories.DIRECTORY
+        self._lock: ProcessLock | None = ProcessLock(lambda: directories.open(".", flags, dir_fd=dir_fd))
         self.identity = _identity(dir_fd)
         self._has_worked = False
 
@@ -167,4 +168,4 @@ def workspace_locked() -> ToolError:
 
 
 def open_lock_file(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | directories.NOFOLLOW, 0o600)

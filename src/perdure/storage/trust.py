@@ -14,6 +14,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from perdure.platform import directories
+from perdure.platform.permissions import user_id
 from perdure.protocol.msgspec_types import learned
 from perdure.storage.user_dirs import data_dir, write_private
 
@@ -64,12 +66,12 @@ class TrustStore:
 
     def record_of(self, path: str) -> Record | None:
         try:
-            fd = os.open(self._file(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = directories.open(self._file(path), os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK)
         except OSError:
             return None
         with os.fdopen(fd, "rb") as file:
             facts = os.fstat(fd)
-            if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+            if not stat.S_ISREG(facts.st_mode) or facts.st_uid != user_id() or facts.st_mode & 0o022:
                 return None  # not written by this user: it proves nothing
             try:
                 record = msgspec.json.decode(file.read(MAX_RECORD), type=learned(Record))

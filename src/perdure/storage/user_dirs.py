@@ -6,7 +6,8 @@ import errno
 import os
 from contextlib import suppress
 
-from perdure.storage.files.fsync import sync_directory
+from perdure.platform import directories
+from perdure.platform.sync import sync_directory
 
 
 def state_dir() -> str:
@@ -41,7 +42,7 @@ def make_private_folders(folder: str) -> None:
     for made in reversed(missing):
         with suppress(FileExistsError):
             os.mkdir(made, mode=0o700)
-        fd = os.open(os.path.dirname(made), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = directories.open(os.path.dirname(made), os.O_RDONLY | directories.DIRECTORY)
         try:
             sync_directory(fd)
         finally:
@@ -54,7 +55,7 @@ def make_private(path: str) -> None:
     One that is there is not opened: closing it would drop the locks that this process holds on it through SQLite.
     """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
@@ -70,7 +71,7 @@ def private_dir(*parts: str) -> str:
 def write_private(path: str, data: bytes) -> None:
     """Replace a file of ours in one step. It is a convenience, so nothing is synced."""
     temporary = f"{path}.{os.getpid()}"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    fd = directories.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | directories.NOFOLLOW, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)

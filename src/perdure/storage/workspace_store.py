@@ -25,9 +25,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from perdure.platform import file_systems
-from perdure.platform.syscalls import birth_time
-from perdure.storage.files.fsync import sync_directory, sync_file, write_all
+from perdure.platform import directories, file_systems
+from perdure.platform.files import birth_time
+from perdure.platform.permissions import user_id
+from perdure.platform.sync import sync_directory, sync_file
+from perdure.storage.files.fsync import write_all
 from perdure.storage.user_dirs import data_dir, state_dir
 
 FOLDER: Final = ".perdure"
@@ -148,9 +150,9 @@ def _obstacle(root: str) -> str | None:
 
 
 def _is_pseudo(folder: str) -> bool:
-    """A file system without blocks, such as `/proc`, holds no files of ours. tmpfs has blocks."""
+    """A file system such as `/proc`, which holds no files of ours."""
     try:
-        return os.statvfs(folder).f_blocks == 0
+        return file_systems.space(folder).total_bytes == 0
     except OSError:
         return True
 
@@ -170,7 +172,7 @@ def write_record(place: StorePlace) -> None:
     if read_record(place.folder) == record:
         return
     temporary = f"{path}.{os.getpid()}"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fd = directories.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | directories.NOFOLLOW, 0o600)
     try:
         write_all(fd, json.dumps(record).encode(), "store.record")
         sync_file(fd)
@@ -183,7 +185,7 @@ def write_record(place: StorePlace) -> None:
 def read_record(folder: str) -> dict[str, Any]:
     """Empty where there is none that can be read."""
     try:
-        fd = os.open(os.path.join(folder, RECORD), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = directories.open(os.path.join(folder, RECORD), os.O_RDONLY | directories.NOFOLLOW)
         try:
             found = json.loads(os.read(fd, _RECORD_MAX))
         finally:
@@ -224,7 +226,7 @@ def store_folders() -> Iterator[str]:
 
 
 def sync_folder(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = directories.open(path, os.O_RDONLY | directories.DIRECTORY)
     try:
         sync_directory(fd)
     finally:
@@ -240,13 +242,13 @@ def is_earlier(root: str) -> bool:
     What git checks out is for everyone to read, unless the umask says otherwise.
     """
     try:
-        folder = os.open(
-            os.path.join(root, FOLDER), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        folder = directories.open(
+            os.path.join(root, FOLDER), os.O_RDONLY | directories.DIRECTORY | directories.NOFOLLOW
         )
     except (*_ABSENT, PermissionError):
         return False
     try:
-        facts = os.stat(JOURNAL, dir_fd=folder, follow_symlinks=False)
+        facts = directories.stat(JOURNAL, dir_fd=folder, follow_symlinks=False)
         is_own = _is_own(os.fstat(folder), 0o022) and _is_own(facts, 0o077)
         return is_own and stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1 and not _is_tracked(root)
     except _ABSENT:
@@ -257,7 +259,7 @@ def is_earlier(root: str) -> bool:
 
 def _is_own(facts: os.stat_result, denied: int) -> bool:
     """Made by this user, and others have none of these permissions."""
-    return facts.st_uid == os.geteuid() and not facts.st_mode & denied
+    return facts.st_uid == user_id() and not facts.st_mode & denied
 
 
 def _is_tracked(root: str) -> bool:

@@ -9,16 +9,12 @@ before every request. It ends when its input does, so nothing outlives the one t
 from __future__ import annotations
 
 import gc
-import resource
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
+from perdure.platform import limits
 from perdure.validate.checking import check_as
 from perdure.validate.report import Report, report_unchecked
 
@@ -59,43 +55,20 @@ def _answer(request: Request) -> Report:
         return report_unchecked(request.form, "nested too deeply to be checked")
 
 
-@contextmanager
-def _limited(seconds: int) -> Iterator[None]:
-    """End this process by SIGPROF after so much computing. A timer counts from now: what the system takes for all that a
-    process has computed is counted in ticks, and after a minute of it seconds ahead of what it tells the process."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-
-
 def _is_worn(memory: int) -> bool:
-    return _resident() > memory * WORN
-
-
-def _resident() -> int:
-    """Bytes in memory now. Linux hands the peak of the one who started a process on to it, so not the peak."""
-    try:
-        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return pages * resource.getpagesize()
+    return limits.resident_bytes() > memory * WORN
 
 
 def main(arguments: list[str]) -> None:
     memory, seconds = int(arguments[0]) << 20, int(arguments[1])
-    # macOS refuses any limit on address space, and a process cannot raise one that is lower already.
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # whatever it was started with
+    limits.limit_memory(memory)
+    limits.disable_core_dumps()
     incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
     decoder = msgspec.msgpack.Decoder(Request)
     outgoing.write(framed(b""))
     outgoing.flush()
     while (body := _read(incoming)) is not None:
-        with _limited(seconds):
+        with limits.processor_time(seconds):
             report = _answer(decoder.decode(body))
         last = _is_worn(memory)
         outgoing.write(framed(msgspec.msgpack.encode(Reply(report, last))))

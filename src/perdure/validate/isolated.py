@@ -14,8 +14,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import select
-import signal
 import subprocess
 import sys
 import threading
@@ -28,6 +26,9 @@ from typing import Final, Self
 import msgspec
 
 import perdure
+from perdure.platform.descriptors import set_blocking
+from perdure.platform.limits import is_processor_timeout
+from perdure.platform.polling import READABLE, WRITABLE, wait
 from perdure.protocol.msgspec_types import learned
 from perdure.validate.checking import check_as
 from perdure.validate.child import LENGTH_BYTES, Reply, Request, framed
@@ -162,7 +163,7 @@ class _Child:
         assert self._process.stdout is not None
         self._stdin = self._process.stdin.fileno()
         self._stdout = self._process.stdout.fileno()
-        os.set_blocking(self._stdin, False)
+        set_blocking(self._stdin, False)
         self._within(START_S, b"", lambda: None)
 
     @property
@@ -186,26 +187,26 @@ class _Child:
         deadline = time.monotonic() + seconds
         try:
             self._send(outgoing, deadline)
-            if not _is_ready(self._stdout, select.POLLIN, min(MOMENT_S, seconds)):
+            if not wait(self._stdout, READABLE, min(MOMENT_S, seconds)):
                 slow()
             size = int.from_bytes(self._receive(LENGTH_BYTES, deadline), "big")
             return self._receive(size, deadline)
         except (OSError, EOFError, TimeoutError) as error:
             self._process.kill()
             self.end()
-            late = isinstance(error, TimeoutError) or self._process.returncode == -signal.SIGPROF
+            late = isinstance(error, TimeoutError) or is_processor_timeout(self._process.returncode)
             raise Lost(late)
 
     def _send(self, outgoing: bytes, deadline: float) -> None:
         rest = memoryview(outgoing)
         while rest:
-            _wait(self._stdin, select.POLLOUT, deadline)
+            _wait_until(self._stdin, WRITABLE, deadline)
             rest = rest[os.write(self._stdin, rest[:PIPE_BYTES]) :]
 
     def _receive(self, size: int, deadline: float) -> bytes:
         parts: list[bytes] = []
         while size:
-            _wait(self._stdout, select.POLLIN, deadline)
+            _wait_until(self._stdout, READABLE, deadline)
             part = os.read(self._stdout, size)
             if not part:
                 raise EOFError
@@ -214,15 +215,9 @@ class _Child:
         return b"".join(parts)
 
 
-def _wait(descriptor: int, event: int, deadline: float) -> None:
-    if not _is_ready(descriptor, event, max(0.0, deadline - time.monotonic())):
+def _wait_until(descriptor: int, event: int, deadline: float) -> None:
+    if not wait(descriptor, event, max(0.0, deadline - time.monotonic())):
         raise TimeoutError
-
-
-def _is_ready(descriptor: int, event: int, seconds: float) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, event)
-    return bool(poll.poll(seconds * 1000))
 
 
 def _is_harmless(content: str) -> bool:

@@ -9,6 +9,8 @@ from typing import Final, Self
 
 import msgspec
 
+from perdure.platform.descriptors import set_blocking
+
 MAX_FRAME: Final = 64 * 1024 * 1024
 _SIP: Final = 1 << 16
 _GULP: Final = 1 << 18
@@ -33,8 +35,8 @@ def claim_stdio() -> tuple[int, int]:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    os.set_blocking(source, True)
-    os.set_blocking(sink, True)
+    set_blocking(source, True)
+    set_blocking(sink, True)
     return source, sink
 
 

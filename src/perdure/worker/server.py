@@ -21,6 +21,7 @@ from typing import Final, assert_never
 import msgspec
 from msgspec import Raw
 
+from perdure.platform.limits import raise_file_limit
 from perdure.protocol import eras, frames
 from perdure.protocol.faults import QUEUE_FULL, Fault, host_error
 from perdure.protocol.frames import Malformed, Notification, Request, RequestId, Response
@@ -29,7 +30,6 @@ from perdure.protocol.tools import DEFAULT_VIEW, View
 from perdure.surfaces.port import Surface
 from perdure.worker.context import Running
 from perdure.worker.diagnostics import DEFAULT_LEVEL, Diagnostics
-from perdure.worker.limits import raise_descriptor_limit
 from perdure.worker.logs import log_to_diagnostics
 from perdure.worker.methods import Answer, Methods
 from perdure.worker.pipe import FrameReader, FrameWriter, Oversize, claim_stdio
@@ -277,7 +277,7 @@ def serve_stdio(
     log_format: str = "text",
 ) -> int:
     """Serve the given surfaces, or only some of their tools, on stdin and stdout until the client closes the pipe."""
-    raise_descriptor_limit()
+    raise_file_limit()
     source, sink = claim_stdio()
     diagnostics = Diagnostics(log_level, log_format)
     log_to_diagnostics(diagnostics)

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from perdure.platform.descriptors import pread
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import ask_user
 from perdure.storage.blobs import Blobs
@@ -57,7 +58,7 @@ class Store:
     def take_file(self, fd: int) -> Content:
         """A copy of an open file."""
         if os.fstat(fd).st_size <= INLINE:
-            data = os.pread(fd, INLINE + 1, 0)
+            data = pread(fd, INLINE + 1, 0)
             if len(data) <= INLINE:
                 return self.take(data)
         blob = self._blobs.put(fd)

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from io import FileIO
 
-from perdure.platform.syscalls import rename_noreplace
+from perdure.platform import directories
+from perdure.platform.files import rename_noreplace
 from perdure.protocol.envelope import ToolError
 from perdure.storage.digest import sha256_of
 from perdure.storage.files import swap, temp_names
@@ -78,7 +79,7 @@ def _return(dir_fd: int, temp: str, file: FileIO, rows: list[Row], rescue: Rescu
 
 
 def _listed(dir_fd: int) -> list[str]:
-    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    fd = directories.open(".", os.O_RDONLY | directories.DIRECTORY, dir_fd=dir_fd)
     try:
         return os.listdir(fd)
     finally:

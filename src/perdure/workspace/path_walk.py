@@ -16,13 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from perdure.platform.syscalls import (
-    RESOLVE_BENEATH,
-    RESOLVE_NO_MAGICLINKS,
-    RESOLVE_NO_SYMLINKS,
-    RESOLVE_NO_XDEV,
-    open_beneath,
-)
+from perdure.platform import directories
+from perdure.platform.files import open_beneath, open_entry
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.os_errors import os_refusal
@@ -30,9 +25,6 @@ from perdure.text.printable import make_printable
 
 LINKS_MAX: Final = 40
 TRIES_MAX: Final = 1000
-PLACE: Final = getattr(os, "O_PATH", os.O_RDONLY)  # holds a directory without the right to list it
-_STRICT: Final = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV
-_ENTRY: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV
 
 Watch = Callable[[Sequence[str]], None]
 """Told every form the path takes, from the one given to the last; raises to refuse it."""
@@ -90,8 +82,8 @@ def resolve(root: Root, parts: Sequence[str], watch: Watch, *, follow: bool) -> 
 def look(root: Root, dir_fd: int, name: str) -> os.stat_result:
     """What a name is, without following or opening it."""
     if not root.by_kernel:
-        return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-    fd = open_beneath(dir_fd, name, PLACE | os.O_NOFOLLOW, _ENTRY)
+        return directories.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    fd = open_entry(dir_fd, name)
     try:
         return os.fstat(fd)
     finally:
@@ -100,11 +92,11 @@ def look(root: Root, dir_fd: int, name: str) -> os.stat_result:
 
 def enter(root: Root, dir_fd: int, name: str) -> int:
     """Open a directory by its name alone: no link, no other file system."""
-    flags = PLACE | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = directories.PLACE | directories.DIRECTORY | directories.NOFOLLOW
     if root.by_kernel:
         # The mount decides, not st_dev: on an overlay the devices of one tree differ.
-        return open_beneath(dir_fd, name, flags, _STRICT)
-    fd = os.open(name, flags, dir_fd=dir_fd)
+        return open_beneath(dir_fd, name, flags)
+    fd = directories.open(name, flags, dir_fd=dir_fd)
     if os.fstat(fd).st_dev != root.dev:
         os.close(fd)
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
@@ -137,12 +129,12 @@ def _changing(path: str) -> ToolError:
 def _at_once(root: Root, parts: Sequence[str]) -> Resolved | None:
     """The whole way in one call; None if anything about it needs a closer look."""
     try:
-        dir_fd = open_beneath(root.fd, "/".join(parts[:-1]) or ".", PLACE | os.O_DIRECTORY, _STRICT)
+        dir_fd = open_beneath(root.fd, "/".join(parts[:-1]) or ".", directories.PLACE | directories.DIRECTORY)
     except OSError:
         return None
     try:
         # The quickest way to find that there is nothing.
-        os.stat(parts[-1], dir_fd=dir_fd, follow_symlinks=False)
+        directories.stat(parts[-1], dir_fd=dir_fd, follow_symlinks=False)
         found = look(root, dir_fd, parts[-1])
     except FileNotFoundError:
         return Resolved(dir_fd, tuple(parts), (), None)
@@ -223,7 +215,7 @@ class _Walk:
         self.fd = inner
 
     def _link(self, name: str) -> None:
-        text = os.readlink(name, dir_fd=self.fd)
+        text = directories.readlink(name, dir_fd=self.fd)
         self.links += 1
         if self.links > LINKS_MAX:
             raise os_refusal(OSError(errno.ELOOP, ""), path=make_printable(self.asked))
@@ -273,7 +265,7 @@ class _Walk:
 
     def _is_file(self, name: str) -> bool:
         try:
-            mode = os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_mode
+            mode = directories.stat(name, dir_fd=self.fd, follow_symlinks=False).st_mode
         except OSError:
             return False
         return not stat.S_ISDIR(mode) and not stat.S_ISLNK(mode)

@@ -17,20 +17,22 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from perdure.platform import directories
 from perdure.platform.fault_points import point
-from perdure.platform.syscalls import has_openat2
+from perdure.platform.files import can_open_beneath
+from perdure.platform.sync import sync_directory
 from perdure.protocol.envelope import SuggestedAction, ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
-from perdure.storage.files.fsync import close_quietly, sync_directory
+from perdure.storage.files.fsync import close_quietly
 from perdure.storage.os_errors import os_refusal
 from perdure.text.printable import make_printable
 from perdure.workspace.names import bad_path, check_name, spelled
-from perdure.workspace.path_walk import PLACE, Root, enter, escapes, look, resolve
+from perdure.workspace.path_walk import Root, enter, escapes, look, resolve
 from perdure.workspace.protected import Protection
 from perdure.workspace.similar_files import directory_in_place, missing_file
 
 Purpose = Literal["write", "read"]
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ = os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK
 _KINDS = ((stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket"), (stat.S_ISLNK, "symlink"))
 
 
@@ -136,7 +138,7 @@ class Place:
             raise os_refusal(FileNotFoundError(errno.ENOENT, ""), path=make_printable(self.path))
         try:
             look(self._walked, self.dir_fd, self.name)
-            fd = os.open(self.name, _READ, dir_fd=self.dir_fd)
+            fd = directories.open(self.name, _READ, dir_fd=self.dir_fd)
         except OSError as error:
             raise os_refusal(error, path=make_printable(self.path)) from None
         try:
@@ -156,7 +158,7 @@ class Place:
         try:
             for number, name in enumerate(self.missing, depth + 1):
                 try:
-                    os.mkdir(name, dir_fd=self.dir_fd)
+                    directories.mkdir(name, dir_fd=self.dir_fd)
                     made.append("/".join(self.path.split("/")[:number]))
                     if sync:
                         sync_directory(self.dir_fd)
@@ -190,7 +192,7 @@ class Workspace:
             raise ValueError("a workspace needs a root")
         self.protection = protection or Protection()
         self.roots: list[Root] = []
-        kernel = has_openat2() if by_kernel is None else by_kernel
+        kernel = can_open_beneath() if by_kernel is None else by_kernel
         try:
             for given in roots:
                 self.roots.append(_opened(os.fspath(given), kernel))
@@ -381,7 +383,7 @@ def _replaced(root: Root) -> ToolError:
 
 
 def _opened(path: str, by_kernel: bool) -> Root:
-    fd = os.open(path, PLACE | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = directories.open(path, directories.PLACE | directories.DIRECTORY)
     spelt, real = (
         tuple(part for part in text.split("/") if part)
         for text in (os.path.abspath(path), os.path.realpath(path))
@@ -405,7 +407,7 @@ def _remove_directories(root: Root, paths: Sequence[str]) -> tuple[str, ...]:
                 inner = enter(root, fd, parent)
                 os.close(fd)
                 fd = inner
-            os.rmdir(name, dir_fd=fd)
+            directories.rmdir(name, dir_fd=fd)
             gone.append(path)
         except OSError:
             pass  # not empty, or not there: either way it is not ours to remove

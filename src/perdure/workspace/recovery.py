@@ -31,11 +31,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Literal
 
+from perdure.platform import directories
+from perdure.platform.descriptors import pread
 from perdure.platform.fault_points import point
+from perdure.platform.sync import sync_file
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files import metadata
 from perdure.storage.files.fingerprint import Expected, seen
-from perdure.storage.files.fsync import sync_file
 from perdure.storage.files.metadata import Facts
 from perdure.storage.journal import Draft, Intent, Journal, JournalError, Row, Sha
 from perdure.storage.os_errors import is_of_system, os_refusal
@@ -222,7 +224,9 @@ def _settle(workspace: Workspace, store: Store, intents: list[Intent], *, has_la
             change = FileChange(place, before, _facts(facts, ours), after)
             change.apply(store, sync=True)
             if change.left is not None:
-                os.unlink(change.left, dir_fd=place.dir_fd)  # the second try; the next recovery makes another
+                directories.unlink(
+                    change.left, dir_fd=place.dir_fd
+                )  # the second try; the next recovery makes another
             return "settled"
     except JournalError:
         raise
@@ -323,7 +327,7 @@ def _is_torn(place: Place, store: Store, sha: Sha) -> bool:
         for piece in store.pieces(content):
             for start in range(0, len(piece), BLOCK):
                 want = piece[start : start + BLOCK]
-                have = os.pread(fd, len(want), offset)
+                have = pread(fd, len(want), offset)
                 if not want.startswith(have) and have != bytes(len(have)):
                     return False
                 offset += len(want)

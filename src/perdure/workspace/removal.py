@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from io import FileIO
 
+from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
-from perdure.platform.syscalls import rename_noreplace
+from perdure.platform.files import rename_noreplace
+from perdure.platform.sync import sync_directory
 from perdure.storage.files import temp_names
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly, sync_directory
+from perdure.storage.files.fsync import close_quietly
 from perdure.storage.files.swap import Conflict, alone, found_at, open_aside, unexpected
 from perdure.storage.os_errors import os_refusal, sync_refusal
 from perdure.text.printable import make_printable
@@ -29,7 +30,7 @@ def remove(dir_fd: int, name: str, expected: Expected, *, sync: bool = False) ->
 def _remove(dir_fd: int, name: str, expected: Expected, sync: bool) -> None:
     temp = temp_names.fresh("x")
     try:
-        certain = expected.is_certain(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
+        certain = expected.is_certain(directories.stat(name, dir_fd=dir_fd, follow_symlinks=False))
         point("remove.before_rename")
         rename_noreplace(dir_fd, name, dir_fd, temp)
     except FileNotFoundError:
@@ -46,7 +47,7 @@ def _remove(dir_fd: int, name: str, expected: Expected, sync: bool) -> None:
         if sync:
             _sync(name, dir_fd)
         point("remove.before_unlink")
-        os.unlink(temp, dir_fd=dir_fd)
+        directories.unlink(temp, dir_fd=dir_fd)
     except BaseException as error:
         try:
             rename_noreplace(dir_fd, temp, dir_fd, name)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+from perdure.platform import directories
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.next_step import FILL, call_again, call_tool, either
 from perdure.storage.os_errors import os_refusal
@@ -43,7 +44,7 @@ def similar_files(root_fd: int, path: str) -> list[str]:
 def list_names(dir_fd: int, name: str) -> list[str]:
     """Some names in a directory, with a slash after those of directories."""
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+        fd = directories.open(name, os.O_RDONLY | directories.DIRECTORY | directories.NOFOLLOW, dir_fd=dir_fd)
         try:
             with os.scandir(fd) as entries:
                 some = list(islice(entries, MOST_LOOKED_AT))
@@ -58,7 +59,7 @@ def list_names(dir_fd: int, name: str) -> list[str]:
 
 
 def _files(root_fd: int) -> Iterator[str]:
-    for folder, folders, files, _ in os.fwalk(".", dir_fd=root_fd, onerror=lambda _: None):
+    for folder, folders, files, _ in directories.fwalk(".", dir_fd=root_fd, onerror=lambda _: None):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
         inside = folder.removeprefix(".").lstrip("/")
         for name in sorted(files):

@@ -14,10 +14,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from perdure.platform import directories
+from perdure.platform.sync import start_writing, sync_directory, sync_file
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files import metadata
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly, start_writing, sync_directory, sync_file
+from perdure.storage.files.fsync import close_quietly
 from perdure.storage.files.pending import PendingFile
 from perdure.storage.files.swap import Conflict
 from perdure.workspace.apply import FileChange
@@ -140,7 +142,7 @@ class SyncPass:
         folder = os.path.dirname(place.path)
         if (dir_fd := self._directory(workspace, place.root, folder)) is not None:
             with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=dir_fd)
+                directories.unlink(name, dir_fd=dir_fd)
             self._synced.discard((place.root, folder))
 
     def _opened(self, workspace: Workspace, place: Place) -> int | None:
@@ -148,9 +150,9 @@ class SyncPass:
         dir_fd = self._directory(workspace, place.root, os.path.dirname(place.path))
         if dir_fd is None:
             return None
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags = os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK
         try:
-            return os.open(place.name, flags, dir_fd=dir_fd)
+            return directories.open(place.name, flags, dir_fd=dir_fd)
         except OSError as error:
             if error.errno not in _GONE:
                 raise

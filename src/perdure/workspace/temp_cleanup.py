@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 
+from perdure.platform import directories
 from perdure.storage.files import temp_names
 from perdure.storage.files.swap import open_aside
 from perdure.storage.files.temp_names import TempName
@@ -26,13 +27,13 @@ def sweep(dir_fds: Iterable[int], rescue: Rescue, *, before: float | None = None
 
 
 def _swept(dir_fd: int, rescue: Rescue, before: float | None) -> Iterable[str]:
-    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    fd = directories.open(".", os.O_RDONLY | directories.DIRECTORY, dir_fd=dir_fd)
     try:
         for name in os.listdir(fd):
             temp = temp_names.parsed(name)
             if temp is not None and _is_stale(fd, name, temp, before) and _is_safe(fd, name, temp, rescue):
                 try:
-                    os.unlink(name, dir_fd=fd)
+                    directories.unlink(name, dir_fd=fd)
                 except FileNotFoundError:
                     continue  # another recovery was faster
                 yield name
@@ -42,7 +43,7 @@ def _swept(dir_fd: int, rescue: Rescue, before: float | None) -> Iterable[str]:
 
 def _is_stale(dir_fd: int, name: str, temp: TempName, before: float | None) -> bool:
     try:
-        info = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        info = directories.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except FileNotFoundError:
         return False
     if not stat.S_ISREG(info.st_mode):

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.platform import directories
+from perdure.platform.sync import sync_directory
 from perdure.protocol.calls import Call, Done, KeyStatus
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again
 from perdure.protocol.replay import SAFE_TO_RETRY, STILL_UNKNOWN
 from perdure.protocol.tools import View
 from perdure.storage.blobs import Blobs
-from perdure.storage.files.fsync import sync_directory
 from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.journal import Filter, Journal, StoreReplaced
 from perdure.storage.user_dirs import data_dir, state_dir
@@ -257,7 +258,7 @@ def _sync_names(*folders: str) -> None:
     """Before the first row: it is as durable as the names that lead to it."""
     for folder in folders:
         with suppress(PermissionError):  # a directory that may be entered but not read
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = directories.open(folder, os.O_RDONLY | directories.DIRECTORY)
             try:
                 sync_directory(fd)
             finally:

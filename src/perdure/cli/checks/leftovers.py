@@ -10,6 +10,8 @@ from functools import partial
 from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.cli.locations import store_place
 from perdure.host import presence
+from perdure.platform.locks import holders
+from perdure.platform.processes import is_stopped
 from perdure.storage.files import temp_names
 from perdure.storage.user_dirs import data_dir, state_dir
 
@@ -130,8 +132,8 @@ def check_locks(patient: Patient) -> Iterator[Finding]:
     ]
     found = 0
     for path in paths:
-        for pid in _holders(path):
-            if _is_stopped(pid):
+        for pid in holders(path):
+            if is_stopped(pid):
                 found += 1
                 yield Finding(
                     LOCKS,
@@ -142,22 +144,3 @@ def check_locks(patient: Patient) -> Iterator[Finding]:
                 )
     if not found:
         yield ok(LOCKS, "no lock is held by a process that stands still")
-
-
-def _holders(path: str) -> list[int]:
-    try:
-        facts = os.stat(path)
-        with open("/proc/locks") as file:
-            lines = [line.split() for line in file if "->" not in line]
-    except OSError:
-        return []
-    place = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
-    return [int(words[4]) for words in lines if len(words) > 5 and words[5] == place and int(words[4]) > 0]
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
-    except (OSError, IndexError):
-        return False

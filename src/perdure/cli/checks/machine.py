@@ -11,6 +11,7 @@ from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.cli.extras import install_command
 from perdure.cli.screen import size
 from perdure.host import presence
+from perdure.platform.file_systems import space
 from perdure.storage.user_dirs import data_dir, state_dir
 
 VERSIONS, EXTRAS, DISK = "versions", "extras", "disk"
@@ -98,11 +99,10 @@ def check_disk(patient: Patient) -> Iterator[Finding]:
     for path in (*patient.settings.workspaces, state_dir(), data_dir()):
         while not os.path.exists(path) and path != os.path.dirname(path):
             path = os.path.dirname(path)
-        facts = os.statvfs(path)
         if (device := os.stat(path).st_dev) in seen:
             continue
         seen.add(device)
-        free, whole = facts.f_bavail * facts.f_frsize, facts.f_blocks * facts.f_frsize
+        whole, free, can_add_files = space(path)
         if free < FULL_BYTES or (free < LOW_BYTES and whole and free / whole < LOW_SHARE):
             found += 1
             yield Finding(
@@ -112,7 +112,7 @@ def check_disk(patient: Patient) -> Iterator[Finding]:
                 "a write needs room for its journal, its content and the file; without it, it is refused",
                 "make room; `[keep]` in perdure.toml says how much of the past is kept",
             )
-        elif facts.f_files and not facts.f_favail:
+        elif not can_add_files:
             found += 1
             yield Finding(
                 DISK,

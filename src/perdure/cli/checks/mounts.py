@@ -7,7 +7,6 @@ what the host itself made of them is shown: no argument and no value of its envi
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +17,8 @@ import msgspec
 from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.cli.locations import registry_location
 from perdure.host.compose import BUILTIN, own_command
+from perdure.platform.descriptors import set_blocking
+from perdure.platform.polling import READABLE, wait
 from perdure.registry.errors import RegistryError
 from perdure.registry.opening import open_backend
 
@@ -149,7 +150,7 @@ class Host:
             cwd=self._folder,
         )
         assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
+        set_blocking(self._process.stdout.fileno(), False)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -215,7 +216,7 @@ class Host:
         out = self._process.stdout.fileno()
         while b"\n" not in self._rest:
             left = until - time.monotonic()
-            if left <= 0 or not select.select([out], [], [], left)[0]:
+            if left <= 0 or not wait(out, READABLE, left):
                 raise HostFailed("it does not answer")
             data = os.read(out, 1 << 16)
             if not data:

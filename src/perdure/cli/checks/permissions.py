@@ -9,6 +9,7 @@ from functools import partial
 
 from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.cli.locations import store_place
+from perdure.platform.permissions import user_id
 from perdure.storage.user_dirs import data_dir, state_dir
 
 CHECK = "permissions"
@@ -71,7 +72,7 @@ def _looked(path: str) -> Iterator[Finding]:
         return
     if stat.S_ISLNK(facts.st_mode):
         return
-    if facts.st_uid != os.getuid():
+    if facts.st_uid != user_id():
         yield Finding(
             CHECK,
             "error",

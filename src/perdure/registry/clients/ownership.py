@@ -6,7 +6,6 @@ changed and settled after it, so a kill in between leaves both hashes, and which
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 from collections.abc import Mapping
@@ -15,7 +14,9 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
+from perdure.platform.locks import lock
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.msgspec_types import learned
 from perdure.registry.errors import RegistryUnavailable, Unreadable
@@ -71,14 +72,14 @@ class Ownership:
         self.sidecar = Sidecar(client, self.target)
 
     def __enter__(self) -> Self:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_RDWR | os.O_CREAT | directories.NOFOLLOW
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            self._lock_fd = os.open(os.path.join(self._folder, f".{self._name}.lock"), flags, 0o600)
+            self._lock_fd = directories.open(os.path.join(self._folder, f".{self._name}.lock"), flags, 0o600)
         except OSError as error:
             raise self._unwritable(error) from None
         try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
+            lock(self._lock_fd)
             self.sidecar = self.read()
         except BaseException:
             os.close(self._lock_fd)
@@ -118,7 +119,7 @@ class Ownership:
     def _save(self, sidecar: Sidecar) -> None:
         self.sidecar = sidecar
         try:
-            dir_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            dir_fd = directories.open(self._folder, os.O_RDONLY | directories.DIRECTORY)
             try:
                 with PendingFile(dir_fd, self._name, sync=True) as file:
                     file.write(msgspec.json.encode(sidecar))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 
+from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
-from perdure.platform.syscalls import rename_noreplace
+from perdure.platform.files import rename_noreplace
+from perdure.platform.sync import sync_directory
 from perdure.protocol.envelope import ToolError
 from perdure.registry import backups
 from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.file_lock import FileLock
 from perdure.storage.digest import sha256_of
 from perdure.storage.files import temp_names
-from perdure.storage.files.fsync import sync_directory
 from perdure.storage.files.swap import open_aside
 
 
@@ -41,20 +42,20 @@ def _refused(path: str, error: OSError | ToolError) -> RegistryUnavailable:
 def _removed(target: str, sha256: str) -> bool:
     folder, name = os.path.split(target)
     with FileLock(target) as lock:
-        dir_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        dir_fd = directories.open(folder, os.O_RDONLY | directories.DIRECTORY)
         try:
             lock.begin(
                 sha256, ""
             )  # nothing is planned: after a crash a foreign content goes back to its name
             aside = temp_names.fresh("x")
             point("view.before_remove")
-            os.rename(name, aside, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+            directories.rename(name, aside, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
             point("view.aside")
             if not _is(dir_fd, aside, sha256):
                 _put_back(dir_fd, aside, name, target)
                 return False
             backups.keep(target, _content(dir_fd, aside))
-            os.unlink(aside, dir_fd=dir_fd)
+            directories.unlink(aside, dir_fd=dir_fd)
             passed("view.removed")
             sync_directory(dir_fd)
             return True
@@ -84,4 +85,4 @@ def _put_back(dir_fd: int, aside: str, name: str, target: str) -> None:
         rename_noreplace(dir_fd, aside, dir_fd, name)
     except FileExistsError:
         backups.keep(target, _content(dir_fd, aside))
-        os.unlink(aside, dir_fd=dir_fd)
+        directories.unlink(aside, dir_fd=dir_fd)

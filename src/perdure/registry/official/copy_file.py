@@ -8,6 +8,7 @@ from typing import Final
 import apsw
 import msgspec
 
+from perdure.platform import directories
 from perdure.registry.official.records import Record, read_record
 from perdure.registry.official.versions import order
 from perdure.registry.runnable.aliases import short_name
@@ -33,7 +34,7 @@ CREATE VIRTUAL TABLE words USING fts5 (
 
 
 def opened(path: str) -> apsw.Connection:
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    os.close(directories.open(path, os.O_RDWR | os.O_CREAT | directories.NOFOLLOW, 0o600))
     db = apsw.Connection(path)
     db.set_busy_timeout(BUSY_MS)
     db.pragma("journal_mode", "wal")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import signal
 import sys
 from collections.abc import Callable
 from http import HTTPStatus
@@ -17,6 +16,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from perdure import __version__
+from perdure.platform import signals
 from perdure.registry.addresses import is_loopback
 from perdure.registry.serving.app import CatalogApp
 from perdure.registry.serving.exchange import Request, Response, problem
@@ -55,8 +55,8 @@ class CatalogServer:
     async def _serve(self, on_ready: Callable[[int], None]) -> None:
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, ended.set)
+        for number in (signals.INTERRUPT, signals.TERMINATE):
+            signals.handle_in_loop(loop, number, ended.set)
         server = await asyncio.start_server(self._connection, self._host, self._port, limit=MAX_HEAD)
         self._port = server.sockets[0].getsockname()[1]
         on_ready(self._port)

@@ -6,6 +6,8 @@ import errno
 import os
 import stat
 
+from perdure.platform import directories
+
 
 def read_bounded(path: str, most: int) -> bytes:
     """The whole content. Raises OSError, with a reason in words, for what is no file or larger than `most` bytes.
@@ -13,7 +15,7 @@ def read_bounded(path: str, most: int) -> bytes:
     Opened without waiting: a FIFO without a writer would hold up the thread for ever.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = directories.open(path, os.O_RDONLY | directories.NONBLOCK)
     except ValueError:  # a zero byte in the path
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from None
     with os.fdopen(fd, "rb") as file:

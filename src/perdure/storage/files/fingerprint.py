@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from perdure.platform.descriptors import pread
 from perdure.protocol.envelope import refuse
 from perdure.protocol.next_step import call_again
 from perdure.storage.digest import sha256_of
@@ -99,7 +100,7 @@ def _hashed(fd: int, most: int) -> tuple[bytes, str]:
     digest = hashlib.sha256()
     kept = bytearray()
     offset = 0
-    while piece := os.pread(fd, CHUNK, offset):
+    while piece := pread(fd, CHUNK, offset):
         digest.update(piece)
         kept += piece[: most - len(kept)]
         offset += len(piece)

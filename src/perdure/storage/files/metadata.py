@@ -16,16 +16,26 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 from typing import Any, Final
 
 import msgspec
 
-ACL: Final = "system.posix_acl_access"
+from perdure.platform.permissions import (
+    ACL,
+    attribute_names,
+    current_umask,
+    drop_acl,
+    get_attribute,
+    group_id,
+    set_attribute,
+    set_mode,
+    set_owner,
+    user_id,
+)
+
 _CAPABILITY: Final = "security.capability"
 _OF_CONTENT: Final = ("security.ima", "security.evm")  # signatures of the old content
 _SETID: Final = stat.S_ISUID | stat.S_ISGID
-_NO_XATTRS: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)
 _GONE: Final = getattr(errno, "ENODATA", errno.ENOENT)
 
 
@@ -45,13 +55,13 @@ def capture(fd: int) -> Facts:
     xattrs: dict[str, bytes] = {}
     unread: list[str] = []
     try:
-        names = _names(fd)
+        names = attribute_names(fd)
     except OSError:
         names = []
         unread.append("*")
     for name in names:
         try:
-            xattrs[name] = _get(fd, name)
+            xattrs[name] = get_attribute(fd, name)
         except OSError as error:
             if error.errno != _GONE:
                 unread.append(name)
@@ -67,24 +77,14 @@ def recalled(detail: dict[str, Any], now: Facts | None = None, *, key: str = "fi
 
 
 def of_mode(mode: int) -> Facts:
-    return Facts(mode, os.getuid(), os.getgid())
+    return Facts(mode, user_id(), group_id())
 
 
 def made_executable(facts: Facts | None, executable: bool) -> Facts:
     """Whoever may read it may run it, or nobody may; `facts` are None for a new file."""
-    found = facts or of_mode(0o666 & ~_umask())
+    found = facts or of_mode(0o666 & ~current_umask())
     mode = found.mode & ~0o111
     return msgspec.structs.replace(found, mode=mode | (mode & 0o444) >> 2 if executable else mode)
-
-
-def _umask() -> int:
-    try:
-        with open("/proc/self/status") as file:
-            return next(int(line.split()[1], 8) for line in file if line.startswith("Umask:"))
-    except (OSError, StopIteration):
-        mask = os.umask(0o077)  # for an instant, other threads make files that nobody else may read
-        os.umask(mask)
-        return mask
 
 
 def apply(fd: int, facts: Facts) -> tuple[str, ...]:
@@ -96,14 +96,14 @@ def apply(fd: int, facts: Facts) -> tuple[str, ...]:
     """
     warnings = [f"xattr_not_kept:{name}" for name in facts.unread]
     _give(fd, facts, warnings)
-    if ACL not in facts.xattrs and not _drop_inherited(fd):
+    if ACL not in facts.xattrs and not drop_acl(fd):
         warnings.append("acl_not_kept")
     for name, value in facts.xattrs.items():
         if name in _OF_CONTENT:
             continue
         if name == _CAPABILITY:
             warnings.append("setid_dropped")
-        elif not _set(fd, name, value):
+        elif not set_attribute(fd, name, value):
             warnings.append("acl_not_kept" if name == ACL else f"xattr_not_kept:{name}")
     mode = facts.mode
     if mode & _SETID:
@@ -116,7 +116,7 @@ def apply(fd: int, facts: Facts) -> tuple[str, ...]:
         # What was granted to one group is not granted to another.
         mode &= ~stat.S_IRWXG | ((mode & stat.S_IRWXO) << 3)
     try:
-        os.fchmod(fd, mode)
+        set_mode(fd, mode)
     except OSError:
         warnings.append("mode_not_kept")
     return tuple(dict.fromkeys(warnings))
@@ -127,7 +127,7 @@ def _give(fd: int, facts: Facts, warnings: list[str]) -> None:
     if (now.st_uid, now.st_gid) == (facts.uid, facts.gid):
         return
     try:
-        os.fchown(fd, facts.uid, facts.gid)
+        set_owner(fd, facts.uid, facts.gid)
         return
     except OSError:
         pass
@@ -135,56 +135,6 @@ def _give(fd: int, facts: Facts, warnings: list[str]) -> None:
         warnings.append("owner_not_kept")
     if now.st_gid != facts.gid:
         try:
-            os.fchown(fd, -1, facts.gid)  # one of our own groups can be given
+            set_owner(fd, -1, facts.gid)  # one of our own groups can be given
         except OSError:
             warnings.append("group_not_kept")
-
-
-if sys.platform == "linux":
-
-    def _names(fd: int) -> list[str]:
-        try:
-            return os.listxattr(fd)
-        except OSError as error:
-            if error.errno in _NO_XATTRS:
-                return []
-            raise
-
-    def _get(fd: int, name: str) -> bytes:
-        return os.getxattr(fd, name)
-
-    def _set(fd: int, name: str, value: bytes) -> bool:
-        try:
-            if os.getxattr(fd, name) == value:
-                return True  # a security label that the system gave by itself
-        except OSError:
-            pass
-        try:
-            os.setxattr(fd, name, value)
-        except OSError:
-            return False
-        return True
-
-    def _drop_inherited(fd: int) -> bool:
-        """A directory's default list comes with a new file; the old file did without."""
-        try:
-            if ACL in _names(fd):
-                os.removexattr(fd, ACL)
-        except OSError:
-            return False
-        return True
-
-else:
-    # Python reads no attributes there. They are said to be lost rather than lost in silence.
-
-    def _names(fd: int) -> list[str]:
-        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
-
-    def _get(fd: int, name: str) -> bytes:
-        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
-
-    def _set(fd: int, name: str, value: bytes) -> bool:
-        return False
-
-    def _drop_inherited(fd: int) -> bool:
-        return True

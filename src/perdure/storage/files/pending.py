@@ -23,13 +23,22 @@ from typing import Self
 
 import msgspec
 
+from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
-from perdure.platform.syscalls import exchange, is_missing, rename_noreplace
+from perdure.platform.files import (
+    exchange,
+    is_missing,
+    link_unnamed,
+    open_unnamed,
+    rename_noreplace,
+    reopen_path,
+)
+from perdure.platform.sync import sync_directory, sync_file
 from perdure.protocol.envelope import ToolError
-from perdure.storage.files import metadata, temp_names, tmpfile
+from perdure.storage.files import metadata, temp_names
 from perdure.storage.files.copy import copy_file
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly, sync_directory, sync_file, write_all
+from perdure.storage.files.fsync import close_quietly, write_all
 from perdure.storage.files.metadata import Facts
 from perdure.storage.files.swap import Conflict, PutBack, alone, open_aside, put_back, unexpected
 from perdure.storage.os_errors import os_refusal, sync_refusal
@@ -119,7 +128,7 @@ class PendingFile:
             self._sync_names()
         except (OSError, ToolError) as error:
             if self._is_at_name():
-                os.unlink(self.name, dir_fd=self.dir_fd)
+                directories.unlink(self.name, dir_fd=self.dir_fd)
             failed = self._failed(error) if isinstance(error, OSError) else error
             self.discard()
             raise failed from None
@@ -147,7 +156,7 @@ class PendingFile:
         """Leave no trace. Harmless after landing."""
         if self._temp is not None:
             try:
-                os.unlink(self._temp, dir_fd=self.dir_fd)
+                directories.unlink(self._temp, dir_fd=self.dir_fd)
             except OSError:
                 pass  # what cannot be removed now is swept by recovery
             self._temp = None
@@ -162,11 +171,11 @@ class PendingFile:
         point("write.open_temp")
         # A new file gets what the umask and its directory give; `_complete` sets the facts of a replaced one.
         mode = 0o666 if self._like is None else 0o600
-        fd = tmpfile.opened(self.dir_fd, mode)
+        fd = open_unnamed(self.dir_fd, mode)
         if fd is None:
             name = temp_names.fresh("w")
-            flags = tmpfile.FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            fd = os.open(name, flags, mode, dir_fd=self.dir_fd)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | directories.NOFOLLOW
+            fd = directories.open(name, flags, mode, dir_fd=self.dir_fd)
             self._temp = name
         self._fd = fd
         point("write.temp_created")
@@ -196,9 +205,9 @@ class PendingFile:
 
     def _opened_for_reading(self) -> int:
         """No file of ours has a writer once it has a name: it can be executed, and replaced, at once."""
-        path = f"/proc/self/fd/{self._fd}" if self._temp is None else self._temp
+        path = reopen_path(self._fd) if self._temp is None else self._temp
         try:
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.dir_fd)
+            return directories.open(path, os.O_RDONLY, dir_fd=self.dir_fd)
         except PermissionError:
             return os.dup(self._fd)  # a umask that forbids reading one's own files
 
@@ -207,16 +216,16 @@ class PendingFile:
         point("write.before_name")
         name = temp_names.fresh("x")
         if self._temp is None:
-            tmpfile.link(self._fd, self.dir_fd, name)
+            link_unnamed(self._fd, self.dir_fd, name)
         else:
-            os.rename(self._temp, name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
+            directories.rename(self._temp, name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
         self._temp = name
         point("write.named")
 
     def _appear(self) -> None:
         point("write.before_create")
         if self._temp is None:
-            tmpfile.link(self._fd, self.dir_fd, self.name)
+            link_unnamed(self._fd, self.dir_fd, self.name)
         else:
             rename_noreplace(self.dir_fd, self._temp, self.dir_fd, self.name)
             self._temp = None
@@ -224,7 +233,9 @@ class PendingFile:
     def _exchange(self, expected: Expected) -> Landed:
         self._guarded(self._take_name)
         try:
-            certain = expected.is_certain(os.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False))
+            certain = expected.is_certain(
+                directories.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False)
+            )
             point("write.before_exchange")
             exchange(self.dir_fd, self._temp_name(), self.name)
         except FileNotFoundError:
@@ -262,7 +273,7 @@ class PendingFile:
         if aside is not None:
             close_quietly(aside)
         try:
-            os.unlink(temp, dir_fd=self.dir_fd)
+            directories.unlink(temp, dir_fd=self.dir_fd)
         except OSError:
             self._left = temp  # it landed; whoever syncs it tries again
         self._temp = None
@@ -290,7 +301,7 @@ class PendingFile:
 
     def _rename_over(self) -> None:
         point("write.before_replace")
-        os.rename(self._temp_name(), self.name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
+        directories.rename(self._temp_name(), self.name, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
         self._temp = None
         passed("write.replaced")
         self._sync_names()
@@ -306,7 +317,7 @@ class PendingFile:
 
     def _is_at_name(self) -> bool:
         try:
-            there = os.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False)
+            there = directories.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False)
         except OSError:
             return False
         mine = os.fstat(self._fd)

@@ -13,7 +13,6 @@ for a foreign one, so those who exchange, whatever their workspaces, take turns 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import time
@@ -22,8 +21,10 @@ from contextlib import contextmanager
 from io import FileIO
 from typing import Final
 
+from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
-from perdure.platform.syscalls import exchange, is_open_for_writing, rename_noreplace
+from perdure.platform.files import exchange, is_open_for_writing, rename_noreplace
+from perdure.platform.locks import try_lock
 from perdure.protocol.envelope import Envelope, ToolError
 from perdure.protocol.next_step import call_again
 from perdure.storage.digest import sha256_of
@@ -97,7 +98,7 @@ def alone(dir_fd: int) -> Iterator[None]:
         return
     fd = -1
     try:
-        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+        fd = directories.open(".", os.O_RDONLY | directories.DIRECTORY, dir_fd=dir_fd)
     except PermissionError:
         pass  # a directory that may be written but not read cannot be locked
     except OSError as error:
@@ -115,7 +116,7 @@ def _lock(fd: int) -> None:
     until = time.monotonic() + TURN_S
     while True:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_lock(fd)
             return
         except BlockingIOError as error:
             if time.monotonic() > until:
@@ -127,11 +128,11 @@ def _lock(fd: int) -> None:
 
 def open_aside(dir_fd: int, name: str) -> FileIO | None:
     """A file that may be anybody's, for reading; None for what cannot be opened as one."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    flags = os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK
     try:
-        if not stat.S_ISREG(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
+        if not stat.S_ISREG(directories.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
             return None
-        return FileIO(os.open(name, flags, dir_fd=dir_fd), "rb")
+        return FileIO(directories.open(name, flags, dir_fd=dir_fd), "rb")
     except OSError as error:
         if error.errno not in _NOT_A_FILE:
             raise  # of a device that fails nothing can be said
@@ -213,7 +214,7 @@ def _put_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int
                 return PutBack(held, lost, temp_is_ours=False)
             is_swapped = True
             passed("write.swapped_back")
-            came = _key(os.stat(temp, dir_fd=dir_fd, follow_symlinks=False))
+            came = _key(directories.stat(temp, dir_fd=dir_fd, follow_symlinks=False))
         except OSError:
             if is_swapped:  # what came out stays under the temporary name, whosever it is
                 return PutBack(held, lost, temp_is_ours=False)

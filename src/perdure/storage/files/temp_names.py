@@ -16,8 +16,10 @@ import secrets
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
+from perdure.platform.boot import boot_number
+from perdure.platform.processes import is_running, pid_namespace, start_time
+
 PREFIX: Final = ".perdure~"
-_EXITING: Final = 0x4
 Use = Literal["w", "x"]
 _NAME: Final = re.compile(
     re.escape(PREFIX)
@@ -55,46 +57,12 @@ def owner_lives(owner: Owner) -> bool | None:
     if owner.space != _of_process(os.getpid()).space:
         return None
     if owner.start == 0:
-        return _answers(owner.pid)
-    return _start_of(owner.pid) == owner.start
+        return is_running(owner.pid)
+    return start_time(owner.pid) == owner.start
 
 
 @cache
 def _of_process(pid: int) -> Owner:
     # By pid, so that a forked child does not sign with its parent's name.
-    try:
-        space = os.stat("/proc/self/ns/pid").st_ino ^ _boot()
-    except OSError:
-        space = 0
-    return Owner(pid, _start_of(pid), space)
-
-
-def _boot() -> int:
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return int(file.read().replace("-", "")[:8], 16) << 32
-    except (OSError, ValueError):
-        return 0
-
-
-def _start_of(pid: int) -> int:
-    """When a process started, in ticks since boot; 0 for none, for one that is dying, and where there is no /proc."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The command name may hold spaces and parentheses; the fields after it do not.
-            fields = file.read().rpartition(b")")[2].split()
-        # Who was killed is listed until somebody waits for it, which in some containers nobody ever does.
-        is_gone = fields[0] in (b"Z", b"X") or int(fields[6]) & _EXITING
-        return 0 if is_gone else int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def _answers(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    namespace = pid_namespace()
+    return Owner(pid, start_time(pid), namespace ^ boot_number() << 32 if namespace else 0)

@@ -18,7 +18,9 @@ from typing import Any, Final, TypeVar
 import apsw
 import msgspec
 
-from perdure.platform.syscalls import boot_session
+from perdure.platform import directories
+from perdure.platform.boot import boot_id
+from perdure.platform.descriptors import pread, pwrite
 from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.journal import (
     Draft,
@@ -73,7 +75,7 @@ class SqliteJournal:
             self._write = open_database(self._path, "journal")
         self._readers = ThreadReaders(lambda: open_reader(self._path))
         self._writing_thread = 0
-        self._boot = _boot_id()
+        self._boot = boot_id()
         self._anchor_fd = -1
         self._landed_fd = _opened(os.path.join(folder, "landed")) if not is_read_only else -1
         self._is_suspect = False
@@ -205,7 +207,7 @@ class SqliteJournal:
 
     def mark_landed(self, seq: int) -> None:
         try:
-            os.pwrite(self._landed_fd, f"{self._boot} {seq:020}\n".encode(), 0)
+            pwrite(self._landed_fd, f"{self._boot} {seq:020}\n".encode(), 0)
         except OSError as error:  # then the next to come looks for itself
             log.warning("the watermark of what has landed could not be written: %s", error)
 
@@ -389,7 +391,7 @@ class SqliteJournal:
         return found[0][0] or 0
 
     def landed(self) -> int:
-        boot, _, seq = os.pread(self._landed_fd, 200, 0).decode(errors="replace").partition(" ")
+        boot, _, seq = pread(self._landed_fd, 200, 0).decode(errors="replace").partition(" ")
         return int(seq) if boot == self._boot and seq.strip().isdigit() else 0
 
     def content(self, sha: Sha) -> bytes | None:
@@ -492,11 +494,11 @@ class SqliteJournal:
         try:
             if self._anchor_fd < 0:
                 os.makedirs(os.path.dirname(self._anchor), mode=0o700, exist_ok=True)
-                self._anchor_fd = os.open(
-                    self._anchor, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+                self._anchor_fd = directories.open(
+                    self._anchor, os.O_WRONLY | os.O_CREAT | directories.NOFOLLOW, 0o600
                 )
             # Always the same length, in place: to cut a file short costs more than the rest of a commit.
-            os.pwrite(self._anchor_fd, b"%020d %s\n" % (self._head[0], self._head[1].hex().encode()), 0)
+            pwrite(self._anchor_fd, b"%020d %s\n" % (self._head[0], self._head[1].hex().encode()), 0)
         except OSError:
             pass
 
@@ -534,16 +536,4 @@ def _row(found: tuple[Any, ...]) -> Row:
 
 
 def _opened(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-
-
-def _boot_id() -> str:
-    """A name for the time since the machine started; changes only when everything unsynced may be gone.
-
-    Where the system has none, each process counts as another boot: then nothing unsynced is relied upon.
-    """
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return boot_session() or f"unknown-{os.urandom(16).hex()}"
+    return directories.open(path, os.O_RDWR | os.O_CREAT | directories.NOFOLLOW, 0o600)

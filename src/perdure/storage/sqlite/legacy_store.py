@@ -23,17 +23,20 @@ from typing import Final
 
 import apsw
 
+from perdure.platform import directories
 from perdure.platform.fault_points import point
+from perdure.platform.permissions import user_id
+from perdure.platform.sync import sync_directory, sync_file
 from perdure.storage.files.copy import copy_file
-from perdure.storage.files.fsync import close_quietly, sync_directory, sync_file, write_all
+from perdure.storage.files.fsync import close_quietly, write_all
 from perdure.storage.user_dirs import state_dir, write_private
 from perdure.storage.workspace_store import FOLDER, JOURNAL, StorePlace, in_workspace
 
 MARKER: Final = "moving"
 BLOBS: Final = "blobs"
 LANDED: Final = "landed"
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_DIRECTORY: Final = os.O_RDONLY | directories.DIRECTORY | directories.NOFOLLOW
+_FILE: Final = os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK
 _OURS: Final = (JOURNAL + "-wal", JOURNAL + "-shm", LANDED, "lock")
 
 
@@ -45,7 +48,7 @@ def is_moving(place: StorePlace) -> bool:
 def take_over(root: str, place: StorePlace) -> bool:
     """Under the lock of the root. False where a process still uses the old store: then nothing was moved."""
     try:
-        old = os.open(os.path.join(root, FOLDER), _DIRECTORY)
+        old = directories.open(os.path.join(root, FOLDER), _DIRECTORY)
     except FileNotFoundError:
         os.unlink(os.path.join(place.folder, MARKER))  # it was moved, and its folder removed
         return True
@@ -53,7 +56,7 @@ def take_over(root: str, place: StorePlace) -> bool:
         if not os.path.lexists(place.journal):
             if not _write_back_log(os.path.join(root, FOLDER, JOURNAL)):
                 return False
-            new = os.open(place.folder, _DIRECTORY)
+            new = directories.open(place.folder, _DIRECTORY)
             try:
                 _move(old, new, root, place)
             finally:
@@ -87,7 +90,7 @@ def _write_back_log(path: str) -> bool:
         return False
     finally:
         connection.close()
-    fd = os.open(path, _FILE)
+    fd = directories.open(path, _FILE)
     try:
         sync_file(fd)
     finally:
@@ -108,15 +111,15 @@ def _move(old: int, new: int, root: str, place: StorePlace) -> None:
         _link_or_copy(old, LANDED, new)
     point("store.before_journal")
     try:
-        os.rename(JOURNAL, JOURNAL, src_dir_fd=old, dst_dir_fd=new)
+        directories.rename(JOURNAL, JOURNAL, src_dir_fd=old, dst_dir_fd=new)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
         temporary = f"{JOURNAL}.moving"
         with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=new)
+            directories.unlink(temporary, dir_fd=new)
         _copy(old, JOURNAL, new, temporary)
-        os.rename(temporary, JOURNAL, src_dir_fd=new, dst_dir_fd=new)
+        directories.rename(temporary, JOURNAL, src_dir_fd=new, dst_dir_fd=new)
     sync_directory(new)
     point("store.journal_moved")
 
@@ -129,22 +132,22 @@ def _remove_rest(old: int, place: StorePlace) -> None:
         return
     for name in (JOURNAL, *_OURS):
         with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=old)
+            directories.unlink(name, dir_fd=old)
         point("store.one_removed")
     for name, source in _own_blobs(old):
-        os.unlink(name, dir_fd=source)
+        directories.unlink(name, dir_fd=source)
     with suppress(OSError):
-        os.rmdir(BLOBS, dir_fd=old)
+        directories.rmdir(BLOBS, dir_fd=old)
     if set(os.listdir(old)) <= {".gitignore"}:
         with suppress(FileNotFoundError):
-            os.unlink(".gitignore", dir_fd=old)
+            directories.unlink(".gitignore", dir_fd=old)
     sync_directory(old)
 
 
 def _fingerprint(old: int) -> bytes:
     """Of the old journal, to notice that somebody wrote to it after it was copied; empty where there is none."""
     try:
-        facts = os.stat(JOURNAL, dir_fd=old, follow_symlinks=False)
+        facts = directories.stat(JOURNAL, dir_fd=old, follow_symlinks=False)
     except FileNotFoundError:
         return b""
     return b"%d %d %d" % (facts.st_ino, facts.st_size, facts.st_mtime_ns)
@@ -161,13 +164,13 @@ def _copy_anchor(root: str, place: StorePlace) -> None:
 def _own_blobs(old: int) -> Iterator[tuple[str, int]]:
     """The names of its contents and the folder they are in. Links and files of others are left alone."""
     try:
-        folder = os.open(BLOBS, _DIRECTORY, dir_fd=old)
+        folder = directories.open(BLOBS, _DIRECTORY, dir_fd=old)
     except OSError:
         return
     try:
         for name in sorted(os.listdir(folder)):
-            facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid():
+            facts = directories.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(facts.st_mode) and facts.st_uid == user_id():
                 yield name, folder
     finally:
         os.close(folder)
@@ -176,8 +179,8 @@ def _own_blobs(old: int) -> Iterator[tuple[str, int]]:
 @contextmanager
 def _made(parent: int, name: str) -> Iterator[int]:
     with suppress(FileExistsError):
-        os.mkdir(name, 0o700, dir_fd=parent)
-    folder = os.open(name, _DIRECTORY, dir_fd=parent)
+        directories.mkdir(name, 0o700, dir_fd=parent)
+    folder = directories.open(name, _DIRECTORY, dir_fd=parent)
     try:
         yield folder
         sync_directory(folder)
@@ -187,18 +190,18 @@ def _made(parent: int, name: str) -> Iterator[int]:
 
 def _link_or_copy(source: int, name: str, target: int) -> None:
     with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=target)  # perhaps half a copy, of a move that was killed
+        directories.unlink(name, dir_fd=target)  # perhaps half a copy, of a move that was killed
     try:
-        os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+        directories.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
     except OSError:
         _copy(source, name, target, name)
 
 
 def _copy(source: int, name: str, target: int, new_name: str) -> None:
-    reading = os.open(name, _FILE, dir_fd=source)
+    reading = directories.open(name, _FILE, dir_fd=source)
     try:
-        writing = os.open(
-            new_name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=target
+        writing = directories.open(
+            new_name, os.O_RDWR | os.O_CREAT | os.O_EXCL | directories.NOFOLLOW, 0o600, dir_fd=target
         )
         try:
             copy_file(reading, writing, "store.copy")
@@ -210,8 +213,8 @@ def _copy(source: int, name: str, target: int, new_name: str) -> None:
 
 
 def _write(folder: int, name: str, data: bytes) -> None:
-    fd = os.open(
-        name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
+    fd = directories.open(
+        name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | directories.NOFOLLOW, 0o600, dir_fd=folder
     )
     try:
         write_all(fd, data, "store.marker")

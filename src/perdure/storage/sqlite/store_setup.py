@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Final
 
+from perdure.platform import directories
+from perdure.platform.descriptors import pread, pwrite
 from perdure.storage.process_lock import LOCK_S, DirectoryLock, LockTimeout, workspace_locked
 from perdure.storage.sqlite import legacy_store
 from perdure.storage.user_dirs import make_private_folders, write_private
@@ -21,8 +22,6 @@ from perdure.storage.workspace_store import (
     write_record,
 )
 
-PLACE: Final = getattr(os, "O_PATH", os.O_RDONLY)  # holds a directory without the right to list it
-
 
 def prepare(root: str, setting: Setting = "data") -> StorePlace:
     """The store of a workspace, with its folder. A store at a former place is moved to the one it has now."""
@@ -30,7 +29,7 @@ def prepare(root: str, setting: Setting = "data") -> StorePlace:
     if place.kind == "workspace":
         _make_in_workspace(place.folder)
         return place
-    fd = os.open(place.root, PLACE | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = directories.open(place.root, directories.PLACE | directories.DIRECTORY)
     lock = DirectoryLock(fd)
     try:
         lock.take(LOCK_S)
@@ -79,14 +78,14 @@ def _make_in_workspace(path: str) -> None:
     refuse_link(path)
     with suppress(FileExistsError):
         os.mkdir(path, mode=0o700)
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    folder = directories.open(path, os.O_RDONLY | directories.DIRECTORY | directories.NOFOLLOW)
     try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(".gitignore", flags, 0o600, dir_fd=folder)
+        flags = os.O_RDWR | os.O_CREAT | directories.NOFOLLOW
+        fd = directories.open(".gitignore", flags, 0o600, dir_fd=folder)
         try:
-            if os.pread(fd, 1, 0) in (b"", b"\0"):  # new, or a power cut took its content
+            if pread(fd, 1, 0) in (b"", b"\0"):  # new, or a power cut took its content
                 os.ftruncate(fd, 0)
-                os.pwrite(fd, b"*\n", 0)
+                pwrite(fd, b"*\n", 0)
         finally:
             os.close(fd)
     finally:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perdure.platform.descriptors import pread
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool
@@ -204,7 +205,7 @@ def _side(service: WriteService, path: str, which: str) -> tuple[bytes | None, R
             fd = place.open()
             try:
                 check_in_memory(size := os.fstat(fd).st_size, path)
-                return os.pread(fd, size, 0), None
+                return pread(fd, size, 0), None
             finally:
                 os.close(fd)
     except ToolError as error:

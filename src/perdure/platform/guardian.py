@@ -14,6 +14,9 @@ import signal
 import time
 from typing import NoReturn
 
+from perdure.platform import processes, signals
+from perdure.platform.children import signal_group
+
 GRACE_S = 0.5
 MARK = "PERDURE_GUARDED"
 
@@ -61,8 +64,7 @@ def _watch(reading: int, mark: str) -> NoReturn:
     """Everything the guardian ever does. It never returns into the host's code."""
     try:
         os.setsid()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
-            signal.signal(number, signal.SIG_IGN)
+        signals.ignore((signals.TERMINATE, signals.INTERRUPT, signals.RELOAD, signals.UPGRADE))
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for fd in (int(name) for name in os.listdir("/dev/fd")):
@@ -88,47 +90,24 @@ def _watch(reading: int, mark: str) -> NoReturn:
 
 def _end(groups: set[int], mark: str) -> None:
     for group in groups:
-        signal_group(group, signal.SIGTERM)
+        signal_group(group, signals.TERMINATE)
     until = time.monotonic() + GRACE_S
     while any(signal_group(group, 0) for group in groups) and time.monotonic() < until:
         time.sleep(0.01)
     for group in groups:
-        signal_group(group, signal.SIGKILL)
+        signal_group(group, signals.KILL)
     end_marked(mark)
 
 
 def end_marked(mark: str, patience_s: float = 0.0) -> None:
     """End whatever still carries a mark, and wait until it is gone, or for so long."""
     until = time.monotonic() + patience_s
-    while found := _marked(mark):
-        for pid in found:
+    while pids := processes.with_environment(f"{MARK}={mark}"):
+        for pid in pids:
             try:
-                os.kill(pid, signal.SIGKILL)
+                signals.send(pid, signals.KILL)
             except OSError:
                 pass
         if time.monotonic() >= until:
             break
         time.sleep(0.01)
-
-
-def _marked(mark: str) -> list[int]:
-    """Processes that were started with this mark, by us or by one of ours. Only where /proc tells."""
-    wanted = f"{MARK}={mark}".encode()
-    found = []
-    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                if wanted in file.read().split(b"\0"):
-                    found.append(int(name))
-        except (OSError, ValueError):
-            continue
-    return found
-
-
-def signal_group(group: int, number: int) -> bool:
-    """Whether anyone was there to hear it."""
-    try:
-        os.killpg(group, number)
-    except OSError:
-        return False
-    return True

@@ -1,0 +1,41 @@
+"""Files by their names in an open directory, and the open flags that not every system has.
+
+The functions are those of `os`, which on a POSIX system take an open directory (`dir_fd`, `src_dir_fd`, `dst_dir_fd`).
+Another system implements them with the same signatures. Python makes every descriptor close-on-exec.
+
+| flag | `open` |
+|---|---|
+| `DIRECTORY` | opens a directory and nothing else |
+| `PLACE` | holds a directory without the right to list it, where the system has such descriptors |
+| `NOFOLLOW` | refuses a symbolic link |
+| `NONBLOCK` | does not wait for the other end of a FIFO |
+"""
+
+from __future__ import annotations
+
+import os
+from os import access, fwalk, link, mkdir, open, readlink, rename, replace, rmdir, stat, unlink
+from typing import Final
+
+__all__ = [
+    "DIRECTORY",
+    "NOFOLLOW",
+    "NONBLOCK",
+    "PLACE",
+    "access",
+    "fwalk",
+    "link",
+    "mkdir",
+    "open",
+    "readlink",
+    "rename",
+    "replace",
+    "rmdir",
+    "stat",
+    "unlink",
+]
+
+PLACE: Final[int] = getattr(os, "O_PATH", os.O_RDONLY)
+DIRECTORY: Final = os.O_DIRECTORY
+NOFOLLOW: Final = os.O_NOFOLLOW
+NONBLOCK: Final = os.O_NONBLOCK
