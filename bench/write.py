@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import chunks, journal_length, peers, sections, writes
+from bench import call_count, chunks, journal_length, peers, sections, writes
 from bench.report import Report, machine
 
-SECTIONS = ("small", "in-flight", "medium", "large", "memory", "chunks", "journal")
+SECTIONS = ("small", "in-flight", "walk", "medium", "large", "memory", "chunks", "journal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ def main() -> int:
     measures: dict[str, Callable[[Path], None]] = {
         "small": lambda scratch: writes.measure_small(scratch, perdure, report, calls=size.small),
         "in-flight": lambda scratch: writes.measure_in_flight(scratch, perdure, report, calls=size.rated),
+        "walk": lambda scratch: call_count.measure(scratch, report),
         "medium": lambda scratch: writes.measure_medium(scratch, perdure, report, calls=size.medium),
         "large": lambda scratch: writes.measure_large(scratch, perdure, report, calls=size.large),
         "memory": lambda scratch: writes.measure_memory(scratch, perdure, report),

@@ -358,10 +358,11 @@ class WriteSurface:
         finally:
             self._release(service, error)
 
-    def _acquire(self, call: Call | None = None) -> WriteService:
-        """The open workspace, which stays open until it is released."""
+    def _acquire(self, call: Call | None = None, *, commits: bool = False) -> WriteService:
+        """The open workspace, which stays open until it is released. Whether its store was replaced is checked here, or
+        in the round of a call that `commits`."""
         with self._lock:
-            service = self._current()
+            service = self._service if commits and self._service is not None else self._current()
             self._users[service] = self._users.get(service, 0) + 1
             notices = self._notices if call is not None else []
             self._notices = [] if call is not None else self._notices
@@ -560,12 +561,14 @@ class WriteSurface:
         """A tool that answers from the commit thread: no thread waits for its round."""
 
         def handle(params: P, call: Call) -> Future[dict[str, Any]]:
-            service = self._acquire(call)
+            service = self._acquire(call, commits=True)
             try:
                 future = run(service, params, call)
             except BaseException as error:
-                self._release(service, error)
-                raise
+                # A large content may have been written to a store that is gone.
+                failure = StoreReplaced() if service.is_replaced() else error
+                self._release(service, failure)
+                raise failure from None
             future.add_done_callback(lambda done: self._release(service, done.exception()))
             return future
 
