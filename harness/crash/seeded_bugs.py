@@ -37,10 +37,10 @@ from perdure.worker.server import Server
 from perdure.workspace import displaced, drafts, recovery
 from perdure.workspace.change import Change
 from perdure.workspace.commit import Committer
-from perdure.workspace.contents import Content, Store
-from perdure.workspace.paths import Workspace
-from perdure.workspace.planning import Known, Tree
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.contents import Content, ContentStore
+from perdure.workspace.paths import Roots
+from perdure.workspace.planning import PlannedFile, PlanView
+from perdure.workspace.workspace import Workspace
 
 VARIABLE: Final = "PERDURE_SEEDED_BUG"
 SHARED: Final = "shared"
@@ -100,12 +100,12 @@ def acknowledged_before_commit() -> None:
 
 @BUGS.add("no invocation is recorded")
 def no_invocation_is_recorded() -> None:
-    replace(SqliteJournal, "remember", do_nothing)
+    replace(SqliteJournal, "record_invocation", do_nothing)
 
 
 @BUGS.add("what had landed is not marked", SHARED)
 def landed_is_not_marked() -> None:
-    replace(SqliteJournal, "mark_landed", do_nothing)
+    replace(SqliteJournal, "set_applied_watermark", do_nothing)
 
 
 @BUGS.add("the chain begins anew at every row")
@@ -118,15 +118,15 @@ def chain_begins_anew() -> None:
 
 @BUGS.add("what is replaced is not kept")
 def replaced_is_not_kept() -> None:
-    def put(tree: Tree, known: Known, *_: Any, **__: Any) -> None:
+    def stage(tree: PlanView, known: PlannedFile, *_: Any, **__: Any) -> None:
         known.changed = True
 
-    before(Tree, "put", put)
+    before(PlanView, "stage", stage)
 
 
 @BUGS.add("a draft is promised and not kept")
 def draft_is_not_kept() -> None:
-    def save(service: WriteService, call: Call, path: str, content: Content, reason: str) -> None:
+    def save(service: Workspace, call: Call, path: str, content: Content, reason: str) -> None:
         draft = Draft(drafts.draft_id(content), content.digest, content.size, path, reason)
         service.journal.save_draft(draft, call.client, call.session)
 
@@ -181,7 +181,7 @@ def temporary_files_stay() -> None:
 
 @BUGS.add("what was put aside is not put back", SHARED)
 def set_aside_stays() -> None:
-    replace(displaced, "put_back", do_nothing)
+    replace(displaced, "restore_displaced", do_nothing)
 
 
 @BUGS.add("the rest of a transaction that lost a file stays", SHARED)
@@ -195,7 +195,7 @@ def transaction_stays_in_part() -> None:
 @BUGS.add("what did not land is called settled")
 def unapplied_is_settled() -> None:
     def make(original: Function) -> Function:
-        def settle(workspace: Workspace, store: Store, intents: list[Intent], *, has_landed: bool) -> Any:
+        def settle(workspace: Roots, store: ContentStore, intents: list[Intent], *, has_landed: bool) -> Any:
             is_multiple = intents[-1].row.txn is not None
             return original(workspace, store, intents, has_landed=has_landed or is_multiple)
 

@@ -31,7 +31,7 @@ from perdure.storage.files import temp_names
 from perdure.storage.journal import Filter
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker.compose import Durability
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.workspace import Workspace
 
 MOST_ROWS = 100_000
 
@@ -121,7 +121,7 @@ def _undone(
             yield Finding("undo", f"{lane.name}: the last change was not taken back")
 
 
-def _journal(service: WriteService, files: Files) -> Iterator[Finding]:
+def _journal(service: Workspace, files: Files) -> Iterator[Finding]:
     for problem in service.journal.verify():
         yield Finding("journal", f"{problem.kind}: {problem.detail} ({problem.seq})")
     for path in {row.path for row in service.journal.rows(Filter(), MOST_ROWS)} | set(files):
@@ -131,7 +131,7 @@ def _journal(service: WriteService, files: Files) -> Iterator[Finding]:
             yield Finding("journal", f"{path}: its last row is not what is on disk")
 
 
-def _contents(service: WriteService) -> Iterator[Finding]:
+def _contents(service: Workspace) -> Iterator[Finding]:
     """Whatever was there before or after any change can be had back."""
     rows = service.journal.rows(Filter(), MOST_ROWS)
     for sha in {sha.hex() for row in rows for sha in (row.old_sha, row.new_sha) if sha is not None}:
@@ -143,7 +143,7 @@ def _contents(service: WriteService) -> Iterator[Finding]:
             yield Finding("undo", f"content {sha[:12]}: {kept[:24]}")
 
 
-def _litter(workspace: str, service: WriteService) -> Iterator[Finding]:
+def _litter(workspace: str, service: Workspace) -> Iterator[Finding]:
     for folder, _, names in os.walk(workspace):
         for name in names:
             if temp_names.parsed(name) is not None:

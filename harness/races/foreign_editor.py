@@ -34,7 +34,7 @@ from perdure.storage.blobs import Blobs
 from perdure.storage.journal import Filter
 from perdure.storage.sqlite.database import open_reader
 from perdure.storage.sqlite.journal import SqliteJournal
-from perdure.workspace.contents import Store
+from perdure.workspace.contents import ContentStore
 
 Style = Literal["renamed", "in-place"]
 STYLES: Final[tuple[Style, ...]] = ("renamed", "in-place")
@@ -191,7 +191,7 @@ def _judge(base: Path, account: Account, acknowledged: list[dict[str, Any]], out
     blobs = Blobs(folder / "blobs")
     reader = open_reader(str(folder / "journal.db"))
     try:
-        store = Store(journal, blobs)
+        store = ContentStore(journal, blobs)
         rows = {str(row.seq): row for row in journal.rows(Filter(path=FILE), ALL)}
         made = {
             sha.hex() for (sha,) in reader.execute("SELECT new_sha FROM journal WHERE new_sha IS NOT NULL")

@@ -22,7 +22,7 @@ import msgspec
 from perdure.platform.files import exchange
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files.pending import PendingFile
-from perdure.workspace.paths import Workspace
+from perdure.workspace.paths import Roots
 
 Way = Literal["kernel", "walk", "naive"]
 WAYS: Final[tuple[Way, ...]] = ("kernel", "walk", "naive")
@@ -44,7 +44,7 @@ def race(base: Path, attempts: int, way: Way = "kernel") -> Outcome:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    workspace = Workspace([inside], by_kernel=way == "kernel")
+    workspace = Roots([inside], by_kernel=way == "kernel")
     forbidden = {_key(os.stat(path)) for path in (outside, outside / "deep")}
     landed = refused = escaped = 0
     started = time.perf_counter()
@@ -69,7 +69,7 @@ def race(base: Path, attempts: int, way: Way = "kernel") -> Outcome:
     return Outcome(attempts, landed, refused, escaped, time.perf_counter() - started)
 
 
-def _confined(workspace: Workspace, path: str) -> tuple[int, int]:
+def _confined(workspace: Roots, path: str) -> tuple[int, int]:
     with workspace.locate(path) as place, PendingFile(place.dir_fd, place.name) as pending:
         pending.write(b"inside")
         if place.name == "f":

@@ -31,7 +31,7 @@ from perdure.storage.blobs import Blobs
 from perdure.storage.journal import Filter
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.testing.raw_client import Ended
-from perdure.workspace.contents import Store
+from perdure.workspace.contents import ContentStore
 
 ERRORS: Final = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EINTR")
 DURABILITIES: Final = ("journal", "strict")
@@ -167,7 +167,7 @@ class Session:
                 if run.answer == "done" and run.folder not in journaled:
                     run.problems.append("acknowledged, and not in the journal")
                 run.problems += self._found_later(run, journal)
-                run.problems += _of_draft(run, journal, Store(journal, blobs))
+                run.problems += _of_draft(run, journal, ContentStore(journal, blobs))
         finally:
             blobs.close()
             journal.close()
@@ -211,7 +211,7 @@ def _of_refusal(run: Run, before: Files, payload: dict[str, Any], *, lasting: bo
         yield f"a full disk was called {told.error}"
 
 
-def _of_draft(run: Run, journal: SqliteJournal, store: Store) -> Iterator[str]:
+def _of_draft(run: Run, journal: SqliteJournal, store: ContentStore) -> Iterator[str]:
     if run.draft is None:
         return
     kept = journal.draft(run.draft)

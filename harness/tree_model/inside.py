@@ -23,7 +23,7 @@ from perdure.platform import fault_points
 from perdure.protocol.calls import Done
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.tools import View
-from perdure.storage.journal import Filter, Row, Sha
+from perdure.storage.journal import Digest, Filter, Row
 from perdure.surfaces.write import write
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker import call
@@ -209,7 +209,7 @@ class Inside:
         mine.transact(lambda: None)
 
 
-def _contents(rows: Sequence[Row]) -> set[Sha]:
+def _contents(rows: Sequence[Row]) -> set[Digest]:
     return {sha for row in rows for sha in (row.old_sha, row.new_sha) if sha is not None}
 
 

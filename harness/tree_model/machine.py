@@ -165,7 +165,7 @@ class TreeMachine(RuleBasedStateMachine):
             return
         self.steps["kills"] += 1
         happened = edit is not None and edit.happen(self._worker.workspace)
-        landed = self._worker.landed()
+        landed = self._worker.applied_watermark()
         self._restart(recovery)
         self._judge(request, edit if happened else None, landed)
 

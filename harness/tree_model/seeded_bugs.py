@@ -10,8 +10,8 @@ from perdure.storage.journal import Row
 from perdure.surfaces.write import guards, undo
 from perdure.workspace import recovery
 from perdure.workspace.contents import Content
-from perdure.workspace.planning import Known, Tree
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.planning import PlannedFile, PlanView
+from perdure.workspace.workspace import Workspace
 
 BUGS: Final = SeededBugs()
 
@@ -20,7 +20,7 @@ BUGS: Final = SeededBugs()
 def undo_forgets_later_edits() -> None:
     """Undo restores the old content and drops the edits that came later."""
 
-    def reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Content | None:
+    def reverted(service: Workspace, tree: PlanView, known: PlannedFile, row: Row) -> Content | None:
         return service.store.find(row.old_sha.hex()) if row.old_sha is not None else None
 
     replace(undo, "_reverted", reverted)
@@ -41,7 +41,7 @@ def recovery_skips() -> None:
 @BUGS.add("recovery-modes")
 def recovery_forgets_modes() -> None:
     """Recovery makes files with the mode of a new one."""
-    replace(metadata, "recalled", do_nothing)
+    replace(metadata, "from_journal", do_nothing)
 
 
 @BUGS.add("stale-guard")
@@ -65,4 +65,4 @@ def exchange_unverified() -> None:
 @BUGS.add("keys")
 def keys_are_ignored() -> None:
     """A call with a known idempotency key runs again."""
-    replace(WriteService, "find_deduplicated", do_nothing)
+    replace(Workspace, "find_deduplicated", do_nothing)

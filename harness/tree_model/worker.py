@@ -101,7 +101,7 @@ class Worker:
         found: bytes | None = self._answer(Command("draft", key=identity))[0]
         return found
 
-    def landed(self) -> int:
+    def applied_watermark(self) -> int:
         """Up to which row everything is known to have landed, by the mark that a killed process leaves."""
         with open(store_of(self.workspace, self._home) / "landed") as file:
             return int(file.read().partition(" ")[2] or 0)

@@ -13,7 +13,7 @@ import pytest
 from perdure.protocol.envelope import ToolError
 from perdure.surfaces.write.transaction import MOST_OPS
 from perdure.testing.raw_client import RawClient
-from perdure.workspace.paths import Directories, Workspace
+from perdure.workspace.paths import Directories, Roots
 
 LIMIT = 1024
 
@@ -83,7 +83,7 @@ def test_a_worker_raises_its_limit_to_what_the_system_allows(tmp_path: Path) -> 
 
 
 def test_many_files_of_one_directory_are_changed_over_one_descriptor(tmp_path: Path) -> None:
-    workspace, directories = Workspace((tmp_path,)), Directories()
+    workspace, directories = Roots((tmp_path,)), Directories()
     before = len(os.listdir("/proc/self/fd"))
     places = [workspace.locate(f"f{n}", directories=directories) for n in range(100)]
     assert len(os.listdir("/proc/self/fd")) == before + 1
@@ -95,7 +95,7 @@ def test_many_files_of_one_directory_are_changed_over_one_descriptor(tmp_path: P
 
 def test_a_place_is_opened_again_only_in_the_same_directory(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
-    workspace = Workspace((tmp_path,))
+    workspace = Roots((tmp_path,))
     place = workspace.locate("d/f")
     place.close()
     place.reopen()

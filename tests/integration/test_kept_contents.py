@@ -16,7 +16,7 @@ from write_tools import Tools
 from perdure.platform import fault_points
 from perdure.surfaces.write import write
 from perdure.workspace import planning
-from perdure.workspace.contents import Store
+from perdure.workspace.contents import ContentStore
 from perdure.workspace.deferred import LARGE
 
 SMALL = "small\n" * 100
@@ -96,7 +96,7 @@ def test_a_large_file_is_read_outside_the_lock(tools: Tools, monkeypatch: pytest
     begun, goes_on = threading.Event(), threading.Event()
     capture = planning.capture
 
-    def slow(store: Store, fd: int) -> planning.Captured:
+    def slow(store: ContentStore, fd: int) -> planning.Captured:
         if os.fstat(fd).st_size >= LARGE:
             begun.set()
             assert goes_on.wait(30)
@@ -124,7 +124,7 @@ def test_a_large_file_that_changed_after_it_was_read_is_read_again(
     capture = planning.capture
     edits = iter([theirs])
 
-    def edited_then(store: Store, fd: int) -> planning.Captured:
+    def edited_then(store: ContentStore, fd: int) -> planning.Captured:
         captured = capture(store, fd)
         for text in edits:
             file.write_text(text)

@@ -15,7 +15,7 @@ from write_tools import Tools
 
 from perdure.platform import fault_points
 from perdure.protocol.calls import Call
-from perdure.workspace.paths import Workspace
+from perdure.workspace.paths import Roots
 
 Result = dict[str, Any]
 WHOLE = "def a():\n    pass\n\nb = 1\n"
@@ -355,13 +355,13 @@ def test_a_part_that_could_not_be_loaded_once_is_loaded_by_the_next_call(
     (tmp_path / "late_part.py").write_text("VALUE = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(sys.path_importer_cache, str(tmp_path), None)
-    anchored = Workspace.anchored
+    anchored = Roots.anchored
 
-    def loading(self: Workspace, path: str) -> str:
+    def loading(self: Roots, path: str) -> str:
         importlib.import_module("late_part")
         return anchored(self, path)
 
-    monkeypatch.setattr(Workspace, "anchored", loading)
+    monkeypatch.setattr(Roots, "anchored", loading)
     answer = refused(tools, "safe_write", path="a", content="1\n")
     assert (answer["context"]["reason"], answer["suggested_action"]) == ("not_loaded", "retry_later")
     done(tools, "safe_write", path="a", content="1\n")

@@ -15,7 +15,7 @@ from perdure.worker import call
 from perdure.worker.compose import Durability, Settings, surfaces
 from perdure.worker.diagnostics import Diagnostics
 from perdure.worker.registry import Registry
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.workspace import Workspace
 
 VIEW = View("json", "full")
 
@@ -59,7 +59,7 @@ class Tools:
         self._registry = Registry([self._surface])
 
     @property
-    def service(self) -> WriteService:
+    def service(self) -> Workspace:
         assert isinstance(self._surface, WriteSurface)
         return self._surface.service
 

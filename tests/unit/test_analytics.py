@@ -102,7 +102,7 @@ class World:
         sha = content.ljust(32, b".")
 
         def work() -> Row:
-            journal.keep(sha, content * (number % 300))
+            journal.store_content(sha, content * (number % 300))
             return journal.append(
                 NewRow(
                     path=path,

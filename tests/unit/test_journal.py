@@ -145,15 +145,15 @@ def test_a_change_that_did_not_happen_is_in_no_list_and_no_sum(tmp_path: Path) -
 @pytest.mark.parametrize("data", [b"", b"x", b"x" * 10_000, os.urandom(5_000)])
 def test_a_content_comes_back_byte_for_byte(tmp_path: Path, data: bytes) -> None:
     journal = opened(tmp_path)
-    journal.transact(lambda: journal.keep(b"k" * 32, data))
-    journal.transact(lambda: journal.keep(b"k" * 32, data))
+    journal.transact(lambda: journal.store_content(b"k" * 32, data))
+    journal.transact(lambda: journal.store_content(b"k" * 32, data))
     assert journal.content(b"k" * 32) == data
     assert journal.content(b"?" * 32) is None
 
 
 def test_a_large_content_is_known_to_be_a_file(tmp_path: Path) -> None:
     journal = opened(tmp_path)
-    journal.transact(lambda: journal.keep_file(b"k" * 32, 10**9))
+    journal.transact(lambda: journal.store_content_file(b"k" * 32, 10**9))
     assert journal.has_content(b"k" * 32)
     assert journal.content_file(b"k" * 32)
     assert journal.content(b"k" * 32) is None
@@ -163,7 +163,7 @@ def test_a_retry_budget_counts_down_for_the_same_content_at_the_same_path(tmp_pa
     journal = opened(tmp_path)
 
     def spend(path: str, sha: bytes) -> int:
-        return journal.transact(lambda: journal.spend(path, sha, 3))
+        return journal.transact(lambda: journal.consume_retry(path, sha, 3))
 
     assert [spend("a", b"1") for _ in range(6)] == [3, 2, 1, 0, -1, -1]
     assert spend("b", b"1") == 3
@@ -174,9 +174,9 @@ def test_invocations_drafts_and_sightings_are_found_again(tmp_path: Path) -> Non
     journal = opened(tmp_path)
     known = Invocation("k", "safe_write", b"f", 7, "json", "full", b"{}")
     draft = Draft("d1", b"s" * 32, 9, "a.txt", "blocked")
-    journal.transact(lambda: journal.remember(known, 7))
+    journal.transact(lambda: journal.record_invocation(known, 7))
     journal.transact(lambda: journal.save_draft(draft, "c", "s"))
-    journal.transact(lambda: journal.saw("s", "a.txt", None, 0))
+    journal.transact(lambda: journal.record_seen("s", "a.txt", None, 0))
     journal.close()
     again = opened(tmp_path)
     assert again.invocation("k") == known
@@ -258,7 +258,7 @@ def test_what_a_session_last_did_with_a_file_is_what_it_saw(tmp_path: Path) -> N
     assert journal.last_seen("s", "a.txt") is None
     first = written(journal, change())
     assert journal.last_seen("s", "a.txt") == (first.new_sha,)
-    journal.transact(lambda: journal.saw("s", "a.txt", b"read", first.seq))
+    journal.transact(lambda: journal.record_seen("s", "a.txt", b"read", first.seq))
     assert journal.last_seen("s", "a.txt") == (b"read",)
     written(journal, change(session="other"))
     assert journal.last_seen("s", "a.txt") == (b"read",)
@@ -266,8 +266,8 @@ def test_what_a_session_last_did_with_a_file_is_what_it_saw(tmp_path: Path) -> N
     assert journal.last_seen("s", "a.txt") == (second.new_sha,)
     journal.transact(lambda: journal.conclude(second.seq, "aborted"))
     assert journal.last_seen("s", "a.txt") == (b"read",)
-    journal.transact(lambda: journal.saw("s", "a.txt", b"tried", second.seq))
-    journal.transact(lambda: journal.saw("s", "a.txt", b"earlier", first.seq))
+    journal.transact(lambda: journal.record_seen("s", "a.txt", b"tried", second.seq))
+    journal.transact(lambda: journal.record_seen("s", "a.txt", b"earlier", first.seq))
     assert journal.last_seen("s", "a.txt") == (b"tried",)
 
 
@@ -285,7 +285,7 @@ def test_answers_are_forgotten_from_the_oldest_on(tmp_path: Path) -> None:
     for key in ("a", "b", "c", "a"):  # the first is given once more
         clock.now += 100
         known = Invocation(key, "safe_write", b"f", None, "json", "full", b"{}")
-        journal.transact(lambda known=known: journal.remember(known, None))
+        journal.transact(lambda known=known: journal.record_invocation(known, None))
     before = int((clock.now - 50) * 1_000_000)
     assert journal.transact(lambda: journal.expire(1, before=before, drafts_before=0)).more
     assert [key for key in "abc" if journal.invocation(key)] == ["a", "c"]

@@ -54,8 +54,8 @@ def put(
     )
 
     def work() -> None:
-        journal.keep(sha, data, by_row=False)
-        journal.shelve(item)
+        journal.store_content(sha, data, by_row=False)
+        journal.shelf_put(item)
 
     journal.transact(work)
     return sha
@@ -79,7 +79,7 @@ def test_what_is_taken_away_goes_unless_something_else_names_it(journal: SqliteJ
     of_row = put(journal, "a", b"of a row", at=3)
 
     def write() -> None:
-        journal.keep(of_row, b"of a row")
+        journal.store_content(of_row, b"of a row")
         journal.append(
             NewRow(
                 path="f",
@@ -94,7 +94,7 @@ def test_what_is_taken_away_goes_unless_something_else_names_it(journal: SqliteJ
         )
 
     journal.transact(write)
-    assert journal.transact(lambda: journal.unshelve("chunk", "a")).rows == 3
+    assert journal.transact(lambda: journal.shelf_remove("chunk", "a")).rows == 3
     assert [journal.has_content(sha) for sha in (alone, shared, of_row)] == [False, True, True]
     assert journal.shelf("chunk", "a") == []
 
@@ -122,11 +122,11 @@ def test_files_of_large_contents_are_named_for_removal(journal: SqliteJournal) -
     item = Item(kind="scratch", name="x", sha=sha, size=10**6, created=1, updated=1)
 
     def work() -> None:
-        journal.keep_file(sha, 10**6, by_row=False)
-        journal.shelve(item)
+        journal.store_content_file(sha, 10**6, by_row=False)
+        journal.shelf_put(item)
 
     journal.transact(work)
-    assert journal.transact(lambda: journal.unshelve("scratch", "x")).files == [sha]
+    assert journal.transact(lambda: journal.shelf_remove("scratch", "x")).files == [sha]
 
 
 def test_retention_leaves_the_shelf_alone(journal: SqliteJournal) -> None:

@@ -15,7 +15,7 @@ from perdure.storage import digest
 from perdure.storage.files import fingerprint
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.workspace import contents
-from perdure.workspace.seen_files import Sightings
+from perdure.workspace.seen_files import SeenFiles
 
 OLD, NEW = (hashlib.sha256(text).hexdigest() for text in (b"old\n", b"new\n"))
 
@@ -38,24 +38,24 @@ def write(surface: WriteSurface, session: str) -> None:
 
 def test_a_read_that_ends_after_a_write_of_the_same_session_does_not_count(surface: WriteSurface) -> None:
     service = surface.service
-    since = service.looking()
+    since = service.begin_read()
     write(surface, "mine")
-    service.saw("mine", "f", OLD, since)
+    service.record_read("mine", "f", OLD, since)
     assert service.last_seen("mine", "f") == (NEW,)
 
 
 def test_a_read_that_began_after_it_does(surface: WriteSurface) -> None:
     service = surface.service
     write(surface, "mine")
-    service.saw("mine", "f", OLD, service.looking())
+    service.record_read("mine", "f", OLD, service.begin_read())
     assert service.last_seen("mine", "f") == (OLD,)
 
 
 def test_the_writes_of_others_do_not_make_a_read_newer_than_it_is(surface: WriteSurface) -> None:
     service = surface.service
-    since = service.looking()
+    since = service.begin_read()
     write(surface, "theirs")
-    service.saw("mine", "f", OLD, since)
+    service.record_read("mine", "f", OLD, since)
     assert service.last_seen("mine", "f") == (OLD,)
 
 
@@ -78,7 +78,7 @@ def test_who_failed_to_write_overwrites_nothing_that_came_meanwhile(
 
 
 def test_what_was_seen_takes_bounded_memory_and_the_newest_is_kept() -> None:
-    sightings = Sightings(most=100)
+    sightings = SeenFiles(most=100)
     for number in range(1000):
         sightings.read("mine", f"f{number}", OLD, sightings.begin_read())
         sightings.wrote("theirs", {f"g{number}": NEW}, {})

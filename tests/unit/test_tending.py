@@ -16,8 +16,8 @@ from perdure.storage.journal import Draft, Invocation, NewRow
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.workspace import retention as module
 from perdure.workspace.commit import Committer
-from perdure.workspace.contents import Content, Store
-from perdure.workspace.retention import DAY, Tending
+from perdure.workspace.contents import Content, ContentStore
+from perdure.workspace.retention import DAY, RetentionTask
 from perdure.workspace.retention_limits import Keep
 from perdure.workspace.writer_lock import WriterLock
 
@@ -34,7 +34,7 @@ class World:
         (folder / ".perdure").mkdir()
         self.journal = SqliteJournal(str(folder / ".perdure"), str(folder / "anchor"), self._tick)
         self.blobs = Blobs(folder / "blobs")
-        self.store = Store(self.journal, self.blobs)
+        self.store = ContentStore(self.journal, self.blobs)
         self.committer = Committer(self.journal, WriterLock(str(folder / "lock")), lambda: None)
         self.now: dict[str, Content | None] = {}
 
@@ -42,8 +42,8 @@ class World:
         self.clock += 0.001
         return self.clock
 
-    def tending(self, **keep: float) -> Tending:
-        return Tending(self.committer, self.journal, self.blobs, Keep(**keep))
+    def tending(self, **keep: float) -> RetentionTask:
+        return RetentionTask(self.committer, self.journal, self.blobs, Keep(**keep))
 
     def content(self, size: int = 40) -> Content:
         return self.store.take(os.urandom(size))
@@ -232,7 +232,7 @@ def test_drafts_go_with_their_age_and_take_only_their_own_content_along(world: W
 
 def test_answers_to_lost_calls_expire(world: World) -> None:
     def remember(key: str) -> None:
-        world.journal.remember(Invocation(key, "safe_write", b"", None, "json", "full", b"{}"), None)
+        world.journal.record_invocation(Invocation(key, "safe_write", b"", None, "json", "full", b"{}"), None)
 
     world.journal.transact(lambda: remember("old"))
     world.clock = NOW - DAY

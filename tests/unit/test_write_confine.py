@@ -16,7 +16,7 @@ import pytest
 from perdure.platform.files import can_open_beneath
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files.pending import PendingFile
-from perdure.workspace.paths import Workspace
+from perdure.workspace.paths import Roots
 from perdure.workspace.protected import Protection
 
 OUT = "escapes_workspace"
@@ -274,7 +274,7 @@ def tree(base: Path) -> dict[str, tuple[int, bytes]]:
     return found
 
 
-def write(workspace: Workspace, path: str, content: bytes = b"new", *, force: bool = False) -> str:
+def write(workspace: Roots, path: str, content: bytes = b"new", *, force: bool = False) -> str:
     with workspace.locate(path, force=force) as place:
         place.make_parents()
         with PendingFile(place.dir_fd, place.name) as pending:
@@ -300,9 +300,9 @@ def untouched(field: Path) -> Iterator[None]:
 
 
 @pytest.fixture(params=WAYS)
-def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workspace]:
+def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Roots]:
     (tmp_path / "ws").mkdir()
-    opened = Workspace([tmp_path / "ws"], by_kernel=request.param)
+    opened = Roots([tmp_path / "ws"], by_kernel=request.param)
     yield opened
     opened.close()
 
@@ -316,7 +316,7 @@ def test_the_table_has_enough_attempts() -> None:
 @pytest.mark.parametrize("by_kernel", WAYS)
 @pytest.mark.parametrize(("path", "expected"), ATTEMPTS, ids=lambda value: ascii(value)[1:41])
 def test_an_attempt_to_escape_is_refused(field: Path, path: str, expected: str, by_kernel: bool) -> None:
-    workspace = Workspace([field], by_kernel=by_kernel)
+    workspace = Roots([field], by_kernel=by_kernel)
     descriptors = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
     spelt = path.replace("{ws}", str(field)).replace("{outside}", str(field.parent / "outside"))
 
@@ -362,7 +362,7 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("path", ["tmpfs/new", "tmpfs/deep/new", "to_tmpfs/new", "bound/f", "bound_file"])
 def test_another_file_system_within_the_workspace_is_refused(mounted: Path, path: str) -> None:
-    workspace = Workspace([mounted])
+    workspace = Roots([mounted])
     if path.startswith("bound") and not can_open_beneath():
         pytest.skip("only openat2 tells a bind mount of the same device")
 
@@ -374,7 +374,7 @@ def test_another_file_system_within_the_workspace_is_refused(mounted: Path, path
 
 
 def test_the_walk_tells_another_file_system_by_its_device(mounted: Path) -> None:
-    workspace = Workspace([mounted], by_kernel=False)
+    workspace = Roots([mounted], by_kernel=False)
     for path in ("tmpfs/new", "to_tmpfs/new"):
         with pytest.raises(ToolError) as refused:
             write(workspace, path)
@@ -382,7 +382,7 @@ def test_the_walk_tells_another_file_system_by_its_device(mounted: Path) -> None
     workspace.close()
 
 
-def test_paths_of_every_style_lead_to_one_canonical_place(workspace: Workspace, tmp_path: Path) -> None:
+def test_paths_of_every_style_lead_to_one_canonical_place(workspace: Roots, tmp_path: Path) -> None:
     (tmp_path / "ws" / "a" / "b").mkdir(parents=True)
     (tmp_path / "ws" / "c").symlink_to("a/b")
 
@@ -391,7 +391,7 @@ def test_paths_of_every_style_lead_to_one_canonical_place(workspace: Workspace, 
             assert (place.root, place.path, place.name, place.found) == (0, "a/b/f", "f", None)
 
 
-def test_a_last_link_is_kept_and_its_target_written(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_last_link_is_kept_and_its_target_written(workspace: Roots, tmp_path: Path) -> None:
     ws = tmp_path / "ws"
     (ws / "sub").mkdir()
     (ws / "sub" / "target").write_text("old")
@@ -409,7 +409,7 @@ def test_a_last_link_is_kept_and_its_target_written(workspace: Workspace, tmp_pa
     assert (ws / "sub" / "fresh").read_text() == "three"
 
 
-def test_a_last_link_is_refused_where_either_could_be_meant(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_last_link_is_refused_where_either_could_be_meant(workspace: Roots, tmp_path: Path) -> None:
     (tmp_path / "ws" / "target").write_text("old")
     (tmp_path / "ws" / "link").symlink_to("target")
 
@@ -419,7 +419,7 @@ def test_a_last_link_is_refused_where_either_could_be_meant(workspace: Workspace
     assert refused.value.envelope.context["kind"] == "symlink"
 
 
-def test_missing_parents_are_made_and_can_be_taken_back(workspace: Workspace, tmp_path: Path) -> None:
+def test_missing_parents_are_made_and_can_be_taken_back(workspace: Roots, tmp_path: Path) -> None:
     (tmp_path / "ws" / "a").mkdir()
     with workspace.locate("a/b/c/f") as place:
         assert place.missing == ("b", "c")
@@ -433,7 +433,7 @@ def test_missing_parents_are_made_and_can_be_taken_back(workspace: Workspace, tm
     assert os.listdir(tmp_path / "ws") == ["a"]
 
 
-def test_directories_that_hold_something_are_not_taken_back(workspace: Workspace, tmp_path: Path) -> None:
+def test_directories_that_hold_something_are_not_taken_back(workspace: Roots, tmp_path: Path) -> None:
     with workspace.locate("b/c/f") as place:
         made = place.make_parents()
     (tmp_path / "ws" / "b" / "theirs").touch()
@@ -442,7 +442,7 @@ def test_directories_that_hold_something_are_not_taken_back(workspace: Workspace
 
 
 def test_a_parent_that_becomes_a_link_before_it_is_made_is_not_followed(
-    workspace: Workspace, tmp_path: Path
+    workspace: Roots, tmp_path: Path
 ) -> None:
     (tmp_path / "outside").mkdir()
     with workspace.locate("a/b/f") as place:
@@ -457,7 +457,7 @@ def test_a_parent_that_becomes_a_link_before_it_is_made_is_not_followed(
 def test_an_absolute_path_belongs_to_the_root_that_holds_it(tmp_path: Path) -> None:
     for name in ("one", "two", "one/inner"):
         (tmp_path / name).mkdir()
-    workspace = Workspace([tmp_path / "one", tmp_path / "two", tmp_path / "one" / "inner"])
+    workspace = Roots([tmp_path / "one", tmp_path / "two", tmp_path / "one" / "inner"])
 
     def found(path: str) -> tuple[int, str]:
         with workspace.locate(path) as place:
@@ -476,7 +476,7 @@ def test_an_absolute_path_belongs_to_the_root_that_holds_it(tmp_path: Path) -> N
 def test_a_root_that_is_reached_by_a_link_is_known_by_both_names(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "alias").symlink_to("real")
-    workspace = Workspace([tmp_path / "alias"])
+    workspace = Roots([tmp_path / "alias"])
 
     for name in ("real", "alias"):
         with workspace.locate(f"{tmp_path}/{name}/f") as place:
@@ -486,7 +486,7 @@ def test_a_root_that_is_reached_by_a_link_is_known_by_both_names(tmp_path: Path)
 
 @pytest.mark.parametrize("becomes", ["workspace_gone", "workspace_replaced"])
 def test_nothing_is_reached_in_a_workspace_that_is_not_at_its_path_any_more(
-    workspace: Workspace, tmp_path: Path, becomes: str
+    workspace: Roots, tmp_path: Path, becomes: str
 ) -> None:
     (tmp_path / "ws").rename(tmp_path / "elsewhere")
     if becomes == "workspace_replaced":
@@ -500,7 +500,7 @@ def test_nothing_is_reached_in_a_workspace_that_is_not_at_its_path_any_more(
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_force_opens_guarded_paths_and_nothing_more(workspace: Workspace, tmp_path: Path) -> None:
+def test_force_opens_guarded_paths_and_nothing_more(workspace: Roots, tmp_path: Path) -> None:
     write(workspace, ".envrc", force=True)
     write(workspace, ".github/workflows/ci.yml", force=True)
 
@@ -512,7 +512,7 @@ def test_force_opens_guarded_paths_and_nothing_more(workspace: Workspace, tmp_pa
 
 
 def test_policy_opens_what_it_names_and_nothing_more(tmp_path: Path) -> None:
-    workspace = Workspace([tmp_path], Protection(allowed=(".github/workflows/", ".git/hooks/")))
+    workspace = Roots([tmp_path], Protection(allowed=(".github/workflows/", ".git/hooks/")))
     write(workspace, ".github/workflows/ci.yml")
     write(workspace, ".git/hooks/pre-commit")
 
@@ -534,21 +534,21 @@ def test_policy_opens_what_it_names_and_nothing_more(tmp_path: Path) -> None:
         "x.git/config",
     ],
 )
-def test_names_that_only_resemble_protected_ones_are_free(workspace: Workspace, path: str) -> None:
+def test_names_that_only_resemble_protected_ones_are_free(workspace: Roots, path: str) -> None:
     assert write(workspace, path) == path
 
 
 @pytest.mark.parametrize(
     "name", ["n" * 255, "€" * 85, "naïve.txt", "日本語.md", "with space", "-rf", "a\\b", "…"]
 )
-def test_ordinary_and_long_names_are_free(workspace: Workspace, tmp_path: Path, name: str) -> None:
+def test_ordinary_and_long_names_are_free(workspace: Roots, tmp_path: Path, name: str) -> None:
     write(workspace, name)
 
     assert os.listdir(tmp_path / "ws") == [name]
 
 
 def test_reading_is_confined_the_same_way_but_may_meet_hard_links(field: Path) -> None:
-    workspace = Workspace([field])
+    workspace = Roots([field])
     with workspace.locate("hard", purpose="read") as place:
         fd = place.open()
         assert os.read(fd, 10) == b"old"
@@ -562,7 +562,7 @@ def test_reading_is_confined_the_same_way_but_may_meet_hard_links(field: Path) -
 
 
 def test_a_file_that_becomes_a_pipe_after_it_was_located_does_not_block(
-    workspace: Workspace, tmp_path: Path
+    workspace: Roots, tmp_path: Path
 ) -> None:
     (tmp_path / "ws" / "f").write_text("old")
     with workspace.locate("f", purpose="read") as place:
@@ -577,6 +577,6 @@ def test_a_file_that_becomes_a_pipe_after_it_was_located_does_not_block(
 
 def test_a_missing_root_is_an_error_of_whoever_starts_us(tmp_path: Path) -> None:
     with pytest.raises(OSError) as failed:
-        Workspace([tmp_path, tmp_path / "absent"])
+        Roots([tmp_path, tmp_path / "absent"])
 
     assert failed.value.errno == errno.ENOENT

@@ -24,7 +24,7 @@ from perdure.platform.permissions import ACL
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files import pending, swap, temp_names
 from perdure.storage.files.fingerprint import Expected, Identity, seen, sha256_of
-from perdure.storage.files.metadata import Facts, apply, capture
+from perdure.storage.files.metadata import FileMetadata, apply, capture
 from perdure.storage.files.pending import Landed, PendingFile
 from perdure.storage.files.swap import Conflict
 from perdure.workspace.removal import remove
@@ -44,7 +44,7 @@ class Folder:
         with open(self.path / name, "rb") as file:
             return seen(file.fileno())
 
-    def facts(self, name: str = "f") -> Facts:
+    def facts(self, name: str = "f") -> FileMetadata:
         with open(self.path / name, "rb") as file:
             return capture(file.fileno())
 
@@ -57,7 +57,7 @@ class Folder:
         self,
         content: bytes,
         expected: Expected | None = None,
-        facts: Facts | None = None,
+        facts: FileMetadata | None = None,
         *,
         name: str = "f",
         sync: bool = False,
@@ -856,7 +856,7 @@ def test_readers_see_the_old_or_the_new_content_never_less(folder: Folder) -> No
 
 
 def test_an_executable_can_be_run_at_once(folder: Folder) -> None:
-    with PendingFile(folder.fd, "run", like=Facts(0o755, os.getuid(), os.getgid())) as new:
+    with PendingFile(folder.fd, "run", like=FileMetadata(0o755, os.getuid(), os.getgid())) as new:
         new.write(b"#!/bin/sh\nexit 7\n")
         new.create()
 

@@ -12,20 +12,20 @@ from perdure.workspace import settler as settler_module
 from perdure.workspace import sync_pass
 from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import Content
-from perdure.workspace.paths import Workspace
+from perdure.workspace.paths import Roots
 from perdure.workspace.settler import Settler
 from perdure.workspace.sync_pass import AppliedChanges, SyncPass
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
+def workspace(tmp_path: Path) -> Iterator[Roots]:
     (tmp_path / "d").mkdir()
-    opened = Workspace((str(tmp_path),))
+    opened = Roots((str(tmp_path),))
     yield opened
     opened.close()
 
 
-def change(workspace: Workspace, path: str, *, gone: bool = False) -> FileChange:
+def change(workspace: Roots, path: str, *, gone: bool = False) -> FileChange:
     with workspace.locate(path) as place:
         return FileChange(place, None, None, None if gone else Content("", 1))
 
@@ -39,7 +39,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_file_that_changed_several_times_is_synced_once_and_by_its_last_change(
-    workspace: Workspace, tmp_path: Path, synced: list[int]
+    workspace: Roots, tmp_path: Path, synced: list[int]
 ) -> None:
     (tmp_path / "d" / "f").write_text("now")
     last, first = change(workspace, "d/f"), change(workspace, "d/f")
@@ -54,7 +54,7 @@ def test_a_file_that_changed_several_times_is_synced_once_and_by_its_last_change
 
 
 def test_a_file_whose_last_change_removed_it_needs_no_sync_of_its_own(
-    workspace: Workspace, synced: list[int]
+    workspace: Roots, synced: list[int]
 ) -> None:
     removal, first = change(workspace, "d/f", gone=True), change(workspace, "d/f")
     syncs = SyncPass()
@@ -66,7 +66,7 @@ def test_a_file_whose_last_change_removed_it_needs_no_sync_of_its_own(
 
 
 def test_more_files_and_directories_than_may_be_open_are_all_synced_and_closed(
-    workspace: Workspace, tmp_path: Path, synced: list[int]
+    workspace: Roots, tmp_path: Path, synced: list[int]
 ) -> None:
     changes = []
     for number in range(sync_pass.OPEN_MAX + 20):

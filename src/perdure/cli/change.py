@@ -9,11 +9,11 @@ from perdure.protocol.next_step import call_tool
 from perdure.text.times import format_time
 
 if TYPE_CHECKING:
-    from perdure.storage.journal import Row, Sha
-    from perdure.workspace.workspace import WriteService
+    from perdure.storage.journal import Digest, Row
+    from perdure.workspace.workspace import Workspace
 
 
-def rows_of(service: WriteService, identity: str) -> list[Row]:
+def rows_of(service: Workspace, identity: str) -> list[Row]:
     """The rows of a change, by the id of any of them or by its transaction_id. Raises ToolError where there are none."""
     journal = service.journal
     if (seq := _number(identity)) is not None:
@@ -45,7 +45,7 @@ def _any() -> Any:
     return Filter()
 
 
-def content(service: WriteService, path: str, sha: Sha | None) -> bytes | None:
+def content(service: Workspace, path: str, sha: Digest | None) -> bytes | None:
     """A kept content; None for a file that is not there. Raises ToolError where it is kept no longer."""
     from perdure.workspace.planning import check_in_memory
 
@@ -55,7 +55,7 @@ def content(service: WriteService, path: str, sha: Sha | None) -> bytes | None:
     return service.store.load(sha.hex())
 
 
-def entries(service: WriteService, rows: list[Row]) -> list[dict[str, Any]]:
+def entries(service: Workspace, rows: list[Row]) -> list[dict[str, Any]]:
     """One for each file, with its diff. A move is one entry: its old path is in `from`."""
     moved_from = {
         row.detail.get("moved_from") for row in rows if row.mode == "move" and row.new_sha is not None
@@ -67,7 +67,7 @@ def entries(service: WriteService, rows: list[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def _entry(service: WriteService, row: Row, rows: list[Row]) -> dict[str, Any]:
+def _entry(service: Workspace, row: Row, rows: list[Row]) -> dict[str, Any]:
     from perdure.protocol.envelope import ToolError
     from perdure.text.diffs import make_git_patch
 
@@ -98,7 +98,7 @@ def _op(row: Row, source: str | None) -> str:
     return "delete" if row.new_sha is None else "change"
 
 
-def summary(service: WriteService, rows: list[Row]) -> dict[str, Any]:
+def summary(service: Workspace, rows: list[Row]) -> dict[str, Any]:
     """Whose change it is, when it was made and whether it was undone."""
     first = rows[0]
     return {
@@ -112,6 +112,6 @@ def summary(service: WriteService, rows: list[Row]) -> dict[str, Any]:
     }
 
 
-def _is_undone(service: WriteService, row: Row) -> bool:
+def _is_undone(service: Workspace, row: Row) -> bool:
     by = service.journal.undone_by(row.seq)
     return by is not None and not _is_undone(service, by)

@@ -15,7 +15,7 @@ from perdure.protocol.next_step import call_tool
 from perdure.storage.journal import Filter
 
 if TYPE_CHECKING:
-    from perdure.workspace.workspace import WriteService
+    from perdure.workspace.workspace import Workspace
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     return read_journal(options, "diff", _run)
 
 
-def _run(options: argparse.Namespace, service: WriteService) -> int:
+def _run(options: argparse.Namespace, service: Workspace) -> int:
     from perdure.surfaces.write.read import DiffParams, two_versions
     from perdure.text.diffs import make_git_patch
 

@@ -13,7 +13,7 @@ from perdure.cli.tool_command import parser_for, print_json, read_journal
 from perdure.present.diff_lines import count_lines
 
 if TYPE_CHECKING:
-    from perdure.workspace.workspace import WriteService
+    from perdure.workspace.workspace import Workspace
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     return read_journal(parser().parse_args(argv), "show", _run)
 
 
-def _run(options: argparse.Namespace, service: WriteService) -> int:
+def _run(options: argparse.Namespace, service: Workspace) -> int:
     rows = rows_of(service, options.id)
     change, files = summary(service, rows), entries(service, rows)
     texts = [_with_text(file) for file in files]

@@ -25,7 +25,7 @@ from perdure.storage.workspace_store import find
 
 if TYPE_CHECKING:
     from perdure.worker.compose import Settings as WorkerSettings
-    from perdure.workspace.workspace import WriteService
+    from perdure.workspace.workspace import Workspace
 
 CLIENT: Final = "perdure-cli"
 # The command that makes a call, where it is not called as the tool.
@@ -87,7 +87,7 @@ def write_settings(known: Settings) -> WorkerSettings:
     )
 
 
-def open_for_reading(settings: WorkerSettings) -> WriteService:
+def open_for_reading(settings: WorkerSettings) -> Workspace:
     """The workspace for a command that only reads: nothing is created and no lock is taken.
 
     A journal that has to be migrated, or recovered after a crash, is opened as a worker opens it. Open intents beside
@@ -107,7 +107,7 @@ def open_for_reading(settings: WorkerSettings) -> WriteService:
 
 
 def read_journal(
-    options: argparse.Namespace, command: str, run: Callable[[argparse.Namespace, WriteService], int]
+    options: argparse.Namespace, command: str, run: Callable[[argparse.Namespace, Workspace], int]
 ) -> int:
     """Run a command that only reads, and tell what it raises."""
     try:

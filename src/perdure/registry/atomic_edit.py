@@ -40,7 +40,7 @@ class FileContent(NamedTuple):
     """`is_busy`: another program has the file open for writing."""
 
     data: bytes
-    facts: metadata.Facts
+    facts: metadata.FileMetadata
     is_busy: bool = False
 
 

@@ -24,7 +24,7 @@ from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.reading import WAIT_S
 from perdure.storage.digest import sha256_of
 from perdure.storage.files import temp_names
-from perdure.storage.files.swap import open_aside
+from perdure.storage.files.swap import open_if_regular
 from perdure.storage.user_dirs import private_dir
 
 
@@ -128,7 +128,7 @@ class FileLock:
         self._write_record(LockRecord())
 
     def _recover_displaced(self, dir_fd: int, name: str) -> None:
-        file = open_aside(dir_fd, name)
+        file = open_if_regular(dir_fd, name)
         if file is None:
             return
         with file:

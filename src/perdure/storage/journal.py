@@ -14,7 +14,7 @@ import msgspec
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again
 
-Sha = bytes
+Digest = bytes
 State = Literal["aborted", "conflict", "break"]
 T = TypeVar("T")
 
@@ -45,8 +45,8 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     op: str
     mode: str
-    old_sha: Sha | None
-    new_sha: Sha | None
+    old_sha: Digest | None
+    new_sha: Digest | None
     bytes: int
     client: str
     session: str
@@ -64,8 +64,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     op: str
     mode: str
-    old_sha: Sha | None
-    new_sha: Sha | None
+    old_sha: Digest | None
+    new_sha: Digest | None
     bytes: int
     client: str
     session: str
@@ -94,7 +94,7 @@ class Invocation(msgspec.Struct, frozen=True):
 
 class Draft(msgspec.Struct, frozen=True):
     id: str
-    sha: Sha
+    sha: Digest
     size: int
     path: str
     reason: str
@@ -125,7 +125,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     name: str
     at: int = 0
-    sha: Sha
+    sha: Digest
     size: int
     meta: dict[str, Any] = {}
     client: str = ""
@@ -139,7 +139,7 @@ class Retired(msgspec.Struct, frozen=True):
     """What was gone through and forgotten; the files of these contents are to be removed."""
 
     rows: int
-    files: list[Sha]
+    files: list[Digest]
     more: bool
 
 
@@ -151,16 +151,16 @@ class Writing(Protocol):
         """The newest row."""
 
     def append(self, row: NewRow) -> Row: ...
-    def keep(self, sha: Sha, data: bytes, *, by_row: bool = True, mends: bool = False) -> None:
+    def store_content(self, sha: Digest, data: bytes, *, by_row: bool = True, mends: bool = False) -> None:
         """With `mends` it takes the place of a copy that is damaged."""
 
-    def keep_file(self, sha: Sha, size: int, *, by_row: bool = True) -> None: ...
+    def store_content_file(self, sha: Digest, size: int, *, by_row: bool = True) -> None: ...
     def conclude(self, seq: int, state: State, draft: str | None = None) -> None: ...
     def settle(self, seqs: Iterable[int]) -> None: ...
-    def remember(self, invocation: Invocation, first_seq: int | None) -> None: ...
+    def record_invocation(self, invocation: Invocation, first_seq: int | None) -> None: ...
     def save_draft(self, draft: Draft, client: str, session: str) -> None: ...
-    def spend(self, path: str, sha: Sha, budget: int) -> int: ...
-    def saw(self, session: str, path: str, sha: Sha | None, after: int) -> None:
+    def consume_retry(self, path: str, sha: Digest, budget: int) -> int: ...
+    def record_seen(self, session: str, path: str, sha: Digest | None, after: int) -> None:
         """What a session knows of a file, and which row it knows it after, unless it knows it after a later one. What it
         wrote stands in its rows: this is for what it read, and for rows that came to nothing."""
 
@@ -169,8 +169,8 @@ class Writing(Protocol):
 
     def retire(self, n: int, *, before: int, most_bytes: int, in_reach: int) -> Retired: ...
     def expire(self, n: int, *, before: int, drafts_before: int) -> Retired: ...
-    def shelve(self, item: Item) -> Retired: ...
-    def unshelve(self, kind: str, name: str, at: int | None = None) -> Retired: ...
+    def shelf_put(self, item: Item) -> Retired: ...
+    def shelf_remove(self, kind: str, name: str, at: int | None = None) -> Retired: ...
     def expire_shelf(self, n: int) -> Retired: ...
 
 
@@ -187,14 +187,14 @@ class Reading(Protocol):
     def undone_by(self, seq: int) -> Row | None: ...
     def intents(self) -> list[Intent]: ...
     def newest_intent(self) -> int: ...
-    def landed(self) -> int: ...
-    def content(self, sha: Sha) -> bytes | None: ...
-    def has_content(self, sha: Sha) -> bool: ...
-    def content_file(self, sha: Sha) -> bool: ...
+    def applied_watermark(self) -> int: ...
+    def content(self, sha: Digest) -> bytes | None: ...
+    def has_content(self, sha: Digest) -> bool: ...
+    def content_file(self, sha: Digest) -> bool: ...
     def invocation(self, key: str) -> Invocation | None: ...
     def draft(self, identity: str) -> Draft | None: ...
     def drafts(self, n: int, session: str) -> list[Draft]: ...
-    def last_seen(self, session: str, path: str) -> tuple[Sha | None] | None:
+    def last_seen(self, session: str, path: str) -> tuple[Digest | None] | None:
         """What it last read or wrote there; None where it never looked."""
 
     def shelf(self, kind: str, name: str | None = None) -> list[Item]: ...
@@ -202,7 +202,7 @@ class Reading(Protocol):
     def shelf_end(self, kind: str, name: str) -> int: ...
     def analytics(self, since: int | None, session: str | None) -> dict[str, Any]: ...
     def verify(self, passed: Callable[[int], None] | None = None) -> Iterable[Problem]: ...
-    def contents(self) -> Iterable[tuple[Sha, bytes | None]]: ...
+    def contents(self) -> Iterable[tuple[Digest, bytes | None]]: ...
     def latest(self) -> Iterable[Row]: ...
 
 
@@ -213,7 +213,7 @@ class Journal(Writing, Reading, Protocol):
     def nested(self, work: Callable[[], T]) -> T:
         """Inside `transact`: a part whose failure takes back only what it wrote itself."""
 
-    def mark_landed(self, seq: int) -> None:
+    def set_applied_watermark(self, seq: int) -> None:
         """Outside a transaction: every row up to this one landed or was concluded. Nothing is synced: the mark
         outlives a killed process, and after a power cut it counts for nothing."""
 

@@ -17,7 +17,7 @@ from perdure.workspace.retention_limits import Keep
 if TYPE_CHECKING:
     from perdure.storage.state import StateBackend
     from perdure.surfaces.state.service import StateService
-    from perdure.workspace.workspace import WriteService
+    from perdure.workspace.workspace import Workspace
 
 Durability = Literal["journal", "strict"]
 
@@ -44,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 SURFACE_NAMES: Final = ("write", "state")
 
 
-def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteService:
+def open_write(settings: Settings, *, is_read_only: bool = False) -> Workspace:
     """The workspace of the write surface, recovered and ready. Raises ToolError for a policy that cannot be meant.
 
     With `is_read_only` nothing is created or recovered."""
@@ -58,7 +58,7 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteServic
     from perdure.storage.user_dirs import private_dir
     from perdure.worker.logs import log_to_events
     from perdure.workspace import policy_file
-    from perdure.workspace.workspace import WriteService
+    from perdure.workspace.workspace import Workspace
 
     if not is_read_only:
         with suppress(OSError):  # a log that cannot be written never stops a call
@@ -72,7 +72,7 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> WriteServic
         user=settings.user_policy,
     )
     locate = workspace_store.find if is_read_only else prepare
-    return WriteService(
+    return Workspace(
         settings.workspaces,
         locate(settings.workspaces[0], settings.store),
         lambda place: SqliteJournal(place.folder, place.anchor, is_read_only=is_read_only),

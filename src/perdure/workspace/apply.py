@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.metadata import Facts
+from perdure.storage.files.metadata import FileMetadata
 from perdure.storage.files.pending import Landed, PendingFile
 from perdure.workspace import removal
-from perdure.workspace.contents import Content, Store
+from perdure.workspace.contents import Content, ContentStore
 from perdure.workspace.paths import Place
 
 
@@ -17,10 +17,10 @@ class FileChange:
         self,
         place: Place,
         before: Expected | None,
-        facts: Facts | None,
+        facts: FileMetadata | None,
         after: Content | None,
         old: Content | None = None,
-        old_facts: Facts | None = None,
+        old_facts: FileMetadata | None = None,
     ) -> None:
         self.place = place
         self.before = before
@@ -33,7 +33,7 @@ class FileChange:
         self.left: str | None = None
         self._pending: PendingFile | None = None
 
-    def prepare(self, store: Store, *, sync: bool) -> None:
+    def prepare(self, store: ContentStore, *, sync: bool) -> None:
         """Write the new file, without its name."""
         if self.after is None or self._pending is not None:
             return
@@ -42,13 +42,13 @@ class FileChange:
             self.made = self.place.make_parents(sync=sync)
         self._pending = self._filled(self.after, self.facts, store, sync=sync)
 
-    def apply(self, store: Store, *, sync: bool) -> None:
+    def apply(self, store: ContentStore, *, sync: bool) -> None:
         self.prepare(store, sync=sync)
         self.place.reopen()
         if (landed := self._put(self._pending, self.before, sync=sync)) is not None:
             self.warnings, self.left = landed.warnings, landed.left
 
-    def revert(self, store: Store, *, sync: bool) -> None:
+    def revert(self, store: ContentStore, *, sync: bool) -> None:
         now = Expected(self.after.sha256) if self.after is not None else None
         self.place.reopen()
         back = self._filled(self.old, self.old_facts, store, sync=sync) if self.old is not None else None
@@ -59,7 +59,9 @@ class FileChange:
             self._pending.discard()
         self.place.close()
 
-    def _filled(self, content: Content, facts: Facts | None, store: Store, *, sync: bool) -> PendingFile:
+    def _filled(
+        self, content: Content, facts: FileMetadata | None, store: ContentStore, *, sync: bool
+    ) -> PendingFile:
         pending = PendingFile(self.place.dir_fd, self.place.name, like=facts, sync=sync)
         try:
             store.fill(pending, content)

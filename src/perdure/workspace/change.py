@@ -22,12 +22,12 @@ from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import Rejected
 from perdure.workspace.jobs import Job
-from perdure.workspace.planning import Sighting, Tree
+from perdure.workspace.planning import PlanView, Sighting
 from perdure.workspace.seen_files import Saved
 from perdure.workspace.sync_pass import AppliedChanges
 
 if TYPE_CHECKING:
-    from perdure.workspace.workspace import WriteService
+    from perdure.workspace.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Plan(Protocol):
     @property
     def paths(self) -> frozenset[str]: ...
 
-    def stage(self, tree: Tree) -> dict[str, Any]:
+    def stage(self, tree: PlanView) -> dict[str, Any]:
         """On the commit thread, under the lock and in the transaction: look files up, check them, stage their changes.
         Returns the payload. Raises ToolError to change nothing."""
 
@@ -51,7 +51,7 @@ class PlanFunction(NamedTuple):
     """A plan that is one function, and the paths it names."""
 
     paths: frozenset[str]
-    stage: Callable[[Tree], dict[str, Any]]
+    stage: Callable[[PlanView], dict[str, Any]]
 
 
 class Change(Job):
@@ -59,7 +59,7 @@ class Change(Job):
 
     def __init__(
         self,
-        service: WriteService,
+        service: Workspace,
         call: Call,
         plan: Plan,
         *,
@@ -90,7 +90,7 @@ class Change(Job):
         service, call = self._service, self._call
         self.seqs, self._changes = [], []  # a round may be staged again
         claims = service.committer.claims
-        tree = Tree(
+        tree = PlanView(
             service.workspace,
             service.store,
             service.journal,
@@ -117,7 +117,7 @@ class Change(Job):
         self.seqs = [row.seq for row in tree.rows]
         self._sightings = tree.sightings()
 
-    def _record(self, tree: Tree) -> Saved:
+    def _record(self, tree: PlanView) -> Saved:
         """In the same transaction as the effect: what a probe, a retry and the stale guard ask for. Returns the reads
         that it saved."""
         service, call = self._service, self._call
@@ -129,7 +129,7 @@ class Change(Job):
                 invocation = Invocation(
                     key, call.tool, self._fingerprint, last, call.view.render, call.view.detail, result
                 )
-                service.journal.remember(invocation, first)
+                service.journal.record_invocation(invocation, first)
         return service.save_reads(first)
 
     def record_refusal(self, error: ToolError) -> ToolError:
@@ -160,7 +160,7 @@ class Change(Job):
             raise self._explain(error) from None
         finally:
             self.discard()
-        self._service.landed(self._call.session, self._sightings, self._saved)
+        self._service.record_writes(self._call.session, self._sightings, self._saved)
         warnings = [warning for change in changes for warning in change.warnings]
         if warnings:
             self.result["warnings"] = [*self.result.get("warnings", []), *dict.fromkeys(warnings)]
@@ -231,7 +231,7 @@ class Change(Job):
             draft = Draft(drafts.draft_id(content), content.digest, content.size, "", "displaced")
             journal.save_draft(draft, "", "")
         for sighting in self._sightings:  # a retry must not overwrite what came meanwhile
-            journal.saw(self._call.session, sighting.path, sighting.before, journal.head)
+            journal.record_seen(self._call.session, sighting.path, sighting.before, journal.head)
         if not self.is_stuck:  # else the intents stay open: recovery completes the change
             for seq in self.seqs:
                 journal.conclude(seq, "conflict" if isinstance(error, Conflict) else "aborted")

@@ -233,7 +233,7 @@ class Committer:
         self._has_stuck = self._known > 0
 
     def _needs_recovery(self) -> bool:
-        return self._journal.newest_intent() > max(self._journal.landed(), self._known)
+        return self._journal.newest_intent() > max(self._journal.applied_watermark(), self._known)
 
     def _advance_watermark(self, *jobs: Job) -> None:
         """For crash recovery: every row up to the watermark was applied or recorded as failed."""
@@ -241,7 +241,7 @@ class Committer:
         if seqs and not self._unrecorded:
             self._known = max(seqs)
             if not self._has_stuck:
-                self._journal.mark_landed(self._known)
+                self._journal.set_applied_watermark(self._known)
 
     def _write_outcomes(self) -> int:
         """In a transaction: close the intents of synced changes, record the failed ones. Returns how many were synced."""

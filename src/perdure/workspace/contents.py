@@ -37,7 +37,7 @@ class Content(msgspec.Struct, frozen=True):
         return bytes.fromhex(self.sha256)
 
 
-class Store:
+class ContentStore:
     def __init__(self, journal: Journal, blobs: Blobs) -> None:
         self._journal = journal
         self._blobs = blobs
@@ -80,9 +80,9 @@ class Store:
     def record(self, content: Content, *, by_row: bool = True) -> None:
         """Inside the transaction: this content is needed from now on, by a row or only as a draft."""
         if content.data is not None:
-            self._journal.keep(content.digest, content.data, by_row=by_row, mends=content.mends)
+            self._journal.store_content(content.digest, content.data, by_row=by_row, mends=content.mends)
         else:
-            self._journal.keep_file(content.digest, content.size, by_row=by_row)
+            self._journal.store_content_file(content.digest, content.size, by_row=by_row)
 
     def has(self, sha256: str) -> bool:
         return self._journal.has_content(bytes.fromhex(sha256))

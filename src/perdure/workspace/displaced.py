@@ -16,13 +16,13 @@ from perdure.platform.files import rename_noreplace
 from perdure.protocol.envelope import ToolError
 from perdure.storage.digest import sha256_of
 from perdure.storage.files import swap, temp_names
-from perdure.storage.files.swap import alone, open_aside
-from perdure.storage.journal import JournalError, Row, Sha
-from perdure.workspace.paths import Workspace, rooted
+from perdure.storage.files.swap import directory_lock, open_if_regular
+from perdure.storage.journal import Digest, JournalError, Row
+from perdure.workspace.paths import Roots, rooted
 from perdure.workspace.temp_cleanup import Rescue
 
 
-def put_back(workspace: Workspace, rows: Iterable[Row], rescue: Rescue) -> dict[str, Exception]:
+def restore_displaced(workspace: Roots, rows: Iterable[Row], rescue: Rescue) -> dict[str, Exception]:
     """`rows` are the changes of which nobody knows whether they landed. Returns the directories where that failed."""
     failed: dict[str, Exception] = {}
     of_folder: dict[str, list[Row]] = {}
@@ -50,7 +50,7 @@ def _put_back_in(dir_fd: int, rows: list[Row], rescue: Rescue) -> None:
         named = temp_names.parsed(temp)
         if named is None or named.use != "x" or temp_names.owner_lives(named.owner) is not False:
             continue
-        file = open_aside(dir_fd, temp)
+        file = open_if_regular(dir_fd, temp)
         if file is not None:
             with file:
                 if _sha(file) not in expected:
@@ -61,7 +61,7 @@ def _return(dir_fd: int, temp: str, file: FileIO, rows: list[Row], rescue: Rescu
     """Files land one after the other: it came from the last place that holds what it should."""
     for row in sorted(rows, key=lambda row: (row.new_sha is None, row.seq), reverse=True):
         name = row.path.rpartition("/")[2]
-        ours = open_aside(dir_fd, name)
+        ours = open_if_regular(dir_fd, name)
         if row.old_sha is None or (_sha(ours) if ours is not None else None) != row.new_sha:
             if ours is not None:
                 ours.close()
@@ -70,8 +70,8 @@ def _return(dir_fd: int, temp: str, file: FileIO, rows: list[Row], rescue: Rescu
             with suppress(FileExistsError):  # somebody is at it again: what was put aside is rescued
                 rename_noreplace(dir_fd, temp, dir_fd, name)
             return
-        with ours, alone(dir_fd):
-            ended = swap.put_back(dir_fd, temp, name, file, ours.fileno(), _sha(ours).hex())
+        with ours, directory_lock(dir_fd):
+            ended = swap.swap_back(dir_fd, temp, name, file, ours.fileno(), _sha(ours).hex())
             for lost in ended.displaced:
                 rescue(lost.fileno())
             ended.close()
@@ -86,5 +86,5 @@ def _listed(dir_fd: int) -> list[str]:
         os.close(fd)
 
 
-def _sha(file: FileIO) -> Sha:
+def _sha(file: FileIO) -> Digest:
     return bytes.fromhex(sha256_of(file.fileno()))

@@ -17,7 +17,7 @@ from perdure.workspace.jobs import Job
 
 if TYPE_CHECKING:
     from perdure.risk import Report
-    from perdure.workspace.workspace import WriteService
+    from perdure.workspace.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Rejected(ToolError):
 
 
 def record(
-    service: WriteService,
+    service: Workspace,
     call: Call,
     error: ToolError,
     path: str,
@@ -101,7 +101,7 @@ def record(
     )
 
 
-def save(service: WriteService, call: Call, error: ToolError, path: str, content: Content) -> ToolError:
+def save(service: Workspace, call: Call, error: ToolError, path: str, content: Content) -> ToolError:
     """As `record`, in a transaction of its own. Without a draft where nothing can be kept now."""
     try:
         recorded: ToolError = service.committer.transact(lambda: record(service, call, error, path, content))
@@ -117,7 +117,7 @@ class Refusal(Job):
     """Records a payload that was refused before it was staged. The future fails with the error to answer."""
 
     def __init__(
-        self, service: WriteService, call: Call, error: Rejected, redacted: Content | None = None
+        self, service: Workspace, call: Call, error: Rejected, redacted: Content | None = None
     ) -> None:
         super().__init__()
         self._service = service
@@ -134,7 +134,7 @@ class Refusal(Job):
 
 
 def save_all(
-    service: WriteService, call: Call, error: ToolError, payloads: Sequence[tuple[str, Content]]
+    service: Workspace, call: Call, error: ToolError, payloads: Sequence[tuple[str, Content]]
 ) -> bool:
     """Keep what was sent along with a payload that was refused. False where nothing can be kept now."""
 
@@ -160,21 +160,21 @@ def _reason(error: ToolError) -> str:
     return str(error.envelope.context.get("reason", error.envelope.error))
 
 
-def _save(service: WriteService, call: Call, path: str, content: Content, reason: str) -> None:
+def _save(service: Workspace, call: Call, path: str, content: Content, reason: str) -> None:
     service.store.record(content, by_row=False)
     draft = Draft(draft_id(content), content.digest, content.size, path, reason)
     service.journal.save_draft(draft, call.client, call.session)
 
 
-def _consume_retry(service: WriteService, call: Call, path: str, content: Content) -> int:
+def _consume_retry(service: Workspace, call: Call, path: str, content: Content) -> int:
     """A call that was lost after its refusal and is made again by the host is still one try."""
     key = f"try:{call.invocation_key}" if call.invocation_key is not None else None
     known = service.journal.invocation(key) if key is not None else None
     if known is not None:
         return int(known.result)
-    left = service.journal.spend(path, content.digest, service.policy.retry_budget.default)
+    left = service.journal.consume_retry(path, content.digest, service.policy.retry_budget.default)
     if key is not None:
         view = call.view
         answer = Invocation(key, call.tool, b"", None, view.render, view.detail, str(left).encode())
-        service.journal.remember(answer, None)
+        service.journal.record_invocation(answer, None)
     return left

@@ -1,4 +1,4 @@
-"""Workspace roots as descriptors, and the one way from a path to a place in them.
+"""Roots roots as descriptors, and the one way from a path to a place in them.
 
 No decision is made by comparing path strings. A path is walked from a root's descriptor (`walk.py`), and the
 descriptor of its directory is what everything after uses, so a name that is renamed or replaced by a link in between
@@ -175,7 +175,7 @@ class Place:
         return tuple(made)
 
 
-class Workspace:
+class Roots:
     """The roots tools may work in. Relative paths are of the first; absolute ones of the innermost that holds them.
 
     `by_kernel=False` walks name by name even where the kernel could do it at once.

@@ -16,16 +16,16 @@ from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again, call_tool
 from perdure.storage.files import metadata
 from perdure.storage.files.fingerprint import Expected, Identity, seen
-from perdure.storage.files.metadata import Facts
-from perdure.storage.journal import Journal, NewRow, Row, Sha
+from perdure.storage.files.metadata import FileMetadata
+from perdure.storage.journal import Digest, Journal, NewRow, Row
 from perdure.workspace.apply import FileChange
-from perdure.workspace.contents import INLINE, Content, Store
+from perdure.workspace.contents import INLINE, Content, ContentStore
 from perdure.workspace.deferred import LARGE, DeferredWork
 from perdure.workspace.jobs import Claims
-from perdure.workspace.paths import Directories, Place, Workspace
+from perdure.workspace.paths import Directories, Place, Roots
 
 if TYPE_CHECKING:
-    from perdure.workspace.workspace import WriteService
+    from perdure.workspace.workspace import Workspace
 
 
 T = TypeVar("T")
@@ -41,8 +41,8 @@ class Sighting(NamedTuple):
     """What a session knows of a file after its call, and knew when that was planned."""
 
     path: str
-    sha: Sha | None
-    before: Sha | None
+    sha: Digest | None
+    before: Digest | None
 
 
 class Check(Protocol):
@@ -59,10 +59,10 @@ class Captured(NamedTuple):
     was_kept: bool
 
 
-class Known:
+class PlannedFile:
     """A file as it is on disk and as it will be after what was planned so far."""
 
-    def __init__(self, path: str, place: Place, before: Expected | None, facts: Facts | None) -> None:
+    def __init__(self, path: str, place: Place, before: Expected | None, facts: FileMetadata | None) -> None:
         self.path = path
         self.place = place
         self.before = before
@@ -76,13 +76,13 @@ class Known:
         return self.now.sha256 if self.now is not None else None
 
 
-class Tree:
+class PlanView:
     """What one call plans. `journal_path` is how rows name files: as given for the first root, `@N/…` for others."""
 
     def __init__(
         self,
-        workspace: Workspace,
-        store: Store,
+        workspace: Roots,
+        store: ContentStore,
         journal: Journal,
         claims: Claims,
         deferred: DeferredWork,
@@ -101,11 +101,11 @@ class Tree:
         self._paths = paths
         self._client = client
         self._session = session
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, PlannedFile] = {}
         self._directories = Directories()
         self.rows: list[Row] = []
 
-    def look(self, path: str, *, force: bool = False, follow: bool = True) -> Known:
+    def lookup(self, path: str, *, force: bool = False, follow: bool = True) -> PlannedFile:
         place = self._workspace.locate(
             self._workspace.anchored(path), force=force, follow=follow, directories=self._directories
         )
@@ -125,9 +125,9 @@ class Tree:
             place.close()  # it is opened again when the change is made
         return known
 
-    def _seen(self, name: str, place: Place) -> Known:
+    def _seen(self, name: str, place: Place) -> PlannedFile:
         if place.found is None:
-            return Known(name, place, None, None)
+            return PlannedFile(name, place, None, None)
         fd = place.open()
         try:
             # Whatever is replaced can be had back, also what another program wrote.
@@ -135,7 +135,7 @@ class Tree:
                 captured = self._captured(name, fd)
             else:
                 captured = capture(self._store, fd)
-            known = Known(name, place, captured.expected, metadata.capture(fd))
+            known = PlannedFile(name, place, captured.expected, metadata.capture(fd))
         finally:
             os.close(fd)
         known.now = known.old = captured.content
@@ -147,7 +147,7 @@ class Tree:
         captured: Captured | None = self.deferred.find(_key(Identity.of(os.fstat(fd))))
         if captured is not None and (not captured.was_kept or self._store.has(captured.content.sha256)):
             identity = captured.expected.identity
-            if (identity is not None and identity.is_settled) or captured.expected.holds(fd):
+            if (identity is not None and identity.is_settled) or captured.expected.matches(fd):
                 return captured
         return self.deferred.request(("files", name), lambda: self._capture_all({name, *self._paths}))
 
@@ -171,26 +171,26 @@ class Tree:
         finally:
             os.close(fd)
 
-    def absolute(self, known: Known) -> str:
+    def absolute(self, known: PlannedFile) -> str:
         return self._workspace.absolute(known.place)
 
-    def data(self, known: Known) -> bytes:
+    def data(self, known: PlannedFile) -> bytes:
         """Its whole content, in memory. Refused above `MOST_IN_MEMORY`."""
         if known.now is None:
             return b""
         check_in_memory(known.now.size, known.path)
         return b"".join(self._store.pieces(known.now))
 
-    def derive(self, known: Known, name: str, work: Callable[[], T]) -> T:
+    def derive(self, known: PlannedFile, name: str, work: Callable[[], T]) -> T:
         """What becomes of a file's content. Where that is no small one, the work is done outside the lock: its result is
         the same as long as the content is."""
         if known.now is None or known.now.size < INLINE:
             return work()
         return self.deferred.result((name, known.path, known.sha256), work)
 
-    def put(
+    def stage(
         self,
-        known: Known,
+        known: PlannedFile,
         after: Content | None,
         *,
         op: str,
@@ -233,7 +233,7 @@ class Tree:
         known.changed = True
         return row
 
-    def changed(self) -> list[Known]:
+    def changed(self) -> list[PlannedFile]:
         """The files that a step was planned for."""
         return [known for known in self._known.values() if known.changed]
 
@@ -286,7 +286,7 @@ def check_in_memory(size: int, path: str) -> None:
         )
 
 
-def capture(store: Store, fd: int) -> Captured:
+def capture(store: ContentStore, fd: int) -> Captured:
     """Read an open file and see to it that its content is kept."""
     expected = seen(fd)
     was_kept = store.has(expected.sha256)
@@ -306,7 +306,7 @@ def _key(identity: Identity) -> Hashable:
     return identity.dev, identity.ino, identity.size, identity.mtime_ns, identity.ctime_ns
 
 
-def canonical(service: WriteService, path: str) -> str:
+def canonical(service: Workspace, path: str) -> str:
     """The journal's name for a file that may be gone, or whose name something else has by now."""
     workspace = service.workspace
     for purpose in _LOOKS:
@@ -328,7 +328,7 @@ def _claimed(name: str, place: Place) -> Iterator[Hashable]:
         yield place.found.st_dev, place.found.st_ino
 
 
-def _mode(facts: Facts | None) -> int | None:
+def _mode(facts: FileMetadata | None) -> int | None:
     return facts.mode if facts is not None else None
 
 

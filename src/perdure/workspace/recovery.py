@@ -38,13 +38,13 @@ from perdure.platform.sync import sync_file
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files import metadata
 from perdure.storage.files.fingerprint import Expected, seen
-from perdure.storage.files.metadata import Facts
-from perdure.storage.journal import Draft, Intent, Journal, JournalError, Row, Sha
+from perdure.storage.files.metadata import FileMetadata
+from perdure.storage.journal import Digest, Draft, Intent, Journal, JournalError, Row
 from perdure.storage.os_errors import is_of_system, os_refusal
 from perdure.workspace import displaced
 from perdure.workspace.apply import FileChange, ancestors
-from perdure.workspace.contents import Store
-from perdure.workspace.paths import Place, Workspace, rooted
+from perdure.workspace.contents import ContentStore
+from perdure.workspace.paths import Place, Roots, rooted
 from perdure.workspace.sync_pass import sync_directories
 from perdure.workspace.temp_cleanup import Rescue, sweep
 
@@ -59,19 +59,19 @@ Waiting = dict[str, ToolError]
 again."""
 
 
-def recover(workspace: Workspace, journal: Journal, store: Store) -> Waiting:
+def recover(workspace: Roots, journal: Journal, store: ContentStore) -> Waiting:
     """Under the workspace's lock. What it does is done again if it is interrupted.
 
     A file that cannot be settled now waits alone. Only where the journal fails does all of it fail."""
     began = time.time()
-    landed = journal.landed()
+    landed = journal.applied_watermark()
     intents = journal.intents()
     if not intents:
         return {}
     waiting = _Waiting()
     rescue = _rescue(journal, store)
     undecided = [one.row for one in intents if not _has_landed(one, landed)]
-    for folder, error in (displaced.put_back(workspace, undecided, rescue) or {}).items():
+    for folder, error in (displaced.restore_displaced(workspace, undecided, rescue) or {}).items():
         waiting.add_folder(intents, folder, error)
     of_path: dict[str, list[Intent]] = {}
     for intent in intents:
@@ -120,7 +120,7 @@ def recover(workspace: Workspace, journal: Journal, store: Store) -> Waiting:
         for row in lost:
             if row.path not in waiting:
                 journal.conclude(row.seq, "conflict", _draft_id(row))
-                journal.saw(
+                journal.record_seen(
                     row.session, row.path, row.new_sha, row.seq
                 )  # it takes the file for what it wrote
                 _save(journal, row, "conflict_at_recovery")
@@ -190,14 +190,14 @@ def _parted(intents: list[Intent], lost: list[Row]) -> list[Row]:
     ]
 
 
-def _take_back(workspace: Workspace, store: Store, row: Row) -> None:
+def _take_back(workspace: Roots, store: ContentStore, row: Row) -> None:
     try:
         with workspace.locate(workspace.anchored(row.path), force=True) as place:
             before, facts = _look(place)
             if (before.sha256 if before is not None else None) == _hex(row.new_sha):
                 after = store.find(row.old_sha.hex()) if row.old_sha is not None else None
                 key = "file_mode" if row.new_sha is None else "mode_before"
-                facts = metadata.recalled(row.detail, facts, key=key)
+                facts = metadata.from_journal(row.detail, facts, key=key)
                 FileChange(place, before, facts, after).apply(store, sync=True)
     except JournalError:
         raise
@@ -207,7 +207,7 @@ def _take_back(workspace: Workspace, store: Store, row: Row) -> None:
         # Somebody is at it already: theirs stays.
 
 
-def _settle(workspace: Workspace, store: Store, intents: list[Intent], *, has_landed: bool) -> Settled:
+def _settle(workspace: Roots, store: ContentStore, intents: list[Intent], *, has_landed: bool) -> Settled:
     """Whether the file is now what the last of its intents says, or was before another program changed it."""
     row = intents[-1].row
     try:
@@ -236,7 +236,7 @@ def _settle(workspace: Workspace, store: Store, intents: list[Intent], *, has_la
         return "settled" if has_landed else "lost"
 
 
-def _is_older(place: Place, found: str | None, store: Store, intents: list[Intent]) -> bool:
+def _is_older(place: Place, found: str | None, store: ContentStore, intents: list[Intent]) -> bool:
     """Whether a file that had landed is again what it was before, whole or torn. Another program may have put that
     there, or the device lost what no sync had reached: a server or a disk that went away does so without a restart."""
     new = intents[-1].row.new_sha
@@ -257,23 +257,25 @@ def _is_after_cut(intents: list[Intent]) -> bool:
     return not all(intent.same_boot for intent in intents)
 
 
-def _facts(now: Facts | None, rows: list[Row]) -> Facts | None:
+def _facts(now: FileMetadata | None, rows: list[Row]) -> FileMetadata | None:
     """What the file shall be besides its content."""
     for row in rows:
         if row.new_sha is None:
-            now = now or metadata.recalled(row.detail)
+            now = now or metadata.from_journal(row.detail)
         elif "file_mode" in row.detail:
-            now = metadata.recalled(row.detail, now if "mode_before" in row.detail else None)
+            now = metadata.from_journal(row.detail, now if "mode_before" in row.detail else None)
     return now
 
 
-def _lacks_mode(now: Facts | None, rows: list[Row]) -> bool:
+def _lacks_mode(now: FileMetadata | None, rows: list[Row]) -> bool:
     """Whether only the mode of a file was to be changed, and was not."""
     before = next((row.detail["mode_before"] for row in rows if "mode_before" in row.detail), None)
     return now is not None and now.mode == before
 
 
-def _is_ours(place: Place, found: str | None, store: Store, intents: list[Intent], rows: list[Row]) -> bool:
+def _is_ours(
+    place: Place, found: str | None, store: ContentStore, intents: list[Intent], rows: list[Row]
+) -> bool:
     """Whether the file is what it was before its last intent, or as a power cut can leave what we made of it."""
     known = [sha for row in rows for sha in (row.old_sha, row.new_sha)]
     if found in map(_hex, known):
@@ -289,11 +291,11 @@ def _is_same_call(one: Row, other: Row) -> bool:
     return one.txn is not None and one.txn == other.txn
 
 
-def _hex(sha: Sha | None) -> str | None:
+def _hex(sha: Digest | None) -> str | None:
     return sha.hex() if sha is not None else None
 
 
-def _look(place: Place) -> tuple[Expected | None, Facts | None]:
+def _look(place: Place) -> tuple[Expected | None, FileMetadata | None]:
     if place.found is None:
         return None, None
     fd = place.open()
@@ -313,7 +315,7 @@ def _sync(place: Place) -> None:
         os.close(fd)
 
 
-def _is_torn(place: Place, store: Store, sha: Sha) -> bool:
+def _is_torn(place: Place, store: ContentStore, sha: Digest) -> bool:
     """Whether the file is this content as a power cut leaves it: cut short, or with blocks of zeros."""
     try:
         content = store.find(sha.hex())
@@ -336,7 +338,7 @@ def _is_torn(place: Place, store: Store, sha: Sha) -> bool:
         os.close(fd)
 
 
-def _rescue(journal: Journal, store: Store) -> Rescue:
+def _rescue(journal: Journal, store: ContentStore) -> Rescue:
     def rescue(fd: int) -> bool:
         """Somebody's only copy, perhaps: it goes when it is kept as a draft, and not before."""
         content = store.take_file(fd)
@@ -352,9 +354,7 @@ def _rescue(journal: Journal, store: Store) -> Rescue:
     return rescue
 
 
-def _sweep(
-    workspace: Workspace, intents: Iterable[Intent], rescue: Rescue, began: float
-) -> dict[str, Exception]:
+def _sweep(workspace: Roots, intents: Iterable[Intent], rescue: Rescue, began: float) -> dict[str, Exception]:
     """Remove temporary files beside the files that were about to change. Returns the directories where that failed."""
     failed: dict[str, Exception] = {}
     for directory in sorted({intent.row.path.rpartition("/")[0] for intent in intents}):
@@ -377,7 +377,7 @@ def _sweep(
     return failed
 
 
-def _sync_names(workspace: Workspace, intents: Iterable[Intent]) -> dict[str, Exception]:
+def _sync_names(workspace: Roots, intents: Iterable[Intent]) -> dict[str, Exception]:
     """Every directory from a root to a file. Once the intents are settled nobody looks there again: what was removed
     must not come back, and whoever made a directory may have ended before its own name was durable. Returns the files
     on whose way one could not be synced."""

@@ -11,7 +11,7 @@ from perdure.platform.sync import sync_directory
 from perdure.storage.files import temp_names
 from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.fsync import close_quietly
-from perdure.storage.files.swap import Conflict, alone, found_at, open_aside, unexpected
+from perdure.storage.files.swap import Conflict, directory_lock, found_at, mismatch_reason, open_if_regular
 from perdure.storage.os_errors import os_refusal, sync_refusal
 from perdure.text.printable import make_printable
 
@@ -22,7 +22,7 @@ def remove(dir_fd: int, name: str, expected: Expected, *, sync: bool = False) ->
     It is put aside first and looked at there, where no program finds it by its name. If the name is taken again
     before it can be put back, its content is in the conflict's `displaced`.
     """
-    with alone(dir_fd):
+    with directory_lock(dir_fd):
         _remove(dir_fd, name, expected, sync)
     passed("remove.landed")
 
@@ -30,7 +30,7 @@ def remove(dir_fd: int, name: str, expected: Expected, *, sync: bool = False) ->
 def _remove(dir_fd: int, name: str, expected: Expected, sync: bool) -> None:
     temp = temp_names.fresh("x")
     try:
-        certain = expected.is_certain(directories.stat(name, dir_fd=dir_fd, follow_symlinks=False))
+        certain = expected.is_unchanged_by_stat(directories.stat(name, dir_fd=dir_fd, follow_symlinks=False))
         point("remove.before_rename")
         rename_noreplace(dir_fd, name, dir_fd, temp)
     except FileNotFoundError:
@@ -40,8 +40,8 @@ def _remove(dir_fd: int, name: str, expected: Expected, sync: bool) -> None:
     aside = None
     try:
         point("remove.renamed")
-        aside = open_aside(dir_fd, temp)
-        reason = unexpected(aside, expected, was_certain=certain)
+        aside = open_if_regular(dir_fd, temp)
+        reason = mismatch_reason(aside, expected, was_certain=certain)
         if reason is not None:
             raise Conflict(reason, aside)
         if sync:

@@ -15,7 +15,7 @@ from typing import Final
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again
 from perdure.storage.blobs import Blobs
-from perdure.storage.journal import Journal, Retired, Sha
+from perdure.storage.journal import Digest, Journal, Retired
 from perdure.workspace.commit import Committer
 from perdure.workspace.jobs import Job
 from perdure.workspace.retention_limits import Keep
@@ -31,7 +31,7 @@ FRESH_S: Final = 3600.0
 DAY: Final = 86_400
 
 
-class Tending:
+class RetentionTask:
     """`once` does all there is to do; `start` has it done every hour in the background."""
 
     def __init__(self, committer: Committer, journal: Journal, blobs: Blobs, keep: Keep) -> None:
@@ -126,7 +126,7 @@ class Tending:
                 return
             some = [bytes.fromhex(sha) for sha in old[start : start + STEP]]
 
-            def unknown(some: list[Sha] = some) -> Retired:
+            def unknown(some: list[Digest] = some) -> Retired:
                 return Retired(0, [sha for sha in some if not self._journal.has_content(sha)], more=False)
 
             self._forget(unknown)

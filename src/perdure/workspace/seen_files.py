@@ -13,7 +13,7 @@ Name = tuple[str, str]
 Saved = dict[Name, str | None]
 
 
-class Sightings:
+class SeenFiles:
     """A read is written down with the next change of any session; losing it only makes the stale guard less strict."""
 
     def __init__(self, most: int = MOST) -> None:

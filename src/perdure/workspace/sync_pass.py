@@ -23,8 +23,8 @@ from perdure.storage.files.fsync import close_quietly
 from perdure.storage.files.pending import PendingFile
 from perdure.storage.files.swap import Conflict
 from perdure.workspace.apply import FileChange
-from perdure.workspace.contents import Content, Store
-from perdure.workspace.paths import Place, Workspace
+from perdure.workspace.contents import Content, ContentStore
+from perdure.workspace.paths import Place, Roots
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class SyncPass:
         self._files.clear()
         self._directories.clear()
 
-    def begin(self, workspace: Workspace, change: FileChange) -> None:
+    def begin(self, workspace: Roots, change: FileChange) -> None:
         """Let the device begin with a file, so that many are waited for at once."""
         name = (change.place.root, change.place.path)
         if self._last.setdefault(name, change) is not change or change.after is None:
@@ -101,7 +101,7 @@ class SyncPass:
         else:
             close_quietly(fd)
 
-    def sync(self, workspace: Workspace, change: FileChange, store: Store) -> None:
+    def sync(self, workspace: Roots, change: FileChange, store: ContentStore) -> None:
         """The file at a path, whichever it is by now."""
         place = change.place
         name = (place.root, place.path)
@@ -121,7 +121,7 @@ class SyncPass:
         finally:
             close_quietly(fd)
 
-    def sync_names(self, workspace: Workspace, changes: Iterable[FileChange]) -> None:
+    def sync_names(self, workspace: Roots, changes: Iterable[FileChange]) -> None:
         """Every directory in which a name changed, once."""
         for change in changes:
             root = change.place.root
@@ -138,14 +138,14 @@ class SyncPass:
             self.failed.add((name[0], folder_name(f"{name[1]}/")))
             raise
 
-    def unlink(self, workspace: Workspace, place: Place, name: str) -> None:
+    def unlink(self, workspace: Roots, place: Place, name: str) -> None:
         folder = os.path.dirname(place.path)
         if (dir_fd := self._directory(workspace, place.root, folder)) is not None:
             with suppress(FileNotFoundError):
                 directories.unlink(name, dir_fd=dir_fd)
             self._synced.discard((place.root, folder))
 
-    def _opened(self, workspace: Workspace, place: Place) -> int | None:
+    def _opened(self, workspace: Roots, place: Place) -> int | None:
         """What stands at a place by now; None for nothing."""
         dir_fd = self._directory(workspace, place.root, os.path.dirname(place.path))
         if dir_fd is None:
@@ -158,7 +158,7 @@ class SyncPass:
                 raise
             return None
 
-    def _directory(self, workspace: Workspace, root: int, path: str) -> int | None:
+    def _directory(self, workspace: Roots, root: int, path: str) -> int | None:
         """The pass's own descriptor of a directory; None where it is gone."""
         if (known := self._directories.get((root, path))) is not None:
             return known
@@ -174,7 +174,7 @@ class AppliedChanges:
     """The files of one call, applied but not yet synced: the journal can restore them until they are."""
 
     def __init__(
-        self, changes: list[FileChange], seqs: list[int], workspace: Workspace, store: Store, strict: bool
+        self, changes: list[FileChange], seqs: list[int], workspace: Roots, store: ContentStore, strict: bool
     ) -> None:
         self.seqs = seqs
         self._changes = changes
@@ -213,7 +213,7 @@ class AppliedChanges:
             syncing.failed.forget(name, newest)
 
 
-def sync_directories(workspace: Workspace, root: int, paths: Iterable[str]) -> None:
+def sync_directories(workspace: Roots, root: int, paths: Iterable[str]) -> None:
     """Make names durable. A directory that is gone has none left to lose."""
     for path in paths:
         with _held(workspace, root, path) as dir_fd:
@@ -221,7 +221,7 @@ def sync_directories(workspace: Workspace, root: int, paths: Iterable[str]) -> N
                 sync_directory(dir_fd)
 
 
-def _entered(workspace: Workspace, root: int, path: str) -> int | None:
+def _entered(workspace: Roots, root: int, path: str) -> int | None:
     try:
         return workspace.open_directory(root, path)
     except ToolError as error:
@@ -231,7 +231,7 @@ def _entered(workspace: Workspace, root: int, path: str) -> int | None:
 
 
 @contextmanager
-def _held(workspace: Workspace, root: int, path: str) -> Iterator[int | None]:
+def _held(workspace: Roots, root: int, path: str) -> Iterator[int | None]:
     fd = _entered(workspace, root, path)
     try:
         yield fd
@@ -240,7 +240,7 @@ def _held(workspace: Workspace, root: int, path: str) -> Iterator[int | None]:
             close_quietly(fd)
 
 
-def _is_written_again(fd: int, dir_fd: int, name: str, after: Content, store: Store) -> bool:
+def _is_written_again(fd: int, dir_fd: int, name: str, after: Content, store: ContentStore) -> bool:
     """The same content and facts in another file, synced. False where another content stands there by now: a later
     change's, whose pages may be lost, or another program's."""
     try:

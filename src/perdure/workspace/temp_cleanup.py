@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from perdure.platform import directories
 from perdure.storage.files import temp_names
-from perdure.storage.files.swap import open_aside
+from perdure.storage.files.swap import open_if_regular
 from perdure.storage.files.temp_names import TempName
 
 Rescue = Callable[[int], bool]
@@ -58,7 +58,7 @@ def _is_stale(dir_fd: int, name: str, temp: TempName, before: float | None) -> b
 def _is_safe(dir_fd: int, name: str, temp: TempName, rescue: Rescue) -> bool:
     if temp.use == "w":
         return True
-    file = open_aside(dir_fd, name)
+    file = open_if_regular(dir_fd, name)
     if file is None:
         return False
     with file:

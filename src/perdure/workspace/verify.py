@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files.fingerprint import seen
 from perdure.storage.journal import Filter, Problem
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.workspace import Workspace
 
 Watch = Callable[[str, int, int], None]
 """Told how far it is: what is looked at, how many of it were, and how many there are; 0 where that is not known."""
 
 
-def verify(service: WriteService, watch: Watch = lambda *_: None) -> Iterator[Problem]:
+def verify(service: Workspace, watch: Watch = lambda *_: None) -> Iterator[Problem]:
     """Every problem, as it is found.
 
     | kind | |
@@ -31,7 +31,7 @@ def verify(service: WriteService, watch: Watch = lambda *_: None) -> Iterator[Pr
     yield from _drift(service, watch)
 
 
-def _contents(service: WriteService, watch: Watch) -> Iterator[Problem]:
+def _contents(service: Workspace, watch: Watch) -> Iterator[Problem]:
     for number, (sha, data) in enumerate(service.journal.contents(), 1):
         watch("contents", number, 0)
         if data is not None:
@@ -44,7 +44,7 @@ def _contents(service: WriteService, watch: Watch) -> Iterator[Problem]:
             yield Problem("content", f"{sha.hex()}: {error.envelope.context.get('message', 'unreadable')}")
 
 
-def _drift(service: WriteService, watch: Watch) -> Iterator[Problem]:
+def _drift(service: Workspace, watch: Watch) -> Iterator[Problem]:
     workspace = service.workspace
     for number, row in enumerate(service.journal.latest(), 1):
         watch("files", number, 0)

@@ -28,21 +28,21 @@ from perdure.storage.workspace_store import StorePlace, refuse_link, stores_fold
 from perdure.workspace import recovery
 from perdure.workspace.change import Change, Plan
 from perdure.workspace.commit import Committer
-from perdure.workspace.contents import Content, Store
+from perdure.workspace.contents import Content, ContentStore
 from perdure.workspace.deferred import DeferredWork
-from perdure.workspace.paths import Workspace
+from perdure.workspace.paths import Roots
 from perdure.workspace.planning import Sighting
 from perdure.workspace.policy import DEFAULT, Policy
-from perdure.workspace.retention import Tending
+from perdure.workspace.retention import RetentionTask
 from perdure.workspace.retention_limits import Keep
-from perdure.workspace.seen_files import Saved, Sightings
+from perdure.workspace.seen_files import Saved, SeenFiles
 from perdure.workspace.writer_lock import WriterLock
 
 if TYPE_CHECKING:
     from perdure.validate.isolated import Checker
 
 
-class WriteService:
+class Workspace:
     """`place` is the store of the first root, made ready for a writer. `open_journal` opens the journal in it.
 
     With `is_read_only` nothing is created, recovered or retired, and no lock is taken.
@@ -65,13 +65,13 @@ class WriteService:
         self.policy = policy
         self.scratch_get = scratch_get
         self.folder = place.folder
-        self._sightings = Sightings()
+        self._sightings = SeenFiles()
         self._unrecovered: dict[str, ToolError] = {}
         self._guard = threading.Lock()
         self._checker: Checker | None = None
         with ExitStack() as opened:
             refuse_link(self.folder)
-            self.workspace = Workspace(roots, policy.protection(policy_rules, _private_rules(roots)))
+            self.workspace = Roots(roots, policy.protection(policy_rules, _private_rules(roots)))
             opened.callback(self.workspace.close)
             self.journal = open_journal(place)
             opened.callback(self.journal.close)
@@ -79,14 +79,14 @@ class WriteService:
             opened.callback(self.blobs.close)
             if not is_read_only and not self.journal.rows(Filter(), 1):
                 _sync_names(os.path.dirname(self.folder), self.folder)
-            self.store = Store(self.journal, self.blobs)
+            self.store = ContentStore(self.journal, self.blobs)
             self._held = HeldFiles([os.path.join(self.folder, "blobs")])
             self._lock = WriterLock(
                 os.path.join(self.folder, "lock"), [root.fd for root in self.workspace.roots]
             )
             self.committer = Committer(self.journal, self._lock, self._recover, self._check_store)
             opened.callback(self.committer.close)
-            self.tending = Tending(self.committer, self.journal, self.blobs, keep or Keep())
+            self.tending = RetentionTask(self.committer, self.journal, self.blobs, keep or Keep())
             opened.callback(self.tending.close)
             if not is_read_only:
                 self.committer.recover()
@@ -176,7 +176,9 @@ class WriteService:
         unsaved = self._sightings.unsaved()
         for (session, path), sha in unsaved.items():
             seen = bytes.fromhex(sha) if sha is not None else None
-            self.journal.saw(session, path, seen, first - 1 if first is not None else self.journal.head)
+            self.journal.record_seen(
+                session, path, seen, first - 1 if first is not None else self.journal.head
+            )
         return unsaved
 
     def find_deduplicated(self, key: str, fingerprint: bytes) -> dict[str, Any] | None:
@@ -196,15 +198,15 @@ class WriteService:
 
     # --- what was seen ----------------------------------------------------------------------------------------
 
-    def landed(self, session: str, sightings: list[Sighting], saved: Saved) -> None:
+    def record_writes(self, session: str, sightings: list[Sighting], saved: Saved) -> None:
         changed = {one.path: one.sha.hex() if one.sha is not None else None for one in sightings}
         self._sightings.wrote(session, changed, saved)
 
-    def looking(self) -> int:
+    def begin_read(self) -> int:
         """Where a read begins, among the changes."""
         return self._sightings.begin_read()
 
-    def saw(self, session: str, path: str, sha256: str | None, since: int) -> None:
+    def record_read(self, session: str, path: str, sha256: str | None, since: int) -> None:
         self._sightings.read(session, path, sha256, since)
 
     def last_seen(self, session: str, path: str) -> tuple[str | None] | None:

@@ -14,7 +14,7 @@ from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.file_lock import FileLock
 from perdure.storage.digest import sha256_of
 from perdure.storage.files import temp_names
-from perdure.storage.files.swap import open_aside
+from perdure.storage.files.swap import open_if_regular
 
 
 def remove_file(path: str, sha256: str) -> bool:
@@ -64,7 +64,7 @@ def _removed(target: str, sha256: str) -> bool:
 
 
 def _is(dir_fd: int, name: str, sha256: str) -> bool:
-    file = open_aside(dir_fd, name)
+    file = open_if_regular(dir_fd, name)
     if file is None:
         return False
     with file:
@@ -72,7 +72,7 @@ def _is(dir_fd: int, name: str, sha256: str) -> bool:
 
 
 def _content(dir_fd: int, name: str) -> bytes:
-    file = open_aside(dir_fd, name)
+    file = open_if_regular(dir_fd, name)
     if file is None:
         return b""
     with file:

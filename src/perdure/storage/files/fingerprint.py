@@ -57,11 +57,11 @@ class Expected(msgspec.Struct, frozen=True):
     sha256: str
     identity: Identity | None = None
 
-    def is_certain(self, info: os.stat_result) -> bool:
+    def is_unchanged_by_stat(self, info: os.stat_result) -> bool:
         """Whether the file at its place needs no reading: nothing about it changed since it was read."""
         return self.identity is not None and self.identity.is_settled and self.identity.is_still(info)
 
-    def holds(self, fd: int, *, was_certain: bool = False) -> bool:
+    def matches(self, fd: int, *, was_certain: bool = False) -> bool:
         """Whether an open file is the expected one. `was_certain` is what was said just before it was renamed."""
         if was_certain and self.identity is not None and self.identity.is_same_content(os.fstat(fd)):
             return True

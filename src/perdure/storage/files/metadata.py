@@ -39,7 +39,7 @@ _SETID: Final = stat.S_ISUID | stat.S_ISGID
 _GONE: Final = getattr(errno, "ENODATA", errno.ENOENT)
 
 
-class Facts(msgspec.Struct, frozen=True):
+class FileMetadata(msgspec.Struct, frozen=True):
     """A file without its content. Plain data, so that a journal can keep it for a file that is deleted."""
 
     mode: int
@@ -49,7 +49,7 @@ class Facts(msgspec.Struct, frozen=True):
     unread: tuple[str, ...] = ()
 
 
-def capture(fd: int) -> Facts:
+def capture(fd: int) -> FileMetadata:
     """Everything of an open file that its replacement should have."""
     info = os.fstat(fd)
     xattrs: dict[str, bytes] = {}
@@ -65,10 +65,12 @@ def capture(fd: int) -> Facts:
         except OSError as error:
             if error.errno != _GONE:
                 unread.append(name)
-    return Facts(stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid, xattrs, tuple(unread))
+    return FileMetadata(stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid, xattrs, tuple(unread))
 
 
-def recalled(detail: dict[str, Any], now: Facts | None = None, *, key: str = "file_mode") -> Facts | None:
+def from_journal(
+    detail: dict[str, Any], now: FileMetadata | None = None, *, key: str = "file_mode"
+) -> FileMetadata | None:
     """The facts of a file as far as its row in the journal keeps them; of one that is there, its own but for the mode."""
     mode = detail.get(key)
     if mode is None:
@@ -76,18 +78,18 @@ def recalled(detail: dict[str, Any], now: Facts | None = None, *, key: str = "fi
     return of_mode(int(mode)) if now is None else msgspec.structs.replace(now, mode=int(mode))
 
 
-def of_mode(mode: int) -> Facts:
-    return Facts(mode, user_id(), group_id())
+def of_mode(mode: int) -> FileMetadata:
+    return FileMetadata(mode, user_id(), group_id())
 
 
-def made_executable(facts: Facts | None, executable: bool) -> Facts:
+def made_executable(facts: FileMetadata | None, executable: bool) -> FileMetadata:
     """Whoever may read it may run it, or nobody may; `facts` are None for a new file."""
     found = facts or of_mode(0o666 & ~current_umask())
     mode = found.mode & ~0o111
     return msgspec.structs.replace(found, mode=mode | (mode & 0o444) >> 2 if executable else mode)
 
 
-def apply(fd: int, facts: Facts) -> tuple[str, ...]:
+def apply(fd: int, facts: FileMetadata) -> tuple[str, ...]:
     """Give an open file these facts. Returns warnings for what it could not have.
 
     The order matters: a change of owner clears the set-id bits, and an access control list writes the group
@@ -122,7 +124,7 @@ def apply(fd: int, facts: Facts) -> tuple[str, ...]:
     return tuple(dict.fromkeys(warnings))
 
 
-def _give(fd: int, facts: Facts, warnings: list[str]) -> None:
+def _give(fd: int, facts: FileMetadata, warnings: list[str]) -> None:
     now = os.fstat(fd)
     if (now.st_uid, now.st_gid) == (facts.uid, facts.gid):
         return

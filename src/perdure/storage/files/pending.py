@@ -39,8 +39,15 @@ from perdure.storage.files import metadata, temp_names
 from perdure.storage.files.copy import copy_file
 from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.fsync import close_quietly, write_all
-from perdure.storage.files.metadata import Facts
-from perdure.storage.files.swap import Conflict, PutBack, alone, open_aside, put_back, unexpected
+from perdure.storage.files.metadata import FileMetadata
+from perdure.storage.files.swap import (
+    Conflict,
+    PutBack,
+    directory_lock,
+    mismatch_reason,
+    open_if_regular,
+    swap_back,
+)
 from perdure.storage.os_errors import os_refusal, sync_refusal
 from perdure.text.printable import make_printable
 
@@ -67,7 +74,7 @@ class PendingFile:
         dir_fd: int,
         name: str,
         *,
-        like: Facts | None = None,
+        like: FileMetadata | None = None,
         sync: bool = False,
     ) -> None:
         self.dir_fd = dir_fd
@@ -142,7 +149,7 @@ class PendingFile:
         can see any more.
         """
         self.seal()
-        with alone(self.dir_fd):
+        with directory_lock(self.dir_fd):
             return self._exchange(expected)
 
     def replace(self) -> Landed:
@@ -233,7 +240,7 @@ class PendingFile:
     def _exchange(self, expected: Expected) -> Landed:
         self._guarded(self._take_name)
         try:
-            certain = expected.is_certain(
+            certain = expected.is_unchanged_by_stat(
                 directories.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False)
             )
             point("write.before_exchange")
@@ -254,8 +261,8 @@ class PendingFile:
         aside = None
         try:
             point("write.exchanged")
-            aside = open_aside(self.dir_fd, temp)
-            reason = unexpected(aside, expected, was_certain=certain)
+            aside = open_if_regular(self.dir_fd, temp)
+            reason = mismatch_reason(aside, expected, was_certain=certain)
             if reason is None:
                 point("write.verified")
                 self._sync_names()
@@ -280,7 +287,7 @@ class PendingFile:
         passed("write.landed")
 
     def _put_back(self, aside: FileIO | None) -> PutBack:
-        back = put_back(self.dir_fd, self._temp_name(), self.name, aside, self._fd, self.sha256)
+        back = swap_back(self.dir_fd, self._temp_name(), self.name, aside, self._fd, self.sha256)
         if not back.temp_is_ours:
             self._temp = None
         self.discard()
@@ -288,8 +295,8 @@ class PendingFile:
 
     def _replace_checked(self, expected: Expected) -> Landed:
         """Without an exchange: look, then rename. Between the two an unlocked writer can be overwritten."""
-        found = open_aside(self.dir_fd, self.name)
-        reason = unexpected(found, expected)
+        found = open_if_regular(self.dir_fd, self.name)
+        reason = mismatch_reason(found, expected)
         if reason is not None:
             self.discard()
             raise Conflict(reason, found)

@@ -91,7 +91,7 @@ class Conflict(ToolError):
 
 
 @contextmanager
-def alone(dir_fd: int) -> Iterator[None]:
+def directory_lock(dir_fd: int) -> Iterator[None]:
     """Our turn to exchange in this directory. Refused if another Perdure holds it for too long."""
     if is_locked_here(dir_fd):  # the root of a workspace that is being written
         yield
@@ -126,7 +126,7 @@ def _lock(fd: int) -> None:
             return  # a file system without locks
 
 
-def open_aside(dir_fd: int, name: str) -> FileIO | None:
+def open_if_regular(dir_fd: int, name: str) -> FileIO | None:
     """A file that may be anybody's, for reading; None for what cannot be opened as one."""
     flags = os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK
     try:
@@ -142,12 +142,12 @@ def open_aside(dir_fd: int, name: str) -> FileIO | None:
 def found_at(dir_fd: int, name: str) -> FileIO | None:
     """The same where there is an error to be told already."""
     try:
-        return open_aside(dir_fd, name)
+        return open_if_regular(dir_fd, name)
     except OSError:
         return None
 
 
-def unexpected(file: FileIO | None, expected: Expected, *, was_certain: bool = False) -> str | None:
+def mismatch_reason(file: FileIO | None, expected: Expected, *, was_certain: bool = False) -> str | None:
     """Why a file is not the expected one; None if it is.
 
     First that nobody can write to it any more, then its content: a writer who opened it before it was put
@@ -163,7 +163,7 @@ def unexpected(file: FileIO | None, expected: Expected, *, was_certain: bool = F
         return "hard_linked"
     if is_open_for_writing(fd):
         return "open_elsewhere"
-    return None if expected.holds(fd, was_certain=was_certain) else "changed_meanwhile"
+    return None if expected.matches(fd, was_certain=was_certain) else "changed_meanwhile"
 
 
 class PutBack:
@@ -192,7 +192,7 @@ class PutBack:
                 close_quietly(file)
 
 
-def put_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int, sha256: str) -> PutBack:
+def swap_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int, sha256: str) -> PutBack:
     """`ours` stands at `name`, somebody's file at `temp`: make them change places again."""
     ended = _put_back(dir_fd, temp, name, aside, ours)
     if not ended.is_stuck and (not _is_idle(ours) or _is_changed(ours, sha256)):

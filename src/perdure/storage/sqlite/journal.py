@@ -23,6 +23,7 @@ from perdure.platform.boot import boot_id
 from perdure.platform.descriptors import pread, pwrite
 from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.journal import (
+    Digest,
     Draft,
     Filter,
     Intent,
@@ -33,7 +34,6 @@ from perdure.storage.journal import (
     Problem,
     Retired,
     Row,
-    Sha,
     State,
 )
 from perdure.storage.sqlite import analytics, chain, read_only, retention, shelf
@@ -205,7 +205,7 @@ class SqliteJournal:
             self._head = head
             raise
 
-    def mark_landed(self, seq: int) -> None:
+    def set_applied_watermark(self, seq: int) -> None:
         try:
             pwrite(self._landed_fd, f"{self._boot} {seq:020}\n".encode(), 0)
         except OSError as error:  # then the next to come looks for itself
@@ -255,7 +255,7 @@ class SqliteJournal:
         self._head = (seq, digest)
         return made
 
-    def keep(self, sha: Sha, data: bytes, *, by_row: bool = True, mends: bool = False) -> None:
+    def store_content(self, sha: Digest, data: bytes, *, by_row: bool = True, mends: bool = False) -> None:
         packed = _compressed(data) if len(data) > _BRIEF else data
         codec, stored = (ZLIB, packed) if len(packed) < len(data) else (RAW, data)
         self._keep(sha, len(data), codec, stored, by_row)
@@ -265,10 +265,10 @@ class SqliteJournal:
                 (codec, stored, len(data), sha),
             )
 
-    def keep_file(self, sha: Sha, size: int, *, by_row: bool = True) -> None:
+    def store_content_file(self, sha: Digest, size: int, *, by_row: bool = True) -> None:
         self._keep(sha, size, FILE, None, by_row)
 
-    def _keep(self, sha: Sha, size: int, codec: int, data: bytes | None, by_row: bool) -> None:
+    def _keep(self, sha: Digest, size: int, codec: int, data: bytes | None, by_row: bool) -> None:
         seq = self._head[0] + 1
         self._write.execute(
             "INSERT OR IGNORE INTO contents VALUES (?,?,?,?,?,?)", (sha, size, codec, data, seq, by_row)
@@ -295,7 +295,7 @@ class SqliteJournal:
     def settle(self, seqs: Iterable[int]) -> None:
         self._write.executemany("DELETE FROM intents WHERE seq = ?", [(seq,) for seq in seqs])
 
-    def remember(self, invocation: Invocation, first_seq: int | None) -> None:
+    def record_invocation(self, invocation: Invocation, first_seq: int | None) -> None:
         self._write.execute(
             "INSERT OR REPLACE INTO invocations VALUES (NULL,?,?,?,?,?,?,?,?,?)",
             (
@@ -317,7 +317,7 @@ class SqliteJournal:
             (draft.id, draft.sha, draft.size, draft.path, draft.reason, client, session, self._now()),
         )
 
-    def spend(self, path: str, sha: Sha, budget: int) -> int:
+    def consume_retry(self, path: str, sha: Digest, budget: int) -> int:
         """How many tries of this content at this path are left after this one; -1 where none was.
 
         Once the content was written there, they are counted anew."""
@@ -330,17 +330,17 @@ class SqliteJournal:
         self._write.execute("INSERT OR REPLACE INTO budgets VALUES (?,?,?,?)", (path, sha, left, self._now()))
         return left
 
-    def saw(self, session: str, path: str, sha: Sha | None, after: int) -> None:
+    def record_seen(self, session: str, path: str, sha: Digest | None, after: int) -> None:
         self._write.execute(
             "INSERT INTO seen VALUES (?,?,?,?,?) ON CONFLICT (session, path) DO UPDATE "
             "SET sha = excluded.sha, ts = excluded.ts, seq = excluded.seq WHERE excluded.seq >= seq",
             (session, path, sha, self._now(), after),
         )
 
-    def shelve(self, item: Item) -> Retired:
+    def shelf_put(self, item: Item) -> Retired:
         return shelf.put(self._write, item)
 
-    def unshelve(self, kind: str, name: str, at: int | None = None) -> Retired:
+    def shelf_remove(self, kind: str, name: str, at: int | None = None) -> Retired:
         return shelf.remove(self._write, kind, name, at)
 
     def expire_shelf(self, n: int) -> Retired:
@@ -390,19 +390,19 @@ class SqliteJournal:
         found: list[Any] = self._read.execute("SELECT max(seq) FROM intents").fetchall()
         return found[0][0] or 0
 
-    def landed(self) -> int:
+    def applied_watermark(self) -> int:
         boot, _, seq = pread(self._landed_fd, 200, 0).decode(errors="replace").partition(" ")
         return int(seq) if boot == self._boot and seq.strip().isdigit() else 0
 
-    def content(self, sha: Sha) -> bytes | None:
+    def content(self, sha: Digest) -> bytes | None:
         """A small content; None where there is none, or where it is a file."""
         found = self._read.execute("SELECT codec, data FROM contents WHERE sha = ?", (sha,)).fetchone()
         return unpacked(*found) if found is not None else None
 
-    def has_content(self, sha: Sha) -> bool:
+    def has_content(self, sha: Digest) -> bool:
         return self._read.execute("SELECT 1 FROM contents WHERE sha = ?", (sha,)).fetchone() is not None
 
-    def content_file(self, sha: Sha) -> bool:
+    def content_file(self, sha: Digest) -> bool:
         found = self._read.execute("SELECT codec FROM contents WHERE sha = ?", (sha,)).fetchone()
         return found is not None and found[0] == FILE
 
@@ -424,7 +424,7 @@ class SqliteJournal:
         text = "SELECT id, sha, size, path, reason FROM drafts WHERE session = ? ORDER BY ts DESC LIMIT ?"
         return [Draft(*row) for row in self._read.execute(text, (session, n))]
 
-    def last_seen(self, session: str, path: str) -> tuple[Sha | None] | None:
+    def last_seen(self, session: str, path: str) -> tuple[Digest | None] | None:
         """What this session last saw at the path; None where it never looked."""
         read = self._read.execute(
             "SELECT seq, sha FROM seen WHERE session = ? AND path = ?", (session, path)
@@ -458,7 +458,7 @@ class SqliteJournal:
         for found in chain.problems(self._read, chain.read_anchor(self._anchor), passed):
             yield Problem(*found)
 
-    def contents(self) -> Iterator[tuple[Sha, bytes | None]]:
+    def contents(self) -> Iterator[tuple[Digest, bytes | None]]:
         """Every kept content; None stands for a file's."""
         yield from chain.contents(self._read)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import apsw
 
-from perdure.storage.journal import Retired, Sha
+from perdure.storage.journal import Digest, Retired
 
 FILE: Final = 2
 _LATEST: Final = (
@@ -41,17 +41,17 @@ class Dropping:
         kept: list[Any] = connection.execute("SELECT last_seq, bytes FROM retention, kept").fetchall()
         self.cursor: int = kept[0][0]
         self.stored: int = kept[0][1]
-        self.files: list[Sha] = []
+        self.files: list[Digest] = []
 
-    def drop(self, sha: Sha) -> None:
+    def drop(self, sha: Digest) -> None:
         """Unless something beyond the cursor needs it."""
         self._delete(f"DELETE FROM contents WHERE sha = ? AND seq <= ? AND {_UNNAMED}", sha, self.cursor)
 
-    def drop_unnamed(self, sha: Sha) -> None:
+    def drop_unnamed(self, sha: Digest) -> None:
         """Unless any row ever named it."""
         self._delete(f"DELETE FROM contents WHERE sha = ? AND by_row = 0 AND {_UNNAMED}", sha)
 
-    def _delete(self, text: str, sha: Sha, *more: int) -> None:
+    def _delete(self, text: str, sha: Digest, *more: int) -> None:
         found: list[Any] = self._connection.execute(text, (sha, *more)).fetchall()
         for codec, size in found:
             self.stored -= size
@@ -112,7 +112,7 @@ def _last_in_age(connection: apsw.Connection, in_reach: int) -> int:
     return int(last if undecided is None else min(last, undecided - 1))
 
 
-def _pin(connection: apsw.Connection, path: str, seq: int, *shas: Sha | None) -> None:
+def _pin(connection: apsw.Connection, path: str, seq: int, *shas: Digest | None) -> None:
     for sha in shas:
         if sha is not None:
             connection.execute("INSERT OR REPLACE INTO pins VALUES (?,?,?,1)", (path, sha, seq))

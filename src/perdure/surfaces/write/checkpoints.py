@@ -20,8 +20,8 @@ from perdure.protocol.tools import arg
 from perdure.storage.journal import Item
 from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
-from perdure.workspace.planning import Tree
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.planning import PlanView
+from perdure.workspace.workspace import Workspace
 
 KIND: Final = "checkpoint"
 SESSION_S: Final = 7 * 86_400
@@ -57,7 +57,7 @@ class CheckpointCleanup(msgspec.Struct, frozen=True):
     all_sessions: Annotated[bool, arg("Also those of other sessions.")] = False
 
 
-def checkpoint(service: WriteService, given: Checkpoint, call: Call) -> dict[str, Any]:
+def checkpoint(service: Workspace, given: Checkpoint, call: Call) -> dict[str, Any]:
     _check_name(given.name)
     lasts = _seconds(given.ttl)
     import json
@@ -65,7 +65,7 @@ def checkpoint(service: WriteService, given: Checkpoint, call: Call) -> dict[str
     # As it was sent: other writers of JSON round large numbers.
     sent = service.store.take(json.dumps(given.data, ensure_ascii=False, separators=(",", ":")).encode())
 
-    def plan(tree: Tree) -> dict[str, Any]:
+    def plan(tree: PlanView) -> dict[str, Any]:
         now = int(time.time() * 1_000_000)
         before = service.journal.item(KIND, given.name)
         service.store.record(sent, by_row=False)
@@ -85,7 +85,7 @@ def checkpoint(service: WriteService, given: Checkpoint, call: Call) -> dict[str
             updated=now,
             expires=now + lasts * 1_000_000 if lasts is not None else None,
         )
-        service.journal.shelve(item)
+        service.journal.shelf_put(item)
         return {
             **_told(item),
             "journal_id": None,
@@ -96,7 +96,7 @@ def checkpoint(service: WriteService, given: Checkpoint, call: Call) -> dict[str
     return service.commit(call, PlanFunction(frozenset({_place(given.name)}), plan)).result()
 
 
-def checkpoint_read(service: WriteService, given: CheckpointRead, call: Call) -> dict[str, Any]:
+def checkpoint_read(service: Workspace, given: CheckpointRead, call: Call) -> dict[str, Any]:
     _check_name(given.name)
     item = service.journal.item(KIND, given.name)
     if item is None:
@@ -112,18 +112,18 @@ def checkpoint_read(service: WriteService, given: CheckpointRead, call: Call) ->
     return {**_told(item), "data": json.loads(service.store.load(item.sha.hex()))}
 
 
-def checkpoint_list(service: WriteService, given: CheckpointList, call: Call) -> dict[str, Any]:
+def checkpoint_list(service: Workspace, given: CheckpointList, call: Call) -> dict[str, Any]:
     found = [_told(item) for item in service.journal.shelf(KIND)]
     return {"checkpoints": found, "count": len(found)}
 
 
-def checkpoint_cleanup(service: WriteService, given: CheckpointCleanup, call: Call) -> dict[str, Any]:
-    def plan(tree: Tree) -> dict[str, Any]:
+def checkpoint_cleanup(service: Workspace, given: CheckpointCleanup, call: Call) -> dict[str, Any]:
+    def plan(tree: PlanView) -> dict[str, Any]:
         removed, kept = [], 0
         for item in service.journal.shelf(KIND):
             own = given.all_sessions or item.session == call.session
             if item.meta.get("ttl") == "session" and given.include_session and own:
-                service.journal.unshelve(KIND, item.name)
+                service.journal.shelf_remove(KIND, item.name)
                 removed.append({"name": item.name, "ttl": "session", "reason": "session_cleanup"})
             else:
                 kept += 1
@@ -133,7 +133,7 @@ def checkpoint_cleanup(service: WriteService, given: CheckpointCleanup, call: Ca
     return service.commit(call, PlanFunction(frozenset({_place("*")}), plan)).result()
 
 
-def counted(service: WriteService) -> dict[str, Any]:
+def counted(service: Workspace) -> dict[str, Any]:
     """How often each of those that have not ended was saved."""
     by_name = {item.name: _saves(item) for item in service.journal.shelf(KIND)}
     total = sum(by_name.values())

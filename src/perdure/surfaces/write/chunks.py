@@ -28,14 +28,14 @@ from perdure.surfaces.write.write import (
     KEY,
     PATH,
     VALIDATE,
-    put,
+    stage_file,
 )
 from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import save
-from perdure.workspace.planning import Tree
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.planning import PlanView
+from perdure.workspace.workspace import Workspace
 
 KIND: Final = "chunk"
 SESSION_S: Final = 7 * 86_400
@@ -92,17 +92,17 @@ class ChunkPreview(msgspec.Struct, frozen=True):
     separator: Annotated[str, SEPARATOR] = ""
 
 
-def chunk_write(service: WriteService, given: ChunkWrite | ChunkAppend, call: Call) -> dict[str, Any]:
+def chunk_write(service: Workspace, given: ChunkWrite | ChunkAppend, call: Call) -> dict[str, Any]:
     _check_name(given.session)
     if isinstance(given, ChunkWrite):
         _check_index(given.session, given.index, given.total_expected)
     sent = service.store.take(given.content.encode())
 
-    def plan(tree: Tree) -> dict[str, Any]:
+    def plan(tree: PlanView) -> dict[str, Any]:
         journal = service.journal
         known = journal.item(KIND, given.session)
         if known is None:
-            journal.unshelve(KIND, given.session)  # what an expired session of this name has left
+            journal.shelf_remove(KIND, given.session)  # what an expired session of this name has left
         last = journal.shelf_end(KIND, given.session) if known is not None else 0
         index = given.index if isinstance(given, ChunkWrite) else last + 1
         before = journal.item(KIND, given.session, index) if known is not None else None
@@ -129,7 +129,7 @@ def chunk_write(service: WriteService, given: ChunkWrite | ChunkAppend, call: Ca
 
 
 def _shelve(
-    service: WriteService,
+    service: Workspace,
     call: Call,
     session: str,
     at: int,
@@ -140,7 +140,7 @@ def _shelve(
     """In a transaction: one piece, or at place 0 the session, whose end is the end of all its pieces."""
     now = int(time.time() * 1_000_000)
     service.store.record(content, by_row=False)
-    service.journal.shelve(
+    service.journal.shelf_put(
         Item(
             kind=KIND,
             name=session,
@@ -157,7 +157,7 @@ def _shelve(
     )
 
 
-def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dict[str, Any]:
+def chunk_compose(service: Workspace, given: ChunkCompose, call: Call) -> dict[str, Any]:
     chunks = _complete(service, given.session)
     composed = service.store.take_pieces(_pieces(service, chunks, given.separator))
     checks = Checks(
@@ -169,7 +169,7 @@ def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dic
     )
     checks.sent(given.output_path, composed)
 
-    def plan(tree: Tree) -> dict[str, Any]:
+    def plan(tree: PlanView) -> dict[str, Any]:
         now = [(item.at, item.sha) for item in _complete(service, given.session)]
         if now != [(item.at, item.sha) for item in chunks]:
             raise refuse(
@@ -179,18 +179,20 @@ def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dic
                 next_step=call_again(),
                 suggested_action="retry_later",
             )
-        known = tree.look(given.output_path)
+        known = tree.lookup(given.output_path)
         warnings = guards.check_target(
             service, tree, known, call, mode=given.mode, expected=given.expected_prev_sha256
         )
         mode = "overwrite" if known.now is not None else "create"
-        payload = put(tree, known, composed, call, op="compose", mode=mode, detail={"chunks": given.session})
+        payload = stage_file(
+            tree, known, composed, call, op="compose", mode=mode, detail={"chunks": given.session}
+        )
         session = service.journal.item(KIND, given.session)
         if given.cleanup:
-            service.journal.unshelve(KIND, given.session)
+            service.journal.shelf_remove(KIND, given.session)
         elif session is not None:
             meta = {**session.meta, **_counts(session, composes=1)}
-            service.journal.shelve(msgspec.structs.replace(session, meta=meta))
+            service.journal.shelf_put(msgspec.structs.replace(session, meta=meta))
         return {
             **payload,
             "warnings": warnings,
@@ -214,19 +216,19 @@ def chunk_compose(service: WriteService, given: ChunkCompose, call: Call) -> dic
         raise save(service, call, error, given.output_path, composed) from None
 
 
-def chunk_reset(service: WriteService, given: ChunkReset, call: Call) -> dict[str, Any]:
+def chunk_reset(service: Workspace, given: ChunkReset, call: Call) -> dict[str, Any]:
     _check_name(given.session)
 
-    def plan(tree: Tree) -> dict[str, Any]:
+    def plan(tree: PlanView) -> dict[str, Any]:
         items = _items(service, given.session)
-        service.journal.unshelve(KIND, given.session)
+        service.journal.shelf_remove(KIND, given.session)
         removed = sum(item.at > 0 for item in items)
         return {"session": given.session, "removed": removed, "existed": bool(items)}
 
     return service.commit(call, PlanFunction(frozenset({_place(given.session)}), plan)).result()
 
 
-def chunk_status(service: WriteService, given: ChunkStatus, call: Call) -> dict[str, Any]:
+def chunk_status(service: Workspace, given: ChunkStatus, call: Call) -> dict[str, Any]:
     if given.session is None:
         return {"sessions": _sessions(service)}
     _check_name(given.session)
@@ -252,7 +254,7 @@ def chunk_status(service: WriteService, given: ChunkStatus, call: Call) -> dict[
     return status
 
 
-def chunk_preview(service: WriteService, given: ChunkPreview, call: Call) -> dict[str, Any]:
+def chunk_preview(service: Workspace, given: ChunkPreview, call: Call) -> dict[str, Any]:
     chunks = _complete(service, given.session)
     shown = bytearray()
     total = sum(c.size for c in chunks) + len(given.separator.encode()) * (len(chunks) - 1)
@@ -271,7 +273,7 @@ def chunk_preview(service: WriteService, given: ChunkPreview, call: Call) -> dic
     }
 
 
-def counted(service: WriteService, only: str | None = None) -> dict[str, Any]:
+def counted(service: Workspace, only: str | None = None) -> dict[str, Any]:
     """What was done in each session that is still there; one that was cleaned up or has expired is forgotten."""
     return {
         item.name: {
@@ -324,7 +326,7 @@ def _place(session: str, index: int | None = None) -> str:
     return f"perdure://chunks/{session}" + (f"/{index}" if index is not None else "")
 
 
-def _items(service: WriteService, session: str) -> list[Item]:
+def _items(service: Workspace, session: str) -> list[Item]:
     """A session and its chunks; nothing where it has expired."""
     items = service.journal.shelf(KIND, session)
     return items if items and items[0].at == 0 else []
@@ -339,7 +341,7 @@ def _missing(present: list[int], total: int | None) -> list[int]:
     return sorted(set(range(1, last + 1)) - set(present))[:1000]
 
 
-def _complete(service: WriteService, session: str) -> list[Item]:
+def _complete(service: Workspace, session: str) -> list[Item]:
     """All chunks in order, or why they are not a file."""
     _check_name(session)
     items = _items(service, session)
@@ -406,7 +408,7 @@ def _next_chunk(session: str, missing: list[int], have: int) -> str:
     )
 
 
-def _pieces(service: WriteService, chunks: list[Item], separator: str) -> Iterator[bytes]:
+def _pieces(service: Workspace, chunks: list[Item], separator: str) -> Iterator[bytes]:
     between = separator.encode()
     for number, item in enumerate(chunks):
         if number and between:
@@ -414,7 +416,7 @@ def _pieces(service: WriteService, chunks: list[Item], separator: str) -> Iterat
         yield from _intact(service, item)
 
 
-def _intact(service: WriteService, item: Item) -> Iterator[bytes]:
+def _intact(service: Workspace, item: Item) -> Iterator[bytes]:
     """A chunk's bytes; at its end its hash is known, and a damaged one is named."""
     digest = hashlib.sha256()
     for piece in service.store.pieces(service.store.find(item.sha.hex())):
@@ -432,7 +434,7 @@ def _intact(service: WriteService, item: Item) -> Iterator[bytes]:
         )
 
 
-def _resume_at(service: WriteService, chunks: list[Item], have: str) -> int | None:
+def _resume_at(service: Workspace, chunks: list[Item], have: str) -> int | None:
     """The chunk to send next by one who has a beginning of this hash; None where no beginning has it."""
     digest = hashlib.sha256()
     if have:
@@ -449,7 +451,7 @@ def _resume_at(service: WriteService, chunks: list[Item], have: str) -> int | No
     return None
 
 
-def _sessions(service: WriteService) -> list[dict[str, Any]]:
+def _sessions(service: Workspace) -> list[dict[str, Any]]:
     found: dict[str, list[Item]] = {}
     for item in service.journal.shelf(KIND):
         found.setdefault(item.name, []).append(item)

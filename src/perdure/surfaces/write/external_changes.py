@@ -12,19 +12,19 @@ from typing import Any, Final, Literal
 from perdure.protocol.calls import Call
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
-from perdure.workspace.planning import Known, Tree
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.planning import PlannedFile, PlanView
+from perdure.workspace.workspace import Workspace
 
 OP: Final = "native"
 Before = bytes | None | Literal["unknown"]
 """What the file held: None where there was no file."""
 
 
-def adopt(service: WriteService, call: Call, path: str, before: Before = "unknown") -> dict[str, Any]:
+def adopt(service: Workspace, call: Call, path: str, before: Before = "unknown") -> dict[str, Any]:
     """`adopted` is false where the journal's last version is what stands there."""
 
-    def plan(tree: Tree) -> dict[str, Any]:
-        known = tree.look(path, force=True)
+    def plan(tree: PlanView) -> dict[str, Any]:
+        known = tree.lookup(path, force=True)
         on_disk = known.now
         last = service.journal.last_of(known.path)
         digest = on_disk.digest if on_disk is not None else None
@@ -32,13 +32,13 @@ def adopt(service: WriteService, call: Call, path: str, before: Before = "unknow
             return {"path": known.path, "adopted": False}
         known.now = _previous(service, known, before)
         mode = "delete" if on_disk is None else "create" if known.now is None else "overwrite"
-        row = tree.put(known, on_disk, op=OP, mode=mode)
+        row = tree.stage(known, on_disk, op=OP, mode=mode)
         return {"path": known.path, "adopted": True, "journal_id": str(row.seq)}
 
     return service.commit(call, PlanFunction(frozenset({path}), plan)).result()
 
 
-def _previous(service: WriteService, known: Known, before: Before) -> Content | None:
+def _previous(service: Workspace, known: PlannedFile, before: Before) -> Content | None:
     last = service.journal.last_of(known.path)
     if last is not None:
         if last.new_sha is None:

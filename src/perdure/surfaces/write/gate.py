@@ -26,8 +26,8 @@ from perdure.surfaces.write.validate import Validate, broken
 from perdure.workspace.change import Plan
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import Refusal, Rejected
-from perdure.workspace.planning import Tree
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.planning import PlanView
+from perdure.workspace.workspace import Workspace
 
 Verdict = Literal["low", "medium", "high"]
 SMALL: Final = 64 * 1024
@@ -61,7 +61,7 @@ class _CheckedPlan:
         self._plan = plan
         self._checks = checks
 
-    def stage(self, tree: Tree) -> dict[str, Any]:
+    def stage(self, tree: PlanView) -> dict[str, Any]:
         payload = self._plan.stage(tree)
         warnings = self._checks.check(tree)
         payload["warnings"] = [*payload.get("warnings", ()), *self._checks.warnings, *warnings]
@@ -71,7 +71,7 @@ class _CheckedPlan:
 class Checks:
     def __init__(
         self,
-        service: WriteService,
+        service: Workspace,
         call: Call,
         paths: frozenset[str],
         *,
@@ -146,7 +146,7 @@ class Checks:
 
     # --- in the plan ---------------------------------------------------------------------------------------
 
-    def check(self, tree: Tree) -> list[str]:
+    def check(self, tree: PlanView) -> list[str]:
         """The warnings about the files as they will be. Raises where one is refused, and defers slow checks."""
         found: list[str] = []
         missing: list[_Change] = []

@@ -12,11 +12,11 @@ from perdure.text import elision, lines
 from perdure.text.codec import decode
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import Rejected
-from perdure.workspace.planning import Known, Tree
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.planning import PlannedFile, PlanView
+from perdure.workspace.workspace import Workspace
 
 
-def check_precondition(known: Known, expected: str | None) -> None:
+def check_precondition(known: PlannedFile, expected: str | None) -> None:
     """`expected` is the hash the caller has seen, or its beginning; empty for "there must be no file"; None for no
     opinion."""
     if expected is None:
@@ -37,9 +37,9 @@ def check_precondition(known: Known, expected: str | None) -> None:
 
 
 def check_target(
-    service: WriteService,
-    tree: Tree,
-    known: Known,
+    service: Workspace,
+    tree: PlanView,
+    known: PlannedFile,
     call: Call,
     *,
     mode: str,
@@ -65,7 +65,7 @@ def check_target(
     return check_unseen(service, known, call.session, force=force)
 
 
-def check_unseen(service: WriteService, known: Known, session: str, *, force: bool) -> list[str]:
+def check_unseen(service: Workspace, known: PlannedFile, session: str, *, force: bool) -> list[str]:
     """For a file that is replaced and that the session has neither read nor written: as the policy says."""
     policy = service.policy.unseen
     if known.now is None or policy == "allow" or service.last_seen(session, known.path) is not None:
@@ -87,7 +87,7 @@ def check_unseen(service: WriteService, known: Known, session: str, *, force: bo
     ]
 
 
-def check_seen(service: WriteService, tree: Tree, known: Known, session: str) -> None:
+def check_seen(service: Workspace, tree: PlanView, known: PlannedFile, session: str) -> None:
     """The stale guard: nobody's edit is overwritten unseen by a session that had read the file before."""
     last = service.last_seen(session, known.path)
     if last is None or last[0] == known.sha256:
@@ -113,7 +113,7 @@ def check_seen(service: WriteService, tree: Tree, known: Known, session: str) ->
     )
 
 
-def _expectation(known: Known, expected: str) -> str:
+def _expectation(known: PlannedFile, expected: str) -> str:
     if known.sha256 is None:
         return f"{known.path} does not exist, and expected_prev_sha256 says that it does."
     if not expected:
@@ -121,7 +121,7 @@ def _expectation(known: Known, expected: str) -> str:
     return f"{known.path} has sha256 {known.sha256[:12]}, and you expected {expected[:12]}."
 
 
-def _after_mismatch(known: Known) -> str:
+def _after_mismatch(known: PlannedFile) -> str:
     if known.sha256 is None:
         return call_again(expected_prev_sha256=None)
     return then(call_tool("read", path=known.path), call_again(expected_prev_sha256=known.sha256))
@@ -139,7 +139,9 @@ def _around(changed: list[list[int]]) -> dict[str, int]:
     return {"start_line": max(1, changed[0][0] - 2), "end_line": changed[-1][1] + 2}
 
 
-def _changed_lines(service: WriteService, tree: Tree, known: Known, seen: str | None) -> list[list[int]]:
+def _changed_lines(
+    service: Workspace, tree: PlanView, known: PlannedFile, seen: str | None
+) -> list[list[int]]:
     """Which lines of the file are new to the session; none where that cannot be told."""
     try:
         old = decode(service.store.load(seen)).content if seen is not None else ""

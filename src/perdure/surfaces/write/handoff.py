@@ -30,12 +30,12 @@ from perdure.surfaces.write.handoff_format import (
     normalized,
 )
 from perdure.surfaces.write.step_graph import GraphError, ready_steps
-from perdure.surfaces.write.write import EXPECTED, put
+from perdure.surfaces.write.write import EXPECTED, stage_file
 from perdure.text import codec, front_matter
 from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
-from perdure.workspace.planning import Known, Tree, journal_path
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.planning import PlannedFile, PlanView, journal_path
+from perdure.workspace.workspace import Workspace
 
 KIND: Final = "handoff"
 DEFAULT_PATH: Final = "HANDOFF.md"
@@ -90,7 +90,7 @@ class HandoffRead(msgspec.Struct, frozen=True):
     path: Annotated[str, WHERE] = DEFAULT_PATH
 
 
-def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dict[str, Any]:
+def handoff_write(service: Workspace, given: HandoffWrite, call: Call) -> dict[str, Any]:
     sent = normalized({"agent": call.client, "next_steps": [], "last_good_state": [], **given.envelope})
     handoff = _checked(sent)
     ready = _ready(handoff.steps)
@@ -99,8 +99,8 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
     checks = Checks(service, call, frozenset({given.path}), always=True)
     checks.sent(given.path, service.store.take(_text(sent, given.body)))
 
-    def plan(tree: Tree) -> dict[str, Any]:
-        known = tree.look(given.path)
+    def plan(tree: PlanView) -> dict[str, Any]:
+        known = tree.lookup(given.path)
         guards.check_precondition(known, given.expected_prev_sha256)
         before = _before(tree, known)
         if known.now is not None and given.expected_prev_sha256 is None:
@@ -122,7 +122,7 @@ def handoff_write(service: WriteService, given: HandoffWrite, call: Call) -> dic
             )
         after = service.store.take(content.encode())
         mode = "overwrite" if known.now is not None else "create"
-        payload = put(tree, known, after, call, op="handoff", mode=mode)
+        payload = stage_file(tree, known, after, call, op="handoff", mode=mode)
         return {
             **payload,
             "handoff_path": payload["path"],
@@ -139,13 +139,13 @@ def _text(envelope: dict[str, Any], body: str) -> bytes:
     return front_matter.join(front_matter.render(envelope), body).encode()
 
 
-def handoff_read(service: WriteService, given: HandoffRead, call: Call) -> dict[str, Any]:
-    since = service.looking()
+def handoff_read(service: Workspace, given: HandoffRead, call: Call) -> dict[str, Any]:
+    since = service.begin_read()
     content, sha256, path = _content(service, given.path)
     front, body = front_matter.split(content)
     envelope = front_matter.parse(front)
     handoff = _checked(normalized(envelope))
-    service.saw(call.session, path, sha256, since)
+    service.record_read(call.session, path, sha256, since)
     return {
         "handoff_path": given.path,
         "sha256": sha256,
@@ -203,7 +203,7 @@ def _renamed(given: dict[str, Any], sent: dict[str, Any]) -> list[str]:
     return [f"{where} {before} was written as {after}" for where, before, after in pairs if before != after]
 
 
-def _hashed(service: WriteService, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _hashed(service: Workspace, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Files with their whole hash, computed where none was sent. One that cannot be read then is refused."""
     hashed, wrong = [], []
     for file in files:
@@ -234,7 +234,7 @@ def _ready(steps: list[Step]) -> list[str]:
         ) from None
 
 
-def _before(tree: Tree, known: Known) -> tuple[str, dict[str, Any]] | None:
+def _before(tree: PlanView, known: PlannedFile) -> tuple[str, dict[str, Any]] | None:
     """The YAML that stands there, and what it says; None where it cannot be read as a handoff."""
     if known.now is None or known.now.size > MOST_BYTES:
         return None
@@ -245,7 +245,7 @@ def _before(tree: Tree, known: Known) -> tuple[str, dict[str, Any]] | None:
         return None
 
 
-def _check_same_task(before: tuple[str, dict[str, Any]] | None, handoff: Handoff, known: Known) -> None:
+def _check_same_task(before: tuple[str, dict[str, Any]] | None, handoff: Handoff, known: PlannedFile) -> None:
     if before is None or before[1].get("task_id") in (None, handoff.task_id):
         return
     raise refuse(
@@ -261,7 +261,7 @@ def _check_same_task(before: tuple[str, dict[str, Any]] | None, handoff: Handoff
     )
 
 
-def _story(service: WriteService, envelope: dict[str, Any], call: Call) -> dict[str, Any]:
+def _story(service: Workspace, envelope: dict[str, Any], call: Call) -> dict[str, Any]:
     """What the next agent can check the rest against: where the journal stood, and what this session could not write."""
     rows = service.journal.rows(Filter(), 1)
     return {
@@ -272,14 +272,18 @@ def _story(service: WriteService, envelope: dict[str, Any], call: Call) -> dict[
 
 
 def _archive(
-    service: WriteService, tree: Tree, known: Known, call: Call, before: tuple[str, dict[str, Any]] | None
+    service: Workspace,
+    tree: PlanView,
+    known: PlannedFile,
+    call: Call,
+    before: tuple[str, dict[str, Any]] | None,
 ) -> None:
     assert known.now is not None
     name = str((before[1] if before is not None else {}).get("task_id") or "unknown")
     at = service.journal.shelf_end(KIND, name) + 1
     now = int(time.time() * 1_000_000)
     service.store.record(known.now, by_row=False)
-    service.journal.shelve(
+    service.journal.shelf_put(
         Item(
             kind=KIND,
             name=name,
@@ -294,10 +298,10 @@ def _archive(
         )
     )
     if at > MOST_ARCHIVED:
-        service.journal.unshelve(KIND, name, at - MOST_ARCHIVED)
+        service.journal.shelf_remove(KIND, name, at - MOST_ARCHIVED)
 
 
-def _actual(service: WriteService, path: str) -> str | None:
+def _actual(service: Workspace, path: str) -> str | None:
     """The hash of a file, None where there is none, OUTSIDE for what is not a file in the workspace, whether it exists
     or not."""
     try:
@@ -313,12 +317,12 @@ def _actual(service: WriteService, path: str) -> str | None:
         return OUTSIDE
 
 
-def _drifts(service: WriteService, files: list[GoodFile]) -> list[dict[str, Any]]:
+def _drifts(service: Workspace, files: list[GoodFile]) -> list[dict[str, Any]]:
     """The listed files that differ by now."""
     return [drift for file in files if (drift := _drift(service, file)) is not None]
 
 
-def _drift(service: WriteService, good: GoodFile) -> dict[str, Any] | None:
+def _drift(service: Workspace, good: GoodFile) -> dict[str, Any] | None:
     actual = _actual(service, good.path)
     if actual is None:
         return {"path": good.path, "reason": "missing"}
@@ -334,7 +338,7 @@ def _drift(service: WriteService, good: GoodFile) -> dict[str, Any] | None:
     }
 
 
-def _checkpoints(service: WriteService) -> dict[str, Any]:
+def _checkpoints(service: Workspace) -> dict[str, Any]:
     """The key `checkpoint_refs`, where there are any."""
     found = [
         {
@@ -348,7 +352,7 @@ def _checkpoints(service: WriteService) -> dict[str, Any]:
     return {"checkpoint_refs": found} if found else {}
 
 
-def _content(service: WriteService, path: str) -> tuple[str, str, str]:
+def _content(service: Workspace, path: str) -> tuple[str, str, str]:
     """What stands there, its hash, and the journal's name for the file."""
     with service.workspace.locate(path) as place:
         service.check_recovered(journal_path(place))

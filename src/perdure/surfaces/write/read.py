@@ -14,14 +14,14 @@ from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool
 from perdure.protocol.tools import arg
 from perdure.storage.files.fingerprint import Expected, read_seen
-from perdure.storage.journal import Filter, Row, Sha
+from perdure.storage.journal import Digest, Filter, Row
 from perdure.surfaces.write import checkpoints, chunks
 from perdure.surfaces.write.since import parse_since
 from perdure.surfaces.write.write import PATH, row_of, sequence
 from perdure.text import codec, diffs
 from perdure.text.times import format_time
 from perdure.workspace.planning import MOST_IN_MEMORY, canonical, check_in_memory, journal_path
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.workspace import Workspace
 
 MOST_ROWS = 1000
 MODES = ("create", "overwrite", "append", "replace", "delete", "move")
@@ -61,8 +61,8 @@ class Analytics(msgspec.Struct, frozen=True):
     session_filter: Annotated[str, arg()] | None = None
 
 
-def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
-    since = service.looking()
+def read(service: Workspace, given: Read, call: Call) -> dict[str, Any]:
+    since = service.begin_read()
     workspace = service.workspace
     with workspace.locate(workspace.anchored(given.path), purpose="read") as place:
         service.check_recovered(journal_path(place))
@@ -100,7 +100,7 @@ def read(service: WriteService, given: Read, call: Call) -> dict[str, Any]:
                 payload |= {"total_lines": part.total_lines, "truncated": part.truncated}
         finally:
             os.close(fd)
-        service.saw(call.session, journal_path(place), expected.sha256, since)
+        service.record_read(call.session, journal_path(place), expected.sha256, since)
     return payload
 
 
@@ -109,7 +109,7 @@ def _size(expected: Expected) -> int:
     return expected.identity.size
 
 
-def journal_tail(service: WriteService, given: JournalTail, call: Call) -> dict[str, Any]:
+def journal_tail(service: Workspace, given: JournalTail, call: Call) -> dict[str, Any]:
     before = sequence(given.cursor) if given.cursor is not None else None
     if before is None and given.cursor is not None:
         raise refuse(
@@ -154,7 +154,7 @@ def _entry(row: Row) -> dict[str, Any]:
     }
 
 
-def history(service: WriteService, given: History, call: Call) -> dict[str, Any]:
+def history(service: Workspace, given: History, call: Call) -> dict[str, Any]:
     path = canonical(service, given.path)
     rows = service.journal.rows(Filter(path=path), given.n)
     if not rows:
@@ -170,7 +170,7 @@ def history(service: WriteService, given: History, call: Call) -> dict[str, Any]
     return {"path": path, "versions": [{k: v for k, v in _entry(row).items() if k in shown} for row in rows]}
 
 
-def two_versions(service: WriteService, given: DiffParams) -> tuple[str, bytes | None, str, bytes | None]:
+def two_versions(service: Workspace, given: DiffParams) -> tuple[str, bytes | None, str, bytes | None]:
     """The canonical path, then the earlier content, its journal_id or `nothing`, and the later content."""
     path = canonical(service, given.path)
     to_data, to_row = _side(service, path, given.to)
@@ -180,7 +180,7 @@ def two_versions(service: WriteService, given: DiffParams) -> tuple[str, bytes |
     return path, *_before(service, path, to_data, to_row), to_data
 
 
-def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]:
+def diff(service: Workspace, given: DiffParams, call: Call) -> dict[str, Any]:
     path, from_data, from_label, to_data = two_versions(service, given)
     found = diffs.unified_diff(
         from_data, to_data, old_label=f"{path}@{from_label}", new_label=f"{path}@{given.to}"
@@ -195,7 +195,7 @@ def diff(service: WriteService, given: DiffParams, call: Call) -> dict[str, Any]
     }
 
 
-def _side(service: WriteService, path: str, which: str) -> tuple[bytes | None, Row | None]:
+def _side(service: Workspace, path: str, which: str) -> tuple[bytes | None, Row | None]:
     if which != "disk":
         row = row_of(service, path, which, "to")
         return _loaded(service, row, row.new_sha), row
@@ -214,9 +214,7 @@ def _side(service: WriteService, path: str, which: str) -> tuple[bytes | None, R
         raise
 
 
-def _before(
-    service: WriteService, path: str, data: bytes | None, row: Row | None
-) -> tuple[bytes | None, str]:
+def _before(service: Workspace, path: str, data: bytes | None, row: Row | None) -> tuple[bytes | None, str]:
     """The version before: before that row; or, for the disk, the last one that differs from it."""
     if row is None:
         row = service.journal.last_of(path)
@@ -230,14 +228,14 @@ def _before(
     return _loaded(service, row, row.old_sha), label
 
 
-def _loaded(service: WriteService, row: Row, sha: Sha | None) -> bytes | None:
+def _loaded(service: Workspace, row: Row, sha: Digest | None) -> bytes | None:
     if sha is None:
         return None
     check_in_memory(service.store.find(sha.hex()).size, row.path)
     return service.store.load(sha.hex())
 
 
-def analytics(service: WriteService, given: Analytics, call: Call) -> dict[str, Any]:
+def analytics(service: Workspace, given: Analytics, call: Call) -> dict[str, Any]:
     sums = service.journal.analytics(parse_since(given.since), given.session_filter)
     return {
         **sums,

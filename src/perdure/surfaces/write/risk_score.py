@@ -13,7 +13,7 @@ from perdure.protocol.next_step import call_again
 from perdure.protocol.tools import arg
 from perdure.surfaces.write import screening
 from perdure.workspace.drafts import content_or_draft
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.workspace import Workspace
 
 REJECTED: Final = "high"  # the default of safe_write's classify_reject_at
 MOST_REDACTED: Final = 16 * 1024 * 1024
@@ -27,7 +27,7 @@ class RiskScore(msgspec.Struct, frozen=True):
     redact: Annotated[bool, arg("Also return it with the secrets replaced.")] = False
 
 
-def risk_score(service: WriteService, given: RiskScore, call: Call) -> dict[str, Any]:
+def risk_score(service: Workspace, given: RiskScore, call: Call) -> dict[str, Any]:
     if (given.content is None) == (given.draft is None):
         raise content_or_draft(both=given.draft is not None)
     draft = service.draft(given.draft) if given.draft is not None else None

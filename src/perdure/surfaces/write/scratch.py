@@ -23,8 +23,8 @@ from perdure.surfaces.write import hash_prefix, scratch_cipher
 from perdure.text.codec import encode_payload
 from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
-from perdure.workspace.planning import Tree
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.planning import PlanView
+from perdure.workspace.workspace import Workspace
 
 KIND: Final = "scratch"
 LABEL: Final = "scratch-label"
@@ -56,13 +56,13 @@ class ScratchGet(msgspec.Struct, frozen=True):
     encoding: Annotated[Encoding, arg()] = "utf-8"
 
 
-def scratch_put(service: WriteService, given: ScratchPut, call: Call) -> dict[str, Any]:
+def scratch_put(service: Workspace, given: ScratchPut, call: Call) -> dict[str, Any]:
     data = encode_payload(given.content, given.encoding)
     name = hashlib.sha256(data).hexdigest()
     is_sealed = service.policy.scratch.encrypt
     kept_content = service.store.take(scratch_cipher.seal(data, name) if is_sealed else data)
 
-    def plan(tree: Tree) -> dict[str, Any]:
+    def plan(tree: PlanView) -> dict[str, Any]:
         journal = service.journal
         before = journal.item(KIND, name)
         now = int(time.time() * 1_000_000)
@@ -87,17 +87,17 @@ def scratch_put(service: WriteService, given: ScratchPut, call: Call) -> dict[st
             updated=now,
             expires=ends,
         )
-        journal.shelve(kept)
+        journal.shelf_put(kept)
         for label in journal.shelf(LABEL):
             if _named(label) != name:
                 continue
             if label.name == given.label:
-                journal.unshelve(LABEL, label.name, label.at)  # it becomes the latest of that label
+                journal.shelf_remove(LABEL, label.name, label.at)  # it becomes the latest of that label
             elif label.sha != kept.sha:
-                journal.shelve(msgspec.structs.replace(label, sha=kept.sha))
+                journal.shelf_put(msgspec.structs.replace(label, sha=kept.sha))
         if given.label is not None:
             last = journal.shelf_end(LABEL, given.label)
-            journal.shelve(msgspec.structs.replace(kept, kind=LABEL, name=given.label, at=last + 1))
+            journal.shelf_put(msgspec.structs.replace(kept, kind=LABEL, name=given.label, at=last + 1))
         return {
             "sha256": name,
             "scratch_path": _place(name),
@@ -112,7 +112,7 @@ def scratch_put(service: WriteService, given: ScratchPut, call: Call) -> dict[st
     return service.commit(call, PlanFunction(frozenset({_place(name)}), plan)).result()
 
 
-def scratch_ref(service: WriteService, given: ScratchRef, call: Call) -> dict[str, Any]:
+def scratch_ref(service: Workspace, given: ScratchRef, call: Call) -> dict[str, Any]:
     if given.sha256 is None and given.label is None:
         labels = service.journal.shelf(LABEL)
         return {"entries": [_entry(item, labels) for item in service.journal.shelf(KIND)]}
@@ -126,7 +126,7 @@ def scratch_ref(service: WriteService, given: ScratchRef, call: Call) -> dict[st
     }
 
 
-def scratch_get(service: WriteService, given: ScratchGet, call: Call) -> dict[str, Any]:
+def scratch_get(service: Workspace, given: ScratchGet, call: Call) -> dict[str, Any]:
     if not service.scratch_get:
         raise refuse(
             "policy_violation",
@@ -162,7 +162,7 @@ def scratch_get(service: WriteService, given: ScratchGet, call: Call) -> dict[st
     }
 
 
-def scratch_drop(service: WriteService, given: ScratchRef, call: Call) -> dict[str, Any]:
+def scratch_drop(service: Workspace, given: ScratchRef, call: Call) -> dict[str, Any]:
     """By its hash with all its labels; by a label the same."""
     if given.sha256 is None and given.label is None:
         raise refuse(
@@ -174,17 +174,17 @@ def scratch_drop(service: WriteService, given: ScratchRef, call: Call) -> dict[s
         )
     item = _found(service, given.sha256, given.label)
 
-    def plan(tree: Tree) -> dict[str, Any]:
+    def plan(tree: PlanView) -> dict[str, Any]:
         for label in service.journal.shelf(LABEL):
             if _named(label) == item.name:
-                service.journal.unshelve(LABEL, label.name, label.at)
-        dropped = service.journal.unshelve(KIND, item.name).rows
+                service.journal.shelf_remove(LABEL, label.name, label.at)
+        dropped = service.journal.shelf_remove(KIND, item.name).rows
         return {"sha256": item.name, "dropped": bool(dropped)}
 
     return service.commit(call, PlanFunction(frozenset({_place(item.name)}), plan)).result()
 
 
-def _found(service: WriteService, sha256: str | None, label: str | None) -> Item:
+def _found(service: Workspace, sha256: str | None, label: str | None) -> Item:
     if sha256 is None and label is None:
         raise refuse(
             "invalid_input",
@@ -210,7 +210,7 @@ def _found(service: WriteService, sha256: str | None, label: str | None) -> Item
     return item
 
 
-def _whole_hash(service: WriteService, sha256: str) -> str:
+def _whole_hash(service: Workspace, sha256: str) -> str:
     """The hash of the entry that begins with these digits."""
     if not hash_prefix.is_prefix(sha256):
         raise refuse(

@@ -22,7 +22,7 @@ from perdure.surfaces.port import Resource, Tool
 from perdure.surfaces.write import read, transaction, undo, write
 from perdure.surfaces.write.declarations import reads, writes
 from perdure.surfaces.write.layer_tools import LAYERS
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.workspace import Workspace
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -332,22 +332,20 @@ class WriteSurface:
 
     name = "write"
 
-    def __init__(self, open_service: Callable[[], WriteService]) -> None:
+    def __init__(self, open_service: Callable[[], Workspace]) -> None:
         self._open = open_service
-        self._service: WriteService | None = None
+        self._service: Workspace | None = None
         self._notices: list[str] = []
-        self._users: dict[
-            WriteService, int
-        ] = {}  # a service that was given up is closed by the last call on it
+        self._users: dict[Workspace, int] = {}  # a service that was given up is closed by the last call on it
         self._lock = threading.Lock()
 
     @property
-    def service(self) -> WriteService:
+    def service(self) -> Workspace:
         with self._used() as service:
             return service
 
     @contextmanager
-    def _used(self, call: Call | None = None) -> Iterator[WriteService]:
+    def _used(self, call: Call | None = None) -> Iterator[Workspace]:
         service = self._acquire(call)
         error: BaseException | None = None
         try:
@@ -358,7 +356,7 @@ class WriteSurface:
         finally:
             self._release(service, error)
 
-    def _acquire(self, call: Call | None = None, *, commits: bool = False) -> WriteService:
+    def _acquire(self, call: Call | None = None, *, commits: bool = False) -> Workspace:
         """The open workspace, which stays open until it is released. Whether its store was replaced is checked here, or
         in the round of a call that `commits`."""
         with self._lock:
@@ -375,7 +373,7 @@ class WriteSurface:
             raise
         return service
 
-    def _release(self, service: WriteService, error: BaseException | None = None) -> None:
+    def _release(self, service: Workspace, error: BaseException | None = None) -> None:
         """`error` is what the call failed with: a workspace whose store was replaced is not used again."""
         with self._lock:
             if isinstance(error, StoreReplaced) and service is self._service:
@@ -388,7 +386,7 @@ class WriteSurface:
         if is_over:
             service.close()
 
-    def _current(self) -> WriteService:
+    def _current(self) -> Workspace:
         try:
             if self._service is not None and self._service.is_replaced():
                 self._give_up()
@@ -544,7 +542,7 @@ class WriteSurface:
         )
 
     def _tool(
-        self, spec: ToolSpec, shape: Shape, run: Callable[[WriteService, P, Call], dict[str, Any]]
+        self, spec: ToolSpec, shape: Shape, run: Callable[[Workspace, P, Call], dict[str, Any]]
     ) -> Tool:
         def handle(params: P, call: Call) -> dict[str, Any]:
             with self._used(call) as service:
@@ -556,7 +554,7 @@ class WriteSurface:
         self,
         spec: ToolSpec,
         shape: Shape,
-        run: Callable[[WriteService, P, Call], Future[dict[str, Any]]],
+        run: Callable[[Workspace, P, Call], Future[dict[str, Any]]],
     ) -> Tool:
         """A tool that answers from the commit thread: no thread waits for its round."""
 

@@ -14,14 +14,14 @@ from perdure.storage.files import metadata
 from perdure.surfaces.write import guards
 from perdure.surfaces.write.gate import SECRET_IN_NAME, Checks
 from perdure.surfaces.write.validate import Validate
-from perdure.surfaces.write.write import CLASSIFY, VALIDATE, apply_edits, is_small, put, sent_content
+from perdure.surfaces.write.write import CLASSIFY, VALIDATE, apply_edits, is_small, sent_content, stage_file
 from perdure.text import anchored_patch, codec, edits, unified_patch
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import Rejected, draft_id, save, save_all
-from perdure.workspace.planning import Known, Tree
+from perdure.workspace.planning import PlannedFile, PlanView
 from perdure.workspace.similar_files import missing_file
-from perdure.workspace.workspace import WriteService, new_transaction_id
+from perdure.workspace.workspace import Workspace, new_transaction_id
 
 MOST_OPS = 1000
 DRAFTS_TOLD: Final = 100
@@ -55,7 +55,7 @@ class Transaction(msgspec.Struct, frozen=True):
     idempotency_key: Annotated[str, arg()] | None = None
 
 
-def transaction(service: WriteService, given: Transaction, call: Call) -> dict[str, Any]:
+def transaction(service: Workspace, given: Transaction, call: Call) -> dict[str, Any]:
     sent: list[Content | None] = []
     try:
         problems = [_taken(service, number, one, sent) for number, one in enumerate(given.ops)]
@@ -66,9 +66,7 @@ def transaction(service: WriteService, given: Transaction, call: Call) -> dict[s
         raise _keeping(service, call, given, sent, error) from None
 
 
-def _taken(
-    service: WriteService, number: int, one: Operation, sent: list[Content | None]
-) -> ToolError | None:
+def _taken(service: Workspace, number: int, one: Operation, sent: list[Content | None]) -> ToolError | None:
     """The content of an operation, or why it cannot be had: then those of the others are still to be kept."""
     found: Content | None = None
     problem: ToolError | None = None
@@ -94,7 +92,7 @@ def _numbered(error: ToolError, number: int, path: str) -> ToolError:
 
 
 def _keeping(
-    service: WriteService,
+    service: Workspace,
     call: Call,
     given: Transaction,
     sent: list[Content | None],
@@ -121,7 +119,7 @@ def _keeping(
 
 
 def _transacted(
-    service: WriteService, given: Transaction, sent: list[Content | None], call: Call
+    service: Workspace, given: Transaction, sent: list[Content | None], call: Call
 ) -> dict[str, Any]:
     identity = new_transaction_id()
     paths = _paths(given)
@@ -140,10 +138,10 @@ def _transacted(
             except ToolError as error:
                 raise _numbered(error, number, one.path) from None
 
-    def plan(tree: Tree) -> dict[str, Any]:
+    def plan(tree: PlanView) -> dict[str, Any]:
         step = _Step(service, tree, call, identity, given)
         for path, sha256 in given.expected.items():
-            known = tree.look(path, force=given.force)
+            known = tree.lookup(path, force=given.force)
             guards.check_precondition(known, sha256)
             step.expected.add(known.path)
         files: list[dict[str, Any]] = []
@@ -180,7 +178,7 @@ class _Step:
     """One operation at a time on the tree of the transaction."""
 
     def __init__(
-        self, service: WriteService, tree: Tree, call: Call, identity: str, given: Transaction
+        self, service: Workspace, tree: PlanView, call: Call, identity: str, given: Transaction
     ) -> None:
         self._service = service
         self._tree = tree
@@ -267,7 +265,7 @@ class _Step:
         done = [self._update(known, file)] if _changes(file) else []
         return [*done, *self._move(file.path, file.to)] if file.to is not None else done
 
-    def _update(self, known: Known, file: unified_patch.FilePatch) -> dict[str, Any]:
+    def _update(self, known: PlannedFile, file: unified_patch.FilePatch) -> dict[str, Any]:
         if file.executable is not None:
             known.facts = metadata.made_executable(known.facts, file.executable)
         if not file.hunks and not file.anchored:
@@ -280,7 +278,7 @@ class _Step:
         after = self._changed(known, codec.encode_body(before.style, patched.body))
         return {**self._put(known, after, "patch", "replace"), "match": patched.match}
 
-    def _changed(self, known: Known, data: bytes) -> Content:
+    def _changed(self, known: PlannedFile, data: bytes) -> Content:
         """What a file becomes. Content that only stands for content is refused, and kept."""
         after = self._service.store.take(data)
         if not self._force:
@@ -309,10 +307,10 @@ class _Step:
             self._put(source, None, "move", "move", moved_to=target.path),
         ]
 
-    def _look(self, path: str, *, follow: bool = True) -> Known:
-        return self._tree.look(path, force=self._force, follow=follow)
+    def _look(self, path: str, *, follow: bool = True) -> PlannedFile:
+        return self._tree.lookup(path, force=self._force, follow=follow)
 
-    def _existing(self, path: str, *, follow: bool = True) -> Known:
+    def _existing(self, path: str, *, follow: bool = True) -> PlannedFile:
         known = self._look(path, follow=follow)
         if known.now is None:
             raise missing_file(
@@ -320,7 +318,7 @@ class _Step:
             )
         return known
 
-    def _new(self, path: str) -> Known:
+    def _new(self, path: str) -> PlannedFile:
         known = self._look(path)
         if known.now is not None:
             raise refuse(
@@ -334,8 +332,10 @@ class _Step:
             )
         return known
 
-    def _put(self, known: Known, after: Content | None, op: str, mode: str, **detail: str) -> dict[str, Any]:
-        done = put(
+    def _put(
+        self, known: PlannedFile, after: Content | None, op: str, mode: str, **detail: str
+    ) -> dict[str, Any]:
+        done = stage_file(
             self._tree,
             known,
             after,

@@ -18,13 +18,13 @@ from perdure.storage.files import metadata
 from perdure.storage.journal import Filter, JournalError, Row
 from perdure.storage.os_errors import is_of_system
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.write import put, sequence
+from perdure.surfaces.write.write import sequence, stage_file
 from perdure.text import codec, merge
 from perdure.text.printable import make_printable
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
-from perdure.workspace.planning import Known, Tree, canonical, check_in_memory
-from perdure.workspace.workspace import WriteService, new_transaction_id
+from perdure.workspace.planning import PlannedFile, PlanView, canonical, check_in_memory
+from perdure.workspace.workspace import Workspace, new_transaction_id
 
 PAGE = 200
 MOST = 1000
@@ -42,12 +42,12 @@ class Undo(msgspec.Struct, frozen=True):
     dry_run: Annotated[bool, arg("Only show what would happen.")] = False
 
 
-def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
+def undo(service: Workspace, given: Undo, call: Call) -> dict[str, Any]:
     """Which changes are taken back is decided under the lock: another undo may have taken them back meanwhile."""
     identity = new_transaction_id()
     since = parse_since(given.since)
 
-    def plan(tree: Tree) -> dict[str, Any]:
+    def plan(tree: PlanView) -> dict[str, Any]:
         tree.claims.claim_journal()
         rows = _select(service, given, call, since)
         if not rows:
@@ -55,7 +55,7 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
         reverted, conflicts, kept = [], [], []
         for row in rows:
             try:
-                known = tree.look(row.path, force=True)
+                known = tree.lookup(row.path, force=True)
                 after = _reverted(service, tree, known, row)
             except ToolError as error:
                 if isinstance(error, JournalError) or is_of_system(error):
@@ -65,10 +65,10 @@ def undo(service: WriteService, given: Undo, call: Call) -> dict[str, Any]:
             if _is_changed_since(known, row):
                 kept.append(row.path)
             if known.now is None:
-                known.facts = metadata.recalled(row.detail) or known.facts
+                known.facts = metadata.from_journal(row.detail) or known.facts
             elif known.facts is not None and known.facts.mode == row.detail.get("file_mode"):
-                known.facts = metadata.recalled(row.detail, known.facts, key="mode_before")
-            done = put(
+                known.facts = metadata.from_journal(row.detail, known.facts, key="mode_before")
+            done = stage_file(
                 tree,
                 known,
                 after,
@@ -167,7 +167,7 @@ def _nothing(given: Undo, call: Call) -> ToolError:
     )
 
 
-def _select(service: WriteService, given: Undo, call: Call, since: int | None) -> list[Row]:
+def _select(service: Workspace, given: Undo, call: Call, since: int | None) -> list[Row]:
     """The rows to take back, newest first, whole transactions at a time."""
     if given.journal_id is not None:
         return _named(service, given.journal_id)
@@ -201,7 +201,7 @@ def _select(service: WriteService, given: Undo, call: Call, since: int | None) -
     return [one for group in found for one in group]
 
 
-def _named(service: WriteService, ids: str) -> list[Row]:
+def _named(service: Workspace, ids: str) -> list[Row]:
     """The changes with these ids, newest first: a later one of a file must be taken back before an earlier one."""
     found: dict[int, Row] = {}
     for identity in ids.split(","):
@@ -227,12 +227,12 @@ def _named(service: WriteService, ids: str) -> list[Row]:
     return [found[seq] for seq in sorted(found, reverse=True)]
 
 
-def _whole(service: WriteService, row: Row) -> list[Row]:
+def _whole(service: Workspace, row: Row) -> list[Row]:
     rows = service.journal.transaction(row.txn) if row.txn is not None else [row]
     return [one for one in reversed(rows) if _is_effective(service, one)]
 
 
-def _is_effective(service: WriteService, row: Row) -> bool:
+def _is_effective(service: Workspace, row: Row) -> bool:
     """Not taken back, or taken back and then again."""
     by = service.journal.undone_by(row.seq)
     return by is None or not _is_effective(service, by)
@@ -241,12 +241,12 @@ def _is_effective(service: WriteService, row: Row) -> bool:
 # --- taking one back ---------------------------------------------------------------------------------------------
 
 
-def _is_changed_since(known: Known, row: Row) -> bool:
+def _is_changed_since(known: PlannedFile, row: Row) -> bool:
     """Whether the file has later edits, which stay."""
     return known.now is not None and known.sha256 != (row.new_sha.hex() if row.new_sha is not None else None)
 
 
-def _conflict(service: WriteService, row: Row, error: ToolError) -> dict[str, Any]:
+def _conflict(service: Workspace, row: Row, error: ToolError) -> dict[str, Any]:
     """Why a change cannot be taken back, and the author of the later change, as far as the journal knows."""
     reason = error.envelope.context.get("reason", "refused")
     conflict = {"path": row.path, "reason": reason, "undone": str(row.seq)}
@@ -256,7 +256,7 @@ def _conflict(service: WriteService, row: Row, error: ToolError) -> dict[str, An
     return conflict
 
 
-def _reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Content | None:
+def _reverted(service: Workspace, tree: PlanView, known: PlannedFile, row: Row) -> Content | None:
     """What the file becomes when this change is taken back now."""
     new = row.new_sha.hex() if row.new_sha is not None else None
     old = row.old_sha.hex() if row.old_sha is not None else None
@@ -272,7 +272,7 @@ def _reverted(service: WriteService, tree: Tree, known: Known, row: Row) -> Cont
     return tree.derive(known, f"undo {row.seq}", lambda: _merged(service, tree, known, new, old))
 
 
-def _merged(service: WriteService, tree: Tree, known: Known, new: str, old: str) -> Content:
+def _merged(service: Workspace, tree: PlanView, known: PlannedFile, new: str, old: str) -> Content:
     for sha256 in (new, old):
         check_in_memory(service.store.find(sha256).size, known.path)
     try:

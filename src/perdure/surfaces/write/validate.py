@@ -13,7 +13,7 @@ from perdure.protocol.tools import arg
 from perdure.text import codec
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import content_or_draft
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from perdure.validate import Problem, Report
@@ -30,7 +30,7 @@ class ValidateParams(msgspec.Struct, frozen=True):
     target_path: Annotated[str, arg(path="relative")] | None = None
 
 
-def validate(service: WriteService, given: ValidateParams, call: Call) -> dict[str, Any]:
+def validate(service: Workspace, given: ValidateParams, call: Call) -> dict[str, Any]:
     if (given.content is None) == (given.draft is None):
         raise content_or_draft(both=given.draft is not None)
     if given.draft is not None:
@@ -45,7 +45,7 @@ def validate(service: WriteService, given: ValidateParams, call: Call) -> dict[s
 
 
 def broken(
-    service: WriteService, path: str, before: Content | None, after: Content, *, refuses: bool
+    service: Workspace, path: str, before: Content | None, after: Content, *, refuses: bool
 ) -> list[str]:
     """The warnings about a file's syntax after a change; raises if the change breaks it and `refuses` is set."""
     try:
@@ -64,7 +64,7 @@ def broken(
     return [_line(report, problem) for problem in problems[:MOST_TOLD]]
 
 
-def _previous_text(service: WriteService, before: Content | None) -> str:
+def _previous_text(service: Workspace, before: Content | None) -> str:
     """The file's text before the change, empty if there was none."""
     try:
         return _text(service, before) if before is not None else ""
@@ -72,7 +72,7 @@ def _previous_text(service: WriteService, before: Content | None) -> str:
         return ""
 
 
-def _regressions(service: WriteService, path: str, before: str, after: str, report: Report) -> list[Problem]:
+def _regressions(service: Workspace, path: str, before: str, after: str, report: Report) -> list[Problem]:
     """The errors that the change adds. In a new file all errors are new."""
     from perdure.validate import regressions
 
@@ -82,7 +82,7 @@ def _regressions(service: WriteService, path: str, before: str, after: str, repo
     return regressions(previous, report, (before, after))
 
 
-def _text(service: WriteService, content: Content) -> str:
+def _text(service: Workspace, content: Content) -> str:
     if content.size > MOST_BYTES:
         raise _too_large()
     return codec.decode(b"".join(service.store.pieces(content))).body

@@ -24,9 +24,9 @@ from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import INLINE, Content
 from perdure.workspace.drafts import Rejected, content_or_draft
-from perdure.workspace.planning import Known, Tree
+from perdure.workspace.planning import PlannedFile, PlanView
 from perdure.workspace.similar_files import missing_file
-from perdure.workspace.workspace import WriteService
+from perdure.workspace.workspace import Workspace
 
 MOST_COMPARED = 8 * 1024 * 1024
 """Up to how many bytes of a file are compared with the content that replaces it, for what is elided there."""
@@ -89,7 +89,7 @@ class Restore(msgspec.Struct, frozen=True):
 Payload = dict[str, Any]
 
 
-def safe_write(service: WriteService, given: SafeWrite, call: Call) -> Future[Payload]:
+def safe_write(service: Workspace, given: SafeWrite, call: Call) -> Future[Payload]:
     checks = Checks(
         service,
         call,
@@ -114,20 +114,20 @@ def safe_write(service: WriteService, given: SafeWrite, call: Call) -> Future[Pa
 class _WriteFile:
     """The plan of `safe_write`: the whole file, or more at its end."""
 
-    def __init__(self, service: WriteService, given: SafeWrite, call: Call, sent: Content) -> None:
+    def __init__(self, service: Workspace, given: SafeWrite, call: Call, sent: Content) -> None:
         self.paths = frozenset({given.path})
         self._service = service
         self._given = given
         self._call = call
         self._sent = sent
 
-    def stage(self, tree: Tree) -> Payload:
+    def stage(self, tree: PlanView) -> Payload:
         service, given, sent = self._service, self._given, self._sent
-        known = tree.look(given.path, force=given.force)
+        known = tree.lookup(given.path, force=given.force)
         if given.mode == "append":
             guards.check_precondition(known, given.expected_prev_sha256)
             after = tree.derive(known, "append", lambda: _appended(service, tree, known, given, sent))
-            return put(tree, known, after, self._call, op="write", mode=given.mode)
+            return stage_file(tree, known, after, self._call, op="write", mode=given.mode)
         warnings = guards.check_target(
             service,
             tree,
@@ -139,12 +139,12 @@ class _WriteFile:
         )
         if not given.force and sent.data is not None:
             guards.check_elision(sent, sent.data, tree.data(known) if is_small(known) else b"", known.path)
-        payload = put(tree, known, sent, self._call, op="write", mode=given.mode)
+        payload = stage_file(tree, known, sent, self._call, op="write", mode=given.mode)
         payload["warnings"] = warnings
         return payload
 
 
-def sent_content(service: WriteService, content: str | None, draft: str | None, encoding: str) -> Content:
+def sent_content(service: Workspace, content: str | None, draft: str | None, encoding: str) -> Content:
     """Store the content of a call, or find its draft."""
     if (content is None) == (draft is None):
         raise content_or_draft(both=draft is not None)
@@ -160,11 +160,13 @@ def sent_content(service: WriteService, content: str | None, draft: str | None, 
     return service.store.take(data)
 
 
-def is_small(known: Known) -> bool:
+def is_small(known: PlannedFile) -> bool:
     return known.now is None or known.now.size <= MOST_COMPARED
 
 
-def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite, sent: Content) -> Content:
+def _appended(
+    service: Workspace, tree: PlanView, known: PlannedFile, given: SafeWrite, sent: Content
+) -> Content:
     """The old content and the new after it, in the file's own encoding and line ending."""
     if known.now is None:
         return sent
@@ -195,7 +197,7 @@ def _appended(service: WriteService, tree: Tree, known: Known, given: SafeWrite,
     return service.store.take_pieces(pieces())
 
 
-def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> Future[Payload]:
+def edit(service: Workspace, given: EditFile | SafeReplace, call: Call) -> Future[Payload]:
     checks = Checks(
         service,
         call,
@@ -214,7 +216,7 @@ def edit(service: WriteService, given: EditFile | SafeReplace, call: Call) -> Fu
 class _EditPassages:
     """The plan of `edit` and `safe_replace`: passages of one file, all or none."""
 
-    def __init__(self, service: WriteService, given: EditFile | SafeReplace, call: Call) -> None:
+    def __init__(self, service: Workspace, given: EditFile | SafeReplace, call: Call) -> None:
         self.paths = frozenset({given.path})
         self._service = service
         self._given = given
@@ -225,14 +227,14 @@ class _EditPassages:
             else [edits.Edit(given.old_string, given.new_string, given.count)]
         )
 
-    def stage(self, tree: Tree) -> Payload:
+    def stage(self, tree: PlanView) -> Payload:
         given = self._given
-        known = tree.look(given.path, force=given.force)
+        known = tree.lookup(given.path, force=given.force)
         if known.now is None:
             raise missing_file(self._service.workspace.roots[0].fd, known.path)
         guards.check_precondition(known, given.expected_prev_sha256)
         after, edited = tree.derive(known, "edit", lambda: self._edit(tree, known))
-        payload = put(tree, known, after, self._call, op="edit", mode="replace")
+        payload = stage_file(tree, known, after, self._call, op="edit", mode="replace")
         return {
             **payload,
             "replacements": edited.replacements,
@@ -240,7 +242,7 @@ class _EditPassages:
             "warnings": edited.warnings,
         }
 
-    def _edit(self, tree: Tree, known: Known) -> tuple[Content, edits.EditedText]:
+    def _edit(self, tree: PlanView, known: PlannedFile) -> tuple[Content, edits.EditedText]:
         service = self._service
         old = tree.data(known)
         before = codec.decode(old)
@@ -256,7 +258,7 @@ class _EditPassages:
 
 
 def apply_edits(
-    service: WriteService, known: Known, content: str, wanted: list[edits.Edit]
+    service: Workspace, known: PlannedFile, content: str, wanted: list[edits.Edit]
 ) -> edits.EditedText:
     policy = service.policy
     try:
@@ -265,9 +267,9 @@ def apply_edits(
         raise make_tool_error(error, known.path, policy, policy.retry_budget.default) from None
 
 
-def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]:
-    def plan(tree: Tree) -> dict[str, Any]:
-        known = tree.look(given.path, force=True)  # the version was written once: it was allowed then
+def restore(service: Workspace, given: Restore, call: Call) -> dict[str, Any]:
+    def plan(tree: PlanView) -> dict[str, Any]:
+        known = tree.lookup(given.path, force=True)  # the version was written once: it was allowed then
         guards.check_precondition(known, given.expected_prev_sha256)
         row = row_of(service, known.path, given.journal_id)
         after = service.store.find(row.new_sha.hex()) if row.new_sha is not None else None
@@ -281,14 +283,14 @@ def restore(service: WriteService, given: Restore, call: Call) -> dict[str, Any]
                 path=known.path,
             )
         if known.now is None and (gone := service.journal.last_of(known.path)) is not None:
-            known.facts = metadata.recalled(gone.detail)
+            known.facts = metadata.from_journal(gone.detail)
         mode = "delete" if after is None else "overwrite" if known.now is not None else "create"
-        return put(tree, known, after, call, op="restore", mode=mode)
+        return stage_file(tree, known, after, call, op="restore", mode=mode)
 
     return service.commit(call, PlanFunction(frozenset({given.path}), plan)).result()
 
 
-def row_of(service: WriteService, path: str, journal_id: str, argument: str = "journal_id") -> Row:
+def row_of(service: Workspace, path: str, journal_id: str, argument: str = "journal_id") -> Row:
     seq = sequence(journal_id)
     row = service.journal.row(seq) if seq is not None else None
     if row is None or row.path != path:
@@ -319,12 +321,12 @@ def sequence(journal_id: str) -> int | None:
     return int(journal_id) if _SEQUENCE.fullmatch(journal_id) else None
 
 
-def put(
-    tree: Tree, known: Known, after: Content | None, call: Call, *, op: str, mode: str, **more: Any
+def stage_file(
+    tree: PlanView, known: PlannedFile, after: Content | None, call: Call, *, op: str, mode: str, **more: Any
 ) -> dict[str, Any]:
     """One step planned, and the payload that tells of it."""
     before = known.sha256
-    row = tree.put(known, after, op=op, mode=mode, key=call.invocation_key, **more)
+    row = tree.stage(known, after, op=op, mode=mode, key=call.invocation_key, **more)
     return {
         "path": known.path,
         "abs_path": tree.absolute(known),
