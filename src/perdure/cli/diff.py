@@ -39,7 +39,7 @@ def _run(options: argparse.Namespace, service: Workspace) -> int:
     from perdure.surfaces.write.read import DiffParams, two_versions
     from perdure.text.diffs import make_git_patch
 
-    typed = from_here(options.path, service.workspace.roots[0].path)
+    typed = from_here(options.path, service.roots[0].path)
     given = DiffParams(path=typed, from_=vars(options)["from"], to=options.to)
     path, old, from_id, new = two_versions(service, given)
     if from_id == "nothing" and not service.journal.rows(Filter(path=path), 1):

@@ -59,7 +59,7 @@ class Change(Job):
 
     def __init__(
         self,
-        service: Workspace,
+        workspace: Workspace,
         call: Call,
         plan: Plan,
         *,
@@ -69,7 +69,7 @@ class Change(Job):
     ) -> None:
         super().__init__()
         _check_key(idempotency_key)
-        self._service = service
+        self._workspace = workspace
         self._call = call
         self._plan = plan
         self._key = idempotency_key
@@ -87,16 +87,16 @@ class Change(Job):
     # --- staging -------------------------------------------------------------------------------------------
 
     def stage(self) -> None:
-        service, call = self._service, self._call
+        workspace, call = self._workspace, self._call
         self.seqs, self._changes = [], []  # a round may be staged again
-        claims = service.committer.claims
+        claims = workspace.committer.claims
         tree = PlanView(
-            service.workspace,
-            service.store,
-            service.journal,
+            workspace.roots,
+            workspace.store,
+            workspace.journal,
             claims,
             self.deferred,
-            check=service.check_recovered,
+            check=workspace.check_recovered,
             paths=self.paths,
             client=call.client,
             session=call.session,
@@ -104,7 +104,7 @@ class Change(Job):
         try:
             if self._key is not None:
                 claims.claim(("key", self._key))  # a result counts once its files are applied
-                if (known := service.find_deduplicated(self._key, self._fingerprint)) is not None:
+                if (known := workspace.find_deduplicated(self._key, self._fingerprint)) is not None:
                     tree.close()
                     self.result = known
                     return
@@ -120,7 +120,7 @@ class Change(Job):
     def _record(self, tree: PlanView) -> Saved:
         """In the same transaction as the effect: what a probe, a retry and the stale guard ask for. Returns the reads
         that it saved."""
-        service, call = self._service, self._call
+        workspace, call = self._workspace, self._call
         first = tree.rows[0].seq if tree.rows else None
         last = tree.rows[-1].seq if tree.rows else None
         result = msgspec.json.encode(self.result)
@@ -129,22 +129,22 @@ class Change(Job):
                 invocation = Invocation(
                     key, call.tool, self._fingerprint, last, call.view.render, call.view.detail, result
                 )
-                service.journal.record_invocation(invocation, first)
-        return service.save_reads(first)
+                workspace.journal.record_invocation(invocation, first)
+        return workspace.save_reads(first)
 
     def record_refusal(self, error: ToolError) -> ToolError:
         if isinstance(error, StoreReplaced):
             return error
         if self._refused_content is not None:
-            return drafts.record(self._service, self._call, error, *self._refused_content)
+            return drafts.record(self._workspace, self._call, error, *self._refused_content)
         if isinstance(error, Rejected):
-            return drafts.record(self._service, self._call, error, error.path, error.content)
+            return drafts.record(self._workspace, self._call, error, error.path, error.content)
         return error
 
     # --- applying ------------------------------------------------------------------------------------------
 
     def apply(self) -> None:
-        changes, store, strict = self._changes, self._service.store, self._service.strict
+        changes, store, strict = self._changes, self._workspace.store, self._workspace.strict
         done: list[FileChange] = []
         try:
             for change in changes[:PREPARED_MAX]:  # what needs space needs it now, with nothing to take back
@@ -160,7 +160,7 @@ class Change(Job):
             raise self._explain(error) from None
         finally:
             self.discard()
-        self._service.record_writes(self._call.session, self._sightings, self._saved)
+        self._workspace.record_writes(self._call.session, self._sightings, self._saved)
         warnings = [warning for change in changes for warning in change.warnings]
         if warnings:
             self.result["warnings"] = [*self.result.get("warnings", []), *dict.fromkeys(warnings)]
@@ -172,13 +172,13 @@ class Change(Job):
     def applied(self) -> AppliedChanges | None:
         if not self.seqs:
             return None
-        service = self._service
-        return AppliedChanges(self._changes, self.seqs, service.workspace, service.store, service.strict)
+        workspace = self._workspace
+        return AppliedChanges(self._changes, self.seqs, workspace.roots, workspace.store, workspace.strict)
 
     def _take_back(self, done: list[FileChange]) -> None:
         for change in reversed(done):
             try:
-                change.revert(self._service.store, sync=self._service.strict)
+                change.revert(self._workspace.store, sync=self._workspace.strict)
             except Conflict as conflict:
                 self._keep_displaced(conflict)  # another program wrote to it already: its content stays
             except (ToolError, OSError) as error:
@@ -187,7 +187,7 @@ class Change(Job):
         self.discard()
         for root in {change.place.root for change in self._changes}:
             made = [path for change in self._changes if change.place.root == root for path in change.made]
-            self._service.workspace.remove_directories(root, made)
+            self._workspace.roots.remove_directories(root, made)
 
     def _keep_displaced(self, conflict: Conflict) -> None:
         """Keep contents of other programs that have lost their name. What could not be put back has kept its temporary
@@ -196,7 +196,7 @@ class Change(Job):
         try:
             with conflict:
                 self._displaced += [
-                    self._service.store.take_file(file.fileno()) for file in conflict.displaced
+                    self._workspace.store.take_file(file.fileno()) for file in conflict.displaced
                 ]
         except (ToolError, OSError) as error:
             log.error("content of another program could not be kept: %s", error)
@@ -227,7 +227,7 @@ class Change(Job):
 
     def record_failure(self, journal: Journal, error: Exception) -> None:
         for content in self._displaced:
-            self._service.store.record(content, by_row=False)
+            self._workspace.store.record(content, by_row=False)
             draft = Draft(drafts.draft_id(content), content.digest, content.size, "", "displaced")
             journal.save_draft(draft, "", "")
         for sighting in self._sightings:  # a retry must not overwrite what came meanwhile

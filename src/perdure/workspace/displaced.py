@@ -22,7 +22,7 @@ from perdure.workspace.paths import Roots, rooted
 from perdure.workspace.temp_cleanup import Rescue
 
 
-def restore_displaced(workspace: Roots, rows: Iterable[Row], rescue: Rescue) -> dict[str, Exception]:
+def restore_displaced(roots: Roots, rows: Iterable[Row], rescue: Rescue) -> dict[str, Exception]:
     """`rows` are the changes of which nobody knows whether they landed. Returns the directories where that failed."""
     failed: dict[str, Exception] = {}
     of_folder: dict[str, list[Row]] = {}
@@ -30,7 +30,7 @@ def restore_displaced(workspace: Roots, rows: Iterable[Row], rescue: Rescue) -> 
         of_folder.setdefault(row.path.rpartition("/")[0], []).append(row)
     for folder, changed in of_folder.items():
         try:
-            dir_fd = workspace.open_directory(*rooted(folder))
+            dir_fd = roots.open_directory(*rooted(folder))
         except ToolError:
             continue  # what cannot be reached is not reached by settling its rows either
         try:

@@ -49,7 +49,7 @@ class Rejected(ToolError):
 
 
 def record(
-    service: Workspace,
+    workspace: Workspace,
     call: Call,
     error: ToolError,
     path: str,
@@ -65,8 +65,8 @@ def record(
     place = path if error.envelope.error != "invalid_input" else ""
     for kept in (content, redacted):
         if kept is not None:
-            _save(service, call, place, kept, reason)
-    left = _consume_retry(service, call, path, content) if is_counted else 0
+            _save(workspace, call, place, kept, reason)
+    left = _consume_retry(workspace, call, path, content) if is_counted else 0
     identity = draft_id(content)
     if left < 0:
         cause = str(error.envelope.context.get("message", reason)).rstrip(".")
@@ -101,10 +101,12 @@ def record(
     )
 
 
-def save(service: Workspace, call: Call, error: ToolError, path: str, content: Content) -> ToolError:
+def save(workspace: Workspace, call: Call, error: ToolError, path: str, content: Content) -> ToolError:
     """As `record`, in a transaction of its own. Without a draft where nothing can be kept now."""
     try:
-        recorded: ToolError = service.committer.transact(lambda: record(service, call, error, path, content))
+        recorded: ToolError = workspace.committer.transact(
+            lambda: record(workspace, call, error, path, content)
+        )
     except StoreReplaced:
         raise
     except (ToolError, OSError) as failure:
@@ -117,10 +119,10 @@ class Refusal(Job):
     """Records a payload that was refused before it was staged. The future fails with the error to answer."""
 
     def __init__(
-        self, service: Workspace, call: Call, error: Rejected, redacted: Content | None = None
+        self, workspace: Workspace, call: Call, error: Rejected, redacted: Content | None = None
     ) -> None:
         super().__init__()
-        self._service = service
+        self._workspace = workspace
         self._call = call
         self._error = error
         self._redacted = redacted
@@ -130,20 +132,20 @@ class Refusal(Job):
 
     def record_refusal(self, error: ToolError) -> ToolError:
         rejected = self._error
-        return record(self._service, self._call, rejected, rejected.path, rejected.content, self._redacted)
+        return record(self._workspace, self._call, rejected, rejected.path, rejected.content, self._redacted)
 
 
 def save_all(
-    service: Workspace, call: Call, error: ToolError, payloads: Sequence[tuple[str, Content]]
+    workspace: Workspace, call: Call, error: ToolError, payloads: Sequence[tuple[str, Content]]
 ) -> bool:
     """Keep what was sent along with a payload that was refused. False where nothing can be kept now."""
 
     def save_each() -> None:
         for path, content in payloads:
-            _save(service, call, path, content, _reason(error))
+            _save(workspace, call, path, content, _reason(error))
 
     try:
-        service.committer.transact(save_each)
+        workspace.committer.transact(save_each)
     except StoreReplaced:
         raise
     except (ToolError, OSError) as failure:
@@ -160,21 +162,21 @@ def _reason(error: ToolError) -> str:
     return str(error.envelope.context.get("reason", error.envelope.error))
 
 
-def _save(service: Workspace, call: Call, path: str, content: Content, reason: str) -> None:
-    service.store.record(content, by_row=False)
+def _save(workspace: Workspace, call: Call, path: str, content: Content, reason: str) -> None:
+    workspace.store.record(content, by_row=False)
     draft = Draft(draft_id(content), content.digest, content.size, path, reason)
-    service.journal.save_draft(draft, call.client, call.session)
+    workspace.journal.save_draft(draft, call.client, call.session)
 
 
-def _consume_retry(service: Workspace, call: Call, path: str, content: Content) -> int:
+def _consume_retry(workspace: Workspace, call: Call, path: str, content: Content) -> int:
     """A call that was lost after its refusal and is made again by the host is still one try."""
     key = f"try:{call.invocation_key}" if call.invocation_key is not None else None
-    known = service.journal.invocation(key) if key is not None else None
+    known = workspace.journal.invocation(key) if key is not None else None
     if known is not None:
         return int(known.result)
-    left = service.journal.consume_retry(path, content.digest, service.policy.retry_budget.default)
+    left = workspace.journal.consume_retry(path, content.digest, workspace.policy.retry_budget.default)
     if key is not None:
         view = call.view
         answer = Invocation(key, call.tool, b"", None, view.render, view.detail, str(left).encode())
-        service.journal.record_invocation(answer, None)
+        workspace.journal.record_invocation(answer, None)
     return left

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -191,20 +191,29 @@ class Roots:
         if not roots:
             raise ValueError("a workspace needs a root")
         self.protection = protection or Protection()
-        self.roots: list[Root] = []
+        self._all: list[Root] = []
         kernel = can_open_beneath() if by_kernel is None else by_kernel
         try:
             for given in roots:
-                self.roots.append(_opened(os.fspath(given), kernel))
+                self._all.append(_opened(os.fspath(given), kernel))
         except OSError:
             self.close()
             raise
-        self._outer = [self._enclosing(index) for index in range(len(self.roots))]
+        self._outer = [self._enclosing(index) for index in range(len(self._all))]
+
+    def __getitem__(self, index: int) -> Root:
+        return self._all[index]
+
+    def __iter__(self) -> Iterator[Root]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
 
     def close(self) -> None:
-        for root in self.roots:
+        for root in self._all:
             os.close(root.fd)
-        self.roots.clear()
+        self._all.clear()
 
     def locate(
         self,
@@ -222,7 +231,7 @@ class Roots:
         moves must say which of the two is meant. Reading may go to hard-linked files and to guarded paths.
         """
         index, parts = self._anchored(path)
-        root = self.roots[index]
+        root = self._all[index]
         try:
             is_replaced = root.is_replaced()
         except OSError as error:
@@ -257,34 +266,34 @@ class Roots:
         except BaseException:
             os.close(dir_fd)
             raise
-        return Place(index, dir_fd, "/".join(rest), found, missing, self.roots[index], directories)
+        return Place(index, dir_fd, "/".join(rest), found, missing, self._all[index], directories)
 
     def is_replaced(self) -> bool:
         """Whether another directory is at the path of a root now. One that is only gone may come back."""
-        return any(root.is_replaced() and os.path.isdir(root.path) for root in self.roots)
+        return any(root.is_replaced() and os.path.isdir(root.path) for root in self._all)
 
     def anchored(self, path: str) -> str:
         """`@2/a` is `a` in the third root, as rows and results name it."""
         root, slash, rest = path.partition("/")
-        if slash and root.startswith("@") and root[1:].isdigit() and 0 < int(root[1:]) < len(self.roots):
-            return "/" + "/".join((*self.roots[int(root[1:])].spellings[-1], rest))
+        if slash and root.startswith("@") and root[1:].isdigit() and 0 < int(root[1:]) < len(self._all):
+            return "/" + "/".join((*self._all[int(root[1:])].spellings[-1], rest))
         return path
 
     def absolute(self, place: Place) -> str:
         """For a person or another program; never for an error, a journal row or a log."""
-        return "/" + "/".join((*self.roots[place.root].spellings[-1], *place.path.split("/")))
+        return "/" + "/".join((*self._all[place.root].spellings[-1], *place.path.split("/")))
 
     def remove_directories(self, root: int, paths: Sequence[str]) -> tuple[str, ...]:
         """Take back directories made for a file, innermost first, as far as they are empty. Returns those gone."""
-        return _remove_directories(self.roots[root], paths)
+        return _remove_directories(self._all[root], paths)
 
     def open_directory(self, root: int, path: str) -> int:
         """A descriptor of a directory by its canonical path (`""` for the root), as recovery needs to sweep it."""
         names = path.split("/") if path else []
-        fd = os.dup(self.roots[root].fd)
+        fd = os.dup(self._all[root].fd)
         for name in names:
             try:
-                inner = enter(self.roots[root], fd, name)
+                inner = enter(self._all[root], fd, name)
             except OSError as error:
                 raise os_refusal(error, path=make_printable(path)) from None
             finally:
@@ -297,10 +306,10 @@ class Roots:
         if not spelling.is_absolute:
             return 0, spelling.parts
         matches = [
-            (i, rest) for i, r in enumerate(self.roots) if (rest := r.beneath(spelling.parts)) is not None
+            (i, rest) for i, r in enumerate(self._all) if (rest := r.beneath(spelling.parts)) is not None
         ]
         if not matches:
-            raise escapes("absolute", path, [root.path for root in self.roots])
+            raise escapes("absolute", path, [root.path for root in self._all])
         index, parts = min(matches, key=lambda match: len(match[1]))
         if not parts:
             raise bad_path("is_directory", "the path is the workspace directory itself, not a file in it.")
@@ -308,16 +317,16 @@ class Roots:
 
     def _innermost(self, index: int, trail: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
         """One file has one name: that beneath the innermost root."""
-        if len(self.roots) == 1:
+        if len(self._all) == 1:
             return index, trail
-        whole = (*self.roots[index].spellings[-1], *trail)
-        matches = [(i, whole[len(r.spellings[-1]) :]) for i, r in enumerate(self.roots) if _holds(r, whole)]
+        whole = (*self._all[index].spellings[-1], *trail)
+        matches = [(i, whole[len(r.spellings[-1]) :]) for i, r in enumerate(self._all) if _holds(r, whole)]
         return min(matches, key=lambda match: len(match[1]))
 
     def _enclosing(self, index: int) -> tuple[str, ...]:
         """The names between the outermost root around this one and this one."""
-        whole = self.roots[index].spellings[-1]
-        outer = min(len(root.spellings[-1]) for root in self.roots if _holds(root, (*whole, "")))
+        whole = self._all[index].spellings[-1]
+        outer = min(len(root.spellings[-1]) for root in self._all if _holds(root, (*whole, "")))
         return whole[outer:]
 
 

@@ -81,7 +81,7 @@ class PlanView:
 
     def __init__(
         self,
-        workspace: Roots,
+        roots: Roots,
         store: ContentStore,
         journal: Journal,
         claims: Claims,
@@ -92,7 +92,7 @@ class PlanView:
         client: str,
         session: str,
     ) -> None:
-        self._workspace = workspace
+        self._roots = roots
         self._store = store
         self._journal = journal
         self.claims = claims
@@ -106,8 +106,8 @@ class PlanView:
         self.rows: list[Row] = []
 
     def lookup(self, path: str, *, force: bool = False, follow: bool = True) -> PlannedFile:
-        place = self._workspace.locate(
-            self._workspace.anchored(path), force=force, follow=follow, directories=self._directories
+        place = self._roots.locate(
+            self._roots.anchored(path), force=force, follow=follow, directories=self._directories
         )
         name = journal_path(place)
         if name in self._known:
@@ -157,7 +157,7 @@ class PlanView:
             # What is wrong with a path is said where it is planned.
             with (
                 suppress(ToolError),
-                self._workspace.locate(self._workspace.anchored(path), force=True) as place,
+                self._roots.locate(self._roots.anchored(path), force=True) as place,
             ):
                 if place.found is not None and place.found.st_size >= LARGE:
                     self._capture(place)
@@ -172,7 +172,7 @@ class PlanView:
             os.close(fd)
 
     def absolute(self, known: PlannedFile) -> str:
-        return self._workspace.absolute(known.place)
+        return self._roots.absolute(known.place)
 
     def data(self, known: PlannedFile) -> bytes:
         """Its whole content, in memory. Refused above `MOST_IN_MEMORY`."""
@@ -306,12 +306,12 @@ def _key(identity: Identity) -> Hashable:
     return identity.dev, identity.ino, identity.size, identity.mtime_ns, identity.ctime_ns
 
 
-def canonical(service: Workspace, path: str) -> str:
+def canonical(workspace: Workspace, path: str) -> str:
     """The journal's name for a file that may be gone, or whose name something else has by now."""
-    workspace = service.workspace
+    roots = workspace.roots
     for purpose in _LOOKS:
         try:
-            with workspace.locate(workspace.anchored(path), purpose=purpose, force=True) as place:
+            with roots.locate(roots.anchored(path), purpose=purpose, force=True) as place:
                 return journal_path(place)
         except ToolError as error:
             if error.envelope.context.get("reason") in ("special_file", "is_directory"):

@@ -59,7 +59,7 @@ Waiting = dict[str, ToolError]
 again."""
 
 
-def recover(workspace: Roots, journal: Journal, store: ContentStore) -> Waiting:
+def recover(roots: Roots, journal: Journal, store: ContentStore) -> Waiting:
     """Under the workspace's lock. What it does is done again if it is interrupted.
 
     A file that cannot be settled now waits alone. Only where the journal fails does all of it fail."""
@@ -71,7 +71,7 @@ def recover(workspace: Roots, journal: Journal, store: ContentStore) -> Waiting:
     waiting = _Waiting()
     rescue = _rescue(journal, store)
     undecided = [one.row for one in intents if not _has_landed(one, landed)]
-    for folder, error in (displaced.restore_displaced(workspace, undecided, rescue) or {}).items():
+    for folder, error in (displaced.restore_displaced(roots, undecided, rescue) or {}).items():
         waiting.add_folder(intents, folder, error)
     of_path: dict[str, list[Intent]] = {}
     for intent in intents:
@@ -92,7 +92,7 @@ def recover(workspace: Roots, journal: Journal, store: ContentStore) -> Waiting:
             parted.append(row)
         else:
             with waiting.catch(row.path):
-                result = _settle(workspace, store, group, has_landed=_has_landed(intent, landed))
+                result = _settle(roots, store, group, has_landed=_has_landed(intent, landed))
                 if result == "lost":
                     lost.append(row)
                 else:
@@ -104,12 +104,12 @@ def recover(workspace: Roots, journal: Journal, store: ContentStore) -> Waiting:
     for row in (*_parted(intents, lost), *parted):
         if row.path not in waiting:
             with waiting.catch(row.path):
-                _take_back(workspace, store, row)
+                _take_back(roots, store, row)
                 lost.append(row)
         settled.pop(row.seq, None)
-    for folder, error in (_sweep(workspace, intents, rescue, began) or {}).items():
+    for folder, error in (_sweep(roots, intents, rescue, began) or {}).items():
         waiting.add_folder(intents, folder, error)
-    for path, error in _sync_names(workspace, intents).items():
+    for path, error in _sync_names(roots, intents).items():
         waiting.add(path, error)
 
     def conclude() -> None:
@@ -190,9 +190,9 @@ def _parted(intents: list[Intent], lost: list[Row]) -> list[Row]:
     ]
 
 
-def _take_back(workspace: Roots, store: ContentStore, row: Row) -> None:
+def _take_back(roots: Roots, store: ContentStore, row: Row) -> None:
     try:
-        with workspace.locate(workspace.anchored(row.path), force=True) as place:
+        with roots.locate(roots.anchored(row.path), force=True) as place:
             before, facts = _look(place)
             if (before.sha256 if before is not None else None) == _hex(row.new_sha):
                 after = store.find(row.old_sha.hex()) if row.old_sha is not None else None
@@ -207,11 +207,11 @@ def _take_back(workspace: Roots, store: ContentStore, row: Row) -> None:
         # Somebody is at it already: theirs stays.
 
 
-def _settle(workspace: Roots, store: ContentStore, intents: list[Intent], *, has_landed: bool) -> Settled:
+def _settle(roots: Roots, store: ContentStore, intents: list[Intent], *, has_landed: bool) -> Settled:
     """Whether the file is now what the last of its intents says, or was before another program changed it."""
     row = intents[-1].row
     try:
-        with workspace.locate(workspace.anchored(row.path), force=True) as place:
+        with roots.locate(roots.anchored(row.path), force=True) as place:
             before, facts = _look(place)
             found = before.sha256 if before is not None else None
             ours = _undecided(intents)
@@ -354,12 +354,12 @@ def _rescue(journal: Journal, store: ContentStore) -> Rescue:
     return rescue
 
 
-def _sweep(workspace: Roots, intents: Iterable[Intent], rescue: Rescue, began: float) -> dict[str, Exception]:
+def _sweep(roots: Roots, intents: Iterable[Intent], rescue: Rescue, began: float) -> dict[str, Exception]:
     """Remove temporary files beside the files that were about to change. Returns the directories where that failed."""
     failed: dict[str, Exception] = {}
     for directory in sorted({intent.row.path.rpartition("/")[0] for intent in intents}):
         try:
-            dir_fd = workspace.open_directory(*rooted(directory))
+            dir_fd = roots.open_directory(*rooted(directory))
         except ToolError as error:
             if is_of_system(error) and error.envelope.error != "policy_violation":
                 failed[directory] = error
@@ -377,7 +377,7 @@ def _sweep(workspace: Roots, intents: Iterable[Intent], rescue: Rescue, began: f
     return failed
 
 
-def _sync_names(workspace: Roots, intents: Iterable[Intent]) -> dict[str, Exception]:
+def _sync_names(roots: Roots, intents: Iterable[Intent]) -> dict[str, Exception]:
     """Every directory from a root to a file. Once the intents are settled nobody looks there again: what was removed
     must not come back, and whoever made a directory may have ended before its own name was durable. Returns the files
     on whose way one could not be synced."""
@@ -385,7 +385,7 @@ def _sync_names(workspace: Roots, intents: Iterable[Intent]) -> dict[str, Except
     folders = {path: _folders(path) for path in {intent.row.path for intent in intents}}
     for root, folder in sorted({one for found in folders.values() for one in found}):
         try:
-            sync_directories(workspace, root, [folder])
+            sync_directories(roots, root, [folder])
         except PermissionError:
             continue
         except (OSError, ToolError) as error:

@@ -83,12 +83,12 @@ class SyncPass:
         self._files.clear()
         self._directories.clear()
 
-    def begin(self, workspace: Roots, change: FileChange) -> None:
+    def begin(self, roots: Roots, change: FileChange) -> None:
         """Let the device begin with a file, so that many are waited for at once."""
         name = (change.place.root, change.place.path)
         if self._last.setdefault(name, change) is not change or change.after is None:
             return
-        fd = self._opened(workspace, change.place)
+        fd = self._opened(roots, change.place)
         if fd is None:
             return
         try:
@@ -101,33 +101,33 @@ class SyncPass:
         else:
             close_quietly(fd)
 
-    def sync(self, workspace: Roots, change: FileChange, store: ContentStore) -> None:
+    def sync(self, roots: Roots, change: FileChange, store: ContentStore) -> None:
         """The file at a path, whichever it is by now."""
         place = change.place
         name = (place.root, place.path)
         if change.after is None or self._last.get(name, change) is not change:
             return
         fd = self._files.pop(name, None)
-        if fd is None and (fd := self._opened(workspace, place)) is None:
+        if fd is None and (fd := self._opened(roots, place)) is None:
             return
         try:
             sync_file(fd)
         except OSError as error:
             # The kernel may have given up its pages, and a second sync would succeed without them.
             log.error("sync of %s failed: %s; it is written again", place.path, error)
-            dir_fd = self._directory(workspace, place.root, os.path.dirname(place.path))
+            dir_fd = self._directory(roots, place.root, os.path.dirname(place.path))
             if dir_fd is not None and not _is_written_again(fd, dir_fd, place.name, change.after, store):
                 raise
         finally:
             close_quietly(fd)
 
-    def sync_names(self, workspace: Roots, changes: Iterable[FileChange]) -> None:
+    def sync_names(self, roots: Roots, changes: Iterable[FileChange]) -> None:
         """Every directory in which a name changed, once."""
         for change in changes:
             root = change.place.root
             for path in {os.path.dirname(path) for path in (change.place.path, *change.made)}:
                 if (root, path) not in self._synced:
-                    if (dir_fd := self._directory(workspace, root, path)) is not None:
+                    if (dir_fd := self._directory(roots, root, path)) is not None:
                         self._sync_directory(dir_fd, (root, path))
                     self._synced.add((root, path))
 
@@ -138,16 +138,16 @@ class SyncPass:
             self.failed.add((name[0], folder_name(f"{name[1]}/")))
             raise
 
-    def unlink(self, workspace: Roots, place: Place, name: str) -> None:
+    def unlink(self, roots: Roots, place: Place, name: str) -> None:
         folder = os.path.dirname(place.path)
-        if (dir_fd := self._directory(workspace, place.root, folder)) is not None:
+        if (dir_fd := self._directory(roots, place.root, folder)) is not None:
             with suppress(FileNotFoundError):
                 directories.unlink(name, dir_fd=dir_fd)
             self._synced.discard((place.root, folder))
 
-    def _opened(self, workspace: Roots, place: Place) -> int | None:
+    def _opened(self, roots: Roots, place: Place) -> int | None:
         """What stands at a place by now; None for nothing."""
-        dir_fd = self._directory(workspace, place.root, os.path.dirname(place.path))
+        dir_fd = self._directory(roots, place.root, os.path.dirname(place.path))
         if dir_fd is None:
             return None
         flags = os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK
@@ -158,11 +158,11 @@ class SyncPass:
                 raise
             return None
 
-    def _directory(self, workspace: Roots, root: int, path: str) -> int | None:
+    def _directory(self, roots: Roots, root: int, path: str) -> int | None:
         """The pass's own descriptor of a directory; None where it is gone."""
         if (known := self._directories.get((root, path))) is not None:
             return known
-        fd = _entered(workspace, root, path)
+        fd = _entered(roots, root, path)
         if fd is not None:
             if len(self._directories) == OPEN_MAX:
                 close_quietly(self._directories.pop(next(iter(self._directories))))
@@ -174,11 +174,11 @@ class AppliedChanges:
     """The files of one call, applied but not yet synced: the journal can restore them until they are."""
 
     def __init__(
-        self, changes: list[FileChange], seqs: list[int], workspace: Roots, store: ContentStore, strict: bool
+        self, changes: list[FileChange], seqs: list[int], roots: Roots, store: ContentStore, strict: bool
     ) -> None:
         self.seqs = seqs
         self._changes = changes
-        self._workspace = workspace
+        self._roots = roots
         self._store = store
         self._strict = strict
 
@@ -186,7 +186,7 @@ class AppliedChanges:
         """Start the writes that `sync` will wait for."""
         if not self._strict:
             for change in self._changes:
-                syncing.begin(self._workspace, change)
+                syncing.begin(self._roots, change)
 
     def sync(self, syncing: SyncPass) -> None:
         """Sync the files, unless they were synced as they were applied, and every directory in which a name changed."""
@@ -198,10 +198,10 @@ class AppliedChanges:
         try:
             for change in self._changes:
                 if change.left is not None:
-                    syncing.unlink(self._workspace, change.place, change.left)
+                    syncing.unlink(self._roots, change.place, change.left)
                 if not self._strict:
-                    syncing.sync(self._workspace, change, self._store)
-            syncing.sync_names(self._workspace, self._changes)
+                    syncing.sync(self._roots, change, self._store)
+            syncing.sync_names(self._roots, self._changes)
         except (OSError, ToolError) as error:
             for name in names:
                 syncing.failed.add(name)
@@ -213,17 +213,17 @@ class AppliedChanges:
             syncing.failed.forget(name, newest)
 
 
-def sync_directories(workspace: Roots, root: int, paths: Iterable[str]) -> None:
+def sync_directories(roots: Roots, root: int, paths: Iterable[str]) -> None:
     """Make names durable. A directory that is gone has none left to lose."""
     for path in paths:
-        with _held(workspace, root, path) as dir_fd:
+        with _held(roots, root, path) as dir_fd:
             if dir_fd is not None:
                 sync_directory(dir_fd)
 
 
-def _entered(workspace: Roots, root: int, path: str) -> int | None:
+def _entered(roots: Roots, root: int, path: str) -> int | None:
     try:
-        return workspace.open_directory(root, path)
+        return roots.open_directory(root, path)
     except ToolError as error:
         if error.envelope.context.get("errno") not in map(errno.errorcode.get, _GONE):
             raise
@@ -231,8 +231,8 @@ def _entered(workspace: Roots, root: int, path: str) -> int | None:
 
 
 @contextmanager
-def _held(workspace: Roots, root: int, path: str) -> Iterator[int | None]:
-    fd = _entered(workspace, root, path)
+def _held(roots: Roots, root: int, path: str) -> Iterator[int | None]:
+    fd = _entered(roots, root, path)
     try:
         yield fd
     finally:

@@ -15,7 +15,7 @@ Watch = Callable[[str, int, int], None]
 """Told how far it is: what is looked at, how many of it were, and how many there are; 0 where that is not known."""
 
 
-def verify(service: Workspace, watch: Watch = lambda *_: None) -> Iterator[Problem]:
+def verify(workspace: Workspace, watch: Watch = lambda *_: None) -> Iterator[Problem]:
     """Every problem, as it is found.
 
     | kind | |
@@ -24,33 +24,33 @@ def verify(service: Workspace, watch: Watch = lambda *_: None) -> Iterator[Probl
     | content | a kept content is missing or damaged |
     | drift | a file is not what its last change made it: another program was there |
     """
-    newest = service.journal.rows(Filter(), 1)
+    newest = workspace.journal.rows(Filter(), 1)
     rows = newest[0].seq if newest else 0
-    yield from service.journal.verify(lambda seq: watch("journal", seq, rows))
-    yield from _contents(service, watch)
-    yield from _drift(service, watch)
+    yield from workspace.journal.verify(lambda seq: watch("journal", seq, rows))
+    yield from _contents(workspace, watch)
+    yield from _drift(workspace, watch)
 
 
-def _contents(service: Workspace, watch: Watch) -> Iterator[Problem]:
-    for number, (sha, data) in enumerate(service.journal.contents(), 1):
+def _contents(workspace: Workspace, watch: Watch) -> Iterator[Problem]:
+    for number, (sha, data) in enumerate(workspace.journal.contents(), 1):
         watch("contents", number, 0)
         if data is not None:
             if hashlib.sha256(data).digest() != sha:
                 yield Problem("content", f"{sha.hex()} is damaged")
             continue
         try:
-            service.blobs.open(sha.hex(), verify=True).close()
+            workspace.blobs.open(sha.hex(), verify=True).close()
         except ToolError as error:
             yield Problem("content", f"{sha.hex()}: {error.envelope.context.get('message', 'unreadable')}")
 
 
-def _drift(service: Workspace, watch: Watch) -> Iterator[Problem]:
-    workspace = service.workspace
-    for number, row in enumerate(service.journal.latest(), 1):
+def _drift(workspace: Workspace, watch: Watch) -> Iterator[Problem]:
+    roots = workspace.roots
+    for number, row in enumerate(workspace.journal.latest(), 1):
         watch("files", number, 0)
         wanted = row.new_sha.hex() if row.new_sha is not None else None
         try:
-            with workspace.locate(workspace.anchored(row.path), force=True) as place:
+            with roots.locate(roots.anchored(row.path), force=True) as place:
                 found = None
                 if place.found is not None:
                     fd = place.open()

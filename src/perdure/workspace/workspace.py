@@ -71,8 +71,8 @@ class Workspace:
         self._checker: Checker | None = None
         with ExitStack() as opened:
             refuse_link(self.folder)
-            self.workspace = Roots(roots, policy.protection(policy_rules, _private_rules(roots)))
-            opened.callback(self.workspace.close)
+            self.roots = Roots(roots, policy.protection(policy_rules, _private_rules(roots)))
+            opened.callback(self.roots.close)
             self.journal = open_journal(place)
             opened.callback(self.journal.close)
             self.blobs = Blobs(os.path.join(self.folder, "blobs"), is_read_only=is_read_only)
@@ -81,9 +81,7 @@ class Workspace:
                 _sync_names(os.path.dirname(self.folder), self.folder)
             self.store = ContentStore(self.journal, self.blobs)
             self._held = HeldFiles([os.path.join(self.folder, "blobs")])
-            self._lock = WriterLock(
-                os.path.join(self.folder, "lock"), [root.fd for root in self.workspace.roots]
-            )
+            self._lock = WriterLock(os.path.join(self.folder, "lock"), [root.fd for root in self.roots])
             self.committer = Committer(self.journal, self._lock, self._recover, self._check_store)
             opened.callback(self.committer.close)
             self.tending = RetentionTask(self.committer, self.journal, self.blobs, keep or Keep())
@@ -95,7 +93,7 @@ class Workspace:
 
     def _recover(self) -> bool:
         began = time.time()
-        self._unrecovered = recovery.recover(self.workspace, self.journal, self.store) or {}
+        self._unrecovered = recovery.recover(self.roots, self.journal, self.store) or {}
         self.blobs.sweep(before=began)
         return bool(self._unrecovered)
 
@@ -127,7 +125,7 @@ class Workspace:
 
     def is_replaced(self) -> bool:
         """Whether the store was removed or replaced since it was opened, or the folder of the workspace replaced."""
-        return self.journal.is_replaced() or self._held.are_replaced() or self.workspace.is_replaced()
+        return self.journal.is_replaced() or self._held.are_replaced() or self.roots.is_replaced()
 
     def _check_store(self) -> None:
         """Under the lock, in each round, before anything is planned."""

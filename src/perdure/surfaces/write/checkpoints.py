@@ -57,18 +57,18 @@ class CheckpointCleanup(msgspec.Struct, frozen=True):
     all_sessions: Annotated[bool, arg("Also those of other sessions.")] = False
 
 
-def checkpoint(service: Workspace, given: Checkpoint, call: Call) -> dict[str, Any]:
+def checkpoint(workspace: Workspace, given: Checkpoint, call: Call) -> dict[str, Any]:
     _check_name(given.name)
     lasts = _seconds(given.ttl)
     import json
 
     # As it was sent: other writers of JSON round large numbers.
-    sent = service.store.take(json.dumps(given.data, ensure_ascii=False, separators=(",", ":")).encode())
+    sent = workspace.store.take(json.dumps(given.data, ensure_ascii=False, separators=(",", ":")).encode())
 
     def plan(tree: PlanView) -> dict[str, Any]:
         now = int(time.time() * 1_000_000)
-        before = service.journal.item(KIND, given.name)
-        service.store.record(sent, by_row=False)
+        before = workspace.journal.item(KIND, given.name)
+        workspace.store.record(sent, by_row=False)
         item = Item(
             kind=KIND,
             name=given.name,
@@ -85,7 +85,7 @@ def checkpoint(service: Workspace, given: Checkpoint, call: Call) -> dict[str, A
             updated=now,
             expires=now + lasts * 1_000_000 if lasts is not None else None,
         )
-        service.journal.shelf_put(item)
+        workspace.journal.shelf_put(item)
         return {
             **_told(item),
             "journal_id": None,
@@ -93,12 +93,12 @@ def checkpoint(service: Workspace, given: Checkpoint, call: Call) -> dict[str, A
             "overwritten": before is not None,
         }
 
-    return service.commit(call, PlanFunction(frozenset({_place(given.name)}), plan)).result()
+    return workspace.commit(call, PlanFunction(frozenset({_place(given.name)}), plan)).result()
 
 
-def checkpoint_read(service: Workspace, given: CheckpointRead, call: Call) -> dict[str, Any]:
+def checkpoint_read(workspace: Workspace, given: CheckpointRead, call: Call) -> dict[str, Any]:
     _check_name(given.name)
-    item = service.journal.item(KIND, given.name)
+    item = workspace.journal.item(KIND, given.name)
     if item is None:
         raise refuse(
             "not_found",
@@ -109,33 +109,33 @@ def checkpoint_read(service: Workspace, given: CheckpointRead, call: Call) -> di
         )
     import json
 
-    return {**_told(item), "data": json.loads(service.store.load(item.sha.hex()))}
+    return {**_told(item), "data": json.loads(workspace.store.load(item.sha.hex()))}
 
 
-def checkpoint_list(service: Workspace, given: CheckpointList, call: Call) -> dict[str, Any]:
-    found = [_told(item) for item in service.journal.shelf(KIND)]
+def checkpoint_list(workspace: Workspace, given: CheckpointList, call: Call) -> dict[str, Any]:
+    found = [_told(item) for item in workspace.journal.shelf(KIND)]
     return {"checkpoints": found, "count": len(found)}
 
 
-def checkpoint_cleanup(service: Workspace, given: CheckpointCleanup, call: Call) -> dict[str, Any]:
+def checkpoint_cleanup(workspace: Workspace, given: CheckpointCleanup, call: Call) -> dict[str, Any]:
     def plan(tree: PlanView) -> dict[str, Any]:
         removed, kept = [], 0
-        for item in service.journal.shelf(KIND):
+        for item in workspace.journal.shelf(KIND):
             own = given.all_sessions or item.session == call.session
             if item.meta.get("ttl") == "session" and given.include_session and own:
-                service.journal.shelf_remove(KIND, item.name)
+                workspace.journal.shelf_remove(KIND, item.name)
                 removed.append({"name": item.name, "ttl": "session", "reason": "session_cleanup"})
             else:
                 kept += 1
-        service.journal.expire_shelf(1000)
+        workspace.journal.expire_shelf(1000)
         return {"removed": removed, "kept": kept}
 
-    return service.commit(call, PlanFunction(frozenset({_place("*")}), plan)).result()
+    return workspace.commit(call, PlanFunction(frozenset({_place("*")}), plan)).result()
 
 
-def counted(service: Workspace) -> dict[str, Any]:
+def counted(workspace: Workspace) -> dict[str, Any]:
     """How often each of those that have not ended was saved."""
-    by_name = {item.name: _saves(item) for item in service.journal.shelf(KIND)}
+    by_name = {item.name: _saves(item) for item in workspace.journal.shelf(KIND)}
     total = sum(by_name.values())
     return {"total_saves": total, "overwrites": total - len(by_name), "by_name": by_name}
 

@@ -92,14 +92,14 @@ class ChunkPreview(msgspec.Struct, frozen=True):
     separator: Annotated[str, SEPARATOR] = ""
 
 
-def chunk_write(service: Workspace, given: ChunkWrite | ChunkAppend, call: Call) -> dict[str, Any]:
+def chunk_write(workspace: Workspace, given: ChunkWrite | ChunkAppend, call: Call) -> dict[str, Any]:
     _check_name(given.session)
     if isinstance(given, ChunkWrite):
         _check_index(given.session, given.index, given.total_expected)
-    sent = service.store.take(given.content.encode())
+    sent = workspace.store.take(given.content.encode())
 
     def plan(tree: PlanView) -> dict[str, Any]:
-        journal = service.journal
+        journal = workspace.journal
         known = journal.item(KIND, given.session)
         if known is None:
             journal.shelf_remove(KIND, given.session)  # what an expired session of this name has left
@@ -109,8 +109,8 @@ def chunk_write(service: Workspace, given: ChunkWrite | ChunkAppend, call: Call)
         total = given.total_expected or (known.meta["total_expected"] if known is not None else None)
         _check_index(given.session, index, total)
         meta = {"total_expected": total, **_counts(known, writes=1)}
-        _shelve(service, call, given.session, 0, service.store.take(b""), known, meta)
-        _shelve(service, call, given.session, index, sent, before, {})
+        _shelve(workspace, call, given.session, 0, workspace.store.take(b""), known, meta)
+        _shelve(workspace, call, given.session, index, sent, before, {})
         return {
             "session": given.session,
             "index": index,
@@ -120,7 +120,7 @@ def chunk_write(service: Workspace, given: ChunkWrite | ChunkAppend, call: Call)
             "journal_id": None,
         }
 
-    return service.commit(
+    return workspace.commit(
         call,
         PlanFunction(frozenset({_place(given.session)}), plan),
         idempotency_key=given.idempotency_key,
@@ -129,7 +129,7 @@ def chunk_write(service: Workspace, given: ChunkWrite | ChunkAppend, call: Call)
 
 
 def _shelve(
-    service: Workspace,
+    workspace: Workspace,
     call: Call,
     session: str,
     at: int,
@@ -139,8 +139,8 @@ def _shelve(
 ) -> None:
     """In a transaction: one piece, or at place 0 the session, whose end is the end of all its pieces."""
     now = int(time.time() * 1_000_000)
-    service.store.record(content, by_row=False)
-    service.journal.shelf_put(
+    workspace.store.record(content, by_row=False)
+    workspace.journal.shelf_put(
         Item(
             kind=KIND,
             name=session,
@@ -157,11 +157,11 @@ def _shelve(
     )
 
 
-def chunk_compose(service: Workspace, given: ChunkCompose, call: Call) -> dict[str, Any]:
-    chunks = _complete(service, given.session)
-    composed = service.store.take_pieces(_pieces(service, chunks, given.separator))
+def chunk_compose(workspace: Workspace, given: ChunkCompose, call: Call) -> dict[str, Any]:
+    chunks = _complete(workspace, given.session)
+    composed = workspace.store.take_pieces(_pieces(workspace, chunks, given.separator))
     checks = Checks(
-        service,
+        workspace,
         call,
         frozenset({given.output_path, _place(given.session)}),
         classify=given.classify,
@@ -170,7 +170,7 @@ def chunk_compose(service: Workspace, given: ChunkCompose, call: Call) -> dict[s
     checks.sent(given.output_path, composed)
 
     def plan(tree: PlanView) -> dict[str, Any]:
-        now = [(item.at, item.sha) for item in _complete(service, given.session)]
+        now = [(item.at, item.sha) for item in _complete(workspace, given.session)]
         if now != [(item.at, item.sha) for item in chunks]:
             raise refuse(
                 "conflict",
@@ -181,18 +181,18 @@ def chunk_compose(service: Workspace, given: ChunkCompose, call: Call) -> dict[s
             )
         known = tree.lookup(given.output_path)
         warnings = guards.check_target(
-            service, tree, known, call, mode=given.mode, expected=given.expected_prev_sha256
+            workspace, tree, known, call, mode=given.mode, expected=given.expected_prev_sha256
         )
         mode = "overwrite" if known.now is not None else "create"
         payload = stage_file(
             tree, known, composed, call, op="compose", mode=mode, detail={"chunks": given.session}
         )
-        session = service.journal.item(KIND, given.session)
+        session = workspace.journal.item(KIND, given.session)
         if given.cleanup:
-            service.journal.shelf_remove(KIND, given.session)
+            workspace.journal.shelf_remove(KIND, given.session)
         elif session is not None:
             meta = {**session.meta, **_counts(session, composes=1)}
-            service.journal.shelf_put(msgspec.structs.replace(session, meta=meta))
+            workspace.journal.shelf_put(msgspec.structs.replace(session, meta=meta))
         return {
             **payload,
             "warnings": warnings,
@@ -210,29 +210,29 @@ def chunk_compose(service: Workspace, given: ChunkCompose, call: Call) -> dict[s
             arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
         ).result()
     except ToolError as error:
-        if service.journal.item(KIND, given.session) is not None:
+        if workspace.journal.item(KIND, given.session) is not None:
             raise
         # The chunks went with the decision, and then the file did not land.
-        raise save(service, call, error, given.output_path, composed) from None
+        raise save(workspace, call, error, given.output_path, composed) from None
 
 
-def chunk_reset(service: Workspace, given: ChunkReset, call: Call) -> dict[str, Any]:
+def chunk_reset(workspace: Workspace, given: ChunkReset, call: Call) -> dict[str, Any]:
     _check_name(given.session)
 
     def plan(tree: PlanView) -> dict[str, Any]:
-        items = _items(service, given.session)
-        service.journal.shelf_remove(KIND, given.session)
+        items = _items(workspace, given.session)
+        workspace.journal.shelf_remove(KIND, given.session)
         removed = sum(item.at > 0 for item in items)
         return {"session": given.session, "removed": removed, "existed": bool(items)}
 
-    return service.commit(call, PlanFunction(frozenset({_place(given.session)}), plan)).result()
+    return workspace.commit(call, PlanFunction(frozenset({_place(given.session)}), plan)).result()
 
 
-def chunk_status(service: Workspace, given: ChunkStatus, call: Call) -> dict[str, Any]:
+def chunk_status(workspace: Workspace, given: ChunkStatus, call: Call) -> dict[str, Any]:
     if given.session is None:
-        return {"sessions": _sessions(service)}
+        return {"sessions": _sessions(workspace)}
     _check_name(given.session)
-    items = _items(service, given.session)
+    items = _items(workspace, given.session)
     if not items:
         return {"session": given.session, "exists": False}
     chunks = [item for item in items if item.at > 0]
@@ -250,15 +250,15 @@ def chunk_status(service: Workspace, given: ChunkStatus, call: Call) -> dict[str
         "expires_at": format_time(items[0].expires or 0),
     }
     if given.have_sha256 is not None:
-        status["resume_at"] = _resume_at(service, chunks, given.have_sha256)
+        status["resume_at"] = _resume_at(workspace, chunks, given.have_sha256)
     return status
 
 
-def chunk_preview(service: Workspace, given: ChunkPreview, call: Call) -> dict[str, Any]:
-    chunks = _complete(service, given.session)
+def chunk_preview(workspace: Workspace, given: ChunkPreview, call: Call) -> dict[str, Any]:
+    chunks = _complete(workspace, given.session)
     shown = bytearray()
     total = sum(c.size for c in chunks) + len(given.separator.encode()) * (len(chunks) - 1)
-    for piece in _pieces(service, chunks, given.separator):
+    for piece in _pieces(workspace, chunks, given.separator):
         shown += piece[: MOST_SHOWN - len(shown)]
         if len(shown) >= MOST_SHOWN:
             break
@@ -273,7 +273,7 @@ def chunk_preview(service: Workspace, given: ChunkPreview, call: Call) -> dict[s
     }
 
 
-def counted(service: Workspace, only: str | None = None) -> dict[str, Any]:
+def counted(workspace: Workspace, only: str | None = None) -> dict[str, Any]:
     """What was done in each session that is still there; one that was cleaned up or has expired is forgotten."""
     return {
         item.name: {
@@ -283,7 +283,7 @@ def counted(service: Workspace, only: str | None = None) -> dict[str, Any]:
             "last_write": format_time(item.updated),
             "duration_seconds": (item.updated - item.created) / 1_000_000,
         }
-        for item in service.journal.shelf(KIND)
+        for item in workspace.journal.shelf(KIND)
         if item.at == 0 and only in (None, item.name)
     }
 
@@ -326,9 +326,9 @@ def _place(session: str, index: int | None = None) -> str:
     return f"perdure://chunks/{session}" + (f"/{index}" if index is not None else "")
 
 
-def _items(service: Workspace, session: str) -> list[Item]:
+def _items(workspace: Workspace, session: str) -> list[Item]:
     """A session and its chunks; nothing where it has expired."""
-    items = service.journal.shelf(KIND, session)
+    items = workspace.journal.shelf(KIND, session)
     return items if items and items[0].at == 0 else []
 
 
@@ -341,10 +341,10 @@ def _missing(present: list[int], total: int | None) -> list[int]:
     return sorted(set(range(1, last + 1)) - set(present))[:1000]
 
 
-def _complete(service: Workspace, session: str) -> list[Item]:
+def _complete(workspace: Workspace, session: str) -> list[Item]:
     """All chunks in order, or why they are not a file."""
     _check_name(session)
-    items = _items(service, session)
+    items = _items(workspace, session)
     chunks = [item for item in items if item.at > 0]
     if not chunks:
         raise refuse(
@@ -408,18 +408,18 @@ def _next_chunk(session: str, missing: list[int], have: int) -> str:
     )
 
 
-def _pieces(service: Workspace, chunks: list[Item], separator: str) -> Iterator[bytes]:
+def _pieces(workspace: Workspace, chunks: list[Item], separator: str) -> Iterator[bytes]:
     between = separator.encode()
     for number, item in enumerate(chunks):
         if number and between:
             yield between
-        yield from _intact(service, item)
+        yield from _intact(workspace, item)
 
 
-def _intact(service: Workspace, item: Item) -> Iterator[bytes]:
+def _intact(workspace: Workspace, item: Item) -> Iterator[bytes]:
     """A chunk's bytes; at its end its hash is known, and a damaged one is named."""
     digest = hashlib.sha256()
-    for piece in service.store.pieces(service.store.find(item.sha.hex())):
+    for piece in workspace.store.pieces(workspace.store.find(item.sha.hex())):
         digest.update(piece)
         yield piece
     if digest.digest() != item.sha:
@@ -434,7 +434,7 @@ def _intact(service: Workspace, item: Item) -> Iterator[bytes]:
         )
 
 
-def _resume_at(service: Workspace, chunks: list[Item], have: str) -> int | None:
+def _resume_at(workspace: Workspace, chunks: list[Item], have: str) -> int | None:
     """The chunk to send next by one who has a beginning of this hash; None where no beginning has it."""
     digest = hashlib.sha256()
     if have:
@@ -444,16 +444,16 @@ def _resume_at(service: Workspace, chunks: list[Item], have: str) -> int | None:
     for number, item in enumerate(chunks, 1):
         if item.at != number:
             return None
-        for piece in _intact(service, item):
+        for piece in _intact(workspace, item):
             digest.update(piece)
         if digest.hexdigest().startswith(have):
             return number + 1
     return None
 
 
-def _sessions(service: Workspace) -> list[dict[str, Any]]:
+def _sessions(workspace: Workspace) -> list[dict[str, Any]]:
     found: dict[str, list[Item]] = {}
-    for item in service.journal.shelf(KIND):
+    for item in workspace.journal.shelf(KIND):
         found.setdefault(item.name, []).append(item)
     return [
         {

@@ -20,31 +20,31 @@ Before = bytes | None | Literal["unknown"]
 """What the file held: None where there was no file."""
 
 
-def adopt(service: Workspace, call: Call, path: str, before: Before = "unknown") -> dict[str, Any]:
+def adopt(workspace: Workspace, call: Call, path: str, before: Before = "unknown") -> dict[str, Any]:
     """`adopted` is false where the journal's last version is what stands there."""
 
     def plan(tree: PlanView) -> dict[str, Any]:
         known = tree.lookup(path, force=True)
         on_disk = known.now
-        last = service.journal.last_of(known.path)
+        last = workspace.journal.last_of(known.path)
         digest = on_disk.digest if on_disk is not None else None
         if (last.new_sha if last is not None else None) == digest:
             return {"path": known.path, "adopted": False}
-        known.now = _previous(service, known, before)
+        known.now = _previous(workspace, known, before)
         mode = "delete" if on_disk is None else "create" if known.now is None else "overwrite"
         row = tree.stage(known, on_disk, op=OP, mode=mode)
         return {"path": known.path, "adopted": True, "journal_id": str(row.seq)}
 
-    return service.commit(call, PlanFunction(frozenset({path}), plan)).result()
+    return workspace.commit(call, PlanFunction(frozenset({path}), plan)).result()
 
 
-def _previous(service: Workspace, known: PlannedFile, before: Before) -> Content | None:
-    last = service.journal.last_of(known.path)
+def _previous(workspace: Workspace, known: PlannedFile, before: Before) -> Content | None:
+    last = workspace.journal.last_of(known.path)
     if last is not None:
         if last.new_sha is None:
             return None
-        if service.store.has(last.new_sha.hex()):
-            return service.store.find(last.new_sha.hex())
+        if workspace.store.has(last.new_sha.hex()):
+            return workspace.store.find(last.new_sha.hex())
     elif before is None:
         return None
-    return service.store.take(before) if isinstance(before, bytes) else known.now
+    return workspace.store.take(before) if isinstance(before, bytes) else known.now

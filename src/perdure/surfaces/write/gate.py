@@ -71,7 +71,7 @@ class _CheckedPlan:
 class Checks:
     def __init__(
         self,
-        service: Workspace,
+        workspace: Workspace,
         call: Call,
         paths: frozenset[str],
         *,
@@ -82,11 +82,11 @@ class Checks:
         always: bool = False,
     ) -> None:
         """`told` is what else of the call is written down; `always` has the risk check made whatever the policy says."""
-        self._service = service
+        self._workspace = workspace
         self._call = call
         self._paths = paths
         self._told = told
-        wanted = service.policy.classify
+        wanted = workspace.policy.classify
         self._classify = always or wanted == "always" or (wanted and classify)
         self._reject_at = reject_at
         self._validate = validate
@@ -122,27 +122,27 @@ class Checks:
     def reject(self, error: Rejected) -> Future[Any]:
         """Keep what was refused. The future fails with the error that says so."""
         redacted = self._redacted(error.content, error.report) if error.report is not None else None
-        return self._service.committer.submit(Refusal(self._service, self._call, error, redacted))
+        return self._workspace.committer.submit(Refusal(self._workspace, self._call, error, redacted))
 
     def _whole(self, content: Content, text: str | None) -> Report:
         if text is not None and content.size <= screening.MOST_COMPARED:
-            return risk.scan(text, self._service.policy)
-        return screening.whole(self._service.store.pieces(content), self._service.policy)
+            return risk.scan(text, self._workspace.policy)
+        return screening.whole(self._workspace.store.pieces(content), self._workspace.policy)
 
     def _redacted(self, content: Content, report: Report) -> Content | None:
         """The content with its secrets replaced, so that it need not be sent again for that; None for a large one."""
         if content.size > screening.WINDOW:
             return None
         try:
-            text = b"".join(self._service.store.pieces(content)).decode()
+            text = b"".join(self._workspace.store.pieces(content)).decode()
         except UnicodeDecodeError:
             return None
-        return self._service.store.take(risk.redact(text, report).encode())
+        return self._workspace.store.take(risk.redact(text, report).encode())
 
     def commit(self, plan: Plan, **options: Any) -> Future[dict[str, Any]]:
         """Submit a plan with every file checked as it will be."""
         self._check_names()
-        return self._service.commit(self._call, _CheckedPlan(plan, self), **options)
+        return self._workspace.commit(self._call, _CheckedPlan(plan, self), **options)
 
     # --- in the plan ---------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class Checks:
                 said += screening.warnings(report)
             if self._validate != "off":
                 said += broken(
-                    self._service,
+                    self._workspace,
                     change.path,
                     change.before,
                     change.after,
@@ -200,7 +200,7 @@ class Checks:
         self._passed[change.key] = said
 
     def _added(self, change: _Change) -> Report:
-        store, settings = self._service.store, self._service.policy
+        store, settings = self._workspace.store, self._workspace.policy
         before, after = change.before, change.after
         if before is None:
             return screening.whole(store.pieces(after), settings)
@@ -215,10 +215,10 @@ class Checks:
         if not self._classify or self._are_names_known:
             return
         names = "\n".join((*sorted(self._paths), self._told))
-        if not self._service.policy.extend_patterns and is_plain(names):
+        if not self._workspace.policy.extend_patterns and is_plain(names):
             self._are_names_known = True
             return
-        report = risk.scan(names, self._service.policy)
+        report = risk.scan(names, self._workspace.policy)
         if report.verdict == "high":
             raise _blocked(
                 report,
@@ -230,7 +230,7 @@ class Checks:
         self._are_names_known = True
 
     def _check_size(self, path: str, content: Content) -> None:
-        most = self._service.policy.max_bytes
+        most = self._workspace.policy.max_bytes
         if most is not None and content.size > most:
             raise refuse(
                 "quota_exceeded",

@@ -37,7 +37,7 @@ def check_precondition(known: PlannedFile, expected: str | None) -> None:
 
 
 def check_target(
-    service: Workspace,
+    workspace: Workspace,
     tree: PlanView,
     known: PlannedFile,
     call: Call,
@@ -61,14 +61,14 @@ def check_target(
             path=known.path,
             existing_sha256=known.sha256,
         )
-    check_seen(service, tree, known, call.session)
-    return check_unseen(service, known, call.session, force=force)
+    check_seen(workspace, tree, known, call.session)
+    return check_unseen(workspace, known, call.session, force=force)
 
 
-def check_unseen(service: Workspace, known: PlannedFile, session: str, *, force: bool) -> list[str]:
+def check_unseen(workspace: Workspace, known: PlannedFile, session: str, *, force: bool) -> list[str]:
     """For a file that is replaced and that the session has neither read nor written: as the policy says."""
-    policy = service.policy.unseen
-    if known.now is None or policy == "allow" or service.last_seen(session, known.path) is not None:
+    policy = workspace.policy.unseen
+    if known.now is None or policy == "allow" or workspace.last_seen(session, known.path) is not None:
         return []
     if policy == "refuse" and not force:
         raise refuse(
@@ -87,18 +87,18 @@ def check_unseen(service: Workspace, known: PlannedFile, session: str, *, force:
     ]
 
 
-def check_seen(service: Workspace, tree: PlanView, known: PlannedFile, session: str) -> None:
+def check_seen(workspace: Workspace, tree: PlanView, known: PlannedFile, session: str) -> None:
     """The stale guard: nobody's edit is overwritten unseen by a session that had read the file before."""
-    last = service.last_seen(session, known.path)
+    last = workspace.last_seen(session, known.path)
     if last is None or last[0] == known.sha256:
         return
-    row = service.journal.last_of(known.path)
+    row = workspace.journal.last_of(known.path)
     by = (
         row.client
         if row is not None and row.new_sha is not None and row.new_sha.hex() == known.sha256
         else None
     )
-    changed = _changed_lines(service, tree, known, last[0])
+    changed = _changed_lines(workspace, tree, known, last[0])
     raise refuse(
         "stale_precondition",
         "changed_since_seen",
@@ -140,11 +140,11 @@ def _around(changed: list[list[int]]) -> dict[str, int]:
 
 
 def _changed_lines(
-    service: Workspace, tree: PlanView, known: PlannedFile, seen: str | None
+    workspace: Workspace, tree: PlanView, known: PlannedFile, seen: str | None
 ) -> list[list[int]]:
     """Which lines of the file are new to the session; none where that cannot be told."""
     try:
-        old = decode(service.store.load(seen)).content if seen is not None else ""
+        old = decode(workspace.store.load(seen)).content if seen is not None else ""
         new = decode(tree.data(known)).content
     except ToolError:
         return []

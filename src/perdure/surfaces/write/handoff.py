@@ -90,25 +90,25 @@ class HandoffRead(msgspec.Struct, frozen=True):
     path: Annotated[str, WHERE] = DEFAULT_PATH
 
 
-def handoff_write(service: Workspace, given: HandoffWrite, call: Call) -> dict[str, Any]:
+def handoff_write(workspace: Workspace, given: HandoffWrite, call: Call) -> dict[str, Any]:
     sent = normalized({"agent": call.client, "next_steps": [], "last_good_state": [], **given.envelope})
     handoff = _checked(sent)
     ready = _ready(handoff.steps)
-    sent["last_good_state"] = _hashed(service, sent["last_good_state"])
-    drift = _drifts(service, msgspec.convert(sent["last_good_state"], list[GoodFile]))
-    checks = Checks(service, call, frozenset({given.path}), always=True)
-    checks.sent(given.path, service.store.take(_text(sent, given.body)))
+    sent["last_good_state"] = _hashed(workspace, sent["last_good_state"])
+    drift = _drifts(workspace, msgspec.convert(sent["last_good_state"], list[GoodFile]))
+    checks = Checks(workspace, call, frozenset({given.path}), always=True)
+    checks.sent(given.path, workspace.store.take(_text(sent, given.body)))
 
     def plan(tree: PlanView) -> dict[str, Any]:
         known = tree.lookup(given.path)
         guards.check_precondition(known, given.expected_prev_sha256)
         before = _before(tree, known)
         if known.now is not None and given.expected_prev_sha256 is None:
-            guards.check_seen(service, tree, known, call.session)
+            guards.check_seen(workspace, tree, known, call.session)
             _check_same_task(before, handoff, known)
         if given.archive and known.now is not None:
-            _archive(service, tree, known, call, before)
-        envelope = {**sent, **_story(service, sent, call)}
+            _archive(workspace, tree, known, call, before)
+        envelope = {**sent, **_story(workspace, sent, call)}
         kept = before[0] if before is not None else None
         content = front_matter.join(front_matter.render(envelope, kept), given.body)
         if len(content.encode()) > MOST_BYTES:
@@ -120,7 +120,7 @@ def handoff_write(service: Workspace, given: HandoffWrite, call: Call) -> dict[s
                 suggested_action="split",
                 reason_hint="size_limit",
             )
-        after = service.store.take(content.encode())
+        after = workspace.store.take(content.encode())
         mode = "overwrite" if known.now is not None else "create"
         payload = stage_file(tree, known, after, call, op="handoff", mode=mode)
         return {
@@ -128,32 +128,32 @@ def handoff_write(service: Workspace, given: HandoffWrite, call: Call) -> dict[s
             "handoff_path": payload["path"],
             "drift_warnings": drift,
             "ready_steps": ready,
-            **_checkpoints(service),
+            **_checkpoints(workspace),
             "warnings": [*checks.warnings, *_renamed(given.envelope, sent)],
         }
 
-    return service.commit(call, PlanFunction(frozenset({given.path}), plan)).result()
+    return workspace.commit(call, PlanFunction(frozenset({given.path}), plan)).result()
 
 
 def _text(envelope: dict[str, Any], body: str) -> bytes:
     return front_matter.join(front_matter.render(envelope), body).encode()
 
 
-def handoff_read(service: Workspace, given: HandoffRead, call: Call) -> dict[str, Any]:
-    since = service.begin_read()
-    content, sha256, path = _content(service, given.path)
+def handoff_read(workspace: Workspace, given: HandoffRead, call: Call) -> dict[str, Any]:
+    since = workspace.begin_read()
+    content, sha256, path = _content(workspace, given.path)
     front, body = front_matter.split(content)
     envelope = front_matter.parse(front)
     handoff = _checked(normalized(envelope))
-    service.record_read(call.session, path, sha256, since)
+    workspace.record_read(call.session, path, sha256, since)
     return {
         "handoff_path": given.path,
         "sha256": sha256,
         "envelope": envelope,
         "body": body,
-        "drift_warnings": _drifts(service, handoff.last_good_state),
+        "drift_warnings": _drifts(workspace, handoff.last_good_state),
         "ready_steps": _ready(handoff.steps),
-        **_checkpoints(service),
+        **_checkpoints(workspace),
     }
 
 
@@ -203,11 +203,11 @@ def _renamed(given: dict[str, Any], sent: dict[str, Any]) -> list[str]:
     return [f"{where} {before} was written as {after}" for where, before, after in pairs if before != after]
 
 
-def _hashed(service: Workspace, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _hashed(workspace: Workspace, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Files with their whole hash, computed where none was sent. One that cannot be read then is refused."""
     hashed, wrong = [], []
     for file in files:
-        actual = _actual(service, file["path"])
+        actual = _actual(workspace, file["path"])
         sha256 = file.get("sha256", "")
         if not sha256 and actual is None:
             wrong.append(f"{file['path']} does not exist")
@@ -261,18 +261,18 @@ def _check_same_task(before: tuple[str, dict[str, Any]] | None, handoff: Handoff
     )
 
 
-def _story(service: Workspace, envelope: dict[str, Any], call: Call) -> dict[str, Any]:
+def _story(workspace: Workspace, envelope: dict[str, Any], call: Call) -> dict[str, Any]:
     """What the next agent can check the rest against: where the journal stood, and what this session could not write."""
-    rows = service.journal.rows(Filter(), 1)
+    rows = workspace.journal.rows(Filter(), 1)
     return {
         "updated_at": envelope.get("updated_at") or format_time(int(time.time() * 1_000_000)),
         "journal_head": str(rows[0].seq) if rows else "0",
-        "open_drafts": [draft.id for draft in service.journal.drafts(50, call.session)],
+        "open_drafts": [draft.id for draft in workspace.journal.drafts(50, call.session)],
     }
 
 
 def _archive(
-    service: Workspace,
+    workspace: Workspace,
     tree: PlanView,
     known: PlannedFile,
     call: Call,
@@ -280,10 +280,10 @@ def _archive(
 ) -> None:
     assert known.now is not None
     name = str((before[1] if before is not None else {}).get("task_id") or "unknown")
-    at = service.journal.shelf_end(KIND, name) + 1
+    at = workspace.journal.shelf_end(KIND, name) + 1
     now = int(time.time() * 1_000_000)
-    service.store.record(known.now, by_row=False)
-    service.journal.shelf_put(
+    workspace.store.record(known.now, by_row=False)
+    workspace.journal.shelf_put(
         Item(
             kind=KIND,
             name=name,
@@ -298,14 +298,14 @@ def _archive(
         )
     )
     if at > MOST_ARCHIVED:
-        service.journal.shelf_remove(KIND, name, at - MOST_ARCHIVED)
+        workspace.journal.shelf_remove(KIND, name, at - MOST_ARCHIVED)
 
 
-def _actual(service: Workspace, path: str) -> str | None:
+def _actual(workspace: Workspace, path: str) -> str | None:
     """The hash of a file, None where there is none, OUTSIDE for what is not a file in the workspace, whether it exists
     or not."""
     try:
-        with service.workspace.locate(path) as place:
+        with workspace.roots.locate(path) as place:
             if place.found is None:
                 return None
             fd = place.open()
@@ -317,13 +317,13 @@ def _actual(service: Workspace, path: str) -> str | None:
         return OUTSIDE
 
 
-def _drifts(service: Workspace, files: list[GoodFile]) -> list[dict[str, Any]]:
+def _drifts(workspace: Workspace, files: list[GoodFile]) -> list[dict[str, Any]]:
     """The listed files that differ by now."""
-    return [drift for file in files if (drift := _drift(service, file)) is not None]
+    return [drift for file in files if (drift := _drift(workspace, file)) is not None]
 
 
-def _drift(service: Workspace, good: GoodFile) -> dict[str, Any] | None:
-    actual = _actual(service, good.path)
+def _drift(workspace: Workspace, good: GoodFile) -> dict[str, Any] | None:
+    actual = _actual(workspace, good.path)
     if actual is None:
         return {"path": good.path, "reason": "missing"}
     if actual == OUTSIDE:
@@ -338,7 +338,7 @@ def _drift(service: Workspace, good: GoodFile) -> dict[str, Any] | None:
     }
 
 
-def _checkpoints(service: Workspace) -> dict[str, Any]:
+def _checkpoints(workspace: Workspace) -> dict[str, Any]:
     """The key `checkpoint_refs`, where there are any."""
     found = [
         {
@@ -347,15 +347,15 @@ def _checkpoints(service: Workspace) -> dict[str, Any]:
             "bytes": item.size,
             "path": f"perdure://checkpoints/{item.name}",
         }
-        for item in service.journal.shelf(CHECKPOINTS)[:50]
+        for item in workspace.journal.shelf(CHECKPOINTS)[:50]
     ]
     return {"checkpoint_refs": found} if found else {}
 
 
-def _content(service: Workspace, path: str) -> tuple[str, str, str]:
+def _content(workspace: Workspace, path: str) -> tuple[str, str, str]:
     """What stands there, its hash, and the journal's name for the file."""
-    with service.workspace.locate(path) as place:
-        service.check_recovered(journal_path(place))
+    with workspace.roots.locate(path) as place:
+        workspace.check_recovered(journal_path(place))
         if place.found is None:
             raise refuse(
                 "not_found",

@@ -61,11 +61,11 @@ class Analytics(msgspec.Struct, frozen=True):
     session_filter: Annotated[str, arg()] | None = None
 
 
-def read(service: Workspace, given: Read, call: Call) -> dict[str, Any]:
-    since = service.begin_read()
-    workspace = service.workspace
-    with workspace.locate(workspace.anchored(given.path), purpose="read") as place:
-        service.check_recovered(journal_path(place))
+def read(workspace: Workspace, given: Read, call: Call) -> dict[str, Any]:
+    since = workspace.begin_read()
+    roots = workspace.roots
+    with roots.locate(roots.anchored(given.path), purpose="read") as place:
+        workspace.check_recovered(journal_path(place))
         fd = place.open()
         try:
             payload: dict[str, Any] = {"path": journal_path(place), "content": ""}
@@ -100,7 +100,7 @@ def read(service: Workspace, given: Read, call: Call) -> dict[str, Any]:
                 payload |= {"total_lines": part.total_lines, "truncated": part.truncated}
         finally:
             os.close(fd)
-        service.record_read(call.session, journal_path(place), expected.sha256, since)
+        workspace.record_read(call.session, journal_path(place), expected.sha256, since)
     return payload
 
 
@@ -109,7 +109,7 @@ def _size(expected: Expected) -> int:
     return expected.identity.size
 
 
-def journal_tail(service: Workspace, given: JournalTail, call: Call) -> dict[str, Any]:
+def journal_tail(workspace: Workspace, given: JournalTail, call: Call) -> dict[str, Any]:
     before = sequence(given.cursor) if given.cursor is not None else None
     if before is None and given.cursor is not None:
         raise refuse(
@@ -128,9 +128,9 @@ def journal_tail(service: Workspace, given: JournalTail, call: Call) -> dict[str
             suggested_action="fix_syntax",
             choices=list(MODES),
         )
-    path = canonical(service, given.filter_path) if given.filter_path is not None else None
+    path = canonical(workspace, given.filter_path) if given.filter_path is not None else None
     wanted = Filter(path=path, mode=given.filter_mode, client=given.filter_client, before=before)
-    rows = service.journal.rows(wanted, given.n + 1)
+    rows = workspace.journal.rows(wanted, given.n + 1)
     payload: dict[str, Any] = {"entries": [_entry(row) for row in reversed(rows[: given.n])]}
     if len(rows) > given.n:
         payload["next_cursor"] = str(rows[given.n - 1].seq)
@@ -154,9 +154,9 @@ def _entry(row: Row) -> dict[str, Any]:
     }
 
 
-def history(service: Workspace, given: History, call: Call) -> dict[str, Any]:
-    path = canonical(service, given.path)
-    rows = service.journal.rows(Filter(path=path), given.n)
+def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
+    path = canonical(workspace, given.path)
+    rows = workspace.journal.rows(Filter(path=path), given.n)
     if not rows:
         raise refuse(
             "not_found",
@@ -170,18 +170,18 @@ def history(service: Workspace, given: History, call: Call) -> dict[str, Any]:
     return {"path": path, "versions": [{k: v for k, v in _entry(row).items() if k in shown} for row in rows]}
 
 
-def two_versions(service: Workspace, given: DiffParams) -> tuple[str, bytes | None, str, bytes | None]:
+def two_versions(workspace: Workspace, given: DiffParams) -> tuple[str, bytes | None, str, bytes | None]:
     """The canonical path, then the earlier content, its journal_id or `nothing`, and the later content."""
-    path = canonical(service, given.path)
-    to_data, to_row = _side(service, path, given.to)
+    path = canonical(workspace, given.path)
+    to_data, to_row = _side(workspace, path, given.to)
     if given.from_ is not None:
-        row = row_of(service, path, given.from_, "from")
-        return path, _loaded(service, row, row.new_sha), given.from_, to_data
-    return path, *_before(service, path, to_data, to_row), to_data
+        row = row_of(workspace, path, given.from_, "from")
+        return path, _loaded(workspace, row, row.new_sha), given.from_, to_data
+    return path, *_before(workspace, path, to_data, to_row), to_data
 
 
-def diff(service: Workspace, given: DiffParams, call: Call) -> dict[str, Any]:
-    path, from_data, from_label, to_data = two_versions(service, given)
+def diff(workspace: Workspace, given: DiffParams, call: Call) -> dict[str, Any]:
+    path, from_data, from_label, to_data = two_versions(workspace, given)
     found = diffs.unified_diff(
         from_data, to_data, old_label=f"{path}@{from_label}", new_label=f"{path}@{given.to}"
     )
@@ -195,13 +195,13 @@ def diff(service: Workspace, given: DiffParams, call: Call) -> dict[str, Any]:
     }
 
 
-def _side(service: Workspace, path: str, which: str) -> tuple[bytes | None, Row | None]:
+def _side(workspace: Workspace, path: str, which: str) -> tuple[bytes | None, Row | None]:
     if which != "disk":
-        row = row_of(service, path, which, "to")
-        return _loaded(service, row, row.new_sha), row
-    workspace = service.workspace
+        row = row_of(workspace, path, which, "to")
+        return _loaded(workspace, row, row.new_sha), row
+    roots = workspace.roots
     try:
-        with workspace.locate(workspace.anchored(path), purpose="read") as place:
+        with roots.locate(roots.anchored(path), purpose="read") as place:
             fd = place.open()
             try:
                 check_in_memory(size := os.fstat(fd).st_size, path)
@@ -214,31 +214,31 @@ def _side(service: Workspace, path: str, which: str) -> tuple[bytes | None, Row 
         raise
 
 
-def _before(service: Workspace, path: str, data: bytes | None, row: Row | None) -> tuple[bytes | None, str]:
+def _before(workspace: Workspace, path: str, data: bytes | None, row: Row | None) -> tuple[bytes | None, str]:
     """The version before: before that row; or, for the disk, the last one that differs from it."""
     if row is None:
-        row = service.journal.last_of(path)
+        row = workspace.journal.last_of(path)
         if row is None:
             return None, "nothing"
-        known = _loaded(service, row, row.new_sha)
+        known = _loaded(workspace, row, row.new_sha)
         if known != data:
             return known, str(row.seq)
-    older = service.journal.rows(Filter(path=path, before=row.seq), 1)
+    older = workspace.journal.rows(Filter(path=path, before=row.seq), 1)
     label = str(older[0].seq) if older else "nothing"
-    return _loaded(service, row, row.old_sha), label
+    return _loaded(workspace, row, row.old_sha), label
 
 
-def _loaded(service: Workspace, row: Row, sha: Digest | None) -> bytes | None:
+def _loaded(workspace: Workspace, row: Row, sha: Digest | None) -> bytes | None:
     if sha is None:
         return None
-    check_in_memory(service.store.find(sha.hex()).size, row.path)
-    return service.store.load(sha.hex())
+    check_in_memory(workspace.store.find(sha.hex()).size, row.path)
+    return workspace.store.load(sha.hex())
 
 
-def analytics(service: Workspace, given: Analytics, call: Call) -> dict[str, Any]:
-    sums = service.journal.analytics(parse_since(given.since), given.session_filter)
+def analytics(workspace: Workspace, given: Analytics, call: Call) -> dict[str, Any]:
+    sums = workspace.journal.analytics(parse_since(given.since), given.session_filter)
     return {
         **sums,
-        "sessions": chunks.counted(service, given.session_filter),
-        "checkpoints": checkpoints.counted(service),
+        "sessions": chunks.counted(workspace, given.session_filter),
+        "checkpoints": checkpoints.counted(workspace),
     }

@@ -27,10 +27,10 @@ class RiskScore(msgspec.Struct, frozen=True):
     redact: Annotated[bool, arg("Also return it with the secrets replaced.")] = False
 
 
-def risk_score(service: Workspace, given: RiskScore, call: Call) -> dict[str, Any]:
+def risk_score(workspace: Workspace, given: RiskScore, call: Call) -> dict[str, Any]:
     if (given.content is None) == (given.draft is None):
         raise content_or_draft(both=given.draft is not None)
-    draft = service.draft(given.draft) if given.draft is not None else None
+    draft = workspace.draft(given.draft) if given.draft is not None else None
     if draft is not None and draft.size > MOST_REDACTED:
         if given.redact:
             raise refuse(
@@ -41,13 +41,13 @@ def risk_score(service: Workspace, given: RiskScore, call: Call) -> dict[str, An
                 suggested_action="split",
                 reason_hint="size_limit",
             )
-        content, report = "", screening.whole(service.store.pieces(draft), service.policy)
-        longest = screening.longest_line(service.store.pieces(draft))
+        content, report = "", screening.whole(workspace.store.pieces(draft), workspace.policy)
+        longest = screening.longest_line(workspace.store.pieces(draft))
     else:
         content = given.content or ""
         if draft is not None:
-            content = screening.readable(b"".join(service.store.pieces(draft)))
-        report = risk.scan(content, service.policy)
+            content = screening.readable(b"".join(workspace.store.pieces(draft)))
+        report = risk.scan(content, workspace.policy)
         longest = risk.longest_line(content)
     found: dict[str, Any] = {
         "score": report.score,

@@ -56,20 +56,20 @@ class ScratchGet(msgspec.Struct, frozen=True):
     encoding: Annotated[Encoding, arg()] = "utf-8"
 
 
-def scratch_put(service: Workspace, given: ScratchPut, call: Call) -> dict[str, Any]:
+def scratch_put(workspace: Workspace, given: ScratchPut, call: Call) -> dict[str, Any]:
     data = encode_payload(given.content, given.encoding)
     name = hashlib.sha256(data).hexdigest()
-    is_sealed = service.policy.scratch.encrypt
-    kept_content = service.store.take(scratch_cipher.seal(data, name) if is_sealed else data)
+    is_sealed = workspace.policy.scratch.encrypt
+    kept_content = workspace.store.take(scratch_cipher.seal(data, name) if is_sealed else data)
 
     def plan(tree: PlanView) -> dict[str, Any]:
-        journal = service.journal
+        journal = workspace.journal
         before = journal.item(KIND, name)
         now = int(time.time() * 1_000_000)
         ends = now + given.ttl_s * 1_000_000 if given.ttl_s is not None else None
         told = {"content_type": given.content_type, "notes": given.notes}
         known = before.meta if before is not None else {}
-        service.store.record(kept_content, by_row=False)
+        workspace.store.record(kept_content, by_row=False)
         kept = Item(
             kind=KIND,
             name=name,
@@ -109,25 +109,25 @@ def scratch_put(service: Workspace, given: ScratchPut, call: Call) -> dict[str, 
             "warnings": [],
         }
 
-    return service.commit(call, PlanFunction(frozenset({_place(name)}), plan)).result()
+    return workspace.commit(call, PlanFunction(frozenset({_place(name)}), plan)).result()
 
 
-def scratch_ref(service: Workspace, given: ScratchRef, call: Call) -> dict[str, Any]:
+def scratch_ref(workspace: Workspace, given: ScratchRef, call: Call) -> dict[str, Any]:
     if given.sha256 is None and given.label is None:
-        labels = service.journal.shelf(LABEL)
-        return {"entries": [_entry(item, labels) for item in service.journal.shelf(KIND)]}
-    item = _found(service, given.sha256, given.label)
-    labels = service.journal.shelf(LABEL)
+        labels = workspace.journal.shelf(LABEL)
+        return {"entries": [_entry(item, labels) for item in workspace.journal.shelf(KIND)]}
+    item = _found(workspace, given.sha256, given.label)
+    labels = workspace.journal.shelf(LABEL)
     return {
         "entry": {**_entry(item, labels), **({"label": given.label} if given.label else {})},
         "scratch_path": _place(item.name),
-        "bin_exists": service.store.has(item.sha.hex()),
+        "bin_exists": workspace.store.has(item.sha.hex()),
         "alias_count": _alias_count(item, labels, given),
     }
 
 
-def scratch_get(service: Workspace, given: ScratchGet, call: Call) -> dict[str, Any]:
-    if not service.scratch_get:
+def scratch_get(workspace: Workspace, given: ScratchGet, call: Call) -> dict[str, Any]:
+    if not workspace.scratch_get:
         raise refuse(
             "policy_violation",
             "scratch_get_disabled",
@@ -136,8 +136,8 @@ def scratch_get(service: Workspace, given: ScratchGet, call: Call) -> dict[str, 
             reason_hint="permission",
             suggested_action="ask_user",
         )
-    item = _found(service, given.sha256, given.label)
-    data = service.store.load(item.sha.hex())
+    item = _found(workspace, given.sha256, given.label)
+    data = workspace.store.load(item.sha.hex())
     if item.meta.get("sealed"):
         data = scratch_cipher.unseal(data, item.name)
     try:
@@ -151,7 +151,7 @@ def scratch_get(service: Workspace, given: ScratchGet, call: Call) -> dict[str, 
             reason_hint="encoding",
             suggested_action="escape",
         ) from None
-    entry = _entry(item, service.journal.shelf(LABEL))
+    entry = _entry(item, workspace.journal.shelf(LABEL))
     return {
         "sha256": item.name,
         "content": content,
@@ -162,7 +162,7 @@ def scratch_get(service: Workspace, given: ScratchGet, call: Call) -> dict[str, 
     }
 
 
-def scratch_drop(service: Workspace, given: ScratchRef, call: Call) -> dict[str, Any]:
+def scratch_drop(workspace: Workspace, given: ScratchRef, call: Call) -> dict[str, Any]:
     """By its hash with all its labels; by a label the same."""
     if given.sha256 is None and given.label is None:
         raise refuse(
@@ -172,19 +172,19 @@ def scratch_drop(service: Workspace, given: ScratchRef, call: Call) -> dict[str,
             next_step=then(call_tool("scratch_ref"), call_again(sha256=FILL)),
             suggested_action="fix_syntax",
         )
-    item = _found(service, given.sha256, given.label)
+    item = _found(workspace, given.sha256, given.label)
 
     def plan(tree: PlanView) -> dict[str, Any]:
-        for label in service.journal.shelf(LABEL):
+        for label in workspace.journal.shelf(LABEL):
             if _named(label) == item.name:
-                service.journal.shelf_remove(LABEL, label.name, label.at)
-        dropped = service.journal.shelf_remove(KIND, item.name).rows
+                workspace.journal.shelf_remove(LABEL, label.name, label.at)
+        dropped = workspace.journal.shelf_remove(KIND, item.name).rows
         return {"sha256": item.name, "dropped": bool(dropped)}
 
-    return service.commit(call, PlanFunction(frozenset({_place(item.name)}), plan)).result()
+    return workspace.commit(call, PlanFunction(frozenset({_place(item.name)}), plan)).result()
 
 
-def _found(service: Workspace, sha256: str | None, label: str | None) -> Item:
+def _found(workspace: Workspace, sha256: str | None, label: str | None) -> Item:
     if sha256 is None and label is None:
         raise refuse(
             "invalid_input",
@@ -194,11 +194,11 @@ def _found(service: Workspace, sha256: str | None, label: str | None) -> Item:
             suggested_action="fix_syntax",
         )
     if sha256 is not None:
-        sha256 = _whole_hash(service, sha256)
+        sha256 = _whole_hash(workspace, sha256)
     if sha256 is None and label is not None:
-        aliases = service.journal.shelf(LABEL, label)
+        aliases = workspace.journal.shelf(LABEL, label)
         sha256 = _named(aliases[-1]) if aliases else ""
-    item = service.journal.item(KIND, sha256 or "")
+    item = workspace.journal.item(KIND, sha256 or "")
     if item is None:
         raise refuse(
             "not_found",
@@ -210,7 +210,7 @@ def _found(service: Workspace, sha256: str | None, label: str | None) -> Item:
     return item
 
 
-def _whole_hash(service: Workspace, sha256: str) -> str:
+def _whole_hash(workspace: Workspace, sha256: str) -> str:
     """The hash of the entry that begins with these digits."""
     if not hash_prefix.is_prefix(sha256):
         raise refuse(
@@ -223,7 +223,7 @@ def _whole_hash(service: Workspace, sha256: str) -> str:
         )
     if len(sha256) == WHOLE:
         return sha256
-    names = sorted({item.name for item in service.journal.shelf(KIND) if item.name.startswith(sha256)})
+    names = sorted({item.name for item in workspace.journal.shelf(KIND) if item.name.startswith(sha256)})
     if len(names) > 1:
         raise refuse(
             "invalid_input",

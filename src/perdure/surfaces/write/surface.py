@@ -399,7 +399,7 @@ class WriteSurface:
     def _give_up(self) -> None:
         """The next call opens another. Calls that still use this one finish on it, and are refused."""
         assert self._service is not None
-        is_folder = self._service.workspace.is_replaced()
+        is_folder = self._service.roots.is_replaced()
         self._notices.append(FOLDER_REPLACED if is_folder else STORE_REPLACED)
         if self._service not in self._users:
             self._service.close()

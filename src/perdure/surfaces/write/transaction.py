@@ -55,24 +55,24 @@ class Transaction(msgspec.Struct, frozen=True):
     idempotency_key: Annotated[str, arg()] | None = None
 
 
-def transaction(service: Workspace, given: Transaction, call: Call) -> dict[str, Any]:
+def transaction(workspace: Workspace, given: Transaction, call: Call) -> dict[str, Any]:
     sent: list[Content | None] = []
     try:
-        problems = [_taken(service, number, one, sent) for number, one in enumerate(given.ops)]
+        problems = [_taken(workspace, number, one, sent) for number, one in enumerate(given.ops)]
         for problem in filter(None, problems):
             raise problem
-        return _transacted(service, given, sent, call)
+        return _transacted(workspace, given, sent, call)
     except ToolError as error:
-        raise _keeping(service, call, given, sent, error) from None
+        raise _keeping(workspace, call, given, sent, error) from None
 
 
-def _taken(service: Workspace, number: int, one: Operation, sent: list[Content | None]) -> ToolError | None:
+def _taken(workspace: Workspace, number: int, one: Operation, sent: list[Content | None]) -> ToolError | None:
     """The content of an operation, or why it cannot be had: then those of the others are still to be kept."""
     found: Content | None = None
     problem: ToolError | None = None
     try:
         if one.op == "write":
-            found = sent_content(service, one.content, one.draft, one.encoding)
+            found = sent_content(workspace, one.content, one.draft, one.encoding)
     except ToolError as error:
         found = error.content if isinstance(error, Rejected) else None
         problem = _numbered(error, number, one.path)
@@ -92,7 +92,7 @@ def _numbered(error: ToolError, number: int, path: str) -> ToolError:
 
 
 def _keeping(
-    service: Workspace,
+    workspace: Workspace,
     call: Call,
     given: Transaction,
     sent: list[Content | None],
@@ -107,8 +107,8 @@ def _keeping(
     }
     failed = payloads.get(operation) if operation is not None else None
     if failed is not None and error.envelope.draft is None:
-        error = save(service, call, error, *failed)
-    if payloads and save_all(service, call, error, list(payloads.values())):
+        error = save(workspace, call, error, *failed)
+    if payloads and save_all(workspace, call, error, list(payloads.values())):
         drafts = [
             {"operation": n, "draft": draft_id(content)}
             for n, (_, content) in list(payloads.items())[:DRAFTS_TOLD]
@@ -119,12 +119,12 @@ def _keeping(
 
 
 def _transacted(
-    service: Workspace, given: Transaction, sent: list[Content | None], call: Call
+    workspace: Workspace, given: Transaction, sent: list[Content | None], call: Call
 ) -> dict[str, Any]:
     identity = new_transaction_id()
     paths = _paths(given)
     checks = Checks(
-        service,
+        workspace,
         call,
         paths,
         classify=given.classify,
@@ -139,7 +139,7 @@ def _transacted(
                 raise _numbered(error, number, one.path) from None
 
     def plan(tree: PlanView) -> dict[str, Any]:
-        step = _Step(service, tree, call, identity, given)
+        step = _Step(workspace, tree, call, identity, given)
         for path, sha256 in given.expected.items():
             known = tree.lookup(path, force=given.force)
             guards.check_precondition(known, sha256)
@@ -178,9 +178,9 @@ class _Step:
     """One operation at a time on the tree of the transaction."""
 
     def __init__(
-        self, service: Workspace, tree: PlanView, call: Call, identity: str, given: Transaction
+        self, workspace: Workspace, tree: PlanView, call: Call, identity: str, given: Transaction
     ) -> None:
-        self._service = service
+        self._workspace = workspace
         self._tree = tree
         self._call = call
         self._identity = identity
@@ -233,7 +233,9 @@ class _Step:
         look = self._new if one.mode == "create" else self._look
         known = look(one.path)
         if not known.changed and known.path not in self.expected:
-            self.warnings += guards.check_unseen(self._service, known, self._call.session, force=self._force)
+            self.warnings += guards.check_unseen(
+                self._workspace, known, self._call.session, force=self._force
+            )
         if not self._force and content.data is not None:
             old = self._tree.data(known) if is_small(known) else b""
             guards.check_elision(content, content.data, old, known.path)
@@ -242,7 +244,7 @@ class _Step:
     def _edit(self, one: Operation, wanted: list[edits.Edit]) -> dict[str, Any]:
         known = self._existing(one.path)
         before = codec.decode(self._tree.data(known))
-        edited = apply_edits(self._service, known, before.content, wanted)
+        edited = apply_edits(self._workspace, known, before.content, wanted)
         self.warnings += edited.warnings
         after = self._changed(known, codec.encode(before, edited.content))
         return {
@@ -280,7 +282,7 @@ class _Step:
 
     def _changed(self, known: PlannedFile, data: bytes) -> Content:
         """What a file becomes. Content that only stands for content is refused, and kept."""
-        after = self._service.store.take(data)
+        after = self._workspace.store.take(data)
         if not self._force:
             guards.check_elision(after, data, self._tree.data(known), known.path)
         return after
@@ -313,9 +315,7 @@ class _Step:
     def _existing(self, path: str, *, follow: bool = True) -> PlannedFile:
         known = self._look(path, follow=follow)
         if known.now is None:
-            raise missing_file(
-                self._service.workspace.roots[0].fd, known.path, next_step=call_again(ops=FILL)
-            )
+            raise missing_file(self._workspace.roots[0].fd, known.path, next_step=call_again(ops=FILL))
         return known
 
     def _new(self, path: str) -> PlannedFile:

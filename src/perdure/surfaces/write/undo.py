@@ -42,25 +42,25 @@ class Undo(msgspec.Struct, frozen=True):
     dry_run: Annotated[bool, arg("Only show what would happen.")] = False
 
 
-def undo(service: Workspace, given: Undo, call: Call) -> dict[str, Any]:
+def undo(workspace: Workspace, given: Undo, call: Call) -> dict[str, Any]:
     """Which changes are taken back is decided under the lock: another undo may have taken them back meanwhile."""
     identity = new_transaction_id()
     since = parse_since(given.since)
 
     def plan(tree: PlanView) -> dict[str, Any]:
         tree.claims.claim_journal()
-        rows = _select(service, given, call, since)
+        rows = _select(workspace, given, call, since)
         if not rows:
             raise _nothing(given, call)
         reverted, conflicts, kept = [], [], []
         for row in rows:
             try:
                 known = tree.lookup(row.path, force=True)
-                after = _reverted(service, tree, known, row)
+                after = _reverted(workspace, tree, known, row)
             except ToolError as error:
                 if isinstance(error, JournalError) or is_of_system(error):
                     raise
-                conflicts.append(_conflict(service, row, error))
+                conflicts.append(_conflict(workspace, row, error))
                 continue
             if _is_changed_since(known, row):
                 kept.append(row.path)
@@ -93,7 +93,7 @@ def undo(service: Workspace, given: Undo, call: Call) -> dict[str, Any]:
         return payload
 
     try:
-        return service.commit(
+        return workspace.commit(
             call, PlanFunction(frozenset({given.path} if given.path is not None else ()), plan)
         ).result()
     except _Refused as refused:
@@ -167,11 +167,11 @@ def _nothing(given: Undo, call: Call) -> ToolError:
     )
 
 
-def _select(service: Workspace, given: Undo, call: Call, since: int | None) -> list[Row]:
+def _select(workspace: Workspace, given: Undo, call: Call, since: int | None) -> list[Row]:
     """The rows to take back, newest first, whole transactions at a time."""
     if given.journal_id is not None:
-        return _named(service, given.journal_id)
-    path = canonical(service, given.path) if given.path is not None else None
+        return _named(workspace, given.journal_id)
+    path = canonical(workspace, given.path) if given.path is not None else None
     found: list[list[Row]] = []
     taken: set[int] = set()
     before: int | None = None
@@ -183,14 +183,14 @@ def _select(service: Workspace, given: Undo, call: Call, since: int | None) -> l
             since=since,
             before=before,
         )
-        page = service.journal.rows(wanted_rows, PAGE)
+        page = workspace.journal.rows(wanted_rows, PAGE)
         for row in page:
             takes_back = row.op in _TAKES_BACK
             if row.seq in taken or (row.op == "undo") != given.redo or (takes_back and not given.redo):
                 continue
-            if not _is_effective(service, row):
+            if not _is_effective(workspace, row):
                 continue
-            group = _whole(service, row)
+            group = _whole(workspace, row)
             taken |= {one.seq for one in group}
             found.append(group)
             if len(found) >= (given.n if since is None else MOST):
@@ -201,12 +201,12 @@ def _select(service: Workspace, given: Undo, call: Call, since: int | None) -> l
     return [one for group in found for one in group]
 
 
-def _named(service: Workspace, ids: str) -> list[Row]:
+def _named(workspace: Workspace, ids: str) -> list[Row]:
     """The changes with these ids, newest first: a later one of a file must be taken back before an earlier one."""
     found: dict[int, Row] = {}
     for identity in ids.split(","):
         seq = sequence(identity.strip())
-        row = service.journal.row(seq) if seq is not None else None
+        row = workspace.journal.row(seq) if seq is not None else None
         if row is None:
             raise refuse(
                 "not_found",
@@ -215,7 +215,7 @@ def _named(service: Workspace, ids: str) -> list[Row]:
                 next_step=then(call_tool("journal_tail"), call_again(journal_id=FILL)),
                 suggested_action="reread",
             )
-        if not _is_effective(service, row):
+        if not _is_effective(workspace, row):
             raise refuse(
                 "conflict",
                 "already_undone",
@@ -223,19 +223,19 @@ def _named(service: Workspace, ids: str) -> list[Row]:
                 next_step=call_tool("history", path=row.path),
                 suggested_action="abort",
             )
-        found.update((one.seq, one) for one in _whole(service, row))
+        found.update((one.seq, one) for one in _whole(workspace, row))
     return [found[seq] for seq in sorted(found, reverse=True)]
 
 
-def _whole(service: Workspace, row: Row) -> list[Row]:
-    rows = service.journal.transaction(row.txn) if row.txn is not None else [row]
-    return [one for one in reversed(rows) if _is_effective(service, one)]
+def _whole(workspace: Workspace, row: Row) -> list[Row]:
+    rows = workspace.journal.transaction(row.txn) if row.txn is not None else [row]
+    return [one for one in reversed(rows) if _is_effective(workspace, one)]
 
 
-def _is_effective(service: Workspace, row: Row) -> bool:
+def _is_effective(workspace: Workspace, row: Row) -> bool:
     """Not taken back, or taken back and then again."""
-    by = service.journal.undone_by(row.seq)
-    return by is None or not _is_effective(service, by)
+    by = workspace.journal.undone_by(row.seq)
+    return by is None or not _is_effective(workspace, by)
 
 
 # --- taking one back ---------------------------------------------------------------------------------------------
@@ -246,22 +246,22 @@ def _is_changed_since(known: PlannedFile, row: Row) -> bool:
     return known.now is not None and known.sha256 != (row.new_sha.hex() if row.new_sha is not None else None)
 
 
-def _conflict(service: Workspace, row: Row, error: ToolError) -> dict[str, Any]:
+def _conflict(workspace: Workspace, row: Row, error: ToolError) -> dict[str, Any]:
     """Why a change cannot be taken back, and the author of the later change, as far as the journal knows."""
     reason = error.envelope.context.get("reason", "refused")
     conflict = {"path": row.path, "reason": reason, "undone": str(row.seq)}
     if reason in ("later_edit", "changed_since"):
-        last = service.journal.last_of(row.path)
+        last = workspace.journal.last_of(row.path)
         conflict["by"] = last.client if last is not None and last.seq > row.seq else "another program"
     return conflict
 
 
-def _reverted(service: Workspace, tree: PlanView, known: PlannedFile, row: Row) -> Content | None:
+def _reverted(workspace: Workspace, tree: PlanView, known: PlannedFile, row: Row) -> Content | None:
     """What the file becomes when this change is taken back now."""
     new = row.new_sha.hex() if row.new_sha is not None else None
     old = row.old_sha.hex() if row.old_sha is not None else None
     if known.sha256 == new:
-        return service.store.find(old) if old is not None else None
+        return workspace.store.find(old) if old is not None else None
     if known.now is None or new is None or old is None:
         raise refuse(
             "conflict",
@@ -269,16 +269,16 @@ def _reverted(service: Workspace, tree: PlanView, known: PlannedFile, row: Row) 
             f"{known.path} was created or deleted after that change.",
             next_step=call_tool("diff", path=known.path),
         )
-    return tree.derive(known, f"undo {row.seq}", lambda: _merged(service, tree, known, new, old))
+    return tree.derive(known, f"undo {row.seq}", lambda: _merged(workspace, tree, known, new, old))
 
 
-def _merged(service: Workspace, tree: PlanView, known: PlannedFile, new: str, old: str) -> Content:
+def _merged(workspace: Workspace, tree: PlanView, known: PlannedFile, new: str, old: str) -> Content:
     for sha256 in (new, old):
-        check_in_memory(service.store.find(sha256).size, known.path)
+        check_in_memory(workspace.store.find(sha256).size, known.path)
     try:
         now = codec.decode(tree.data(known))
-        base = codec.decode(service.store.load(new)).body
-        back = codec.decode(service.store.load(old)).body
+        base = codec.decode(workspace.store.load(new)).body
+        back = codec.decode(workspace.store.load(old)).body
     except ToolError:
         raise refuse(
             "conflict",
@@ -288,7 +288,7 @@ def _merged(service: Workspace, tree: PlanView, known: PlannedFile, new: str, ol
         ) from None
     match merge.merge(base, now.body, back):
         case merge.Merged(merged):
-            return service.store.take(codec.encode_body(now.style, merged))
+            return workspace.store.take(codec.encode_body(now.style, merged))
         case merge.Conflict():
             raise refuse(
                 "conflict",

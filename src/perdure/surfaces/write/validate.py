@@ -30,62 +30,62 @@ class ValidateParams(msgspec.Struct, frozen=True):
     target_path: Annotated[str, arg(path="relative")] | None = None
 
 
-def validate(service: Workspace, given: ValidateParams, call: Call) -> dict[str, Any]:
+def validate(workspace: Workspace, given: ValidateParams, call: Call) -> dict[str, Any]:
     if (given.content is None) == (given.draft is None):
         raise content_or_draft(both=given.draft is not None)
     if given.draft is not None:
-        content = _text(service, service.draft(given.draft))
+        content = _text(workspace, workspace.draft(given.draft))
     else:
         content = given.content or ""
         if len(content) > MOST_BYTES:
             raise _too_large()
-    report = service.checker.check(content, format_hint=given.format_hint, target_path=given.target_path)
+    report = workspace.checker.check(content, format_hint=given.format_hint, target_path=given.target_path)
     found: dict[str, Any] = msgspec.to_builtins(report)
     return found
 
 
 def broken(
-    service: Workspace, path: str, before: Content | None, after: Content, *, refuses: bool
+    workspace: Workspace, path: str, before: Content | None, after: Content, *, refuses: bool
 ) -> list[str]:
     """The warnings about a file's syntax after a change; raises if the change breaks it and `refuses` is set."""
     try:
-        content = _text(service, after)
+        content = _text(workspace, after)
     except ToolError as error:
         return [f"not validated: {error.envelope.context['message']}"]
-    report = service.checker.check(content, target_path=path)
+    report = workspace.checker.check(content, target_path=path)
     if report.valid:
         return []
     if not report.errors:
         return [f"not validated: {report.summary}"]
-    added = _regressions(service, path, _previous_text(service, before), content, report)
+    added = _regressions(workspace, path, _previous_text(workspace, before), content, report)
     if added and refuses:
         raise _broken(path, report, added)
     problems = added or [p for p in report.errors if report.valid is None or p.severity == "error"]
     return [_line(report, problem) for problem in problems[:MOST_TOLD]]
 
 
-def _previous_text(service: Workspace, before: Content | None) -> str:
+def _previous_text(workspace: Workspace, before: Content | None) -> str:
     """The file's text before the change, empty if there was none."""
     try:
-        return _text(service, before) if before is not None else ""
+        return _text(workspace, before) if before is not None else ""
     except ToolError:
         return ""
 
 
-def _regressions(service: Workspace, path: str, before: str, after: str, report: Report) -> list[Problem]:
+def _regressions(workspace: Workspace, path: str, before: str, after: str, report: Report) -> list[Problem]:
     """The errors that the change adds. In a new file all errors are new."""
     from perdure.validate import regressions
 
     if not before.strip():
         return [problem for problem in report.errors if problem.severity == "error"]
-    previous = service.checker.check(before, format_hint=report.format, target_path=path)
+    previous = workspace.checker.check(before, format_hint=report.format, target_path=path)
     return regressions(previous, report, (before, after))
 
 
-def _text(service: Workspace, content: Content) -> str:
+def _text(workspace: Workspace, content: Content) -> str:
     if content.size > MOST_BYTES:
         raise _too_large()
-    return codec.decode(b"".join(service.store.pieces(content))).body
+    return codec.decode(b"".join(workspace.store.pieces(content))).body
 
 
 def _line(report: Report, problem: Problem) -> str:

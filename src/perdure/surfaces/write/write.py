@@ -89,9 +89,9 @@ class Restore(msgspec.Struct, frozen=True):
 Payload = dict[str, Any]
 
 
-def safe_write(service: Workspace, given: SafeWrite, call: Call) -> Future[Payload]:
+def safe_write(workspace: Workspace, given: SafeWrite, call: Call) -> Future[Payload]:
     checks = Checks(
-        service,
+        workspace,
         call,
         frozenset({given.path}),
         classify=given.classify,
@@ -99,12 +99,12 @@ def safe_write(service: Workspace, given: SafeWrite, call: Call) -> Future[Paylo
         validate=given.validate,
     )
     try:
-        sent = sent_content(service, given.content, given.draft, given.encoding)
+        sent = sent_content(workspace, given.content, given.draft, given.encoding)
         checks.screen(given.path, sent, given.content if given.encoding != "base64" else None)
     except Rejected as error:
         return checks.reject(error)
     return checks.commit(
-        _WriteFile(service, given, call, sent),
+        _WriteFile(workspace, given, call, sent),
         idempotency_key=given.idempotency_key,
         arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
         refused_content=(given.path, sent),
@@ -114,22 +114,22 @@ def safe_write(service: Workspace, given: SafeWrite, call: Call) -> Future[Paylo
 class _WriteFile:
     """The plan of `safe_write`: the whole file, or more at its end."""
 
-    def __init__(self, service: Workspace, given: SafeWrite, call: Call, sent: Content) -> None:
+    def __init__(self, workspace: Workspace, given: SafeWrite, call: Call, sent: Content) -> None:
         self.paths = frozenset({given.path})
-        self._service = service
+        self._workspace = workspace
         self._given = given
         self._call = call
         self._sent = sent
 
     def stage(self, tree: PlanView) -> Payload:
-        service, given, sent = self._service, self._given, self._sent
+        workspace, given, sent = self._workspace, self._given, self._sent
         known = tree.lookup(given.path, force=given.force)
         if given.mode == "append":
             guards.check_precondition(known, given.expected_prev_sha256)
-            after = tree.derive(known, "append", lambda: _appended(service, tree, known, given, sent))
+            after = tree.derive(known, "append", lambda: _appended(workspace, tree, known, given, sent))
             return stage_file(tree, known, after, self._call, op="write", mode=given.mode)
         warnings = guards.check_target(
-            service,
+            workspace,
             tree,
             known,
             self._call,
@@ -144,20 +144,20 @@ class _WriteFile:
         return payload
 
 
-def sent_content(service: Workspace, content: str | None, draft: str | None, encoding: str) -> Content:
+def sent_content(workspace: Workspace, content: str | None, draft: str | None, encoding: str) -> Content:
     """Store the content of a call, or find its draft."""
     if (content is None) == (draft is None):
         raise content_or_draft(both=draft is not None)
     if draft is not None:
-        return service.draft(draft)
+        return workspace.draft(draft)
     try:
         data = codec.encode_payload(content or "", encoding)
     except ToolError as error:
         if encoding == "base64":
             raise
         # A character that this encoding lacks, and another one has.
-        raise Rejected(error.envelope, "", service.store.take((content or "").encode())) from None
-    return service.store.take(data)
+        raise Rejected(error.envelope, "", workspace.store.take((content or "").encode())) from None
+    return workspace.store.take(data)
 
 
 def is_small(known: PlannedFile) -> bool:
@@ -165,15 +165,15 @@ def is_small(known: PlannedFile) -> bool:
 
 
 def _appended(
-    service: Workspace, tree: PlanView, known: PlannedFile, given: SafeWrite, sent: Content
+    workspace: Workspace, tree: PlanView, known: PlannedFile, given: SafeWrite, sent: Content
 ) -> Content:
     """The old content and the new after it, in the file's own encoding and line ending."""
     if known.now is None:
         return sent
-    added = b"".join(service.store.pieces(sent))
+    added = b"".join(workspace.store.pieces(sent))
     if given.encoding != "base64":
         said = given.content if given.content is not None else codec.decode_payload(added, given.encoding)
-        head = next(iter(service.store.pieces(known.now)), b"")
+        head = next(iter(workspace.store.pieces(known.now)), b"")
         style = codec.detect_style(head, complete=len(head) == known.now.size)
         if style is None and codec.looks_like_wide_unicode(head):
             raise refuse(
@@ -187,19 +187,19 @@ def _appended(
             )
         added = codec.encode_appended(style, said, given.encoding) if said is not None else added
     if known.now.size + len(added) <= INLINE:
-        return service.store.take(tree.data(known) + added)
+        return workspace.store.take(tree.data(known) + added)
     old = known.now
 
     def pieces() -> Iterator[bytes]:
-        yield from service.store.pieces(old)
+        yield from workspace.store.pieces(old)
         yield added
 
-    return service.store.take_pieces(pieces())
+    return workspace.store.take_pieces(pieces())
 
 
-def edit(service: Workspace, given: EditFile | SafeReplace, call: Call) -> Future[Payload]:
+def edit(workspace: Workspace, given: EditFile | SafeReplace, call: Call) -> Future[Payload]:
     checks = Checks(
-        service,
+        workspace,
         call,
         frozenset({given.path}),
         classify=given.classify,
@@ -207,7 +207,7 @@ def edit(service: Workspace, given: EditFile | SafeReplace, call: Call) -> Futur
         validate=given.validate,
     )
     return checks.commit(
-        _EditPassages(service, given, call),
+        _EditPassages(workspace, given, call),
         idempotency_key=given.idempotency_key,
         arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
     )
@@ -216,9 +216,9 @@ def edit(service: Workspace, given: EditFile | SafeReplace, call: Call) -> Futur
 class _EditPassages:
     """The plan of `edit` and `safe_replace`: passages of one file, all or none."""
 
-    def __init__(self, service: Workspace, given: EditFile | SafeReplace, call: Call) -> None:
+    def __init__(self, workspace: Workspace, given: EditFile | SafeReplace, call: Call) -> None:
         self.paths = frozenset({given.path})
-        self._service = service
+        self._workspace = workspace
         self._given = given
         self._call = call
         self._edits = (
@@ -231,7 +231,7 @@ class _EditPassages:
         given = self._given
         known = tree.lookup(given.path, force=given.force)
         if known.now is None:
-            raise missing_file(self._service.workspace.roots[0].fd, known.path)
+            raise missing_file(self._workspace.roots[0].fd, known.path)
         guards.check_precondition(known, given.expected_prev_sha256)
         after, edited = tree.derive(known, "edit", lambda: self._edit(tree, known))
         payload = stage_file(tree, known, after, self._call, op="edit", mode="replace")
@@ -243,36 +243,36 @@ class _EditPassages:
         }
 
     def _edit(self, tree: PlanView, known: PlannedFile) -> tuple[Content, edits.EditedText]:
-        service = self._service
+        workspace = self._workspace
         old = tree.data(known)
         before = codec.decode(old)
         try:
-            edited = apply_edits(service, known, before.content, self._edits)
+            edited = apply_edits(workspace, known, before.content, self._edits)
         except ToolError as error:
             raise placed(error, known.path) from None
         new = codec.encode(before, edited.content)
-        after = service.store.take(new)
+        after = workspace.store.take(new)
         if not self._given.force:
             guards.check_elision(after, new, old, known.path)
         return after, edited
 
 
 def apply_edits(
-    service: Workspace, known: PlannedFile, content: str, wanted: list[edits.Edit]
+    workspace: Workspace, known: PlannedFile, content: str, wanted: list[edits.Edit]
 ) -> edits.EditedText:
-    policy = service.policy
+    policy = workspace.policy
     try:
         return edits.apply(content, wanted)
     except edits.EditError as error:
         raise make_tool_error(error, known.path, policy, policy.retry_budget.default) from None
 
 
-def restore(service: Workspace, given: Restore, call: Call) -> dict[str, Any]:
+def restore(workspace: Workspace, given: Restore, call: Call) -> dict[str, Any]:
     def plan(tree: PlanView) -> dict[str, Any]:
         known = tree.lookup(given.path, force=True)  # the version was written once: it was allowed then
         guards.check_precondition(known, given.expected_prev_sha256)
-        row = row_of(service, known.path, given.journal_id)
-        after = service.store.find(row.new_sha.hex()) if row.new_sha is not None else None
+        row = row_of(workspace, known.path, given.journal_id)
+        after = workspace.store.find(row.new_sha.hex()) if row.new_sha is not None else None
         if after is None and known.now is None:
             raise refuse(
                 "not_found",
@@ -282,19 +282,19 @@ def restore(service: Workspace, given: Restore, call: Call) -> dict[str, Any]:
                 suggested_action="reread",
                 path=known.path,
             )
-        if known.now is None and (gone := service.journal.last_of(known.path)) is not None:
+        if known.now is None and (gone := workspace.journal.last_of(known.path)) is not None:
             known.facts = metadata.from_journal(gone.detail)
         mode = "delete" if after is None else "overwrite" if known.now is not None else "create"
         return stage_file(tree, known, after, call, op="restore", mode=mode)
 
-    return service.commit(call, PlanFunction(frozenset({given.path}), plan)).result()
+    return workspace.commit(call, PlanFunction(frozenset({given.path}), plan)).result()
 
 
-def row_of(service: Workspace, path: str, journal_id: str, argument: str = "journal_id") -> Row:
+def row_of(workspace: Workspace, path: str, journal_id: str, argument: str = "journal_id") -> Row:
     seq = sequence(journal_id)
-    row = service.journal.row(seq) if seq is not None else None
+    row = workspace.journal.row(seq) if seq is not None else None
     if row is None or row.path != path:
-        versions = [str(row.seq) for row in service.journal.rows(Filter(path=path), VERSIONS_TOLD + 1)]
+        versions = [str(row.seq) for row in workspace.journal.rows(Filter(path=path), VERSIONS_TOLD + 1)]
         raise refuse(
             "not_found",
             "version_not_found",
