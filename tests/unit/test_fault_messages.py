@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from perdure.protocol import faults
-from perdure.protocol.faults import Fault, Outcome, Retry, host_error
+from perdure.protocol.fault_messages import host_error
+from perdure.protocol.faults import Fault, Outcome, Retry
 
 
 def message(

@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
 def _run(options: argparse.Namespace, service: Workspace) -> int:
     from perdure.workspace.planning import canonical
 
-    path = canonical(service, from_here(options.path, service.roots[0].path))
+    path = canonical(service.roots, from_here(options.path, service.roots[0].path))
     last = rows_of(service, options.id)[-1].seq
     row = next(iter(service.journal.rows(Filter(path=path, before=last + 1), 1)), None)
     if row is None:

@@ -19,8 +19,9 @@ from typing import Any, Final, Literal, NoReturn
 import msgspec
 
 from perdure.host.registry_mounts import BRIDGE, SIGN_IN
+from perdure.protocol.fault_messages import host_error
 from perdure.protocol.faults import UNAVAILABLE as UNAVAILABLE_MOUNT
-from perdure.protocol.faults import Fault, host_error
+from perdure.protocol.faults import Fault
 from perdure.protocol.frames import RequestId, encode_raw_error
 from perdure.registry.redaction import scrubbed
 

@@ -17,11 +17,11 @@ from perdure.kernel.state import (
     Probing,
 )
 from perdure.protocol import eras
+from perdure.protocol.fault_messages import host_error
 from perdure.protocol.faults import (
     Fault,
     Outcome,
     Retry,
-    host_error,
 )
 from perdure.protocol.frames import (
     INVALID_PARAMS,

@@ -20,7 +20,8 @@ from msgspec import Raw
 from perdure.kernel import answering, ledger, metrics, mounts
 from perdure.kernel.state import Ask, Asking, Draining, InFlight, Invocation, Link, Live, Parked
 from perdure.protocol import eras
-from perdure.protocol.faults import OUTCOME_UNKNOWN, Fault, host_error
+from perdure.protocol.fault_messages import host_error
+from perdure.protocol.faults import OUTCOME_UNKNOWN, Fault
 from perdure.protocol.frames import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,

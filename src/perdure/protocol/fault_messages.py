@@ -6,10 +6,12 @@ shop was ended by SIGKILL while place_order ran (sent once). It may or may not h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from perdure.protocol.faults import Fault, Outcome, Retry
+import msgspec
+from msgspec import Raw
+
+from perdure.protocol.faults import Fault, Outcome, Retry
 
 _NAME_CHARACTERS: Final = 80
 # What a fault did to a call that ran; its `detail` stands for {0}.
@@ -117,3 +119,37 @@ def _advice(fault: Fault, cause: Fault, server: str, outcome: Outcome, retry: Re
     if cause.code in _ABSENT and fault.code not in _REFUSED:
         return "It is started again by itself: send the call again in a moment."
     return "Send it again." if retry == "safe" else "Send it again later."
+
+
+def host_error(
+    number: int,
+    fault: Fault,
+    *,
+    mount: str,
+    call: str,
+    attempts: int,
+    outcome: Outcome,
+    retry: Retry,
+    cause: Fault | None = None,
+) -> Raw:
+    """The JSON-RPC error a client sees for a fault of the host or of something behind it.
+
+    Its message says all of it: many clients drop `data`. `cause` is the fault that led to this one.
+    """
+    message = describe_fault(
+        fault, cause or fault, mount=mount, call=call, attempts=attempts, outcome=outcome, retry=retry
+    )
+    data: dict[str, object] = {
+        "class": fault.fault_class,
+        "code": fault.code,
+        "mount": mount,
+        "generation": fault.generation,
+        "attempts": attempts,
+        "outcome": outcome,
+        "retry": retry,
+    }
+    if fault.detail:
+        data["detail"] = fault.detail
+    if fault.hint:
+        data["hint"] = fault.hint
+    return Raw(msgspec.json.encode({"code": number, "message": message, "data": data}))

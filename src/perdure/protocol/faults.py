@@ -19,9 +19,6 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import msgspec
-from msgspec import Raw
-
-from perdure.protocol.fault_messages import describe_fault
 
 FaultClass = Literal[
     "transport",
@@ -64,37 +61,3 @@ class Fault(msgspec.Struct, frozen=True, rename={"fault_class": "class"}):
 def printable(text: str) -> str:
     """A text of a file or a path as it can be sent: half of a surrogate pair as its escape."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def host_error(
-    number: int,
-    fault: Fault,
-    *,
-    mount: str,
-    call: str,
-    attempts: int,
-    outcome: Outcome,
-    retry: Retry,
-    cause: Fault | None = None,
-) -> Raw:
-    """The JSON-RPC error a client sees for a fault of the host or of something behind it.
-
-    Its message says all of it: many clients drop `data`. `cause` is the fault that led to this one.
-    """
-    message = describe_fault(
-        fault, cause or fault, mount=mount, call=call, attempts=attempts, outcome=outcome, retry=retry
-    )
-    data: dict[str, object] = {
-        "class": fault.fault_class,
-        "code": fault.code,
-        "mount": mount,
-        "generation": fault.generation,
-        "attempts": attempts,
-        "outcome": outcome,
-        "retry": retry,
-    }
-    if fault.detail:
-        data["detail"] = fault.detail
-    if fault.hint:
-        data["hint"] = fault.hint
-    return Raw(msgspec.json.encode({"code": number, "message": message, "data": data}))

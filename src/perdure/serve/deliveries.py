@@ -17,7 +17,8 @@ from typing import Final, Protocol
 from msgspec import Raw
 
 from perdure.kernel.state import Invocation
-from perdure.protocol.faults import OUTCOME_UNKNOWN, Fault, host_error
+from perdure.protocol.fault_messages import host_error
+from perdure.protocol.faults import OUTCOME_UNKNOWN, Fault
 from perdure.protocol.frames import RequestId, encode_raw_error
 from perdure.protocol.replay import Convergent
 

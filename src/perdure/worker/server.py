@@ -23,7 +23,8 @@ from msgspec import Raw
 
 from perdure.platform.limits import raise_file_limit
 from perdure.protocol import eras, frames
-from perdure.protocol.faults import QUEUE_FULL, Fault, host_error
+from perdure.protocol.fault_messages import host_error
+from perdure.protocol.faults import QUEUE_FULL, Fault
 from perdure.protocol.frames import Malformed, Notification, Request, RequestId, Response
 from perdure.protocol.tool_groups import Profile
 from perdure.protocol.tools import DEFAULT_VIEW, View

@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -22,12 +22,10 @@ from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import Rejected
 from perdure.workspace.jobs import Job
+from perdure.workspace.parts import WorkspaceParts
 from perdure.workspace.planning import PlanView, Sighting
 from perdure.workspace.seen_files import Saved
 from perdure.workspace.sync_pass import AppliedChanges
-
-if TYPE_CHECKING:
-    from perdure.workspace.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +57,7 @@ class Change(Job):
 
     def __init__(
         self,
-        workspace: Workspace,
+        workspace: WorkspaceParts,
         call: Call,
         plan: Plan,
         *,

@@ -14,10 +14,10 @@ from perdure.protocol.next_step import FILL, ask_user, call_again, call_tool, ei
 from perdure.storage.journal import Draft, Invocation, StoreReplaced
 from perdure.workspace.contents import Content
 from perdure.workspace.jobs import Job
+from perdure.workspace.parts import WorkspaceParts
 
 if TYPE_CHECKING:
     from perdure.risk import Report
-    from perdure.workspace.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Rejected(ToolError):
 
 
 def record(
-    workspace: Workspace,
+    workspace: WorkspaceParts,
     call: Call,
     error: ToolError,
     path: str,
@@ -101,7 +101,7 @@ def record(
     )
 
 
-def save(workspace: Workspace, call: Call, error: ToolError, path: str, content: Content) -> ToolError:
+def save(workspace: WorkspaceParts, call: Call, error: ToolError, path: str, content: Content) -> ToolError:
     """As `record`, in a transaction of its own. Without a draft where nothing can be kept now."""
     try:
         recorded: ToolError = workspace.committer.transact(
@@ -119,7 +119,7 @@ class Refusal(Job):
     """Records a payload that was refused before it was staged. The future fails with the error to answer."""
 
     def __init__(
-        self, workspace: Workspace, call: Call, error: Rejected, redacted: Content | None = None
+        self, workspace: WorkspaceParts, call: Call, error: Rejected, redacted: Content | None = None
     ) -> None:
         super().__init__()
         self._workspace = workspace
@@ -136,7 +136,7 @@ class Refusal(Job):
 
 
 def save_all(
-    workspace: Workspace, call: Call, error: ToolError, payloads: Sequence[tuple[str, Content]]
+    workspace: WorkspaceParts, call: Call, error: ToolError, payloads: Sequence[tuple[str, Content]]
 ) -> bool:
     """Keep what was sent along with a payload that was refused. False where nothing can be kept now."""
 
@@ -162,13 +162,13 @@ def _reason(error: ToolError) -> str:
     return str(error.envelope.context.get("reason", error.envelope.error))
 
 
-def _save(workspace: Workspace, call: Call, path: str, content: Content, reason: str) -> None:
+def _save(workspace: WorkspaceParts, call: Call, path: str, content: Content, reason: str) -> None:
     workspace.store.record(content, by_row=False)
     draft = Draft(draft_id(content), content.digest, content.size, path, reason)
     workspace.journal.save_draft(draft, call.client, call.session)
 
 
-def _consume_retry(workspace: Workspace, call: Call, path: str, content: Content) -> int:
+def _consume_retry(workspace: WorkspaceParts, call: Call, path: str, content: Content) -> int:
     """A call that was lost after its refusal and is made again by the host is still one try."""
     key = f"try:{call.invocation_key}" if call.invocation_key is not None else None
     known = workspace.journal.invocation(key) if key is not None else None

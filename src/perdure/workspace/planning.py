@@ -10,7 +10,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again, call_tool
@@ -23,10 +23,6 @@ from perdure.workspace.contents import INLINE, Content, ContentStore
 from perdure.workspace.deferred import LARGE, DeferredWork
 from perdure.workspace.jobs import Claims
 from perdure.workspace.paths import Directories, Place, Roots
-
-if TYPE_CHECKING:
-    from perdure.workspace.workspace import Workspace
-
 
 T = TypeVar("T")
 
@@ -306,9 +302,8 @@ def _key(identity: Identity) -> Hashable:
     return identity.dev, identity.ino, identity.size, identity.mtime_ns, identity.ctime_ns
 
 
-def canonical(workspace: Workspace, path: str) -> str:
+def canonical(roots: Roots, path: str) -> str:
     """The journal's name for a file that may be gone, or whose name something else has by now."""
-    roots = workspace.roots
     for purpose in _LOOKS:
         try:
             with roots.locate(roots.anchored(path), purpose=purpose, force=True) as place:

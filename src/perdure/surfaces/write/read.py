@@ -128,7 +128,7 @@ def journal_tail(workspace: Workspace, given: JournalTail, call: Call) -> dict[s
             suggested_action="fix_syntax",
             choices=list(MODES),
         )
-    path = canonical(workspace, given.filter_path) if given.filter_path is not None else None
+    path = canonical(workspace.roots, given.filter_path) if given.filter_path is not None else None
     wanted = Filter(path=path, mode=given.filter_mode, client=given.filter_client, before=before)
     rows = workspace.journal.rows(wanted, given.n + 1)
     payload: dict[str, Any] = {"entries": [_entry(row) for row in reversed(rows[: given.n])]}
@@ -155,7 +155,7 @@ def _entry(row: Row) -> dict[str, Any]:
 
 
 def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
-    path = canonical(workspace, given.path)
+    path = canonical(workspace.roots, given.path)
     rows = workspace.journal.rows(Filter(path=path), given.n)
     if not rows:
         raise refuse(
@@ -172,7 +172,7 @@ def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
 
 def two_versions(workspace: Workspace, given: DiffParams) -> tuple[str, bytes | None, str, bytes | None]:
     """The canonical path, then the earlier content, its journal_id or `nothing`, and the later content."""
-    path = canonical(workspace, given.path)
+    path = canonical(workspace.roots, given.path)
     to_data, to_row = _side(workspace, path, given.to)
     if given.from_ is not None:
         row = row_of(workspace, path, given.from_, "from")

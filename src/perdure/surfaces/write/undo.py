@@ -171,7 +171,7 @@ def _select(workspace: Workspace, given: Undo, call: Call, since: int | None) ->
     """The rows to take back, newest first, whole transactions at a time."""
     if given.journal_id is not None:
         return _named(workspace, given.journal_id)
-    path = canonical(workspace, given.path) if given.path is not None else None
+    path = canonical(workspace.roots, given.path) if given.path is not None else None
     found: list[list[Row]] = []
     taken: set[int] = set()
     before: int | None = None
