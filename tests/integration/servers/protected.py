@@ -204,6 +204,7 @@ def mcp_server(provider: Provider, issuer: str, place: str) -> MCPServer:
 def listening() -> socket.socket:
     made = socket.socket()
     made.bind(("127.0.0.1", 0))
+    made.listen()  # before the port is told: a client may connect at once
     return made
 
 
