@@ -219,7 +219,7 @@ def _unindented(node: Any) -> Any:
 
 
 def handoff_schema() -> str:
-    from perdure.surfaces.write.handoff_format import Handoff
+    from perdure.surfaces.write.handoff.document import Handoff
 
     return pretty({"$id": "perdure://schema/handoff", **_schema(Handoff)})
 

@@ -32,14 +32,15 @@ from perdure.storage.journal import Draft, Intent, Row
 from perdure.storage.sqlite import journal
 from perdure.storage.sqlite.chain import GENESIS
 from perdure.storage.sqlite.journal import SqliteJournal
-from perdure.surfaces.write import handoff
+from perdure.surfaces.write.handoff import tools
 from perdure.worker.server import Server
-from perdure.workspace import displaced, drafts, recovery
+from perdure.workspace import drafts
 from perdure.workspace.change import Change
 from perdure.workspace.commit import Committer
 from perdure.workspace.contents import Content, ContentStore
-from perdure.workspace.paths import Roots
+from perdure.workspace.paths.roots import Roots
 from perdure.workspace.planning import PlannedFile, PlanView
+from perdure.workspace.recovery import displaced, recover
 from perdure.workspace.workspace import Workspace
 
 VARIABLE: Final = "PERDURE_SEEDED_BUG"
@@ -166,7 +167,7 @@ def files_are_written_in_place() -> None:
 
 @BUGS.add("recovery is skipped")
 def recovery_is_skipped() -> None:
-    replace(recovery, "recover", do_nothing)
+    replace(recover, "recover", do_nothing)
 
 
 @BUGS.add("a running process does not look for what another left", SHARED)
@@ -176,7 +177,7 @@ def intents_of_others_are_ignored() -> None:
 
 @BUGS.add("temporary files are not swept")
 def temporary_files_stay() -> None:
-    replace(recovery, "_sweep", do_nothing)
+    replace(recover, "_sweep", do_nothing)
 
 
 @BUGS.add("what was put aside is not put back", SHARED)
@@ -189,7 +190,7 @@ def transaction_stays_in_part() -> None:
     def parted(intents: list[Intent], lost: list[Row]) -> list[Row]:
         return []
 
-    replace(recovery, "_parted", parted)
+    replace(recover, "_parted", parted)
 
 
 @BUGS.add("what did not land is called settled")
@@ -201,12 +202,12 @@ def unapplied_is_settled() -> None:
 
         return settle
 
-    wrap(recovery, "_settle", make)
+    wrap(recover, "_settle", make)
 
 
 @BUGS.add("another program's edit is written over at recovery", SHARED)
 def foreign_edit_is_overwritten() -> None:
-    replace(recovery, "_is_ours", lambda *_: True)
+    replace(recover, "_is_ours", lambda *_: True)
 
 
 # --- host and worker ----------------------------------------------------------------------------------------
@@ -238,4 +239,4 @@ def worker_falls() -> None:
         if os.getpid() % 3 == 0:
             os.abort()
 
-    before(handoff, "_checked", checked)
+    before(tools, "_checked", checked)

@@ -22,7 +22,7 @@ import msgspec
 from perdure.platform.files import exchange
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files.pending import PendingFile
-from perdure.workspace.paths import Roots
+from perdure.workspace.paths.roots import Roots
 
 Way = Literal["kernel", "walk", "naive"]
 WAYS: Final[tuple[Way, ...]] = ("kernel", "walk", "naive")

@@ -8,9 +8,9 @@ from harness.seeded_bugs import SeededBugs, do_nothing, replace
 from perdure.storage.files import metadata, pending
 from perdure.storage.journal import Row
 from perdure.surfaces.write import guards, undo
-from perdure.workspace import recovery
 from perdure.workspace.contents import Content
 from perdure.workspace.planning import PlannedFile, PlanView
+from perdure.workspace.recovery import recover
 from perdure.workspace.workspace import Workspace
 
 BUGS: Final = SeededBugs()
@@ -35,7 +35,7 @@ def undo_again() -> None:
 @BUGS.add("recovery-skips")
 def recovery_skips() -> None:
     """Recovery settles intents without a look at the files."""
-    replace(recovery, "_settle", lambda *_, **__: "settled")
+    replace(recover, "_settle", lambda *_, **__: "settled")
 
 
 @BUGS.add("recovery-modes")
@@ -59,7 +59,7 @@ def no_precondition() -> None:
 @BUGS.add("exchange")
 def exchange_unverified() -> None:
     """A write overwrites a foreign edit that comes just before the exchange."""
-    replace(pending, "unexpected", do_nothing)
+    replace(pending, "mismatch_reason", do_nothing)
 
 
 @BUGS.add("keys")

@@ -13,7 +13,7 @@ import pytest
 from perdure.protocol.envelope import ToolError
 from perdure.surfaces.write.transaction import MOST_OPS
 from perdure.testing.raw_client import RawClient
-from perdure.workspace.paths import Directories, Roots
+from perdure.workspace.paths.roots import Directories, Roots
 
 LIMIT = 1024
 

@@ -15,7 +15,7 @@ from write_tools import Tools
 
 from perdure.platform import fault_points
 from perdure.protocol.calls import Call
-from perdure.workspace.paths import Roots
+from perdure.workspace.paths.roots import Roots
 
 Result = dict[str, Any]
 WHOLE = "def a():\n    pass\n\nb = 1\n"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from perdure.protocol.envelope import ToolError
-from perdure.surfaces.write.handoff_format import Step
-from perdure.surfaces.write.step_graph import GraphError, ready_steps
+from perdure.surfaces.write.handoff.document import Step
+from perdure.surfaces.write.handoff.step_graph import GraphError, ready_steps
 from perdure.text import front_matter
 
 

@@ -16,8 +16,8 @@ import pytest
 from perdure.platform.files import can_open_beneath
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files.pending import PendingFile
-from perdure.workspace.paths import Roots
-from perdure.workspace.protected import Protection
+from perdure.workspace.paths.protected import Protection
+from perdure.workspace.paths.roots import Roots
 
 OUT = "escapes_workspace"
 DIR = "is_directory"

@@ -27,8 +27,8 @@ from perdure.storage.files.fingerprint import Expected, Identity, seen, sha256_o
 from perdure.storage.files.metadata import FileMetadata, apply, capture
 from perdure.storage.files.pending import Landed, PendingFile
 from perdure.storage.files.swap import Conflict
+from perdure.workspace.recovery.temp_cleanup import sweep
 from perdure.workspace.removal import remove
-from perdure.workspace.temp_cleanup import sweep
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -329,7 +329,7 @@ def test_who_exchanges_in_a_directory_waits_for_his_turn_but_not_for_ever(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(swap, "TURN_S", 0.05)
-    with swap.alone(folder.fd), pytest.raises(ToolError) as refused:
+    with swap.directory_lock(folder.fd), pytest.raises(ToolError) as refused:
         folder.replace(b"new")
 
     assert (refused.value.envelope.error, reason(refused.value)) == ("conflict", "busy")

@@ -12,7 +12,7 @@ from perdure.workspace import settler as settler_module
 from perdure.workspace import sync_pass
 from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import Content
-from perdure.workspace.paths import Roots
+from perdure.workspace.paths.roots import Roots
 from perdure.workspace.settler import Settler
 from perdure.workspace.sync_pass import AppliedChanges, SyncPass
 

@@ -7,7 +7,7 @@ from perdure.storage.files.metadata import FileMetadata
 from perdure.storage.files.pending import Landed, PendingFile
 from perdure.workspace import removal
 from perdure.workspace.contents import Content, ContentStore
-from perdure.workspace.paths import Place
+from perdure.workspace.paths.roots import Place
 
 
 class FileChange:

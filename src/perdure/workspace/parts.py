@@ -8,7 +8,7 @@ from perdure.storage.journal import Journal
 from perdure.workspace.commit import Committer
 from perdure.workspace.contents import ContentStore
 from perdure.workspace.deferred import DeferredWork
-from perdure.workspace.paths import Roots
+from perdure.workspace.paths.roots import Roots
 from perdure.workspace.planning import Sighting
 from perdure.workspace.policy import Policy
 from perdure.workspace.seen_files import Saved

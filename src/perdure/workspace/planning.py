@@ -22,7 +22,7 @@ from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import INLINE, Content, ContentStore
 from perdure.workspace.deferred import LARGE, DeferredWork
 from perdure.workspace.jobs import Claims
-from perdure.workspace.paths import Directories, Place, Roots
+from perdure.workspace.paths.roots import Directories, Place, Roots
 
 T = TypeVar("T")
 

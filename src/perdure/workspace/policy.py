@@ -25,7 +25,7 @@ from perdure import risk
 from perdure.protocol.msgspec_types import learned
 from perdure.risk.extra import BadPattern
 from perdure.risk.settings import FAMILIES, SECRET_WEIGHT, ExtraPattern, RiskSettings, Share, Thresholds
-from perdure.workspace.protected import GUARDED, NEVER, OURS, Protection
+from perdure.workspace.paths.protected import GUARDED, NEVER, OURS, Protection
 
 KEY_PATH = tuple[str, ...]
 _STEP: Final = re.compile(r"\.([^.\[\]`]+)|\[(\d+)\]")

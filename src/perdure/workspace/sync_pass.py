@@ -24,7 +24,7 @@ from perdure.storage.files.pending import PendingFile
 from perdure.storage.files.swap import Conflict
 from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import Content, ContentStore
-from perdure.workspace.paths import Place, Roots
+from perdure.workspace.paths.roots import Place, Roots
 
 log = logging.getLogger(__name__)
 

@@ -25,14 +25,14 @@ from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.journal import Filter, Journal, StoreReplaced
 from perdure.storage.user_dirs import data_dir, state_dir
 from perdure.storage.workspace_store import StorePlace, refuse_link, stores_folder
-from perdure.workspace import recovery
 from perdure.workspace.change import Change, Plan
 from perdure.workspace.commit import Committer
 from perdure.workspace.contents import Content, ContentStore
 from perdure.workspace.deferred import DeferredWork
-from perdure.workspace.paths import Roots
+from perdure.workspace.paths.roots import Roots
 from perdure.workspace.planning import Sighting
 from perdure.workspace.policy import DEFAULT, Policy
+from perdure.workspace.recovery import recover
 from perdure.workspace.retention import RetentionTask
 from perdure.workspace.retention_limits import Keep
 from perdure.workspace.seen_files import Saved, SeenFiles
@@ -93,7 +93,7 @@ class Workspace:
 
     def _recover(self) -> bool:
         began = time.time()
-        self._unrecovered = recovery.recover(self.roots, self.journal, self.store) or {}
+        self._unrecovered = recover.recover(self.roots, self.journal, self.store) or {}
         self.blobs.sweep(before=began)
         return bool(self._unrecovered)
 

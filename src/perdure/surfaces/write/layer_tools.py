@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from perdure.present.shape import Field, Payload, Shape
 from perdure.protocol.tools import ToolSpec
-from perdure.surfaces.write import checkpoints, chunks, handoff, handoff_text, risk_score, scratch, validate
+from perdure.surfaces.write import checkpoints, chunks, risk_score, scratch, validate
 from perdure.surfaces.write.declarations import reads, writes
+from perdure.surfaces.write.handoff import text as handoff_text
+from perdure.surfaces.write.handoff import tools as handoff
 
 SHA = Field("sha256", "digest")
 SIZE = Field("bytes", "bytes")

@@ -19,8 +19,8 @@ from perdure.text import anchored_patch, codec, edits, unified_patch
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import Rejected, draft_id, save, save_all
+from perdure.workspace.paths.similar_files import missing_file
 from perdure.workspace.planning import PlannedFile, PlanView
-from perdure.workspace.similar_files import missing_file
 from perdure.workspace.workspace import Workspace, new_transaction_id
 
 MOST_OPS = 1000

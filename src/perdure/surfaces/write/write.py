@@ -24,8 +24,8 @@ from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import INLINE, Content
 from perdure.workspace.drafts import Rejected, content_or_draft
+from perdure.workspace.paths.similar_files import missing_file
 from perdure.workspace.planning import PlannedFile, PlanView
-from perdure.workspace.similar_files import missing_file
 from perdure.workspace.workspace import Workspace
 
 MOST_COMPARED = 8 * 1024 * 1024

@@ -26,10 +26,10 @@ from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.files.fsync import close_quietly
 from perdure.storage.os_errors import os_refusal
 from perdure.text.printable import make_printable
-from perdure.workspace.names import bad_path, check_name, spelled
-from perdure.workspace.path_walk import Root, enter, escapes, look, resolve
-from perdure.workspace.protected import Protection
-from perdure.workspace.similar_files import directory_in_place, missing_file
+from perdure.workspace.paths.names import bad_path, check_name, spelled
+from perdure.workspace.paths.protected import Protection
+from perdure.workspace.paths.similar_files import directory_in_place, missing_file
+from perdure.workspace.paths.walk import Root, enter, escapes, look, resolve
 
 Purpose = Literal["write", "read"]
 _READ = os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK

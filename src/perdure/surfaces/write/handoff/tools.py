@@ -18,7 +18,7 @@ from perdure.storage.journal import Filter, Item
 from perdure.surfaces.write import guards
 from perdure.surfaces.write.checkpoints import KIND as CHECKPOINTS
 from perdure.surfaces.write.gate import Checks
-from perdure.surfaces.write.handoff_format import (
+from perdure.surfaces.write.handoff.document import (
     REQUIRED,
     GoodFile,
     Handoff,
@@ -29,7 +29,7 @@ from perdure.surfaces.write.handoff_format import (
     missing,
     normalized,
 )
-from perdure.surfaces.write.step_graph import GraphError, ready_steps
+from perdure.surfaces.write.handoff.step_graph import GraphError, ready_steps
 from perdure.surfaces.write.write import EXPECTED, stage_file
 from perdure.text import codec, front_matter
 from perdure.text.times import format_time

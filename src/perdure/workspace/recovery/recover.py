@@ -41,12 +41,12 @@ from perdure.storage.files.fingerprint import Expected, seen
 from perdure.storage.files.metadata import FileMetadata
 from perdure.storage.journal import Digest, Draft, Intent, Journal, JournalError, Row
 from perdure.storage.os_errors import is_of_system, os_refusal
-from perdure.workspace import displaced
 from perdure.workspace.apply import FileChange, ancestors
 from perdure.workspace.contents import ContentStore
-from perdure.workspace.paths import Place, Roots, rooted
+from perdure.workspace.paths.roots import Place, Roots, rooted
+from perdure.workspace.recovery import displaced
+from perdure.workspace.recovery.temp_cleanup import Rescue, sweep
 from perdure.workspace.sync_pass import sync_directories
-from perdure.workspace.temp_cleanup import Rescue, sweep
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from perdure.storage.digest import sha256_of
 from perdure.storage.files import swap, temp_names
 from perdure.storage.files.swap import directory_lock, open_if_regular
 from perdure.storage.journal import Digest, JournalError, Row
-from perdure.workspace.paths import Roots, rooted
-from perdure.workspace.temp_cleanup import Rescue
+from perdure.workspace.paths.roots import Roots, rooted
+from perdure.workspace.recovery.temp_cleanup import Rescue
 
 
 def restore_displaced(roots: Roots, rows: Iterable[Row], rescue: Rescue) -> dict[str, Exception]:

@@ -1,0 +1,1 @@
+"""Handoffs: a task that stops half-way, left so that the next agent can trust it."""

@@ -1,0 +1,1 @@
+"""What a dead process left undecided, settled before the first call."""
