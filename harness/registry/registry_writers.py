@@ -155,7 +155,7 @@ BUGS: Final = SeededBugs()
 @BUGS.add("overwrites")
 def skip_comparison() -> None:
     """The displaced content is not compared."""
-    replace(pending, "unexpected", lambda file, expected, **_: None)
+    replace(pending, "mismatch_reason", lambda file, expected, **_: None)
 
 
 @BUGS.add("races")
@@ -163,7 +163,7 @@ def skip_comparison_and_locks() -> None:
     """The displaced content is not compared, and no lock is taken."""
     skip_comparison()
     replace(FileLock, "_acquire", lambda self: None)
-    replace(pending, "alone", nullcontext)
+    replace(pending, "directory_lock", nullcontext)
 
 
 # --- theirs ----------------------------------------------------------------------------------------------------
