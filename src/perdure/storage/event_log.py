@@ -116,7 +116,7 @@ class EventLog:
         lock = os.open(self.path + ".lock", os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             locks.lock(lock)
-            if self._is_current():  # nobody did it while we waited
+            if self._is_current():  # no other process did it while we waited
                 for number in range(self._kept, 0, -1):
                     newer = f"{self.path}.{number - 1}" if number > 1 else self.path
                     if os.path.exists(newer):

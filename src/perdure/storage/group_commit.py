@@ -21,7 +21,7 @@ MAX_BATCH: Final = 64
 
 class Job:
     """One caller's part of a round. The round leaves a `result` or an `error` in it, or sets `status`:
-    "retry" puts the job into the next round, and "parked" leaves it to whoever submits it again."""
+    "retry" puts the job into the next round, and "parked" leaves it out until it is submitted again."""
 
     def __init__(self) -> None:
         self.future: Future[Any] = Future()

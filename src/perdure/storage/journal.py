@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class JournalError(ToolError):
-    """The journal itself failed. Nothing of the transaction happened, whoever's part of it met the failure."""
+    """The journal itself failed. Nothing of the transaction happened, for none of its jobs."""
 
 
 class StoreReplaced(JournalError):

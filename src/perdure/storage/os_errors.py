@@ -1,4 +1,4 @@
-"""What a failed system call means to whoever asked for the work, as an envelope.
+"""A failed system call as the envelope that the caller of a tool gets.
 
 | errno | error / reason_hint | reason |
 |---|---|---|

@@ -101,7 +101,7 @@ class ProcessLock:
                 self._is_held = True
                 self._arrived.notify_all()
             else:
-                unlock(fd)  # it came too late for whoever asked
+                unlock(fd)  # the caller gave up meanwhile
 
 
 class DirectoryLock:

@@ -1,4 +1,4 @@
-"""Waking whoever waits for a store to pass a revision, whichever process moved it.
+"""Wakes calls that wait for a store to pass a revision, whichever process changed it.
 
 A commit of this process wakes at once. For those of others one thread looks, and only while somebody waits.
 """

@@ -1,4 +1,4 @@
-"""Where Perdure keeps what is not a workspace's: caches, the event log, who is running."""
+"""The user's directories for what belongs to no workspace: caches, the event log, running hosts."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from perdure.worker.pipe import FrameWriter
 
 
 class _Cancelled:
-    """Set once, by whoever reads; nobody waits for it, so it is no more than its state."""
+    """A flag that the reading thread sets once. No thread waits for it, so it needs no lock."""
 
     __slots__ = ("_is_set",)
 

@@ -26,7 +26,7 @@ class Diagnostics:
             try:
                 os.write(2, line)
             except OSError:
-                pass  # stderr is gone: a call must not fail because nobody reads about it
+                pass  # stderr is closed: a call must not fail because of that
 
     def _line(self, level: str, message: str) -> bytes:
         if not self._is_json:
@@ -35,7 +35,7 @@ class Diagnostics:
         return msgspec.json.encode({**said, "message": message.encode("utf-8", "replace").decode()})
 
     def unexpected(self, what: str, error: BaseException) -> str:
-        """Record an exception nobody foresaw; the id returned stands in the client's envelope too."""
+        """Record an unexpected exception; the id returned stands in the client's envelope too."""
         incident = os.urandom(4).hex()
         self.say("error", f"{type(error).__name__} in {what} at {_place(error.__traceback__)} ({incident})")
         return incident

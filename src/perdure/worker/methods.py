@@ -1,4 +1,4 @@
-"""What each MCP method answers, given who asks: results as bytes, refusals as values, no I/O of its own."""
+"""The answer of each MCP method to a caller: results as bytes, refusals as values, no I/O of its own."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request as far as every method needs it: its era, its params, its `_meta`, and who sent it."""
+    """A request as far as every method needs it: its era, its params, its `_meta`, and its sender."""
 
     era: eras.Era
     method: str

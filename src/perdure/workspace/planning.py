@@ -204,7 +204,7 @@ class PlanView:
             self._store.record(after)
         facts = dict(detail or {})
         if known.facts is not None and (after is None or known.facts is not known.facts_on_disk):
-            facts["file_mode"] = known.facts.mode  # what nobody can read off the disk afterwards
+            facts["file_mode"] = known.facts.mode  # cannot be read from the disk afterwards
             if after is not None and before is not None and _mode(known.facts_told) != known.facts.mode:
                 facts["mode_before"] = _mode(known.facts_told)
         known.facts_told = known.facts

@@ -119,7 +119,7 @@ class RetentionTask:
         return self._journal.expire(STEP, before=before, drafts_before=drafts)
 
     def _sweep(self, now: float) -> None:
-        """Files that nothing refers to: whoever wrote them never came to say what for."""
+        """Remove blobs that no row refers to: the call that wrote them was never committed."""
         old = [blob.sha256 for blob in self._blobs if blob.mtime < now - FRESH_S]
         for start in range(0, len(old), STEP):
             if self._closing.is_set():

@@ -18,13 +18,13 @@ from perdure.workspace.sync_pass import AppliedChanges, FailedSyncs, NotDurable,
 SETTLE_AFTER_S: Final = 6.0
 CALM: Final = 1 / 3
 LATEST: Final = 10
-"""Both in units of the above: how long nobody changed anything, and how long that is waited for."""
+"""Both in units of the above: how long no call must have written, and the longest wait for that."""
 SETTLE_AT: Final = 1024
 AT_A_TIME: Final = 64
 
 
 class Settler:
-    """`idle_s` tells for how long nobody has changed anything."""
+    """`idle_s` tells for how long no call has written."""
 
     def __init__(self, idle_s: Callable[[], float]) -> None:
         self._idle_s = idle_s
@@ -79,7 +79,7 @@ class Settler:
                 self._applied[:0] = rest
 
     def _is_due(self) -> bool:
-        """Wait until something is to be settled, and it disturbs nobody or cannot wait. False at the end."""
+        """Wait until there are changes to sync, and no call writes or they cannot wait. False at the end."""
         with self._changed:
             self._is_waiting = True
             self._changed.wait_for(lambda: self._is_closing or bool(self._applied))

@@ -1,4 +1,4 @@
-"""The write surface's one workspace: opened once, recovered before the first call, shared by all threads."""
+"""One open workspace: recovered before the first call, shared by all threads."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def of_mode(mode: int) -> FileMetadata:
 
 
 def made_executable(facts: FileMetadata | None, executable: bool) -> FileMetadata:
-    """Whoever may read it may run it, or nobody may; `facts` are None for a new file."""
+    """Set or clear execution for all who may read the file; `facts` are None for a new file."""
     found = facts or of_mode(0o666 & ~current_umask())
     mode = found.mode & ~0o111
     return msgspec.structs.replace(found, mode=mode | (mode & 0o444) >> 2 if executable else mode)

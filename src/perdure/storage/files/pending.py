@@ -153,7 +153,7 @@ class PendingFile:
             return self._exchange(expected)
 
     def replace(self) -> Landed:
-        """Take the place of whatever is there, unseen. For what nobody else writes."""
+        """Replace whatever is there, without a comparison. For files that no other program writes."""
         self.seal()
         self._guarded(self._take_name)
         self._guarded(self._rename_over)
@@ -219,7 +219,7 @@ class PendingFile:
             return os.dup(self._fd)  # a umask that forbids reading one's own files
 
     def _take_name(self) -> None:
-        """From here on the temporary name may come to hold somebody's file, and says so."""
+        """From here on the temporary name may hold the file of another program, and says so."""
         point("write.before_name")
         name = temp_names.fresh("x")
         if self._temp is None:
@@ -282,7 +282,7 @@ class PendingFile:
         try:
             directories.unlink(temp, dir_fd=self.dir_fd)
         except OSError:
-            self._left = temp  # it landed; whoever syncs it tries again
+            self._left = temp  # the new file is in place; the sync tries to unlink it again
         self._temp = None
         passed("write.landed")
 

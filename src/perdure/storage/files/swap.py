@@ -127,7 +127,7 @@ def _lock(fd: int) -> None:
 
 
 def open_if_regular(dir_fd: int, name: str) -> FileIO | None:
-    """A file that may be anybody's, for reading; None for what cannot be opened as one."""
+    """Open a file of any program for reading; None for what is no regular file."""
     flags = os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK
     try:
         if not stat.S_ISREG(directories.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
@@ -193,7 +193,7 @@ class PutBack:
 
 
 def swap_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int, sha256: str) -> PutBack:
-    """`ours` stands at `name`, somebody's file at `temp`: make them change places again."""
+    """`ours` is at `name` and a foreign file at `temp`: exchange them again."""
     ended = _put_back(dir_fd, temp, name, aside, ours)
     if not ended.is_stuck and (not _is_idle(ours) or _is_changed(ours, sha256)):
         ended.displaced += (FileIO(os.dup(ours), "rb"),)  # written into ours while it stood at the name
@@ -250,7 +250,7 @@ def _swap(dir_fd: int, temp: str, name: str) -> bool:
 
 
 def _is_idle(fd: int) -> bool:
-    """Whether nobody writes to a file any more. Who found it at the name is given the time to finish."""
+    """Whether no program has the file open for writing. A program that has it open gets some time to finish."""
     until = time.monotonic() + IDLE_S
     while is_open_for_writing(fd):
         if time.monotonic() > until:

@@ -44,7 +44,7 @@ def fresh(use: Use) -> str:
 
 
 def parsed(name: str) -> TempName | None:
-    """What one of our names says; None for anybody else's."""
+    """Parse one of our temporary names; None for any other name."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None

@@ -435,7 +435,7 @@ def _intact(workspace: Workspace, item: Item) -> Iterator[bytes]:
 
 
 def _resume_at(workspace: Workspace, chunks: list[Item], have: str) -> int | None:
-    """The chunk to send next by one who has a beginning of this hash; None where no beginning has it."""
+    """The chunk that follows a beginning with this hash; None where no beginning has it."""
     digest = hashlib.sha256()
     if have:
         hash_prefix.check_prefix(have, "have_sha256")

@@ -88,7 +88,7 @@ def check_unseen(workspace: Workspace, known: PlannedFile, session: str, *, forc
 
 
 def check_seen(workspace: Workspace, tree: PlanView, known: PlannedFile, session: str) -> None:
-    """The stale guard: nobody's edit is overwritten unseen by a session that had read the file before."""
+    """The stale guard: a session that read a file does not overwrite a later edit of it unseen."""
     last = workspace.last_seen(session, known.path)
     if last is None or last[0] == known.sha256:
         return

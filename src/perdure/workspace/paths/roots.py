@@ -164,7 +164,7 @@ class Place:
                         sync_directory(self.dir_fd)
                     point("write.parent_made")
                 except FileExistsError:
-                    pass  # somebody else was faster; entering it finds out what it is
+                    pass  # another process made it; entering it shows what it is
                 inner = self._directories.hold(enter(self._walked, self.dir_fd, name))
                 self._directories.release(self._identity)
                 self._identity, self.dir_fd = inner
@@ -227,7 +227,7 @@ class Roots:
         """The place a path leads to, or a refusal with a stable reason. Places that are held together share
         `directories`.
 
-        A link as the last name stands for its target. With `follow=False` it is refused: whoever deletes or
+        A link as the last name stands for its target. With `follow=False` it is refused: a call that deletes or
         moves must say which of the two is meant. Reading may go to hard-linked files and to guarded paths.
         """
         index, parts = self._anchored(path)

@@ -23,7 +23,7 @@ from perdure.workspace.recovery.temp_cleanup import Rescue
 
 
 def restore_displaced(roots: Roots, rows: Iterable[Row], rescue: Rescue) -> dict[str, Exception]:
-    """`rows` are the changes of which nobody knows whether they landed. Returns the directories where that failed."""
+    """`rows` are the changes that may or may not have been applied. Returns the directories where that failed."""
     failed: dict[str, Exception] = {}
     of_folder: dict[str, list[Row]] = {}
     for row in rows:
@@ -67,7 +67,7 @@ def _return(dir_fd: int, temp: str, file: FileIO, rows: list[Row], rescue: Rescu
                 ours.close()
             continue
         if ours is None:
-            with suppress(FileExistsError):  # somebody is at it again: what was put aside is rescued
+            with suppress(FileExistsError):  # another program wrote it again: the displaced file is rescued
                 rename_noreplace(dir_fd, temp, dir_fd, name)
             return
         with ours, directory_lock(dir_fd):

@@ -248,7 +248,7 @@ def _is_older(place: Place, found: str | None, store: ContentStore, intents: lis
 
 
 def _undecided(intents: list[Intent]) -> list[Row]:
-    """Of the intents for a file, oldest first, those of which nobody knows how much of them is on disk."""
+    """Of the intents for a file, oldest first, those that may be on disk only in part."""
     last, after_cut = intents[-1], _is_after_cut(intents)
     return [one.row for one in intents if after_cut or one is last or _is_same_call(one.row, last.row)]
 

@@ -12,7 +12,7 @@ from perdure.storage.files.swap import open_if_regular
 from perdure.storage.files.temp_names import TempName
 
 Rescue = Callable[[int], bool]
-"""Asked with an open file that may be somebody's only copy: whether its content is safe elsewhere by now."""
+"""Whether the content of an open file, which may be the only copy, is kept elsewhere by now."""
 
 
 def sweep(dir_fds: Iterable[int], rescue: Rescue, *, before: float | None = None) -> tuple[str, ...]:
