@@ -266,6 +266,6 @@ class StateSurface:
 
     def close(self) -> None:
         with self._lock:
-            if self._service is not None:
-                self._service.close()
-                self._service = None
+            service, self._service = self._service, None
+        if service is not None:
+            service.close()

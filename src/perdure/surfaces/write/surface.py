@@ -590,6 +590,9 @@ class WriteSurface:
 
     def close(self) -> None:
         with self._lock:
-            if self._service is not None:
-                self._service.close()
+            service = self._service
+        if service is not None:
+            # Not under the lock: closing waits for the commit thread, whose callbacks release the workspace.
+            service.close()
+            with self._lock:
                 self._service = None
