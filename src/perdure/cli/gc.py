@@ -92,10 +92,10 @@ def _retire(usage: StoreUsage, options: argparse.Namespace) -> dict[str, Any]:
     service = open_write(write_settings(known))
     try:
         if options.dry_run:
-            rows, freed = service.tending.preview()
+            rows, freed = service.retention.preview()
             return {"rows": rows, "bytes": freed}
         before = _kept_bytes(usage)
-        rows = service.tending.once()
+        rows = service.retention.once()
         return {"rows": rows, "bytes": before - _kept_bytes(usage)}
     finally:
         service.close()

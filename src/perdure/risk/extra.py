@@ -7,7 +7,7 @@ import importlib
 from collections import Counter
 from typing import Any, NamedTuple, Protocol
 
-from perdure.risk.free_list import Spares
+from perdure.risk.free_list import FreeList
 from perdure.risk.settings import ExtraPattern
 
 
@@ -65,7 +65,7 @@ class Vectorscan:
             elements=len(patterns),
             flags=[hyperscan.HS_FLAG_SOM_LEFTMOST | hyperscan.HS_FLAG_UTF8] * len(patterns),
         )
-        self._scratches: Spares[Any] = Spares(lambda: hyperscan.Scratch(self._database))
+        self._scratches: FreeList[Any] = FreeList(lambda: hyperscan.Scratch(self._database))
 
     def places(self, data: bytes) -> list[Place]:
         ends: dict[tuple[int, int], int] = {}

@@ -1,4 +1,4 @@
-"""Things that are dear to make and of which one is needed at a time: who is done with one leaves it to the next."""
+"""A free list for objects that are expensive to create."""
 
 from __future__ import annotations
 
@@ -8,23 +8,19 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Spares(Generic[T]):
-    """Several threads may take and give at once. As many are kept as were ever needed at the same time."""
+class FreeList(Generic[T]):
+    """Safe for several threads. Keeps as many objects as were ever in use at the same time."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._spare: list[T] = []
+        self._free: list[T] = []
 
     def take(self) -> T:
         try:
-            return self._spare.pop()
+            return self._free.pop()
         except IndexError:
             return self._make()
 
     def give(self, thing: T) -> None:
-        """What was not given back, because of an error, is made anew."""
-        self._spare.append(thing)
-
-    def forget(self) -> None:
-        """None of them can be used any more."""
-        self._spare.clear()
+        """An object that an error kept from being given back is replaced by a new one."""
+        self._free.append(thing)

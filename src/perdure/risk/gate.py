@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from perdure.risk import trie
-from perdure.risk.free_list import Spares
+from perdure.risk.free_list import FreeList
 
 ENGINES: Final = ("hyperscan", "re2", "re")
 # A shorter literal is everywhere; the engines without triggers look for its trigger instead.
@@ -108,7 +108,7 @@ class Vectorscan:
     def __init__(self, hyperscan: Any, entries: Sequence[Entry]) -> None:
         self._back = [entry.width - entry.lead if entry.trigger else len(entry.literal) for entry in entries]
         self._database = _kept(hyperscan, entries)
-        self._scratches: Spares[Any] = Spares(lambda: hyperscan.Scratch(self._database))
+        self._scratches: FreeList[Any] = FreeList(lambda: hyperscan.Scratch(self._database))
 
     def hits(self, data: bytes) -> Hits:
         numbers: list[int] = []

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from perdure.risk.free_list import Spares
+from perdure.risk.free_list import FreeList
 
 SHORT: Final = 199
 """The bytes of a line that is no place for a wall, and too short to be too long."""
@@ -29,7 +29,7 @@ class Scan:
             elements=len(patterns),
             flags=[flags] * len(patterns),
         )
-        self._scratches: Spares[Any] = Spares(lambda: hyperscan.Scratch(self._database))
+        self._scratches: FreeList[Any] = FreeList(lambda: hyperscan.Scratch(self._database))
 
     def ends(self, data: bytes) -> list[int]:
         """Where each pattern that there is has its first end."""

@@ -43,7 +43,7 @@ class RetentionTask:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="tending", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
         self._thread.start()
 
     def close(self) -> None:

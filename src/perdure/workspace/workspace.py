@@ -84,11 +84,11 @@ class Workspace:
             self._lock = WriterLock(os.path.join(self.folder, "lock"), [root.fd for root in self.roots])
             self.committer = Committer(self.journal, self._lock, self._recover, self._check_store)
             opened.callback(self.committer.close)
-            self.tending = RetentionTask(self.committer, self.journal, self.blobs, keep or Keep())
-            opened.callback(self.tending.close)
+            self.retention = RetentionTask(self.committer, self.journal, self.blobs, keep or Keep())
+            opened.callback(self.retention.close)
             if not is_read_only:
                 self.committer.recover()
-                self.tending.start()
+                self.retention.start()
             self._opened = opened.pop_all()
 
     def _recover(self) -> bool:
