@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again
+from perdure.storage.timeline import TimelineReading, TimelineWriting
 
 Digest = bytes
 State = Literal["aborted", "conflict", "break"]
@@ -143,7 +144,7 @@ class Retired(msgspec.Struct, frozen=True):
     more: bool
 
 
-class Writing(Protocol):
+class Writing(TimelineWriting, Protocol):
     """What may be done inside the one write transaction."""
 
     @property
@@ -174,7 +175,7 @@ class Writing(Protocol):
     def expire_shelf(self, n: int) -> Retired: ...
 
 
-class Reading(Protocol):
+class Reading(TimelineReading, Protocol):
     """What may be asked at any time, from any thread."""
 
     def rows(self, wanted: Filter, n: int) -> list[Row]: ...

@@ -36,12 +36,21 @@ from perdure.storage.journal import (
     Row,
     State,
 )
-from perdure.storage.sqlite import analytics, chain, read_only, retention, shelf
+from perdure.storage.sqlite import analytics, chain, read_only, retention, shelf, timeline
 from perdure.storage.sqlite.chain import COLUMNS, GENESIS
 from perdure.storage.sqlite.content_encoding import FILE, RAW, ZLIB, unpacked
 from perdure.storage.sqlite.database import close_detached, open_database, open_reader
 from perdure.storage.sqlite.errors import refusal, typed
 from perdure.storage.sqlite.readers import ThreadReaders
+from perdure.storage.timeline import (
+    CallRecord,
+    CallStatus,
+    ChangeFilter,
+    ChangeSummary,
+    NewCall,
+    NotCovered,
+    TrackedFile,
+)
 
 log = logging.getLogger(__name__)
 
@@ -346,6 +355,32 @@ class SqliteJournal:
     def expire_shelf(self, n: int) -> Retired:
         return shelf.expire(self._write, n, self._now())
 
+    def track_files(self, files: Iterable[TrackedFile]) -> None:
+        timeline.track_files(self._write, files)
+
+    def untrack_files(self, paths: Iterable[str]) -> list[Digest]:
+        return timeline.untrack_files(self._write, paths)
+
+    def set_not_covered(self, places: Iterable[NotCovered]) -> None:
+        timeline.set_not_covered(self._write, places)
+
+    def keep_content(self, sha: Digest) -> None:
+        self._write.execute("UPDATE contents SET seq = ?, by_row = 1 WHERE sha = ?", (self._head[0] + 1, sha))
+
+    def begin_call(self, call: NewCall) -> CallRecord:
+        return timeline.begin_call(self._write, call, self._now())
+
+    def update_call(
+        self, identity: int, *, status: CallStatus, seq: int | None = None, txn: str | None = None
+    ) -> None:
+        timeline.update_call(self._write, identity, status, seq, txn, self._now())
+
+    def forget_call(self, identity: int) -> None:
+        self._write.execute("DELETE FROM calls WHERE id = ?", (identity,))
+
+    def begin_turn(self, client: str, session: str) -> int:
+        return timeline.begin_turn(self._write, client, session, self._now())
+
     # --- reading --------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Filter, n: int) -> list[Row]:
@@ -446,6 +481,30 @@ class SqliteJournal:
 
     def item(self, kind: str, name: str, at: int = 0) -> Item | None:
         return shelf.item(self._read, kind, name, at, self._now())
+
+    def tracked_files(self) -> list[TrackedFile]:
+        return timeline.tracked_files(self._read)
+
+    def tracked_file(self, path: str) -> TrackedFile | None:
+        return timeline.tracked_file(self._read, path)
+
+    def not_covered(self) -> list[NotCovered]:
+        return timeline.not_covered(self._read)
+
+    def open_calls(self) -> list[CallRecord]:
+        return timeline.open_calls(self._read)
+
+    def ended_calls(self, n: int) -> list[CallRecord]:
+        return timeline.ended_calls(self._read, n)
+
+    def current_turn(self, client: str, session: str) -> int | None:
+        return timeline.current_turn(self._read, client, session)
+
+    def changes(self, wanted: ChangeFilter, n: int) -> list[ChangeSummary]:
+        return timeline.changes(self._read, wanted, n)
+
+    def change(self, row_or_transaction: str) -> ChangeSummary | None:
+        return timeline.change(self._read, row_or_transaction)
 
     def analytics(self, since: int | None, session: str | None) -> dict[str, Any]:
         return analytics.report(self._read, since, session)

@@ -5,7 +5,7 @@ the oldest on, once each, up to those in reach of an undo. What a row replaced i
 
 - a row that was not gone through yet names it,
 - it is pinned: the row is the last of its file, whose undo is always in reach, or
-- a draft or the shelf names it.
+- a draft, the shelf or a tracked file names it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _STALE: Final = f"SELECT path, sha, seq, {_LATEST.format(path='pins.path')} FROM
 _UNNAMED: Final = (
     "NOT EXISTS (SELECT 1 FROM drafts WHERE drafts.sha = contents.sha) "
     "AND NOT EXISTS (SELECT 1 FROM shelf WHERE shelf.sha = contents.sha) "
+    "AND NOT EXISTS (SELECT 1 FROM tracked_files WHERE tracked_files.sha = contents.sha) "
     "AND NOT EXISTS (SELECT 1 FROM pins WHERE pins.sha = contents.sha) RETURNING codec, coalesce(length(data), size)"
 )
 

@@ -1,0 +1,209 @@
+"""The time machine's tables: tracked files, calls, turns; and the rows of the journal read as changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import apsw
+import msgspec
+
+from perdure.storage.sqlite.retention import Dropping
+from perdure.storage.timeline import (
+    CallRecord,
+    CallStatus,
+    ChangeFilter,
+    ChangeSummary,
+    NewCall,
+    NotCovered,
+    TrackedFile,
+)
+
+_FILE: Final = ", ".join(TrackedFile.__struct_fields__)
+_CALL: Final = ", ".join(CallRecord.__struct_fields__)
+_OF_CALL: Final = ", ".join(f"calls.{column}" for column in CallRecord.__struct_fields__)
+_CHANGE: Final = (
+    "SELECT journal.seq, journal.txn, journal.ts, coalesce(calls.client, journal.client), "
+    "coalesce(calls.session, journal.session), CASE WHEN journal.txn IS NULL THEN 1 ELSE "
+    "(SELECT count(DISTINCT path) FROM journal AS other WHERE other.txn = journal.txn) END, "
+    f"{_OF_CALL} FROM journal LEFT JOIN calls ON calls.seq = journal.seq "
+    "WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq) "
+    "AND (journal.txn IS NULL OR NOT EXISTS "
+    "(SELECT 1 FROM journal AS other WHERE other.txn = journal.txn AND other.seq < journal.seq))"
+)
+_FIRST_ROW: Final = (
+    "coalesce((SELECT min(seq) FROM journal AS other WHERE other.txn = changed.txn), changed.seq)"
+)
+
+
+def track_files(connection: apsw.Connection, files: Iterable[TrackedFile]) -> None:
+    connection.executemany(
+        f"INSERT OR REPLACE INTO tracked_files ({_FILE}) VALUES (?,?,?,?,?,?,?,?,?)",
+        (msgspec.structs.astuple(file) for file in files),
+    )
+
+
+def untrack_files(connection: apsw.Connection, paths: Iterable[str]) -> list[bytes]:
+    dropping = Dropping(connection)
+    for path in paths:
+        rows: list[Any] = connection.execute(
+            "DELETE FROM tracked_files WHERE path = ? RETURNING sha", (path,)
+        ).fetchall()
+        for (sha,) in rows:
+            if sha is not None:
+                dropping.drop_unnamed(sha)
+    dropping.save()
+    return dropping.files
+
+
+def tracked_files(connection: apsw.Connection) -> list[TrackedFile]:
+    return [
+        TrackedFile(*row) for row in connection.execute(f"SELECT {_FILE} FROM tracked_files ORDER BY path")
+    ]
+
+
+def tracked_file(connection: apsw.Connection, path: str) -> TrackedFile | None:
+    row: Any = connection.execute(f"SELECT {_FILE} FROM tracked_files WHERE path = ?", (path,)).fetchone()
+    return TrackedFile(*row) if row is not None else None
+
+
+def set_not_covered(connection: apsw.Connection, places: Iterable[NotCovered]) -> None:
+    connection.execute("DELETE FROM not_covered")
+    connection.executemany(
+        "INSERT OR REPLACE INTO not_covered (path, reason, files) VALUES (?,?,?)",
+        (msgspec.structs.astuple(place) for place in places),
+    )
+
+
+def not_covered(connection: apsw.Connection) -> list[NotCovered]:
+    return [
+        NotCovered(*row)
+        for row in connection.execute("SELECT path, reason, files FROM not_covered ORDER BY path")
+    ]
+
+
+def begin_call(connection: apsw.Connection, call: NewCall, now: int) -> CallRecord:
+    record = CallRecord(
+        id=0,
+        client=call.client,
+        session=call.session,
+        agent=call.agent,
+        turn=call.turn,
+        tool=call.tool,
+        call_id=call.call_id,
+        command=call.command,
+        paths=call.paths,
+        begun=now,
+        ended=None if call.status == "open" else now,
+        status=call.status,
+        txn=call.txn,
+        seq=None,
+    )
+    values = msgspec.structs.asdict(record) | {
+        "id": None,
+        "paths": msgspec.json.encode(call.paths).decode(),
+    }
+    connection.execute(
+        f"INSERT INTO calls ({_CALL}) VALUES ({','.join('?' * len(values))})", tuple(values.values())
+    )
+    return msgspec.structs.replace(record, id=connection.last_insert_rowid())
+
+
+def update_call(
+    connection: apsw.Connection,
+    identity: int,
+    status: CallStatus,
+    seq: int | None,
+    txn: str | None,
+    now: int,
+) -> None:
+    connection.execute(
+        "UPDATE calls SET status = ?, ended = CASE WHEN ? THEN ended ELSE coalesce(ended, ?) END, "
+        "seq = coalesce(?, seq), txn = coalesce(?, txn) WHERE id = ?",
+        (status, status == "open", now, seq, txn, identity),
+    )
+
+
+def begin_turn(connection: apsw.Connection, client: str, session: str, now: int) -> int:
+    rows: list[Any] = connection.execute(
+        "INSERT INTO turns (client, session, turn, ts) VALUES (?, ?, 1, ?) "
+        "ON CONFLICT DO UPDATE SET turn = turn + 1, ts = excluded.ts RETURNING turn",
+        (client, session, now),
+    ).fetchall()
+    return int(rows[0][0])
+
+
+def current_turn(connection: apsw.Connection, client: str, session: str) -> int | None:
+    row: Any = connection.execute(
+        "SELECT turn FROM turns WHERE client = ? AND session = ?", (client, session)
+    ).fetchone()
+    return row[0] if row is not None else None
+
+
+def open_calls(connection: apsw.Connection) -> list[CallRecord]:
+    return [
+        _call(row) for row in connection.execute(f"SELECT {_CALL} FROM calls WHERE ended IS NULL ORDER BY id")
+    ]
+
+
+def ended_calls(connection: apsw.Connection, n: int) -> list[CallRecord]:
+    text = f"SELECT {_CALL} FROM calls WHERE ended IS NOT NULL ORDER BY id DESC LIMIT ?"
+    return [_call(row) for row in connection.execute(text, (n,))]
+
+
+def changes(connection: apsw.Connection, wanted: ChangeFilter, n: int) -> list[ChangeSummary]:
+    terms: list[str] = []
+    values: list[Any] = []
+    for column in ("client", "session"):
+        if (value := getattr(wanted, column)) is not None:
+            terms.append(f"coalesce(calls.{column}, journal.{column}) = ?")
+            values.append(value)
+    for column in ("agent", "turn"):
+        if (value := getattr(wanted, column)) is not None:
+            terms.append(f"calls.{column} = ?")
+            values.append(value)
+    if wanted.path is not None:
+        terms.append(
+            f"journal.seq IN (SELECT {_FIRST_ROW} FROM journal AS changed "
+            "WHERE changed.path = ? OR (changed.path > ? AND changed.path < ?))"
+        )
+        folder = wanted.path.rstrip("/")
+        values += (wanted.path, f"{folder}/", f"{folder}0")  # "0" is the character after "/"
+    if wanted.since is not None:
+        terms.append("journal.ts >= ?")
+        values.append(wanted.since)
+    if wanted.before is not None:
+        terms.append("journal.seq < ?")
+        values.append(wanted.before)
+    text = " AND ".join((_CHANGE, *terms)) + " ORDER BY journal.seq DESC LIMIT ?"
+    return [_change(row) for row in connection.execute(text, (*values, n))]
+
+
+def change(connection: apsw.Connection, row_or_transaction: str) -> ChangeSummary | None:
+    if row_or_transaction.isascii() and row_or_transaction.isdigit() and len(row_or_transaction) <= 18:
+        first = f"(SELECT {_FIRST_ROW} FROM journal AS changed WHERE changed.seq = ?)"
+        row: Any = connection.execute(
+            f"{_CHANGE} AND journal.seq = {first}", (int(row_or_transaction),)
+        ).fetchone()
+    else:
+        row = connection.execute(f"{_CHANGE} AND journal.txn = ?", (row_or_transaction,)).fetchone()
+    return _change(row) if row is not None else None
+
+
+def _change(row: tuple[Any, ...]) -> ChangeSummary:
+    identity, txn, ts, client, session, files, *call = row
+    return ChangeSummary(
+        id=identity,
+        txn=txn,
+        ts=ts,
+        client=client,
+        session=session,
+        files=files,
+        call=_call(tuple(call)) if call[0] is not None else None,
+    )
+
+
+def _call(row: tuple[Any, ...]) -> CallRecord:
+    values = dict(zip(CallRecord.__struct_fields__, row, strict=True))
+    values["paths"] = tuple(msgspec.json.decode(values["paths"]))
+    return CallRecord(**values)

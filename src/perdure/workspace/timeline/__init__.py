@@ -1,0 +1,1 @@
+"""The time machine: every change to a workspace, whichever tool made it."""
