@@ -81,6 +81,7 @@ bench: $(VENV)/.ready         ## side by side with peers, each in its own enviro
 	$(BIN)/python -m bench.http
 	$(BIN)/python -m bench.registry
 	$(BIN)/python -m bench.commands
+	$(BIN)/python -m bench.timeline
 
 stories: $(VENV)/.ready       ## eight failures, with Perdure and with a plain file server, side by side
 	$(BIN)/python -m harness.stories
