@@ -1,0 +1,89 @@
+"""Which paths of a workspace have changed: the system's file events, collected until somebody asks.
+
+The library's own thread collects events all the time. `drain` creates a file in a folder that is watched as well and waits
+for the event of that file: events arrive in order, so every change made before the call is known by then.
+
+An event may be missing: the system drops events when too many wait, and files that are created in a new folder before it is
+watched have none. So a folder that changed is to be looked through, and a large number of changes counts as unknown.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Generator
+from itertools import count
+from typing import Any, Final
+
+from watchfiles import watch
+
+log = logging.getLogger(__name__)
+
+DRAIN_S: Final = 2.0
+MOST_PATHS: Final = 5_000
+"""Above this many changes the whole workspace is looked through: that costs no more, and nothing can be missing."""
+_STEP_MS: Final = 1
+
+
+class FileWatcher:
+    """`cookies` is an empty folder outside of the workspace, of this watcher alone. Not for several threads.
+
+    Raises OSError where the folder cannot be watched."""
+
+    def __init__(self, root: str, cookies: str) -> None:
+        self._root = os.path.realpath(root)
+        self._cookies = os.path.realpath(cookies)
+        self._serial = count(1)
+        self._changes = self._watch()
+
+    def _watch(self) -> Generator[set[Any], None, None]:
+        changes = watch(
+            self._root,
+            self._cookies,
+            watch_filter=None,
+            debounce=_STEP_MS,
+            step=_STEP_MS,
+            rust_timeout=_STEP_MS,
+            yield_on_timeout=True,
+            raise_interrupt=False,
+            recursive=True,
+            ignore_permission_denied=True,
+        )
+        next(changes)  # returns when every folder is watched
+        return changes
+
+    def drain(self) -> set[str] | None:
+        """The paths that have changed since the last call, relative to the root; None where that is not known."""
+        cookie = os.path.join(self._cookies, f"{os.getpid()}-{next(self._serial)}")
+        with open(cookie, "xb"):
+            pass
+        try:
+            return self._collect(cookie)
+        except RuntimeError as error:  # the library gives up at a name that is not UTF-8
+            log.info("file events of %s begin anew: %s", self._root, error)
+            self._changes = self._watch()
+            return None
+        finally:
+            os.unlink(cookie)
+
+    def _collect(self, cookie: str) -> set[str] | None:
+        paths: set[str] = set()
+        has_arrived = False
+        deadline = time.monotonic() + DRAIN_S
+        while not has_arrived and time.monotonic() < deadline:
+            for _, path in next(self._changes):
+                has_arrived = has_arrived or path == cookie
+                paths.add(path)
+        if not has_arrived:
+            log.warning("file events of %s are late: the whole workspace is looked through", self._root)
+            return None
+        if len(paths) > MOST_PATHS:
+            return None
+        return {self._relative(path) for path in paths if not path.startswith(self._cookies)}
+
+    def _relative(self, path: str) -> str:
+        return os.path.relpath(path, self._root)
+
+    def close(self) -> None:
+        self._changes.close()
