@@ -1,0 +1,1 @@
+"""The time machine under shell commands: a corpus of operations, each recorded and undone."""
