@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from perdure.storage.workspace_store import store_id
+from perdure.storage.store_id import store_id
 
 
 def store_of(workspace: Path | str, home: Path | str) -> Path:

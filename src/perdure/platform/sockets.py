@@ -11,7 +11,7 @@ from typing import Final
 
 from perdure.platform.permissions import private_umask
 
-_LONGEST_FOLDER: Final = 80  # the systems allow a little over 100 bytes for the whole address
+_LONGEST_PATH: Final = 100  # Linux allows 107 bytes, macOS 103
 
 
 def new_local() -> socket.socket:
@@ -33,7 +33,7 @@ def connect(connection: socket.socket, path: str) -> None:
 @contextmanager
 def _short_path(path: str) -> Iterator[str]:
     folder, name = os.path.split(path)
-    if len(os.fsencode(folder)) < _LONGEST_FOLDER:
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
         yield path
         return
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

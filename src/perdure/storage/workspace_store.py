@@ -16,7 +16,6 @@ database. A `.perdure/` of an earlier version is read there until the first writ
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import stat
@@ -30,6 +29,7 @@ from perdure.platform.files import birth_time
 from perdure.platform.permissions import user_id
 from perdure.platform.sync import sync_directory, sync_file
 from perdure.storage.files.fsync import write_all
+from perdure.storage.store_id import store_id
 from perdure.storage.user_dirs import data_dir, state_dir
 
 FOLDER: Final = ".perdure"
@@ -120,10 +120,6 @@ def in_data(root: str) -> StorePlace:
 def in_workspace(root: str, reason: str, kind: Kind = "workspace") -> StorePlace:
     anchor = anchor_path(f"{store_id(root)}-workspace")
     return StorePlace(root, os.path.join(root, FOLDER), anchor, kind, reason)
-
-
-def store_id(root: str) -> str:
-    return hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
 
 
 def stores_folder() -> str:

@@ -1,0 +1,1 @@
+"""The hooks of coding clients: what they tell of each tool call, and where they are configured."""
