@@ -109,6 +109,7 @@ class Coverage:
         self._keep = Patterns(settings.keep)
         self._own_names = frozenset(rule.strip("/") for rule in private if not rule.startswith("/"))
         self._own_paths = frozenset(rule.strip("/") for rule in private if rule.startswith("/"))
+        self.has_ignore = bool(self._ignore)
         self.max_file = int(settings.max_file_mb * 1_000_000)
         self.max_total = int(settings.max_total_mb * 1_000_000)
 

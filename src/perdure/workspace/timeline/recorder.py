@@ -52,7 +52,7 @@ Step = Callable[[], None]
 
 
 class Recorder:
-    """For one open workspace, from any thread. `clock` is the time of day, in seconds."""
+    """For one open workspace, from any thread; by default with its settings. `clock` is the time of day, in seconds."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Recorder:
     ) -> None:
         self._workspace = workspace
         self._journal = workspace.journal
-        self._settings = settings or TimelineSettings()
+        self._settings = settings or workspace.timeline
         self._clock = clock
         self._coverage = Coverage(self._settings, workspace.roots.protection.private)
         self._lock_path = os.path.join(workspace.folder, "observation.lock")

@@ -90,6 +90,17 @@ def is_racy(mtime_ns: int, ctime_ns: int, read_ns: int) -> bool:
     return max(mtime_ns, ctime_ns) >= read_ns - (_COARSE_NS if is_coarse else _TICK_NS)
 
 
+def _is_unchanged(known: TrackedFile, info: os.stat_result) -> bool:
+    """A file keeps its kind as long as its inode and ctime are the same. A folder is never found unchanged here."""
+    return (
+        known.mtime_ns == info.st_mtime_ns
+        and known.ctime_ns == info.st_ctime_ns
+        and known.inode == info.st_ino
+        and known.size == info.st_size
+        and known.mode == info.st_mode & 0o7777
+    )
+
+
 def entry_of(path: str, info: os.stat_result) -> Entry | None:
     """None for a special file."""
     kind = kind_of(info)
@@ -193,6 +204,7 @@ class Scanner:
         missing, max_file = self._missing, self._coverage.max_file
         is_plain = not folder.is_ignored and not folder.is_left_out
         settings = self._coverage
+        is_quick = is_plain and not settings.has_ignore
         for entry in entries:
             name = entry.name
             inside = base + name
@@ -205,6 +217,13 @@ class Scanner:
                 self._refused(path, error)
                 continue
             known = missing.get(path)
+            if known is not None and is_quick and _is_unchanged(known, info) and info.st_size <= max_file:
+                del missing[path]
+                self._files += 1
+                self._total += info.st_size
+                if known.sha is None and known.git_oid is None:
+                    self._unread.append(_entry(path, known.kind, info))
+                continue
             kind = kind_of(info)
             if kind == "directory":
                 made = self._folder(prefix, inside, name, folder, root)
@@ -246,15 +265,7 @@ class Scanner:
                 continue
             self._files += 1
             self._total += size
-            if (
-                known is not None
-                and known.mtime_ns == info.st_mtime_ns
-                and known.ctime_ns == info.st_ctime_ns
-                and known.size == size
-                and known.inode == info.st_ino
-                and known.mode == info.st_mode & 0o7777
-                and known.kind == kind
-            ):
+            if known is not None and _is_unchanged(known, info):
                 del missing[path]
                 if known.sha is None and known.git_oid is None:
                     self._unread.append(_entry(path, kind, info))
