@@ -134,7 +134,11 @@ OPERATIONS: Final = (
     Operation("a unicode name", "printf x > \u65e5\u672c\u8a9e.txt"),
     Operation("a leading dash", "printf x > ./-dash.txt"),
     Operation("a hidden file", "printf x > .hidden"),
-    Operation("a name that is not UTF-8", "printf x > \"$(printf 'latin-\\351')\""),
+    Operation(
+        "a name that is not UTF-8",
+        "printf x > \"$(printf 'latin-\\351')\"; echo x >> README.md",
+        not_covered=("latin-\\udce9",),
+    ),
     Operation("a deep path", "mkdir -p $(seq -s/ 1 40) && echo x > $(seq -s/ 1 40)/file"),
     Operation("200 files", 'mkdir many && for i in $(seq 200); do echo "$i" > many/$i; done'),
     # Moves and copies

@@ -177,7 +177,8 @@ def _with(tree: Tree, edited: Tree) -> Tree:
 def _compare(expected: Tree, found: Tree, operation: Operation) -> None:
     differences = []
     for path in sorted({*expected, *found}):
-        if any(path == place or path.startswith(f"{place}/") for place in operation.not_covered):
+        shown = path.encode("utf-8", "backslashreplace").decode()
+        if any(shown == place or shown.startswith(f"{place}/") for place in operation.not_covered):
             continue
         if expected.get(path) != found.get(path):
             differences.append(

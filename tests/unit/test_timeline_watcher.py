@@ -22,7 +22,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def watched(root: Path) -> Iterator[FileWatcher]:
-    opened = FileWatcher(str(root), str(root.parent / "cookies"))
+    opened = FileWatcher(str(root), ["", "src"], str(root.parent / "cookies"))
     yield opened
     opened.close()
 
@@ -54,18 +54,33 @@ def test_each_change_is_told_once(root: Path, watched: FileWatcher) -> None:
 )
 def test_what_a_shell_does_is_seen(root: Path, command: str, path: str) -> None:
     (root / "a").write_text("a")
-    opened = FileWatcher(str(root), str(root.parent / "cookies"))
+    opened = FileWatcher(str(root), ["", "src"], str(root.parent / "cookies"))
     subprocess.run(command, shell=True, cwd=root, check=True)
     assert path in (opened.drain() or set())
     opened.close()
 
 
-def test_a_file_in_a_new_folder_is_seen_by_the_folder(root: Path, watched: FileWatcher) -> None:
-    (root / "new" / "deep").mkdir(parents=True)
-    (root / "new" / "deep" / "file").write_text("a")
-    assert "new" in (watched.drain() or set())
-    (root / "new" / "deep" / "file").write_text("b")
-    assert "new/deep/file" in (watched.drain() or set())
+def test_a_new_folder_is_seen_and_not_watched(root: Path, watched: FileWatcher) -> None:
+    (root / "new").mkdir()
+    assert watched.drain() == {"new"}
+    (root / "new" / "file").write_text("a")
+    assert watched.drain() == set()
+
+
+def test_a_folder_that_a_link_leads_to_is_not_watched(root: Path) -> None:
+    (root.parent / "outside").mkdir()
+    (root / "link").symlink_to(root.parent / "outside")
+    opened = FileWatcher(str(root), ["", "src"], str(root.parent / "cookies"))
+    (root.parent / "outside" / "file").touch()
+    assert opened.drain() == set()
+    opened.close()
+
+
+def test_a_folder_that_is_gone_is_left_out(root: Path) -> None:
+    opened = FileWatcher(str(root), ["", "gone"], str(root.parent / "cookies"))
+    (root / "a").touch()
+    assert opened.drain() == {"a"}
+    opened.close()
 
 
 def test_too_many_changes_count_as_unknown(

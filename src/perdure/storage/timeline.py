@@ -137,6 +137,9 @@ class TimelineWriting(Protocol):
 class TimelineReading(Protocol):
     def tracked_files(self) -> list[TrackedFile]: ...
 
+    def tracked_version(self) -> int:
+        """Another number after each change of the tracked files."""
+
     def tracked_file(self, path: str) -> TrackedFile | None: ...
 
     def not_covered(self) -> list[NotCovered]: ...

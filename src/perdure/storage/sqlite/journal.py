@@ -492,6 +492,9 @@ class SqliteJournal:
     def tracked_files(self) -> list[TrackedFile]:
         return timeline.tracked_files(self._read)
 
+    def tracked_version(self) -> int:
+        return timeline.tracked_version(self._read)
+
     def tracked_file(self, path: str) -> TrackedFile | None:
         return timeline.tracked_file(self._read, path)
 

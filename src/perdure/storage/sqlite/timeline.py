@@ -32,6 +32,7 @@ _CHANGE: Final = (
     "AND (journal.txn IS NULL OR NOT EXISTS "
     "(SELECT 1 FROM journal AS other WHERE other.txn = journal.txn AND other.seq < journal.seq))"
 )
+_NEXT_VERSION: Final = "UPDATE tracked_version SET n = n + 1"
 _FIRST_ROW: Final = (
     "coalesce((SELECT min(seq) FROM journal AS other WHERE other.txn = changed.txn), changed.seq)"
 )
@@ -42,6 +43,7 @@ def track_files(connection: apsw.Connection, files: Iterable[TrackedFile]) -> No
         f"INSERT OR REPLACE INTO tracked_files ({_FILE}) VALUES (?,?,?,?,?,?,?,?,?)",
         (msgspec.structs.astuple(file) for file in files),
     )
+    connection.execute(_NEXT_VERSION)
 
 
 def untrack_files(connection: apsw.Connection, paths: Iterable[str]) -> list[bytes]:
@@ -54,7 +56,13 @@ def untrack_files(connection: apsw.Connection, paths: Iterable[str]) -> list[byt
             if sha is not None:
                 dropping.drop_unnamed(sha)
     dropping.save()
+    connection.execute(_NEXT_VERSION)
     return dropping.files
+
+
+def tracked_version(connection: apsw.Connection) -> int:
+    rows: list[Any] = connection.execute("SELECT n FROM tracked_version").fetchall()
+    return int(rows[0][0])
 
 
 def tracked_files(connection: apsw.Connection) -> list[TrackedFile]:

@@ -8,12 +8,13 @@ Contents of files are durable before the rows that name them, and before a hook 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from perdure import risk
 from perdure.platform.fault_points import passed, point
@@ -30,9 +31,13 @@ from perdure.workspace.timeline.change_rows import Heads, RowWriter
 from perdure.workspace.timeline.coverage import Coverage
 from perdure.workspace.timeline.event import HookEvent
 from perdure.workspace.timeline.observation import Plan, PlannedChange, Planner, is_capture_pending
+from perdure.workspace.timeline.partial_scan import PartialScanner
 from perdure.workspace.timeline.scan import Entry, Scan, Scanner, examine, parents
 from perdure.workspace.timeline.settings import TimelineSettings
+from perdure.workspace.timeline.tracked import TrackedFiles
 from perdure.workspace.workspace import Workspace, new_transaction_id
+
+log = logging.getLogger(__name__)
 
 CAPTURE_S: Final = 5.0
 """How long an observation may take to capture files that were never seen before."""
@@ -43,6 +48,8 @@ DAY_US: Final = 86_400 * 1_000_000
 ENDED_CALLS: Final = 200
 """How many ended calls are looked at for one whose process goes on in the background."""
 COMMAND_MAX: Final = 4000
+MOST_PATHS: Final = 5_000
+"""Above this many changed paths the whole workspace is looked through."""
 _SCANNED_COMMAND: Final = 65_536
 _MOST_NOT_COVERED: Final = 10_000
 _ROW_ID: Final = re.compile(r"\b(?:journal|journal_id)\b\W{0,4}(\d{1,18})\b")
@@ -51,14 +58,25 @@ _TRANSACTION_ID: Final = re.compile(r"\bt_[0-9a-f]{16}\b")
 Step = Callable[[], None]
 
 
+class ChangeSource(Protocol):
+    def drain(self) -> set[str] | None:
+        """The paths that have changed since the last call; None where that is not known."""
+
+    def close(self) -> None: ...
+
+
 class Recorder:
-    """For one open workspace, from any thread; by default with its settings. `clock` is the time of day, in seconds."""
+    """For one open workspace. `clock` is the time of day, in seconds.
+
+    A recorder that lives long is given `watch`, which watches folders of the workspace: then an observation looks only at
+    what has changed there. Such a recorder is used by one thread."""
 
     def __init__(
         self,
         workspace: Workspace,
         settings: TimelineSettings | None = None,
         clock: Callable[[], float] = time.time,
+        watch: Callable[[Iterable[str]], ChangeSource] | None = None,
     ) -> None:
         self._workspace = workspace
         self._journal = workspace.journal
@@ -66,6 +84,11 @@ class Recorder:
         self._clock = clock
         self._coverage = Coverage(self._settings, workspace.roots.protection.private)
         self._lock_path = os.path.join(workspace.folder, "observation.lock")
+        self._tracked = TrackedFiles(workspace.journal)
+        self._watch = watch
+        self._watcher: ChangeSource | None = None
+        self._watched: frozenset[str] = frozenset()
+        self._unobserved: set[str] | None = None  # what has changed; None: look at everything
 
     # --- events --------------------------------------------------------------------------------------------
 
@@ -233,14 +256,62 @@ class Recorder:
         """`before` and `after` run in the transaction that records the changes, around it."""
         with self._only_observer():
             point("timeline.scan")
-            observation = _Observation(self._workspace, self._coverage, self._settings, self._clock)
-            observation.look()
-            point("timeline.captured")
-            if not (observation.has_news or before or after):
-                return
-            job = _RecordJob(self._workspace, lambda: self._record(observation, before, after))
-            self._workspace.committer.submit(job).result()
-            passed("timeline.recorded")
+            self._tracked.load()
+            self._collect_changes()
+            observation = _Observation(
+                self._workspace, self._coverage, self._settings, self._clock, self._tracked, self._unobserved
+            )
+            try:
+                observation.look()
+                point("timeline.captured")
+                if observation.has_news or before or after:
+                    job = _RecordJob(self._workspace, lambda: self._record(observation, before, after))
+                    self._workspace.committer.submit(job).result()
+                    passed("timeline.recorded")
+                    observation.update_tracked()
+            except BaseException:
+                self._tracked.forget()
+                raise
+            self._unobserved = set(observation.left)
+
+    def maintain(self) -> None:
+        """After a hook was answered, and while none comes: watch new folders, and take the events that wait."""
+        if self._watch is None or len(self._workspace.roots) != 1 or not self._settings.enabled:
+            return
+        with self._only_observer():
+            self._tracked.load()
+            folders = self._tracked.folders()
+            is_stale = folders != self._watched
+            if is_stale:
+                self._renew_watch(folders)
+            else:
+                self._collect_changes()
+        if is_stale:  # what changed in a new folder before it was watched
+            self._observe()
+
+    def _renew_watch(self, folders: frozenset[str]) -> None:
+        self.close()
+        assert self._watch is not None
+        try:
+            self._watcher = self._watch(folders)
+        except (OSError, RuntimeError) as error:
+            log.warning("the files are not watched, so each hook looks through all of them: %s", error)
+        self._watched = folders
+        self._unobserved = None
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+        self._watcher = None
+
+    def _collect_changes(self) -> None:
+        changed = self._watcher.drain() if self._watcher is not None else None
+        if changed is None or self._unobserved is None:
+            self._unobserved = None
+        else:
+            self._unobserved |= changed
+            if len(self._unobserved) > MOST_PATHS or any(map(_changes_coverage, self._unobserved)):
+                self._unobserved = None
 
     def _record(self, observation: _Observation, before: Step | None, after: Step | None) -> list[Digest]:
         """In the transaction. Returns the contents whose files are to be removed."""
@@ -292,18 +363,28 @@ class _Observation:
         coverage: Coverage,
         settings: TimelineSettings,
         clock: Callable[[], float],
+        tracked: TrackedFiles,
+        changed: set[str] | None,
     ) -> None:
         self._workspace = workspace
         self._journal = workspace.journal
         self._coverage = coverage
         self._clock = clock
+        self._all_tracked = tracked
+        self._changed = changed
+        self._captured: list[TrackedFile] = []
+        self._tracking: list[TrackedFile] = []
+        self._untracking: list[str] = []
+        self.left: set[str] = set()
+        """Paths that were changed while they were being recorded."""
         self._reader = ContentReader(workspace.roots, workspace.store, settings.secrets)
         self._last = self._journal.last_observation()
         self._left_out = self._journal.not_covered()
-        self._tracked = {file.path: file for file in self._journal.tracked_files()}
+        self._tracked = tracked.by_path
         self._heads = Heads(None, None)
         self._plan = Plan([], [], [], [], {})
         self._not_covered: list[NotCovered] = []
+        self._scanner: PartialScanner | None = None
 
     @property
     def has_news(self) -> bool:
@@ -330,6 +411,8 @@ class _Observation:
         point("timeline.planned")
         pending = self._capture(self._plan.unread, self._plan.not_covered, scan.total, deadline)
         places = {place.path: place for place in scan.not_covered} | self._plan.not_covered | pending
+        if self._scanner is not None:
+            places = self._scanner.unexamined(self._left_out) | places
         self._not_covered = _summarize(places.values())
 
     def _scan(self, deadline: float) -> Scan:
@@ -343,6 +426,14 @@ class _Observation:
         def is_known(folder: str) -> bool:
             return self._last is not None and unwalked.isdisjoint((folder, *parents(folder), ""))
 
+        if self._changed is not None and not is_bounded and len(self._workspace.roots) == 1:
+            self._scanner = PartialScanner(
+                self._workspace.roots,
+                self._coverage,
+                self._all_tracked,
+                self._changed | self._all_tracked.racy(),
+            )
+            return self._scanner.run()
         return Scanner(
             self._workspace.roots,
             self._coverage,
@@ -403,8 +494,8 @@ class _Observation:
             for one in kept:
                 if not one.was_kept:
                     store.record(one.content, by_row=False)
-            journal.track_files([one.tracked() for one in kept])
-            journal.track_files(unread)
+            journal.track_files([one.tracked() for one in kept] + unread)
+            self._captured += [one.tracked() for one in kept] + unread
 
         point("timeline.capture")
         self._workspace.committer.transact(keep)
@@ -416,19 +507,25 @@ class _Observation:
         """In the transaction, under the workspace's lock."""
         journal, plan = self._journal, self._plan
         changes = [change for change in plan.changes if self._is_still(change)]
-        left = {change.path for change in plan.changes} - {change.path for change in changes}
+        self.left = {change.path for change in plan.changes} - {change.path for change in changes}
         if changes:
             writer = RowWriter(journal, self._workspace.store, self._heads, new_transaction_id)
             writer.write(changes, self._attribution())
-        journal.track_files(change.tracked for change in changes if change.tracked is not None)
-        journal.track_files(plan.refreshed)
-        unneeded = journal.untrack_files([path for path in plan.untracked if path not in left])
+        self._tracking = [change.tracked for change in changes if change.tracked is not None] + plan.refreshed
+        self._untracking = [path for path in plan.untracked if path not in self.left]
+        if self._tracking:
+            journal.track_files(self._tracking)
+        unneeded = journal.untrack_files(self._untracking) if self._untracking else []
         if self._not_covered != self._left_out:
             journal.set_not_covered(self._not_covered)
         if self._last is None or changes or self._last.head != self._heads.after:
             journal.record_observation(self._heads.after)
         point("timeline.commit")
         return unneeded
+
+    def update_tracked(self) -> None:
+        """After COMMIT."""
+        self._all_tracked.apply(self._captured + self._tracking, self._untracking)
 
     def _attribution(self) -> Callable[[str], Author]:
         open_calls = self._journal.open_calls()
@@ -457,6 +554,10 @@ class _Observation:
 
 
 _COVERED_KINDS: Final = (0o100000, 0o040000, 0o120000)
+
+
+def _changes_coverage(path: str) -> bool:
+    return path.rpartition("/")[2] == ".gitignore" or path == ".git/info/exclude"
 
 
 def _discard(_: object) -> None:

@@ -141,7 +141,10 @@ class Scanner:
 
     def run(self) -> Scan:
         for number, root in enumerate(self._roots):
-            self._walk(root, f"@{number}/" if number else "")
+            self._walk_from(root, f"@{number}/" if number else "", self._top(root))
+        return self._result()
+
+    def _result(self) -> Scan:
         gone, left = self._sort_missing()
         places = [NotCovered(path, *found) for path, found in sorted(self._not_covered.items())]
         return Scan(
@@ -158,10 +161,13 @@ class Scanner:
 
     # --- the walk ------------------------------------------------------------------------------------------
 
-    def _walk(self, root: Root, prefix: str) -> None:
-        """`prefix` begins the names of its files in the journal."""
-        pending: list[_Folder] = [_Folder("", _excludes(root), False, False)]
-        later: list[_Folder] = []
+    def _top(self, root: Root) -> WalkedFolder:
+        return WalkedFolder("", _excludes(root), False, False)
+
+    def _walk_from(self, root: Root, prefix: str, top: WalkedFolder) -> None:
+        """`prefix` begins the names of the root's files in the journal."""
+        pending = [top]
+        later: list[WalkedFolder] = []
         while pending or later:
             if not pending:
                 folder = later.pop()
@@ -174,7 +180,7 @@ class Scanner:
                 is_known = self._deadline is None or self._is_known(prefix + inner.path)
                 (pending if is_known else later).append(inner)
 
-    def _enter(self, root: Root, prefix: str, folder: _Folder) -> list[_Folder]:
+    def _enter(self, root: Root, prefix: str, folder: WalkedFolder) -> list[WalkedFolder]:
         try:
             fd = open_folder(root, folder.path)
         except OSError as error:
@@ -185,21 +191,24 @@ class Scanner:
                 return []
             with os.scandir(fd) as entries:
                 found = list(entries)
-            chain = folder.chain
             if any(entry.name == ".gitignore" for entry in found):
-                own = _patterns(fd, ".gitignore", f"{folder.path}/" if folder.path else "")
-                chain = (own, *chain) if own else chain
-            return self._examine(prefix, folder._replace(chain=chain), found, root)
+                folder = self._add_patterns(fd, folder)
+            return self._examine(prefix, folder, found, root)
         except OSError as error:
             self._refused(prefix + folder.path, error)
             return []
         finally:
             os.close(fd)
 
+    def _add_patterns(self, fd: int, folder: WalkedFolder) -> WalkedFolder:
+        """With the patterns of its own `.gitignore`."""
+        own = _patterns(fd, ".gitignore", f"{folder.path}/" if folder.path else "")
+        return folder._replace(chain=(own, *folder.chain)) if own else folder
+
     def _examine(
-        self, prefix: str, folder: _Folder, entries: list[os.DirEntry[str]], root: Root
-    ) -> list[_Folder]:
-        inner: list[_Folder] = []
+        self, prefix: str, folder: WalkedFolder, entries: list[os.DirEntry[str]], root: Root
+    ) -> list[WalkedFolder]:
+        inner: list[WalkedFolder] = []
         base = f"{folder.path}/" if folder.path else ""
         missing, max_file = self._missing, self._coverage.max_file
         is_plain = not folder.is_ignored and not folder.is_left_out
@@ -285,7 +294,9 @@ class Scanner:
         else:
             self._differing.append(entry)
 
-    def _folder(self, prefix: str, inside: str, name: str, parent: _Folder, root: Root) -> _Folder | None:
+    def _folder(
+        self, prefix: str, inside: str, name: str, parent: WalkedFolder, root: Root
+    ) -> WalkedFolder | None:
         """How to walk a folder; None where it is left out."""
         coverage = self._coverage
         if not name.isascii() and not _is_text(name):
@@ -296,20 +307,20 @@ class Scanner:
             self._leave_out(prefix + inside, fixed)
             return None
         if coverage.is_kept(inside, name, True):
-            return _Folder(inside, (), False, False)
+            return WalkedFolder(inside, (), False, False)
         reason = coverage.left_out(inside, name, True)
         if parent.is_left_out or reason is not None:
             if reason is not None and not parent.is_left_out:
                 self._leave_out(prefix + inside, reason)
-            return _Folder(inside, (), False, True) if coverage.may_keep_beneath(inside) else None
+            return WalkedFolder(inside, (), False, True) if coverage.may_keep_beneath(inside) else None
         if parent.is_ignored:
-            return _Folder(inside, parent.chain, True, False)
+            return WalkedFolder(inside, parent.chain, True, False)
         if is_ignored(parent.chain, inside, name, True):
             if _has_many(root, inside):
                 self._leave_out(prefix + inside, "ignored")
-                return _Folder(inside, (), False, True) if coverage.may_keep_beneath(inside) else None
-            return _Folder(inside, parent.chain, True, False)
-        return _Folder(inside, parent.chain, False, False)
+                return WalkedFolder(inside, (), False, True) if coverage.may_keep_beneath(inside) else None
+            return WalkedFolder(inside, parent.chain, True, False)
+        return WalkedFolder(inside, parent.chain, False, False)
 
     # --- what is not covered -------------------------------------------------------------------------------
 
@@ -355,7 +366,7 @@ class Scanner:
         return root[0] if root is not None else None
 
 
-class _Folder(NamedTuple):
+class WalkedFolder(NamedTuple):
     """A folder to walk. `path` is beneath its root; `chain` has the patterns that count in it, the innermost first.
 
     In one that `is_left_out` only what `keep` names is covered."""

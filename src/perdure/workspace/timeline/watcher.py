@@ -1,10 +1,11 @@
-"""Which paths of a workspace have changed: the system's file events, collected until somebody asks.
+"""Which paths of a workspace have changed: the system's file events, collected until they are asked for.
 
 The library's own thread collects events all the time. `drain` creates a file in a folder that is watched as well and waits
 for the event of that file: events arrive in order, so every change made before the call is known by then.
 
-An event may be missing: the system drops events when too many wait, and files that are created in a new folder before it is
-watched have none. So a folder that changed is to be looked through, and a large number of changes counts as unknown.
+Each folder is watched by itself: a recursive watch would follow links out of the workspace, and watch the folders of
+dependencies. So a new folder is not watched: it is to be looked through as a whole, and watched by a new watcher. The system
+drops events when too many wait: a large number of changes counts as unknown.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from itertools import count
 from typing import Any, Final
 
@@ -27,19 +28,21 @@ _STEP_MS: Final = 1
 
 
 class FileWatcher:
-    """`cookies` is an empty folder outside of the workspace, of this watcher alone. Not for several threads.
+    """`folders` are beneath the root, "" for itself. `cookies` is an empty folder elsewhere, of this watcher alone. Not for
+    several threads.
 
-    Raises OSError where the folder cannot be watched."""
+    Raises OSError where they cannot be watched: the system has a limit."""
 
-    def __init__(self, root: str, cookies: str) -> None:
+    def __init__(self, root: str, folders: Iterable[str], cookies: str) -> None:
         self._root = os.path.realpath(root)
+        self._folders = [os.path.join(self._root, folder) if folder else self._root for folder in folders]
         self._cookies = os.path.realpath(cookies)
         self._serial = count(1)
         self._changes = self._watch()
 
     def _watch(self) -> Generator[set[Any], None, None]:
         changes = watch(
-            self._root,
+            *[folder for folder in self._folders if os.path.isdir(folder)],
             self._cookies,
             watch_filter=None,
             debounce=_STEP_MS,
@@ -47,7 +50,7 @@ class FileWatcher:
             rust_timeout=_STEP_MS,
             yield_on_timeout=True,
             raise_interrupt=False,
-            recursive=True,
+            recursive=False,
             ignore_permission_denied=True,
         )
         next(changes)  # returns when every folder is watched

@@ -13,6 +13,11 @@ CREATE TABLE tracked_files (
 ) WITHOUT ROWID;
 CREATE INDEX tracked_files_by_content ON tracked_files (sha) WHERE sha IS NOT NULL;
 
+CREATE TABLE tracked_version (          -- one row: how often tracked_files was changed, for those who keep a copy
+    n INTEGER NOT NULL
+);
+INSERT INTO tracked_version VALUES (0);
+
 -- A call of a tool outside Perdure, as its hooks tell of it. Its rows in the journal have its `txn`.
 CREATE TABLE calls (
     id      INTEGER PRIMARY KEY,
