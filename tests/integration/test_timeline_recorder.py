@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from perdure.cli.usage import store_usages
+from perdure.platform.fault_points import arm
+from perdure.protocol.envelope import ToolError
 from perdure.storage.journal import Filter, Row
 from perdure.storage.timeline import ChangeFilter
 from perdure.storage.workspace_store import find
@@ -395,6 +397,13 @@ def test_what_does_not_fit_is_named(root: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads everything")
+def test_a_file_that_loses_its_permissions_keeps_its_history(stage: Stage) -> None:
+    (row,) = stage.run("chmod 0 read.me")
+    assert (row.detail["file_mode"], row.old_sha) == (0, row.new_sha)
+    assert stage.not_covered() == {"read.me": "unreadable"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads everything")
 def test_what_cannot_be_read_is_named(root: Path) -> None:
     (root / "closed").mkdir()
     (root / "closed" / "x").write_text("x")
@@ -406,6 +415,23 @@ def test_what_cannot_be_read_is_named(root: Path) -> None:
     assert stage.not_covered() == {"closed": "unreadable", "private": "unreadable"}
     os.chmod(root / "closed", 0o700)
     stage.workspace.close()
+
+
+@pytest.mark.parametrize("point", ["timeline.read", "timeline.planned", "timeline.row", "timeline.commit"])
+def test_an_observation_that_fails_leaves_its_changes_for_the_next(stage: Stage, point: str) -> None:
+    facts = stage.begin("sed -i s/one/1/ src/app.py")
+    (stage.root / "src" / "app.py").write_text("1\n")
+    (stage.root / "new").write_text("new")
+    arm(f"{point}=enospc@1")
+    try:
+        with pytest.raises((ToolError, OSError)):
+            stage.tell("after_tool", **facts)
+    finally:
+        arm("")
+    assert stage.rows() == []
+    stage.tell("after_tool", **facts)
+    assert shape(stage.rows()) == [("create", "new"), ("overwrite", "src/app.py")]
+    assert stage.workspace.journal.open_calls() == []
 
 
 def test_disabled_it_does_nothing(root: Path) -> None:
