@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -11,12 +12,19 @@ from typing import Any
 
 import pytest
 
+from perdure.cli.usage import store_usages
+from perdure.platform.fault_points import arm
+from perdure.protocol.envelope import ToolError
 from perdure.storage.journal import Filter, Row
 from perdure.storage.timeline import ChangeFilter
+from perdure.storage.workspace_store import find
 from perdure.worker.compose import Settings, open_write
+from perdure.workspace.retention import RetentionTask
+from perdure.workspace.retention_limits import Keep
 from perdure.workspace.timeline.event import HookEvent
 from perdure.workspace.timeline.recorder import Recorder
 from perdure.workspace.timeline.settings import TimelineSettings
+from perdure.workspace.verify import verify
 from perdure.workspace.workspace import Workspace
 
 EMPTY = sha256(b"").digest()
@@ -389,6 +397,13 @@ def test_what_does_not_fit_is_named(root: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads everything")
+def test_a_file_that_loses_its_permissions_keeps_its_history(stage: Stage) -> None:
+    (row,) = stage.run("chmod 0 read.me")
+    assert (row.detail["file_mode"], row.old_sha) == (0, row.new_sha)
+    assert stage.not_covered() == {"read.me": "unreadable"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads everything")
 def test_what_cannot_be_read_is_named(root: Path) -> None:
     (root / "closed").mkdir()
     (root / "closed" / "x").write_text("x")
@@ -402,9 +417,63 @@ def test_what_cannot_be_read_is_named(root: Path) -> None:
     stage.workspace.close()
 
 
+@pytest.mark.parametrize("point", ["timeline.read", "timeline.planned", "timeline.row", "timeline.commit"])
+def test_an_observation_that_fails_leaves_its_changes_for_the_next(stage: Stage, point: str) -> None:
+    facts = stage.begin("sed -i s/one/1/ src/app.py")
+    (stage.root / "src" / "app.py").write_text("1\n")
+    (stage.root / "new").write_text("new")
+    arm(f"{point}=enospc@1")
+    try:
+        with pytest.raises((ToolError, OSError)):
+            stage.tell("after_tool", **facts)
+    finally:
+        arm("")
+    assert stage.rows() == []
+    stage.tell("after_tool", **facts)
+    assert shape(stage.rows()) == [("create", "new"), ("overwrite", "src/app.py")]
+    assert stage.workspace.journal.open_calls() == []
+
+
 def test_disabled_it_does_nothing(root: Path) -> None:
     stage = Stage(root, TimelineSettings(enabled=False))
     stage.tell("session_start")
     stage.recorder.observe()
     assert stage.workspace.journal.tracked_files() == []
     stage.workspace.close()
+
+
+def test_what_is_recorded_has_not_drifted_and_nothing_is_damaged(stage: Stage) -> None:
+    stage.run("ln -s nowhere broken; mkdir empty; printf x > 'a\nb'; rm src/lib.py; chmod 600 read.me")
+    assert list(verify(stage.workspace)) == []
+    (stage.root / "broken").unlink()
+    (stage.root / "broken").write_text("file")
+    (stage.root / "empty").rmdir()
+    assert sorted(problem.detail.rpartition(" since")[0] for problem in verify(stage.workspace)) == [
+        "broken was changed",
+        "empty is gone",
+    ]
+
+
+def test_retention_keeps_what_tracked_files_need_and_does_not_count_it(root: Path) -> None:
+    (root / "big").write_bytes(os.urandom(500_000))
+    stage = Stage(root)
+    stage.tell("session_start")
+    (row,) = stage.run("echo changed > read.me")
+    keep = Keep(days=1000, megabytes=0.1)
+    task = RetentionTask(stage.workspace.committer, stage.workspace.journal, stage.workspace.blobs, keep)
+    task.once(time.time() + 7200)
+    tracked = {file.path: file for file in stage.workspace.journal.tracked_files()}
+    assert stage.content(tracked["big"].sha) == (root / "big").read_bytes()
+    assert stage.content(row.old_sha) == b"hello\n"
+    task.close()
+    stage.workspace.close()
+
+
+def test_du_shows_the_covered_files(root: Path) -> None:
+    stage = Stage(root)
+    stage.tell("session_start")
+    folder = stage.workspace.folder
+    stage.workspace.close()
+    (usage,) = [one for one in store_usages(find(str(root))) if one.store == folder]
+    assert usage.tracked == 3
+    assert usage.tracked_bytes == len("one\ntwo\nthree\nlib\nhello\n")

@@ -8,6 +8,7 @@ file that was never covered or whose content was never kept: it gets no row, sin
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -146,6 +147,8 @@ class Planner:
             return
         captured = self._read(entry)
         if captured is None:
+            if entry.path in self._reasons and _differs_in_mode_only(known, entry) and before is not None:
+                self._add_mode(entry, before, known, last)
             return
         fresh = captured.entry
         is_same = before is not None and (before.kind, before.sha) == (fresh.kind, captured.content.digest)
@@ -191,6 +194,16 @@ class Planner:
                 _seq(last),
                 self._count_lines(before, captured),
             )
+        )
+
+    def _add_mode(self, entry: Entry, before: State, known: TrackedFile, last: Row | None) -> None:
+        """Of a file that may not be read any more: its size, inode and mtime say that the content is the same."""
+        if before.sha != known.sha:
+            return
+        after = before._replace(mode=entry.mode)
+        tracked = entry.tracked(known.sha, time.time_ns())
+        self._changes.append(
+            PlannedChange(entry.path, before, after, entry.size, None, entry, tracked, _seq(last), (0, 0))
         )
 
     def _add_folder(self, entry: Entry, before: State | None, last: Row | None) -> None:
@@ -261,6 +274,15 @@ def _before(known: TrackedFile, last: Row | None) -> State | None:
     if known.kind == "directory":
         return State("directory", NOTHING, known.mode)
     return State(known.kind, known.sha, known.mode) if known.sha is not None else None
+
+
+def _differs_in_mode_only(known: TrackedFile, entry: Entry) -> bool:
+    return known.mode != entry.mode and (known.kind, known.size, known.mtime_ns, known.inode) == (
+        entry.kind,
+        entry.size,
+        entry.mtime_ns,
+        entry.inode,
+    )
 
 
 def _state_of(row: Row) -> State | None:
