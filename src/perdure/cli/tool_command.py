@@ -83,6 +83,7 @@ def write_settings(known: Settings) -> WorkerSettings:
         durability=known.durability,
         store=known.store,
         keep=known.keep,
+        timeline=known.timeline,
         log_level=known.log_level,
     )
 

@@ -48,6 +48,7 @@ def main(argv: list[str]) -> int:
             durability=known.durability,
             store=known.store,
             keep=known.keep,
+            timeline=known.timeline,
             state_limits=known.state_limits,
             view=View(known.render, known.detail),
             log_level=known.log_level,

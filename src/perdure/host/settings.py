@@ -18,6 +18,7 @@ from perdure.protocol.tool_groups import PROFILES, Profile, unknown_tool
 from perdure.storage.files.bounded_read import read_bounded
 from perdure.storage.state_limits import StateLimits
 from perdure.workspace.retention_limits import Keep
+from perdure.workspace.timeline.settings import TimelineSettings
 
 FILE_NAME = "perdure.toml"
 MOST_BYTES = 1024 * 1024
@@ -59,6 +60,7 @@ class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     mount_env: dict[str, list[str] | str] = {}
     timeouts: Timeouts | None = None
     keep: Keep | None = None
+    timeline: TimelineSettings | None = None
     state_limits: StateLimits | None = None
     limits: dict[str, float] = {}
     serve: ServeFile | None = None
@@ -88,6 +90,7 @@ class Settings(msgspec.Struct, frozen=True):
     mount_env: dict[str, tuple[str, ...]] = {}
     timeouts: Timeouts = Timeouts()
     keep: Keep = Keep()
+    timeline: TimelineSettings = TimelineSettings()
     state_limits: StateLimits = StateLimits()
     limits: Limits = Limits()
     faults: tuple[Fault, ...] = ()
@@ -154,6 +157,7 @@ def load(
     found["mount_env"] = _mount_env(given.get("mount_env") or [], files, found["mounts"])
     found["timeouts"] = next((f.timeouts for f in files if f.timeouts is not None), Timeouts())
     found["keep"] = next((f.keep for f in files if f.keep is not None), Keep())
+    found["timeline"] = next((f.timeline for f in files if f.timeline is not None), TimelineSettings())
     found["state_limits"] = next((f.state_limits for f in files if f.state_limits is not None), StateLimits())
     found["limits"] = _limits(files)
     found["faults"] = tuple(faults or ())

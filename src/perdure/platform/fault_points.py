@@ -59,6 +59,14 @@
 | `store.before_journal` | all contents were; before the journal is moved |
 | `store.journal_moved` | the journal is in its new place; the old one is not removed yet |
 | `store.one_removed` | one file of the old place was removed |
+| `timeline.scan` | an observation holds its lock; nothing was looked at |
+| `timeline.read` | before one changed or new file is read |
+| `timeline.planned` | what changed is known, and the new contents were read |
+| `timeline.capture` | before some files that were never seen are kept |
+| `timeline.captured` | they are; before the changes are recorded |
+| `timeline.row` | one row of a change is written and not committed |
+| `timeline.commit` | all of the observation is written and not committed |
+| `timeline.recorded` | it is committed; the hook was not told |
 | `registry.locked` | the lock on a registry or a client's file is held |
 | `registry.read` | it was read; nothing is planned |
 | `registry.backed_up` | its content is in the backups; nothing is written |

@@ -36,6 +36,13 @@ class NotCovered(msgspec.Struct, frozen=True):
     files: int | None = None
 
 
+class Observation(msgspec.Struct, frozen=True):
+    """The last look at the workspace: when, in microseconds, and the commit that git's HEAD stood for."""
+
+    ts: int
+    head: str | None
+
+
 class NewCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a tool outside Perdure. `paths` are the files that its input names."""
 
@@ -105,6 +112,8 @@ class TimelineWriting(Protocol):
     def set_not_covered(self, places: Iterable[NotCovered]) -> None:
         """All that is left out, as the last look at the workspace found it."""
 
+    def record_observation(self, head: str | None) -> None: ...
+
     def keep_content(self, sha: bytes) -> None:
         """A row of this transaction names this content, which the store has."""
 
@@ -118,6 +127,9 @@ class TimelineWriting(Protocol):
     def forget_call(self, identity: int) -> None:
         """It has changed nothing."""
 
+    def forget_calls(self, before: int) -> None:
+        """Those that ended before a time, in microseconds, and have changed nothing."""
+
     def begin_turn(self, client: str, session: str) -> int:
         """The number of the turn that begins now: 1, 2, 3 …"""
 
@@ -128,6 +140,9 @@ class TimelineReading(Protocol):
     def tracked_file(self, path: str) -> TrackedFile | None: ...
 
     def not_covered(self) -> list[NotCovered]: ...
+
+    def last_observation(self) -> Observation | None:
+        """None where the workspace was never looked at."""
 
     def open_calls(self) -> list[CallRecord]: ...
 

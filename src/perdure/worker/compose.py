@@ -13,6 +13,7 @@ from perdure.protocol.tools import DEFAULT_VIEW, View
 from perdure.storage.state_limits import StateLimits
 from perdure.surfaces.port import Surface
 from perdure.workspace.retention_limits import Keep
+from perdure.workspace.timeline.settings import TimelineSettings
 
 if TYPE_CHECKING:
     from perdure.storage.state import StateBackend
@@ -36,6 +37,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     durability: Durability = "journal"
     store: Literal["data", "workspace"] = "data"
     keep: Keep = Keep()
+    timeline: TimelineSettings = TimelineSettings()
     state_limits: StateLimits = StateLimits()
     view: View = DEFAULT_VIEW
     log_level: str = "warning"
@@ -78,6 +80,7 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> Workspace:
         lambda place: SqliteJournal(place.folder, place.anchor, is_read_only=is_read_only),
         strict=settings.durability == "strict",
         keep=settings.keep,
+        timeline=settings.timeline,
         policy=found.policy,
         policy_rules=(*found.own, *rules),
         scratch_get=found.policy.scratch.get and not os.environ.get("RW_SCRATCH_DISABLE_GET"),

@@ -36,6 +36,7 @@ from perdure.workspace.recovery import recover
 from perdure.workspace.retention import RetentionTask
 from perdure.workspace.retention_limits import Keep
 from perdure.workspace.seen_files import Saved, SeenFiles
+from perdure.workspace.timeline.settings import TimelineSettings
 from perdure.workspace.writer_lock import WriterLock
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Workspace:
         *,
         strict: bool = False,
         keep: Keep | None = None,
+        timeline: TimelineSettings | None = None,
         policy: Policy = DEFAULT,
         policy_rules: tuple[str, ...] = (),
         scratch_get: bool = True,
@@ -64,6 +66,7 @@ class Workspace:
         self.strict = strict
         self.policy = policy
         self.scratch_get = scratch_get
+        self.timeline = timeline or TimelineSettings()
         self.folder = place.folder
         self._sightings = SeenFiles()
         self._unrecovered: dict[str, ToolError] = {}

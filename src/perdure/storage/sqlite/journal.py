@@ -49,6 +49,7 @@ from perdure.storage.timeline import (
     ChangeSummary,
     NewCall,
     NotCovered,
+    Observation,
     TrackedFile,
 )
 
@@ -364,6 +365,9 @@ class SqliteJournal:
     def set_not_covered(self, places: Iterable[NotCovered]) -> None:
         timeline.set_not_covered(self._write, places)
 
+    def record_observation(self, head: str | None) -> None:
+        timeline.record_observation(self._write, head, self._now())
+
     def keep_content(self, sha: Digest) -> None:
         self._write.execute("UPDATE contents SET seq = ?, by_row = 1 WHERE sha = ?", (self._head[0] + 1, sha))
 
@@ -377,6 +381,9 @@ class SqliteJournal:
 
     def forget_call(self, identity: int) -> None:
         self._write.execute("DELETE FROM calls WHERE id = ?", (identity,))
+
+    def forget_calls(self, before: int) -> None:
+        timeline.forget_calls(self._write, before)
 
     def begin_turn(self, client: str, session: str) -> int:
         return timeline.begin_turn(self._write, client, session, self._now())
@@ -490,6 +497,9 @@ class SqliteJournal:
 
     def not_covered(self) -> list[NotCovered]:
         return timeline.not_covered(self._read)
+
+    def last_observation(self) -> Observation | None:
+        return timeline.last_observation(self._read)
 
     def open_calls(self) -> list[CallRecord]:
         return timeline.open_calls(self._read)

@@ -16,6 +16,7 @@ from perdure.storage.timeline import (
     ChangeSummary,
     NewCall,
     NotCovered,
+    Observation,
     TrackedFile,
 )
 
@@ -82,6 +83,15 @@ def not_covered(connection: apsw.Connection) -> list[NotCovered]:
     ]
 
 
+def record_observation(connection: apsw.Connection, head: str | None, now: int) -> None:
+    connection.execute("INSERT OR REPLACE INTO observation (id, ts, head) VALUES (1, ?, ?)", (now, head))
+
+
+def last_observation(connection: apsw.Connection) -> Observation | None:
+    row: Any = connection.execute("SELECT ts, head FROM observation").fetchone()
+    return Observation(*row) if row is not None else None
+
+
 def begin_call(connection: apsw.Connection, call: NewCall, now: int) -> CallRecord:
     record = CallRecord(
         id=0,
@@ -122,6 +132,10 @@ def update_call(
         "seq = coalesce(?, seq), txn = coalesce(?, txn) WHERE id = ?",
         (status, status == "open", now, seq, txn, identity),
     )
+
+
+def forget_calls(connection: apsw.Connection, before: int) -> None:
+    connection.execute("DELETE FROM calls WHERE seq IS NULL AND ended < ?", (before,))
 
 
 def begin_turn(connection: apsw.Connection, client: str, session: str, now: int) -> int:

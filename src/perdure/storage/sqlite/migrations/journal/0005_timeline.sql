@@ -49,3 +49,9 @@ CREATE TABLE not_covered (              -- what the last look at the workspace l
     reason TEXT NOT NULL,               -- ignored, dependencies, too_large, not_yet …
     files  INTEGER                      -- NULL: not counted
 ) WITHOUT ROWID;
+
+CREATE TABLE observation (              -- one row: the last look at the workspace
+    id   INTEGER PRIMARY KEY CHECK (id = 1),
+    ts   INTEGER NOT NULL,
+    head TEXT                           -- the commit that git's HEAD stood for; NULL where there was none
+);

@@ -1,0 +1,524 @@
+"""The recorder of the time machine: it observes the workspace around each call and records what changed.
+
+    lock out other observations ─▶ scan ─▶ read what is new ─▶ one transaction: rows, tracked files, calls
+
+An observation that fails leaves the tracked files as they were, so the next one finds the same changes again.
+Contents of files are durable before the rows that name them, and before a hook that runs ahead of a call returns.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from perdure import risk
+from perdure.platform.fault_points import passed, point
+from perdure.platform.locks import lock_within
+from perdure.storage.journal import Digest, Row
+from perdure.storage.process_lock import open_lock_file, workspace_locked
+from perdure.storage.timeline import CallRecord, NewCall, NotCovered, TrackedFile
+from perdure.workspace.jobs import Job
+from perdure.workspace.retention import FRESH_S
+from perdure.workspace.timeline import git_head
+from perdure.workspace.timeline.attribution import Author, attribute, command_words
+from perdure.workspace.timeline.capture import Captured, ContentReader
+from perdure.workspace.timeline.change_rows import Heads, RowWriter
+from perdure.workspace.timeline.coverage import Coverage
+from perdure.workspace.timeline.event import HookEvent
+from perdure.workspace.timeline.observation import Plan, PlannedChange, Planner, is_capture_pending
+from perdure.workspace.timeline.scan import Entry, Scan, Scanner, examine, parents
+from perdure.workspace.timeline.settings import TimelineSettings
+from perdure.workspace.workspace import Workspace, new_transaction_id
+
+CAPTURE_S: Final = 5.0
+"""How long an observation may take to capture files that were never seen before."""
+LOCK_S: Final = 20.0
+BATCH_FILES: Final = 500
+BATCH_BYTES: Final = 16 << 20
+DAY_US: Final = 86_400 * 1_000_000
+ENDED_CALLS: Final = 200
+"""How many ended calls are looked at for one whose process goes on in the background."""
+COMMAND_MAX: Final = 4000
+_SCANNED_COMMAND: Final = 65_536
+_MOST_NOT_COVERED: Final = 10_000
+_ROW_ID: Final = re.compile(r"\b(?:journal|journal_id)\b\W{0,4}(\d{1,18})\b")
+_TRANSACTION_ID: Final = re.compile(r"\bt_[0-9a-f]{16}\b")
+
+Step = Callable[[], None]
+
+
+class Recorder:
+    """For one open workspace, from any thread; by default with its settings. `clock` is the time of day, in seconds."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        settings: TimelineSettings | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._workspace = workspace
+        self._journal = workspace.journal
+        self._settings = settings or workspace.timeline
+        self._clock = clock
+        self._coverage = Coverage(self._settings, workspace.roots.protection.private)
+        self._lock_path = os.path.join(workspace.folder, "observation.lock")
+
+    # --- events --------------------------------------------------------------------------------------------
+
+    def handle(self, event: HookEvent) -> None:
+        """Record what an event of a client's hook tells. Raises ToolError or OSError where that fails."""
+        if not self._settings.enabled:
+            return
+        match event.kind:
+            case "before_tool":
+                self._begin(event)
+            case "after_tool" | "failed_tool":
+                self._end(event)
+            case "prompt":
+                self._observe(after=lambda: self._begin_turn(event))
+            case "agent_stop":
+                self._observe(after=lambda: self._abandon(event, whole_session=False))
+            case "session_start" | "session_end":
+                self._observe(after=lambda: self._abandon(event, whole_session=True))
+
+    def observe(self) -> None:
+        """Record what changed since the last observation."""
+        if self._settings.enabled:
+            self._observe()
+
+    def _begin(self, event: HookEvent) -> None:
+        if not event.may_change_files:
+            return
+        call = self._new_call(event)
+        if event.own_tool is not None:  # it writes its own rows
+            self._workspace.committer.transact(lambda: self._journal.begin_call(call))
+        else:
+            self._observe(after=lambda: _discard(self._journal.begin_call(call)))
+
+    def _end(self, event: HookEvent) -> None:
+        if not event.may_change_files:
+            return
+        if event.own_tool is not None:
+            self._workspace.committer.transact(lambda: self._link_own_rows(event))
+            return
+        call = self._new_call(event)
+
+        def begin_unseen() -> None:
+            """The hook before the call did not come, or failed: what changed since the last observation is its."""
+            if self._find_open(event) is None:
+                self._journal.begin_call(call)
+
+        self._observe(before=begin_unseen, after=lambda: self._end_call(event))
+
+    def _new_call(self, event: HookEvent) -> NewCall:
+        """Calls of Perdure's own tools have no transaction: their rows have one, or need none."""
+        return NewCall(
+            client=event.client,
+            session=event.session,
+            tool=event.tool or event.own_tool or "",
+            txn=None if event.own_tool is not None else new_transaction_id(),
+            agent=event.agent,
+            turn=self._journal.current_turn(event.client, event.session),
+            call_id=event.call_id,
+            command=_redact(event.command),
+            paths=self._named_paths(event),
+        )
+
+    def _find_open(self, event: HookEvent) -> CallRecord | None:
+        """The call that an event is about: by the client's id of it, else the newest of the same agent and tool."""
+        calls = [
+            call
+            for call in self._journal.open_calls()
+            if (call.client, call.session) == (event.client, event.session)
+        ]
+        if event.call_id is not None:
+            calls = [call for call in calls if call.call_id == event.call_id]
+        else:
+            tool = event.tool or event.own_tool or ""
+            calls = [call for call in calls if (call.agent, call.tool) == (event.agent, tool)]
+        return calls[-1] if calls else None
+
+    def _end_call(self, event: HookEvent) -> None:
+        call = self._find_open(event)
+        if call is None:
+            return
+        if call.seq is None and not call.paths:
+            self._journal.forget_call(call.id)
+        else:  # one that names paths may have left a process behind that changes them later
+            self._journal.update_call(call.id, status="done")
+
+    def _begin_turn(self, event: HookEvent) -> None:
+        self._abandon(event, whole_session=False)
+        self._journal.begin_turn(event.client, event.session)
+
+    def _abandon(self, event: HookEvent, *, whole_session: bool) -> None:
+        """The ends of these calls will not come: of an agent that has stopped, or of all agents of a session."""
+        for call in self._journal.open_calls():
+            is_of_session = (call.client, call.session) == (event.client, event.session)
+            if is_of_session and (whole_session or call.agent == event.agent):
+                self._give_up(call)
+
+    def _give_up(self, call: CallRecord) -> None:
+        if call.seq is None and not call.paths:
+            self._journal.forget_call(call.id)
+        else:
+            self._journal.update_call(call.id, status="unfinished")
+
+    def _give_up_old_calls(self) -> None:
+        before = int(self._clock() * 1_000_000) - DAY_US
+        for call in self._journal.open_calls():
+            if call.begun < before:
+                self._give_up(call)
+        self._journal.forget_calls(before)
+
+    def _link_own_rows(self, event: HookEvent) -> None:
+        call = self._find_open(event)
+        if call is None:
+            call = self._journal.begin_call(self._new_call(event))
+        changes = list(self._own_changes(event.response))
+        if not changes:
+            self._journal.forget_call(call.id)
+            return
+        for number, row in enumerate(changes):
+            if number:
+                call = self._journal.begin_call(self._new_call(event))
+            self._journal.update_call(call.id, status="done", seq=row.seq, txn=row.txn)
+
+    def _own_changes(self, response: object) -> Iterator[Row]:
+        """The first row of each change that a response of Perdure's own tools names."""
+        seen: set[str | int] = set()
+        for name in _named_ids(response):
+            if name.startswith("t_"):
+                rows = self._journal.transaction(name)
+                row = rows[0] if rows else None
+            else:
+                row = self._journal.row(int(name))
+                if row is not None and row.txn is not None:
+                    row = self._journal.transaction(row.txn)[0]
+            if row is not None and row.seq not in seen:
+                seen.add(row.seq)
+                yield row
+
+    def _named_paths(self, event: HookEvent) -> tuple[str, ...]:
+        """The paths that the input of a call names, as rows name them; those outside of the workspace are left
+        out."""
+        words = [(path, event.cwd) for path in event.paths]
+        if event.command is not None:
+            words += command_words(event.command, event.cwd)
+        found: dict[str, None] = {}
+        for word, cwd in words:
+            path = os.path.normpath(os.path.join(cwd, word))
+            if "\0" not in path and _is_text(path):
+                named = self._journal_path(path)
+                if named:
+                    found[named] = None
+        return tuple(found)
+
+    def _journal_path(self, absolute: str) -> str | None:
+        parts = [part for part in absolute.split("/") if part]
+        best: tuple[int, str] | None = None
+        for number, root in enumerate(self._workspace.roots):
+            inside = root.beneath(parts)
+            if inside is not None and (best is None or len(inside) < best[0]):
+                best = len(inside), (f"@{number}/" if number else "") + "/".join(inside)
+        return best[1] if best is not None else None
+
+    # --- observing -----------------------------------------------------------------------------------------
+
+    def _observe(self, before: Step | None = None, after: Step | None = None) -> None:
+        """`before` and `after` run in the transaction that records the changes, around it."""
+        with self._only_observer():
+            point("timeline.scan")
+            observation = _Observation(self._workspace, self._coverage, self._settings, self._clock)
+            observation.look()
+            point("timeline.captured")
+            if not (observation.has_news or before or after):
+                return
+            job = _RecordJob(self._workspace, lambda: self._record(observation, before, after))
+            self._workspace.committer.submit(job).result()
+            passed("timeline.recorded")
+
+    def _record(self, observation: _Observation, before: Step | None, after: Step | None) -> list[Digest]:
+        """In the transaction. Returns the contents whose files are to be removed."""
+        if before is not None:
+            before()
+        unneeded = observation.record()
+        if after is not None:
+            after()
+        self._give_up_old_calls()
+        return unneeded
+
+    @contextmanager
+    def _only_observer(self) -> Iterator[None]:
+        """One observation at a time, in all processes: between two of them no call begins or ends."""
+        fd = open_lock_file(self._lock_path)
+        try:
+            if not lock_within(fd, LOCK_S):
+                raise workspace_locked()
+            yield
+        finally:
+            os.close(fd)
+
+
+class _RecordJob(Job):
+    """Contents that nothing names any more go after COMMIT; one that was written just now may be about to be named
+    again."""
+
+    def __init__(self, workspace: Workspace, work: Callable[[], list[Digest]]) -> None:
+        super().__init__()
+        self._workspace = workspace
+        self._work = work
+
+    def stage(self) -> None:
+        self.result = self._work()
+
+    def apply(self) -> None:
+        before = time.time() - FRESH_S
+        for sha in self.result:
+            if not self._workspace.journal.has_content(sha):
+                self._workspace.blobs.delete(sha.hex(), written_before=before)
+
+
+class _Observation:
+    """One look at the workspace, and what is recorded of it."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        coverage: Coverage,
+        settings: TimelineSettings,
+        clock: Callable[[], float],
+    ) -> None:
+        self._workspace = workspace
+        self._journal = workspace.journal
+        self._coverage = coverage
+        self._clock = clock
+        self._reader = ContentReader(workspace.roots, workspace.store, settings.secrets)
+        self._last = self._journal.last_observation()
+        self._left_out = self._journal.not_covered()
+        self._tracked = {file.path: file for file in self._journal.tracked_files()}
+        self._heads = Heads(None, None)
+        self._plan = Plan([], [], [], [], {})
+        self._not_covered: list[NotCovered] = []
+
+    @property
+    def has_news(self) -> bool:
+        plan = self._plan
+        return bool(
+            plan.changes
+            or plan.refreshed
+            or plan.untracked
+            or self._last is None
+            or self._last.head != self._heads.after
+            or self._not_covered != self._left_out
+        )
+
+    def look(self) -> None:
+        """Scan, read what differs, and capture what was never seen: durably, in transactions of its own."""
+        deadline = time.monotonic() + CAPTURE_S
+        head = git_head.read_head(self._workspace.roots[0].path)
+        self._heads = Heads(self._last.head if self._last is not None else None, head)
+        scan = self._scan(deadline)
+        planner = Planner(
+            self._journal, self._reader, self._tracked, self._left_out, is_first=self._last is None
+        )
+        self._plan = planner.plan(scan)
+        point("timeline.planned")
+        pending = self._capture(self._plan.unread, self._plan.not_covered, scan.total, deadline)
+        places = {place.path: place for place in scan.not_covered} | self._plan.not_covered | pending
+        self._not_covered = _summarize(places.values())
+
+    def _scan(self, deadline: float) -> Scan:
+        unwalked = {
+            place.path
+            for place in self._left_out
+            if place.reason == "not_yet" and not is_capture_pending(place)
+        }
+        is_bounded = self._last is None or bool(unwalked)
+
+        def is_known(folder: str) -> bool:
+            return self._last is not None and unwalked.isdisjoint((folder, *parents(folder), ""))
+
+        return Scanner(
+            self._workspace.roots,
+            self._coverage,
+            self._tracked,
+            deadline if is_bounded else None,
+            is_known,
+        ).run()
+
+    # --- first captures ------------------------------------------------------------------------------------
+
+    def _capture(
+        self,
+        entries: list[Entry],
+        reasons: dict[str, NotCovered],
+        total: int,
+        deadline: float,
+    ) -> dict[str, NotCovered]:
+        """Keep the contents of files that were never seen. Returns those that there was no time for."""
+        waiting: dict[str, NotCovered] = {}
+        batch: list[Captured] = []
+        unread: list[TrackedFile] = []
+        size = 0
+        room = self._coverage.max_total - self._tracked_bytes()
+        for entry in entries:
+            if entry.kind == "directory":
+                unread.append(entry.tracked(None, 0))
+                continue
+            room -= entry.size if entry.path not in self._tracked else 0
+            if room < 0 and entry.path not in self._tracked:
+                room += entry.size
+                reasons[entry.path] = NotCovered(entry.path, "max_total", 1)
+                continue
+            if time.monotonic() > deadline:
+                unread.append(entry.tracked(None, time.time_ns()))
+                waiting[entry.path] = NotCovered(entry.path, "not_yet", 1)
+                continue
+            found = self._reader.read(entry)
+            if isinstance(found, str):
+                reasons[entry.path] = NotCovered(entry.path, found, 1)
+            elif found is not None:
+                batch.append(found)
+                size += found.content.size if found.content.data is not None else 0
+            if len(batch) >= BATCH_FILES or size > BATCH_BYTES:
+                self._keep(batch, unread)
+                batch, unread, size = [], [], 0
+        if batch or unread:
+            self._keep(batch, unread)
+        return waiting
+
+    def _tracked_bytes(self) -> int:
+        return sum(file.size for file in self._tracked.values())
+
+    def _keep(self, batch: list[Captured], unread: list[TrackedFile]) -> None:
+        store, journal = self._workspace.store, self._journal
+
+        def keep() -> None:
+            kept = [one for one in batch if not one.was_kept or store.has(one.content.sha256)]
+            for one in kept:
+                if not one.was_kept:
+                    store.record(one.content, by_row=False)
+            journal.track_files([one.tracked() for one in kept])
+            journal.track_files(unread)
+
+        point("timeline.capture")
+        self._workspace.committer.transact(keep)
+        self._reader.release()
+
+    # --- recording -----------------------------------------------------------------------------------------
+
+    def record(self) -> list[Digest]:
+        """In the transaction, under the workspace's lock."""
+        journal, plan = self._journal, self._plan
+        changes = [change for change in plan.changes if self._is_still(change)]
+        left = {change.path for change in plan.changes} - {change.path for change in changes}
+        if changes:
+            writer = RowWriter(journal, self._workspace.store, self._heads, new_transaction_id)
+            writer.write(changes, self._attribution())
+        journal.track_files(change.tracked for change in changes if change.tracked is not None)
+        journal.track_files(plan.refreshed)
+        unneeded = journal.untrack_files([path for path in plan.untracked if path not in left])
+        if self._not_covered != self._left_out:
+            journal.set_not_covered(self._not_covered)
+        if self._last is None or changes or self._last.head != self._heads.after:
+            journal.record_observation(self._heads.after)
+        point("timeline.commit")
+        return unneeded
+
+    def _attribution(self) -> Callable[[str], Author]:
+        open_calls = self._journal.open_calls()
+        ended_calls = self._journal.ended_calls(ENDED_CALLS)
+        now = int(self._clock() * 1_000_000)
+        return lambda path: attribute(path, open_calls, ended_calls, now)
+
+    def _is_still(self, change: PlannedChange) -> bool:
+        """Whether nothing happened to the file since it was planned. If so it is left for the next observation."""
+        last = self._journal.last_of(change.path)
+        if (last.seq if last is not None else None) != change.last_seq:
+            return False
+        if (
+            change.content is not None
+            and change.content.was_kept
+            and not self._workspace.store.has(change.content.content.sha256)
+        ):
+            return False
+        try:
+            info = examine(self._workspace.roots, change.path)
+        except OSError:
+            return False
+        if change.entry is None:
+            return info is None or (info.st_mode & 0o170000) not in _COVERED_KINDS
+        return info is not None and change.entry.matches(info)
+
+
+_COVERED_KINDS: Final = (0o100000, 0o040000, 0o120000)
+
+
+def _discard(_: object) -> None:
+    return None
+
+
+def _summarize(places: Iterable[NotCovered]) -> list[NotCovered]:
+    """Single files that wait for their first capture are counted by their top folder; so are all files where there
+    are very many."""
+    counts: dict[tuple[str, str], int] = {}
+    found: dict[str, NotCovered] = {}
+    all_places = list(places)
+    is_long = len(all_places) > _MOST_NOT_COVERED
+    for place in all_places:
+        folder = place.path.rpartition("/")[0] if is_long else place.path.partition("/")[0]
+        is_single = place.files == 1 and (is_long or is_capture_pending(place))
+        if is_single and folder and folder != place.path:
+            counts[folder, place.reason] = counts.get((folder, place.reason), 0) + 1
+        else:
+            found[place.path] = place
+    for (folder, reason), count in counts.items():
+        found.setdefault(folder, NotCovered(folder, reason, count))
+    return [found[path] for path in sorted(found)]
+
+
+def _redact(command: str | None) -> str | None:
+    """A command line without its secrets, short enough for a row."""
+    if command is None:
+        return None
+    text = command[:_SCANNED_COMMAND].encode("utf-8", "replace").decode()
+    text = risk.redact(text, risk.scan(text))
+    return text if len(text) <= COMMAND_MAX else text[: COMMAND_MAX - 1] + "…"
+
+
+def _named_ids(response: object) -> Iterator[str]:
+    """The ids of rows and transactions in the answer of a tool: fields of its structured content, or words of its
+    text."""
+    pending: list[Any] = [response]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            for key in ("transaction_id", "journal_id"):
+                name = value.get(key)
+                if isinstance(name, str | int) and _is_id(str(name)):
+                    yield str(name)
+            ids = value.get("ids")
+            yield from (str(name) for name in (ids if isinstance(ids, list) else ()) if _is_id(str(name)))
+            pending += reversed(list(value.values()))
+        elif isinstance(value, list | tuple):
+            pending += reversed(value)
+        elif isinstance(value, str):
+            yield from _TRANSACTION_ID.findall(value)
+            yield from _ROW_ID.findall(value)
+
+
+def _is_id(text: str) -> bool:
+    return bool(_TRANSACTION_ID.fullmatch(text)) or (text.isascii() and text.isdigit() and len(text) <= 18)
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
