@@ -124,13 +124,15 @@ def test_a_workspace_without_changes_says_what_would_fill_it(
 def test_a_hook_takes_the_clients_project_and_else_the_workspace_around_its_folder(
     project: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perdure.cli.hook import _workspace
+    from perdure.cli.workspace import find_project
 
     write("safe_write", path="a.txt", content="1\n")
-    asked = {"cwd": str(project / "sub")}
-    assert _workspace(None, asked) == str(project)
-    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(project / "sub"))
-    assert _workspace(None, asked) == str(project / "sub")
+    sub = str(project / "sub")
+    assert find_project(None, None, sub) == str(project)
+    assert find_project(None, sub, str(project)) == sub
+    monkeypatch.setenv("PERDURE_WORKSPACE", str(project))
+    assert find_project(None, sub, sub) == str(project)
+    assert find_project(sub, None, str(project)) == sub
 
 
 # --- one change -------------------------------------------------------------------------------------------------

@@ -31,11 +31,12 @@ ALLOWED = {
     "kernel": {"kernel", "present", "validate"} | BASE,
     "surfaces": {"surfaces", "workspace"} | PORTS,
     "registry": {"registry"} | PORTS,
+    "hooks": {"hooks", "workspace", "storage", "text"} | BASE,
     "host": {"host"} | MIDDLE,
-    "worker": {"worker"} | MIDDLE,
+    "worker": {"worker", "hooks"} | MIDDLE,
     "serve": {"serve", "host"} | MIDDLE,
     "dash": {"dash", "serve", "host"} | MIDDLE,
-    "cli": {"cli", "dash", "serve", "host", "worker", "testing"} | MIDDLE,
+    "cli": {"cli", "dash", "serve", "host", "worker", "hooks", "testing"} | MIDDLE,
 }
 IO = {
     "asyncio",
@@ -235,7 +236,7 @@ def test_what_an_extra_installs_is_imported_only_where_that_extra_is_used() -> N
 # The kernel, host, serve and cli have cycles still.
 WITHOUT_CYCLE = {
     *("platform", "protocol", "text", "present", "risk", "validate", "storage", "workspace", "surfaces"),
-    *("worker", "registry", "dash"),
+    *("worker", "registry", "dash", "hooks"),
 }
 
 

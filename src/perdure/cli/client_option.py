@@ -16,6 +16,8 @@ NAMES = (
     "opencode", "cline",
 )  # fmt: skip
 
+# Those with hooks that Perdure knows, likewise.
+HOOK_CLIENTS = ("claude-code", "codex", "gemini", "cursor")
 
 # The program of a client, where it has one with a name of its own.
 PROGRAMS = {
@@ -59,6 +61,15 @@ def chosen(options: argparse.Namespace) -> tuple[Client, str]:
         print(f"perdure: {client.title} has no file of a project", file=sys.stderr)
         raise SystemExit(2)
     return client, path
+
+
+def hooks_file_of(client: Client, *, is_project: bool) -> str | None:
+    """The file that holds the client's hooks, the user's or the project's; None where it has no hooks."""
+    from perdure.registry.clients import places
+
+    if is_project:
+        return places.project_hooks_file(client.name, os.getcwd())
+    return places.hooks_file(client.name, os.environ)
 
 
 def found_clients() -> list[tuple[Client, str]]:

@@ -1,106 +1,117 @@
-"""`perdure hook`: what a client's own write tools do, steered to Perdure's or taken into its journal.
+"""`perdure hook`: what a client's own tools do, recorded in the journal or steered to Perdure's tools.
 
-A client runs it as a hook and gives it one JSON object on standard input, as Claude Code does for `PreToolUse` and
-`PostToolUse`. It must never keep the client from working: what is not about a file of the workspace is let pass
-without a word, and a failure is said on standard error with exit code 1, which blocks nothing.
+A client runs it as a hook and gives it one JSON object on standard input. It must never keep the client from working:
+`journal` fails open (`hook_journal.py`), and `steer` lets everything pass that is not a write in the workspace.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
-from json import dumps, loads
-from typing import Any
+from typing import Any, Final
 
-import msgspec
-
-from perdure.cli.options import settle
+from perdure.cli.client_option import HOOK_CLIENTS
 from perdure.cli.parser import new_parser
-from perdure.cli.refusals import in_words
-from perdure.cli.tool_command import CommandCall, write_settings
-from perdure.cli.workspace import find_workspace
-from perdure.protocol.envelope import ToolError
-from perdure.protocol.next_step import FILL, call_tool
-from perdure.protocol.tools import View
 
-MOST_BYTES = 64 * 1024 * 1024
-MATCHER = "Write|Edit|MultiEdit|NotebookEdit"
-PATHS = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
-INSTEAD = {"Write": "safe_write", "Edit": "edit", "MultiEdit": "edit", "NotebookEdit": "safe_write"}
-EVENTS = {"steer": ("PreToolUse",), "journal": ("PreToolUse", "PostToolUse")}
+STEERED: Final = {"Write": "safe_write", "Edit": "edit", "MultiEdit": "edit", "NotebookEdit": "safe_write"}
+PATHS: Final = {"NotebookEdit": "notebook_path"}
 
 
 def parser() -> argparse.ArgumentParser:
     found = new_parser(
         "hook",
-        "For hooks of a client: steer its own write tools to Perdure's, or take what they wrote into the journal.",
+        "For hooks of a client: record what its own tools change, or steer its write tools to Perdure's.",
     )
     commands = found.add_subparsers(metavar="COMMAND", required=True, dest="command")
     texts = {
+        "journal": "record every change that the client's tools make, with agent, turn and call",
         "steer": "refuse the client's own writes in the workspace, and name the tool to use (PreToolUse)",
-        "journal": "allow the client's own writes, and record them in the journal (PreToolUse and PostToolUse)",
         "settings": "print the hooks for the client's settings file",
     }
     for name, text in texts.items():
-        one = commands.add_parser(name, help=text, description=f"{text}.")
+        command = commands.add_parser(name, help=text, description=f"{text}.")
         if name == "settings":
-            one.add_argument("mode", choices=tuple(EVENTS), help="steer or journal")
-            continue
-        one.add_argument(
-            "--workspace",
-            action="append",
-            metavar="DIR",
-            help="the workspace (default: the client's project, CLAUDE_PROJECT_DIR)",
-        )
-        one.add_argument(
-            "--server", default="perdure", help="name of Perdure's entry in the client (default: perdure)"
-        )
+            command.add_argument("mode", choices=("steer", "journal"), help="steer or journal")
+        if name != "steer":
+            command.add_argument(
+                "--client",
+                choices=HOOK_CLIENTS,
+                help="the client (default: claude-code)"
+                if name == "settings"
+                else "the client that runs the hook (default: guessed from the JSON)",
+            )
+        if name != "settings":
+            command.add_argument(
+                "--workspace",
+                metavar="DIR",
+                help="the workspace (default: the client's project, or the one around its folder)",
+            )
+        if name == "steer":
+            command.add_argument(
+                "--server", default="perdure", help="name of Perdure's entry in the client (default: perdure)"
+            )
     return found
 
 
 def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     if options.command == "settings":
-        return _print_settings(options.mode)
-    asked = _asked(options.command)
-    if asked is None:
-        return 1
-    event, path = asked.get("hook_event_name"), _path(asked)
-    workspace = _workspace(options.workspace, asked)
-    if event not in EVENTS[options.command] or path is None or not _is_within(path, workspace):
-        return 0
+        return _print_settings(options.mode, options.client or "claude-code")
     if options.command == "steer":
-        return _steer(asked["tool_name"], options.server, os.path.relpath(path, workspace))
-    return _journal(asked, path, workspace)
+        return _steer(options.workspace, options.server)
+    from perdure.cli.hook_journal import run
+
+    return run(options.client, options.workspace)
 
 
-def _asked(command: str) -> dict[str, Any] | None:
-    try:
-        found = loads(sys.stdin.buffer.read(MOST_BYTES))
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        print(f"perdure hook {command}: standard input is not the JSON object of a hook", file=sys.stderr)
+def _print_settings(mode: str, client: str) -> int:
+    from json import dumps
+
+    from perdure.cli.install import hook_entries
+
+    if mode == "journal":
+        entries, preset = hook_entries(client)
+        print(dumps({**preset, "hooks": {event: [entry] for event, entry in entries.items()}}, indent=2))
+        return 0
+    if client != "claude-code":
+        print("perdure hook settings: steer is for claude-code only", file=sys.stderr)
+        return 2
+    from shlex import join
+
+    from perdure.host.compose import own_command
+
+    hook = {"type": "command", "command": join(own_command("hook", "steer"))}
+    print(dumps({"hooks": {"PreToolUse": [{"matcher": "|".join(STEERED), "hooks": [hook]}]}}, indent=2))
+    return 0
+
+
+def _steer(named: str | None, server: str) -> int:
+    from perdure.cli.hook_journal import read_payload
+    from perdure.cli.workspace import find_project
+
+    payload = read_payload()
+    if payload is None:
+        print("perdure hook steer: standard input is not the JSON object of a hook", file=sys.stderr)
+        return 1
+    path = _written_file(payload)
+    project = os.environ.get("CLAUDE_PROJECT_DIR")
+    workspace = find_project(named, project, str(payload.get("cwd") or "."))
+    if payload.get("hook_event_name") == "PreToolUse" and path is not None and _is_within(path, workspace):
+        _refuse(payload["tool_name"], server, os.path.relpath(path, workspace))
+    return 0
+
+
+def _written_file(payload: dict[str, Any]) -> str | None:
+    """The absolute path of the file that one of the client's write tools is about to write."""
+    tool, tool_input = payload.get("tool_name"), payload.get("tool_input")
+    if not isinstance(tool, str) or tool not in STEERED or not isinstance(tool_input, dict):
         return None
-    return found
-
-
-def _path(asked: dict[str, Any]) -> str | None:
-    """The absolute path of the file; None where the tool writes none."""
-    given = asked.get("tool_input")
-    named = given.get(PATHS.get(str(asked.get("tool_name")), "")) if isinstance(given, dict) else None
-    if not isinstance(named, str) or not named or "\0" in named:
+    path = tool_input.get(PATHS.get(tool, "file_path"))
+    if not isinstance(path, str) or not path or "\0" in path:
         return None
-    base = asked.get("cwd")
-    return os.path.join(base if isinstance(base, str) else os.getcwd(), named)
-
-
-def _workspace(given: list[str] | None, asked: dict[str, Any]) -> str:
-    """The client's project, where its server was started; else the workspace around the folder that it is in now."""
-    named = given[0] if given else os.environ.get("PERDURE_WORKSPACE") or os.environ.get("CLAUDE_PROJECT_DIR")
-    return os.path.realpath(named) if named else find_workspace(str(asked.get("cwd") or "."))
+    cwd = payload.get("cwd")
+    return os.path.join(cwd if isinstance(cwd, str) else os.getcwd(), path)
 
 
 def _is_within(path: str, workspace: str) -> bool:
@@ -108,9 +119,13 @@ def _is_within(path: str, workspace: str) -> bool:
     return parent == workspace or parent.startswith(workspace.rstrip(os.sep) + os.sep)
 
 
-def _steer(tool: str, server: str, path: str) -> int:
-    name = f"mcp__{server}__{INSTEAD[tool]}"
-    if INSTEAD[tool] == "edit":
+def _refuse(tool: str, server: str, path: str) -> None:
+    from json import dumps
+
+    from perdure.protocol.next_step import FILL, call_tool
+
+    name = f"mcp__{server}__{STEERED[tool]}"
+    if STEERED[tool] == "edit":
         step = call_tool(name, path=path, edits=FILL)
     else:
         step = call_tool(
@@ -123,53 +138,3 @@ def _steer(tool: str, server: str, path: str) -> int:
         "permissionDecisionReason": reason,
     }
     print(dumps({"hookSpecificOutput": decision}))
-    return 0
-
-
-def _journal(asked: dict[str, Any], path: str, workspace: str) -> int:
-    """Before a write: what stands there is kept. After it: what was written has its row."""
-    from perdure.surfaces.write.external_changes import adopt
-    from perdure.worker.compose import open_write
-
-    if asked["hook_event_name"] == "PreToolUse" and not os.path.lexists(path):
-        return 0
-    call = CommandCall("hook", View("json", "full"))
-    call.client = _client(asked)
-    call.session = str(asked.get("session_id") or call.session)[:200]
-    try:
-        service = open_write(write_settings(settle(argparse.Namespace(workspace=[workspace]), "hook")))
-        try:
-            adopt(service, call, path, _before(asked))
-        finally:
-            service.close()
-    except ToolError as error:
-        print(in_words("hook", msgspec.to_builtins(error.envelope)), file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"perdure hook: {error.strerror or error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _client(asked: dict[str, Any]) -> str:
-    """Before the write the change was somebody else's."""
-    return "claude-code" if asked["hook_event_name"] == "PostToolUse" else "another program"
-
-
-def _before(asked: dict[str, Any]) -> Any:
-    """What the tool says was there: its whole text, nothing, or not a word."""
-    said = asked.get("tool_response")
-    if not isinstance(said, dict):
-        return "unknown"
-    if isinstance(original := said.get("originalFile"), str):
-        return original.encode("utf-8", "replace")
-    return None if said.get("type") == "create" else "unknown"
-
-
-def _print_settings(mode: str) -> int:
-    from perdure.host.compose import own_command
-
-    command = shlex.join([*own_command("hook", mode)])
-    entry = [{"matcher": MATCHER, "hooks": [{"type": "command", "command": command}]}]
-    print(dumps({"hooks": dict.fromkeys(EVENTS[mode], entry)}, indent=2))
-    return 0

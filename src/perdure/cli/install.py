@@ -1,22 +1,34 @@
-"""`perdure install CLIENT`: Perdure's own entry in a client's config file. `perdure uninstall` takes it out again."""
+"""`perdure install CLIENT`: Perdure's own entry in a client's config file, or its hooks. `perdure uninstall` takes both
+out again."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from perdure.cli.client_option import NAMES, add_apply, add_client, chosen, found_clients
+from perdure.cli.client_option import (
+    HOOK_CLIENTS,
+    NAMES,
+    add_apply,
+    add_client,
+    chosen,
+    found_clients,
+    hooks_file_of,
+)
 from perdure.cli.parser import Parser
 from perdure.cli.screen import Screen, clean, column, home, print_table
 from perdure.protocol.tool_groups import PROFILES
 
 if TYPE_CHECKING:
     from perdure.registry.clients.installing import Report
+    from perdure.registry.clients.table import Client
 
+NAME: Final = "perdure"
 CONFLICT: Final = 3
 TOLD: Final = {
     "added": "added",
@@ -32,6 +44,12 @@ TOLD: Final = {
 def parser() -> argparse.ArgumentParser:
     found = parser_of("install", "Write an entry that starts Perdure into a client's config file.")
     found.add_argument(
+        "--hooks",
+        action="store_true",
+        help="write hooks that record every change by the client's own tools instead; for "
+        + ", ".join(HOOK_CLIENTS),
+    )
+    found.add_argument(
         "--workspace",
         metavar="DIR",
         help="where files may be written (default: the client's project, or here where it has none)",
@@ -45,39 +63,90 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    return run(parser(), argv)
-
-
-def run(parser: argparse.ArgumentParser, argv: list[str]) -> int:
-    options = parser.parse_args(argv)
+    command = parser()
+    options = command.parse_args(argv)
     if options.client is None:
-        if options.apply or options.file or options.project:
-            parser.error(f"which CLIENT? One of {', '.join(NAMES)}")
-        return _list_clients(options.json)
+        return list_clients(command, options)
     client, path = chosen(options)
 
-    from perdure.registry.clients import installing
     from perdure.registry.errors import RegistryError
 
     try:
-        if parser.prog.endswith("uninstall"):
-            report = installing.uninstall(client, path, apply=options.apply)
-        else:
-            workspace = os.path.realpath(options.workspace or ".")
-            if not os.path.isdir(workspace):
-                parser.error(f"--workspace {options.workspace}: not a directory")
-            fields = installing.own_fields(
-                client,
-                installing.running_words(),
-                workspace,
-                is_chosen=options.workspace is not None,
-                profile=options.profile,
-            )
-            report = installing.install(client, path, fields, apply=options.apply)
+        report = (_install_hooks if options.hooks else _install)(command, client, path, options)
     except RegistryError as error:
-        return refused(error, parser.prog, options.json)
-    _print(report, options.json, client.title)
+        return refused(error, command.prog, options.json)
+    if options.json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        print_report(report, "hooks" if options.hooks else NAME)
+        print_next(report, _next_step(client, is_hooks=options.hooks))
     return CONFLICT if report.action == "conflict" else 0
+
+
+def _install(
+    command: argparse.ArgumentParser, client: Client, path: str, options: argparse.Namespace
+) -> Report:
+    from perdure.registry.clients import installing
+
+    fields = installing.own_fields(
+        client,
+        installing.running_words(),
+        _workspace(command, options),
+        is_chosen=options.workspace is not None,
+        profile=options.profile,
+    )
+    return installing.install(client, path, fields, apply=options.apply)
+
+
+def _install_hooks(
+    command: argparse.ArgumentParser, client: Client, path: str, options: argparse.Namespace
+) -> Report:
+    from perdure.registry.clients import installing
+
+    hooks_path = hooks_file_of(client, is_project=options.project)
+    if hooks_path is None:
+        command.error(f"{client.title}: there are no hooks for it, only for {', '.join(HOOK_CLIENTS)}")
+    if options.profile is not None:
+        command.error("--profile is for the entry that starts Perdure, not for --hooks")
+    workspace = _workspace(command, options) if options.workspace is not None else None
+    entries, preset = hook_entries(client.name, workspace)
+    file = path if options.file else hooks_path
+    return installing.install_hooks(client, file, entries, preset, apply=options.apply)
+
+
+def hook_entries(client: str, workspace: str | None = None) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Perdure's entries for each event of a client, and what its file needs beside them."""
+    from shlex import join
+
+    from perdure.hooks.clients import client_module
+    from perdure.registry.clients.installing import running_words
+
+    where = () if workspace is None else ("--workspace", workspace)
+    module = client_module(client)
+    return module.entries(
+        join((*running_words(), "hook", "journal", "--client", client, *where))
+    ), module.PRESET
+
+
+def _workspace(command: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    workspace = os.path.realpath(options.workspace or ".")
+    if not os.path.isdir(workspace):
+        command.error(f"--workspace {options.workspace}: not a directory")
+    return workspace
+
+
+def _next_step(client: Client, *, is_hooks: bool) -> str:
+    if not is_hooks:
+        return f"restart {client.title}, then ask it which tools perdure has. `perdure journal` shows what it writes."
+    if client.name == "codex":
+        return "start Codex and trust the new hooks: /hooks. It runs none before that."
+    return f"restart {client.title}. `perdure journal` shows every change that it makes."
+
+
+def list_clients(command: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    if options.apply or options.file or options.project:
+        command.error(f"which CLIENT? One of {', '.join(NAMES)}")
+    return _list_clients(options.json)
 
 
 def _list_clients(as_json: bool) -> int:
@@ -121,24 +190,20 @@ def parser_of(name: str, description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _print(report: Report, as_json: bool, title: str) -> None:
-    if as_json:
-        print(msgspec.json.encode(report).decode())
-        return
+def print_report(report: Report, what: str) -> None:
     if not report.applied:  # after --apply the same diff would say nothing new
         print(report.diff, end="")
     reason = f" ({report.reason})" if report.reason else ""
-    print(f"perdure {TOLD[report.action]}{reason}  {report.file}")
+    print(f"{what} {TOLD[report.action]}{reason}  {report.file}")
     if report.backup:
         print(f"backup  {report.backup}")
+
+
+def print_next(report: Report, step: str) -> None:
     if report.changed and not report.applied:
         print("nothing is written yet: --apply writes it")
-    elif report.changed and report.action in ("added", "updated"):
-        print(
-            f"Next: restart {title}, then ask it which tools perdure has. `perdure journal` shows what it writes."
-        )
     elif report.changed:
-        print(f"Next: restart {title}.")
+        print(f"Next: {step}")
 
 
 def refused(error: Exception, prog: str, as_json: bool) -> int:

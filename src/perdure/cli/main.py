@@ -38,7 +38,7 @@ COMMANDS = {
         "perdure.cli.registry",
         "the servers that you use: list, show, validate, install, enable, disable …",
     ),
-    "hook": ("perdure.cli.hook", "hooks for a client's own write tools: steer, journal"),
+    "hook": ("perdure.cli.hook", "hooks for a client's own tools: journal, steer"),
     "install": ("perdure.cli.install", "add Perdure to a client's config file"),
     "uninstall": ("perdure.cli.uninstall", "remove Perdure from a client's config file"),
     "call": ("perdure.cli.call", "call one tool: perdure call TOOL KEY=VALUE…"),

@@ -23,6 +23,13 @@ def find_workspace(folder: str) -> str:
     return above[0]
 
 
+def find_project(named: str | None, project: str | None, cwd: str) -> str:
+    """The workspace of a client that runs a hook: the one that was named, else the client's project, else the one around
+    the folder that it works in."""
+    place = named or os.environ.get("PERDURE_WORKSPACE") or project
+    return os.path.realpath(place) if place else find_workspace(cwd)
+
+
 def _upward(path: str) -> Iterator[str]:
     yield path
     while (parent := os.path.dirname(path)) != path:

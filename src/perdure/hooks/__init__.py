@@ -1,1 +1,1 @@
-"""The hooks of coding clients: what they tell of each tool call, and where they are configured."""
+"""The hooks of client applications: their JSON as events of the time machine, and the entries that they need."""

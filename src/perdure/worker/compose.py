@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from perdure.protocol.tools import DEFAULT_VIEW, View
+from perdure.storage.process_lock import LOCK_S
 from perdure.storage.state_limits import StateLimits
 from perdure.surfaces.port import Surface
 from perdure.workspace.retention_limits import Keep
@@ -46,10 +47,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 SURFACE_NAMES: Final = ("write", "state")
 
 
-def open_write(settings: Settings, *, is_read_only: bool = False) -> Workspace:
+def open_write(settings: Settings, *, is_read_only: bool = False, lock_s: float = LOCK_S) -> Workspace:
     """The workspace of the write surface, recovered and ready. Raises ToolError for a policy that cannot be meant.
 
-    With `is_read_only` nothing is created or recovered."""
+    With `is_read_only` nothing is created or recovered. `lock_s` is how long a commit waits for another process."""
     from perdure.registry.locating import user_folder
     from perdure.risk import gate
     from perdure.storage import workspace_store
@@ -73,10 +74,10 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> Workspace:
         in_settings=settings.workspace_policy,
         user=settings.user_policy,
     )
-    locate = workspace_store.find if is_read_only else prepare
+    root = settings.workspaces[0]
     return Workspace(
         settings.workspaces,
-        locate(settings.workspaces[0], settings.store),
+        workspace_store.find(root, settings.store) if is_read_only else prepare(root, settings.store, lock_s),
         lambda place: SqliteJournal(place.folder, place.anchor, is_read_only=is_read_only),
         strict=settings.durability == "strict",
         keep=settings.keep,
@@ -85,6 +86,7 @@ def open_write(settings: Settings, *, is_read_only: bool = False) -> Workspace:
         policy_rules=(*found.own, *rules),
         scratch_get=found.policy.scratch.get and not os.environ.get("RW_SCRATCH_DISABLE_GET"),
         is_read_only=is_read_only,
+        lock_s=lock_s,
     )
 
 

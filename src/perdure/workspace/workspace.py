@@ -23,6 +23,7 @@ from perdure.protocol.tools import View
 from perdure.storage.blobs import Blobs
 from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.journal import Filter, Journal, StoreReplaced
+from perdure.storage.process_lock import LOCK_S
 from perdure.storage.user_dirs import data_dir, state_dir
 from perdure.storage.workspace_store import StorePlace, refuse_link, stores_folder
 from perdure.workspace.change import Change, Plan
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
 class Workspace:
     """`place` is the store of the first root, made ready for a writer. `open_journal` opens the journal in it.
 
-    With `is_read_only` nothing is created, recovered or retired, and no lock is taken.
+    With `is_read_only` nothing is created, recovered or retired, and no lock is taken. `lock_s` is how long a commit
+    waits for another process.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Workspace:
         policy_rules: tuple[str, ...] = (),
         scratch_get: bool = True,
         is_read_only: bool = False,
+        lock_s: float = LOCK_S,
     ) -> None:
         self.strict = strict
         self.policy = policy
@@ -84,7 +87,9 @@ class Workspace:
                 _sync_names(os.path.dirname(self.folder), self.folder)
             self.store = ContentStore(self.journal, self.blobs)
             self._held = HeldFiles([os.path.join(self.folder, "blobs")])
-            self._lock = WriterLock(os.path.join(self.folder, "lock"), [root.fd for root in self.roots])
+            self._lock = WriterLock(
+                os.path.join(self.folder, "lock"), [root.fd for root in self.roots], lock_s
+            )
             self.committer = Committer(self.journal, self._lock, self._recover, self._check_store)
             opened.callback(self.committer.close)
             self.retention = RetentionTask(self.committer, self.journal, self.blobs, keep or Keep())

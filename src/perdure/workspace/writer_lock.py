@@ -20,10 +20,11 @@ from perdure.storage.process_lock import (
 
 
 class WriterLock:
-    """`root_fds` may be descriptors that only hold a place (O_PATH)."""
+    """`root_fds` may be descriptors that only hold a place (O_PATH). `wait_s` is how long another process is waited for."""
 
-    def __init__(self, path: str, root_fds: Sequence[int] = ()) -> None:
+    def __init__(self, path: str, root_fds: Sequence[int] = (), wait_s: float = LOCK_S) -> None:
         self.path = path
+        self._wait_s = wait_s
         self._store = ProcessLock(lambda: open_lock_file(path))
         roots = {lock.identity: lock for lock in map(DirectoryLock, root_fds)}
         # Always in the same order: of two processes that share several roots, neither waits for the other for ever.
@@ -36,7 +37,7 @@ class WriterLock:
         """Refused where another process keeps it for too long."""
         for taken, lock in enumerate(self._locks):
             try:
-                lock.take(LOCK_S)
+                lock.take(self._wait_s)
             except BaseException as error:
                 self._give(taken)
                 if isinstance(error, LockTimeout):

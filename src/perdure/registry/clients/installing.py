@@ -1,6 +1,8 @@
-"""Perdure itself in a client's file: put in, and taken out so that the file is what it was, byte for byte.
+"""Perdure itself in a client's files, as a server and as hooks: put in, and taken out so that a file is what it was,
+byte for byte.
 
-Nothing secret is ever written: the entry is a command and where to work.
+Nothing secret is ever written: an entry is a command and where to work. A client may keep servers and hooks in one file:
+what is undone then is both.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -16,7 +18,9 @@ import msgspec
 from perdure.protocol.tool_groups import Profile
 from perdure.registry.atomic_edit import edit_file
 from perdure.registry.clients import diffs
-from perdure.registry.clients.ownership import Claim, Ownership, Sidecar, hash_of, undo_of, undone
+from perdure.registry.clients.hook_text import has_hooks, with_hooks, without_hooks
+from perdure.registry.clients.json_text import JsonText
+from perdure.registry.clients.ownership import Claim, Ownership, Sidecar, Undo, hash_of, undo_of, undone
 from perdure.registry.clients.planning import put_entry
 from perdure.registry.clients.references import Unsayable
 from perdure.registry.clients.removing import remove_file, settle
@@ -106,8 +110,41 @@ def install(client: Client, path: str, fields: dict[str, Any], *, apply: bool) -
     )
 
 
-def uninstall(client: Client, path: str, *, apply: bool) -> Report:
-    return _run(View(client, path), lambda data, sidecar: _uninstalled(client, path, data, sidecar), apply)
+def uninstall(client: Client, path: str, *, apply: bool, holds_hooks: bool = False) -> Report:
+    """`holds_hooks` where the client keeps its hooks in the same file: they go along."""
+    return _run(
+        View(client, path),
+        lambda data, sidecar: _uninstalled(client, path, data, sidecar, holds_hooks),
+        apply,
+    )
+
+
+def install_hooks(
+    client: Client, path: str, entries: Mapping[str, Any], preset: Mapping[str, Any], *, apply: bool
+) -> Report:
+    """The entries of each event, beside those of others. An older one of ours is replaced."""
+    return _run(
+        _hooks_view(client, path),
+        lambda data, sidecar: _hooks_installed(path, entries, preset, data, sidecar),
+        apply,
+    )
+
+
+def uninstall_hooks(client: Client, path: str, *, apply: bool) -> Report:
+    return _run(
+        _hooks_view(client, path), lambda data, sidecar: _hooks_uninstalled(path, data, sidecar), apply
+    )
+
+
+def holds_only_hooks(client: Client, path: str) -> bool:
+    """Whether we wrote hooks into this file, and no server."""
+    sidecar = Ownership(client.name, path).read()
+    return sidecar.has_hooks and sidecar.installed is None
+
+
+def _hooks_view(client: Client, path: str) -> View:
+    """The file of the hooks is JSON, whatever the one of the servers is."""
+    return View(msgspec.structs.replace(client, text=JsonText(("hooks",))), path)
 
 
 def _run(view: View, step: _Deciding, apply: bool) -> Report:
@@ -156,39 +193,72 @@ def _installed(
         return _Step("conflict", data, sidecar, reason)
     new = understood(path, lambda: put_entry(client, text, NAME, value, fields))
     after = changed_bytes(data, new, path) or b""
-    original = data
-    made = _missing_folders(path)
-    undo = None
-    if value is None:
-        undo = undo_of(data, after, made)
-    elif sidecar.undo is not None and (back := undone(sidecar.undo, data or b"")) is not None:
-        original = back if sidecar.undo.existed else None
-        undo = undo_of(original, after, sidecar.undo.made)
+    is_first = value is None and not sidecar.has_hooks
+    undo = _new_undo(path, data, after, sidecar, is_first=is_first)
     hashes = (ours,) if value is None else (ours, hash_of(value, keys))
     changed = msgspec.structs.replace(sidecar, installed=Claim(hashes, True), undo=undo)
     return _Step("added" if value is None else "updated", after, changed)
 
 
-def _uninstalled(client: Client, path: str, data: bytes | None, sidecar: Sidecar) -> _Step:
-    cleared = msgspec.structs.replace(sidecar, installed=None, undo=None)
+def _hooks_installed(
+    path: str, entries: Mapping[str, Any], preset: Mapping[str, Any], data: bytes | None, sidecar: Sidecar
+) -> _Step:
+    text = text_of(data, path)
+    new = understood(path, lambda: with_hooks(text, entries, preset))
+    after = changed_bytes(data, new, path)
+    if after is None:
+        return _Step("unchanged", data, sidecar)
+    is_update = understood(path, lambda: has_hooks(text))
+    is_first = not is_update and sidecar.installed is None
+    undo = _new_undo(path, data, after, sidecar, is_first=is_first)
+    changed = msgspec.structs.replace(sidecar, has_hooks=True, undo=undo)
+    return _Step("updated" if is_update else "added", after, changed)
+
+
+def _new_undo(
+    path: str, data: bytes | None, after: bytes, sidecar: Sidecar, *, is_first: bool
+) -> Undo | None:
+    """How the file gets back to what it was before anything of ours was in it; None where that is not known."""
+    if sidecar.undo is not None and (back := undone(sidecar.undo, data or b"")) is not None:
+        return undo_of(back if sidecar.undo.existed else None, after, sidecar.undo.made)
+    return undo_of(data, after, _missing_folders(path)) if is_first else None
+
+
+def _uninstalled(client: Client, path: str, data: bytes | None, sidecar: Sidecar, holds_hooks: bool) -> _Step:
+    cleared = msgspec.structs.replace(sidecar, installed=None, undo=None, has_hooks=False)
     if data is None:
         return _Step("absent", None, cleared)
     if sidecar.undo is not None and (back := undone(sidecar.undo, data)) is not None:
         return _Step("restored", back if sidecar.undo.existed else None, cleared)
     text = text_of(data, path)
     value = understood(path, lambda: client.text.servers(text)).get(NAME)
-    if value is None:
-        return _Step("absent", data, cleared)
-    if not _is_ours(client, value, sidecar):
+    if value is not None and not _is_ours(client, value, sidecar):
         return _Step(
             "conflict", data, sidecar, "the entry was not written by `perdure install`, or was edited since"
         )
     try:
-        new = client.text.without_entry(text, NAME)
+        new = text if value is None else client.text.without_entry(text, NAME)
+        new = without_hooks(new) if holds_hooks else new
     except Uneditable as error:
         return _Step("conflict", data, sidecar, str(error))
-    reason = "the file was edited since, so only the entry was taken out"
-    return _Step("removed", changed_bytes(data, new, path), cleared, reason)
+    return _removed(path, data, new, cleared)
+
+
+def _hooks_uninstalled(path: str, data: bytes | None, sidecar: Sidecar) -> _Step:
+    cleared = msgspec.structs.replace(sidecar, undo=None, has_hooks=False)
+    if data is None:
+        return _Step("absent", None, cleared)
+    if sidecar.undo is not None and (back := undone(sidecar.undo, data)) is not None:
+        return _Step("restored", back if sidecar.undo.existed else None, cleared)
+    new = understood(path, lambda: without_hooks(text_of(data, path)))
+    return _removed(path, data, new, cleared)
+
+
+def _removed(path: str, data: bytes, new: str, cleared: Sidecar) -> _Step:
+    after = changed_bytes(data, new, path)
+    if after is None:
+        return _Step("absent", data, cleared)
+    return _Step("removed", after, cleared, "the file was edited since, so only what is ours was taken out")
 
 
 def _is_ours(client: Client, value: Any, sidecar: Sidecar) -> bool:

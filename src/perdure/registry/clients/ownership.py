@@ -57,6 +57,7 @@ class Sidecar(msgspec.Struct, frozen=True):
     entries: dict[str, Claim] = {}
     installed: Claim | None = None
     undo: Undo | None = None
+    has_hooks: bool = False
     version: int = VERSION
 
 

@@ -16,6 +16,12 @@ _PROJECT: Final = {
     "gemini": ".gemini/settings.json",
     "opencode": "opencode.json",
 }
+_HOOKS: Final = {
+    "claude-code": ".claude/settings.json",
+    "codex": ".codex/hooks.json",
+    "gemini": ".gemini/settings.json",
+    "cursor": ".cursor/hooks.json",
+}
 
 
 def user_file(client: str, environ: Mapping[str, str], platform: str = sys.platform) -> str:
@@ -60,6 +66,21 @@ def project_file(client: str, folder: str) -> str | None:
         return _existing(os.path.join(folder, "opencode"), ".jsonc", ".json")
     relative = _PROJECT.get(client)
     return os.path.join(folder, *relative.split("/")) if relative else None
+
+
+def hooks_file(client: str, environ: Mapping[str, str], platform: str = sys.platform) -> str | None:
+    """The user's file that holds the client's hooks; None where it has no hooks."""
+    relative = _HOOKS.get(client)
+    if relative is None:
+        return None
+    folder, _, file = relative.partition("/")
+    moved = environ.get({"claude-code": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}.get(client, ""))
+    return os.path.join(moved or os.path.join(_home(environ, platform), folder), file)
+
+
+def project_hooks_file(client: str, folder: str) -> str | None:
+    relative = _HOOKS.get(client)
+    return None if relative is None else os.path.join(folder, *relative.split("/"))
 
 
 def _home(environ: Mapping[str, str], platform: str) -> str:

@@ -23,7 +23,7 @@ from perdure.storage.workspace_store import (
 )
 
 
-def prepare(root: str, setting: Setting = "data") -> StorePlace:
+def prepare(root: str, setting: Setting = "data", lock_s: float = LOCK_S) -> StorePlace:
     """The store of a workspace, with its folder. A store at a former place is moved to the one it has now."""
     place = find(root, setting)
     if place.kind == "workspace":
@@ -32,7 +32,7 @@ def prepare(root: str, setting: Setting = "data") -> StorePlace:
     fd = directories.open(place.root, directories.PLACE | directories.DIRECTORY)
     lock = DirectoryLock(fd)
     try:
-        lock.take(LOCK_S)
+        lock.take(lock_s)
         try:
             return _prepare_in_data(find(root, setting))  # another process may have moved it meanwhile
         finally:

@@ -1,0 +1,66 @@
+"""Claude Code: hooks in `settings.json`, groups of hooks by event and by a pattern of tool names.
+
+A failing call sends `PostToolUseFailure` instead of `PostToolUse`. A call that was not permitted sends neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from perdure.hooks.payload import Payload, is_of_a_person, name, new_event, text
+from perdure.workspace.timeline.event import EventKind, HookEvent
+
+NAME: Final = "claude-code"
+TIMEOUT_S: Final = 20
+KINDS: Final[dict[str, EventKind]] = {
+    "SessionStart": "session_start",
+    "UserPromptSubmit": "prompt",
+    "PreToolUse": "before_tool",
+    "PostToolUse": "after_tool",
+    "PostToolUseFailure": "failed_tool",
+    "SubagentStop": "agent_stop",
+    "Stop": "agent_stop",
+    "StopFailure": "agent_stop",
+    "SessionEnd": "session_end",
+}
+# `Agent` and `Task` wait for a subagent, whose own calls are told one by one.
+READERS: Final = frozenset(
+    {
+        *("Read", "NotebookRead", "Grep", "Glob", "LS", "LSP", "WebFetch", "WebSearch", "ToolSearch"),
+        *("TodoWrite", "TodoRead", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "TaskOutput", "TaskStop"),
+        *("Agent", "Task", "AgentOutputTool", "SendMessage", "BashOutput", "KillShell", "KillBash"),
+        *("AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "ReportFindings", "StructuredOutput"),
+        *("CronList", "ScheduleWakeup", "ListMcpResourcesTool", "ReadMcpResourceTool", "WaitForMcpServers"),
+    }
+)  # fmt: skip
+PRESET: Final[dict[str, Any]] = {}
+
+
+def read_event(payload: Payload, environ: Mapping[str, str]) -> HookEvent | None:
+    kind = KINDS.get(str(payload.get("hook_event_name")))
+    if kind is None or (kind == "prompt" and not is_of_a_person(payload)):
+        return None
+    return new_event(
+        NAME,
+        kind,
+        payload,
+        session=name(payload, "session_id"),
+        readers=READERS,
+        project=environ.get("CLAUDE_PROJECT_DIR"),
+        cwd=text(payload, "cwd"),
+        call_id=name(payload, "tool_use_id"),
+        response=payload.get("tool_response"),
+    )
+
+
+def entries(command: str) -> dict[str, Any]:
+    """The group for each event. The pattern spares the tools that only read a process."""
+    hook = {"type": "command", "command": command, "timeout": TIMEOUT_S}
+    return {event: group(kind, hook, READERS) for event, kind in KINDS.items()}
+
+
+def group(kind: EventKind, hook: dict[str, Any], readers: frozenset[str]) -> dict[str, Any]:
+    if not kind.endswith("_tool"):
+        return {"hooks": [hook]}
+    return {"matcher": f"^(?!(?:{'|'.join(sorted(readers))})$)", "hooks": [hook]}

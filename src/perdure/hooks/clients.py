@@ -1,0 +1,71 @@
+"""The clients with hooks, and which of them sent a payload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from perdure.hooks.payload import Payload
+from perdure.workspace.timeline.event import HookEvent
+
+NAMES: Final = ("claude-code", "codex", "gemini", "cursor")
+_GEMINI_EVENTS: Final = frozenset({"BeforeTool", "AfterTool", "BeforeAgent", "AfterAgent"})
+
+
+class HookClient(Protocol):
+    """What the module of a client has."""
+
+    @property
+    def PRESET(self) -> Mapping[str, Any]:
+        """What the client's file needs beside the hooks."""
+
+    def read_event(self, payload: Payload, environ: Mapping[str, str]) -> HookEvent | None:
+        """None for an event that the time machine does not need."""
+
+    def entries(self, command: str) -> dict[str, Any]:
+        """What is added to the list of each event."""
+
+
+def client_module(client: str) -> HookClient:
+    """Only this client's module is loaded."""
+    match client:
+        case "claude-code":
+            from perdure.hooks import claude_code
+
+            return claude_code
+        case "codex":
+            from perdure.hooks import codex
+
+            return codex
+        case "gemini":
+            from perdure.hooks import gemini
+
+            return gemini
+        case "cursor":
+            from perdure.hooks import cursor
+
+            return cursor
+    raise KeyError(client)
+
+
+def sender(payload: Payload) -> str:
+    """The client that wrote a payload, by the fields that only it writes."""
+    if "cursor_version" in payload or "generation_id" in payload:
+        return "cursor"
+    if str(payload.get("hook_event_name")) in _GEMINI_EVENTS or "timestamp" in payload:
+        return "gemini"
+    transcript = payload.get("transcript_path")
+    if "turn_id" in payload or (isinstance(transcript, str) and "/rollout-" in transcript):
+        return "codex"
+    return "claude-code"
+
+
+def read_event(payload: Payload, client: str | None, environ: Mapping[str, str]) -> HookEvent | None:
+    """The event of a payload. `client` is the one that the entry was made for."""
+    found = sender(payload)
+    if found == "cursor" and client == "claude-code":
+        from perdure.hooks.cursor import has_own_entry
+
+        if has_own_entry(environ):
+            return None
+    return client_module(found if found == "cursor" else client or found).read_event(payload, environ)

@@ -1,0 +1,84 @@
+"""The JSON object that a client gives to a hook: the fields that all clients share, and the event made of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from perdure.hooks.tool_calls import command_line, may_change_files, named_files, own_tool
+from perdure.workspace.timeline.event import EventKind, HookEvent
+
+Payload = Mapping[str, Any]
+MAX_NAME: Final = 200
+_TOOL_KINDS: Final = ("before_tool", "after_tool", "failed_tool")
+# A client sends this as a prompt when a task in the background has ended. No person asked.
+NOTIFICATION: Final = "<task-notification>"
+
+
+def text(payload: Payload, *keys: str) -> str | None:
+    """The first of these fields that holds a text."""
+    for key in keys:
+        value = payload.get(key)
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def name(payload: Payload, *keys: str) -> str | None:
+    """The same for an identity, which is never long."""
+    found = text(payload, *keys)
+    return None if found is None else found[:MAX_NAME]
+
+
+def is_of_a_person(payload: Payload) -> bool:
+    """Whether a prompt begins a turn. The prompt of a subagent comes from its agent."""
+    prompt = payload.get("prompt")
+    is_notification = isinstance(prompt, str) and prompt.lstrip().startswith(NOTIFICATION)
+    return not is_notification and agent(payload) is None
+
+
+def agent(payload: Payload) -> str | None:
+    return name(payload, "agent_id", "subagent_id")
+
+
+def new_event(
+    client: str,
+    kind: EventKind,
+    payload: Payload,
+    *,
+    session: str | None,
+    readers: frozenset[str],
+    project: str | None = None,
+    cwd: str | None = None,
+    call_id: str | None = None,
+    response: Any = None,
+) -> HookEvent | None:
+    """None where the client left out what an event needs: a session, or the name of a tool."""
+    if session is None:
+        return None
+    where = cwd or project or os.getcwd()
+    if kind not in _TOOL_KINDS:
+        return HookEvent(
+            client=client, kind=kind, session=session, cwd=where, project=project, agent=agent(payload)
+        )
+    if (tool := name(payload, "tool_name")) is None:
+        return None
+    tool_input = payload.get("tool_input")
+    own = own_tool(tool)
+    is_patch = tool == "apply_patch"
+    return HookEvent(
+        client=client,
+        kind=kind,
+        session=session,
+        cwd=where,
+        project=project,
+        agent=agent(payload),
+        tool=tool,
+        call_id=call_id,
+        command=None if is_patch or own is not None else command_line(tool_input),
+        paths=named_files(tool, tool_input),
+        may_change_files=may_change_files(tool, readers),
+        own_tool=own,
+        response=response if own is not None else None,
+    )
