@@ -9,9 +9,20 @@ from pathlib import Path
 import pytest
 
 from harness.processes import wait_for
-from perdure.hooks import relay as relaying
-from perdure.hooks.relay import RelayError, relay, socket_path
-from perdure.worker.hook_listener import HookListener, HookRequest
+from perdure.hooks.relay import PROJECT_VARIABLES, RelayError, relay, socket_path
+from perdure.storage.store_id import store_id
+from perdure.worker.hook_listener import Elsewhere, HookListener, HookRequest
+
+
+class Handler:
+    def __init__(self, handle: Callable[[HookRequest], object]) -> None:
+        self._handle = handle
+
+    def handle(self, request: HookRequest) -> None:
+        self._handle(request)
+
+    def maintain(self) -> None:
+        pass
 
 
 @pytest.fixture
@@ -27,8 +38,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def listen(root: Path) -> Iterator[Callable[..., HookListener]]:
     opened: list[HookListener] = []
 
-    def start(handle: Callable[[HookRequest], str], where: Path = root) -> HookListener:
-        listener = HookListener(str(where), handle, lambda: None)
+    def start(handle: Callable[[HookRequest], object], where: Path = root) -> HookListener:
+        listener = HookListener(str(where), lambda: Handler(handle))
         opened.append(listener)
         listener.start()
         wait_until_bound(where)
@@ -43,55 +54,72 @@ def wait_until_bound(root: Path) -> None:
     assert wait_for(lambda: os.path.exists(socket_path(str(root))), 10)
 
 
-def test_without_a_listener_there_is_no_answer(root: Path) -> None:
-    assert relay(b"{}", client="codex", project=str(root)) is None
-    assert relay(b"{}", client="codex", project="") is None
+def test_without_a_listener_the_hook_works_alone(root: Path) -> None:
+    assert not relay(b"{}", client="codex", workspace=str(root))
+    assert not relay(b"{}", client="codex", workspace=None)
 
 
-def test_a_hook_reaches_the_worker_of_its_project(root: Path, listen: Callable[..., HookListener]) -> None:
+def test_a_hook_reaches_the_worker_of_its_workspace(
+    root: Path, listen: Callable[..., HookListener], monkeypatch: pytest.MonkeyPatch
+) -> None:
     requests: list[HookRequest] = []
-    listen(lambda request: requests.append(request) or "told")
-    assert relay(b'{"a": 1}', client="codex", project=str(root)) == "told"
-    assert requests == [HookRequest("codex", str(root / "src"), str(root), b'{"a": 1}')]
+    listen(requests.append)
+    for name in (*PROJECT_VARIABLES, "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(root))
+    assert relay(b'{"a": 1}', client="codex", workspace=None)
+    [request] = requests
+    assert request == HookRequest(
+        "codex", str(root / "src"), str(root), {"CLAUDE_PROJECT_DIR": str(root)}, b'{"a": 1}'
+    )
 
 
 def test_without_a_project_the_nearest_workspace_above_is_meant(
     root: Path, listen: Callable[..., HookListener]
 ) -> None:
-    listen(lambda request: "above")
-    assert relay(b"{}", client="", project="") == "above"
+    requests: list[HookRequest] = []
+    listen(requests.append)
+    assert relay(b"{}", client=None, workspace=None)
+    assert (requests[0].client, requests[0].project) == (None, None)
     nearer = root / "src"
-    os.makedirs(root.parent / "home" / "workspaces" / relaying.store_id(str(nearer)))
-    assert relay(b"{}", client="", project="") is None
+    os.makedirs(root.parent / "home" / "workspaces" / store_id(str(nearer)))
+    assert not relay(b"{}", client=None, workspace=None)
+
+
+def test_a_hook_of_another_workspace_works_alone(root: Path, listen: Callable[..., HookListener]) -> None:
+    def handle(request: HookRequest) -> None:
+        raise Elsewhere
+
+    listen(handle)
+    assert not relay(b"{}", client="c", workspace=str(root))
 
 
 def test_a_recorder_that_fails_says_why_and_takes_the_next_hook(
     root: Path, listen: Callable[..., HookListener]
 ) -> None:
-    def handle(request: HookRequest) -> str:
+    def handle(request: HookRequest) -> None:
         if request.json == b"bad":
             raise ValueError("the disk is full")
-        return "fine"
 
     listen(handle)
     with pytest.raises(RelayError, match="the disk is full"):
-        relay(b"bad", client="c", project=str(root))
-    assert relay(b"good", client="c", project=str(root)) == "fine"
+        relay(b"bad", client="c", workspace=str(root))
+    assert relay(b"good", client="c", workspace=str(root))
 
 
-def test_the_socket_that_a_killed_worker_left_is_replaced(
-    root: Path, listen: Callable[..., HookListener]
-) -> None:
+def test_the_socket_that_a_killed_worker_left_is_replaced(root: Path) -> None:
     left = Path(socket_path(str(root)))
     left.parent.mkdir(parents=True)
     left.touch()
-    assert relay(b"{}", client="c", project=str(root)) is None
-    listener = HookListener(str(root), lambda request: "new", lambda: None)
+    assert not relay(b"{}", client="c", workspace=str(root))
+    listener = HookListener(str(root), lambda: Handler(lambda request: None))
     listener.start()
-    assert wait_for(lambda: relay(b"{}", client="c", project=str(root)) == "new", 10)
+    assert wait_for(lambda: relay(b"{}", client="c", workspace=str(root)), 10)
     listener.close()
 
 
 def test_a_large_hook_arrives_whole(root: Path, listen: Callable[..., HookListener]) -> None:
-    listen(lambda request: str(len(request.json)))
-    assert relay(b"x" * 5_000_000, client="c", project=str(root)) == "5000000"
+    sizes: list[int] = []
+    listen(lambda request: sizes.append(len(request.json)))
+    assert relay(b"x" * 5_000_000, client="c", workspace=str(root))
+    assert sizes == [5_000_000]

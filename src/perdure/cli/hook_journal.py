@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from threading import Timer
 from typing import TYPE_CHECKING, Any, Final
+
+from perdure.hooks.relay import MOST_BYTES, RelayError, relay
 
 if TYPE_CHECKING:
     from perdure.workspace.timeline.event import HookEvent
 
-MOST_BYTES: Final = 64 * 1024 * 1024
 LOCK_S: Final = 2.0
 """How long it waits for another process that writes to the workspace."""
 DEADLINE_S: Final = 15.0
@@ -24,31 +24,44 @@ DEADLINE_S: Final = 15.0
 
 
 def run(client: str | None, workspace: str | None) -> int:
-    watchdog = Timer(DEADLINE_S, _abandon)
-    watchdog.daemon = True
-    watchdog.start()
+    """Hand the hook to the worker that serves the workspace; without one, record it here."""
     try:
-        payload = read_payload()
-        if payload is None:
-            _tell("standard input is not the JSON object of a hook")
-        else:
-            _record(payload, client, workspace)
+        hook = sys.stdin.buffer.read(MOST_BYTES) if sys.stdin is not None else b""
+        if not relay(hook, client=client, workspace=workspace):
+            _run_alone(hook, client, workspace)
     except (
         BaseException
     ) as error:  # SystemExit and KeyboardInterrupt too: an exit code of 2 would block the call
         _tell(_describe(error))
-    watchdog.cancel()
     return 0
 
 
+def _run_alone(hook: bytes, client: str | None, workspace: str | None) -> None:
+    from threading import Timer
+
+    watchdog = Timer(DEADLINE_S, _abandon)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        payload = parse_payload(hook)
+        if payload is None:
+            _tell("standard input is not the JSON object of a hook")
+        else:
+            _record(payload, client, workspace)
+    finally:
+        watchdog.cancel()
+
+
 def read_payload() -> dict[str, Any] | None:
-    """The JSON object on standard input; a byte order mark may stand before it."""
+    return parse_payload(sys.stdin.buffer.read(MOST_BYTES)) if sys.stdin is not None else None
+
+
+def parse_payload(hook: bytes) -> dict[str, Any] | None:
+    """The JSON object that a client gave; a byte order mark may stand before it."""
     from json import loads
 
-    if sys.stdin is None:
-        return None
     try:
-        payload = loads(sys.stdin.buffer.read(MOST_BYTES))
+        payload = loads(hook)
     except (ValueError, RecursionError):
         return None
     return payload if isinstance(payload, dict) else None
@@ -98,7 +111,7 @@ def _describe(error: BaseException) -> str:
     from perdure.host.settings import SettingsError
     from perdure.protocol.envelope import ToolError
 
-    if isinstance(error, SettingsError):
+    if isinstance(error, (SettingsError, RelayError)):
         return str(error)
     if isinstance(error, ToolError):
         return str(error.envelope.context.get("message") or error.envelope.error)

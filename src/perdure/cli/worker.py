@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     from perdure.protocol.tools import View
-    from perdure.worker.compose import Settings, surfaces
+    from perdure.worker.compose import Settings, hook_listener, surfaces
     from perdure.worker.server import serve_stdio
 
     known = settle(parser().parse_args(argv), "worker", leave_out_faults=True)
@@ -59,7 +59,10 @@ def main(argv: list[str]) -> int:
         return USAGE_ERROR
     if MARK in os.environ:
         _tell_host([*known.faults, *_policy_faults(settings)])
-    return serve_stdio(
+    listener = hook_listener(settings, served)
+    if listener is not None:
+        listener.start()
+    code = serve_stdio(
         served,
         tools=settings.tools,
         profile=known.profile,
@@ -68,6 +71,9 @@ def main(argv: list[str]) -> int:
         log_level=settings.log_level,
         log_format=known.log_format,
     )
+    if listener is not None:
+        listener.close()
+    return code
 
 
 def _policy_faults(settings: Settings) -> list[Fault]:

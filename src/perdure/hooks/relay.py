@@ -3,8 +3,9 @@
 A client starts a process for each hook, before and after every call of a tool. So this module imports little: with a
 resident recorder a hook costs hardly more than the start of Python.
 
-    request     client NUL working directory NUL project NUL, then the JSON of the hook, to the end of the stream
-    reply       `ok` NUL what to print; or `failed` NUL why
+    request     client, working directory and project, each ended by NUL; variables as NAME=VALUE NUL, and one more NUL;
+                then the JSON of the hook, to the end of the stream
+    reply       `ok` NUL; `elsewhere` NUL where the hook is about another workspace; or `failed` NUL why
 """
 
 from __future__ import annotations
@@ -17,39 +18,47 @@ from perdure.platform import sockets
 from perdure.storage.store_id import store_id
 from perdure.storage.user_dirs import data_dir, state_dir
 
-ANSWER_S = 30.0
-"""Longer than a recorder takes for a large change, shorter than a client waits for its hook."""
+ANSWER_S = 12.0
 MOST_BYTES = 64 * 1024 * 1024
+UNKNOWN = "-"
+"""Stands for a client or project that the hook's process does not know."""
+PROJECT_VARIABLES = ("CLAUDE_PROJECT_DIR", "CURSOR_PROJECT_DIR", "GEMINI_PROJECT_DIR")
+_VARIABLES = (*PROJECT_VARIABLES, "HOME")
 
 
 class RelayError(Exception):
     """The resident recorder has failed, or does not answer."""
 
 
-def relay(hook: bytes, *, client: str, project: str) -> str | None:
-    """What the hook is to print; None where no process serves the workspace. `project` is the client's project folder, or
-    empty: then the nearest workspace above the working directory is meant."""
+def relay(hook: bytes, *, client: str | None, workspace: str | None) -> bool:
+    """Whether a process took the hook; False where none serves its workspace. `workspace` is what the user named; else it is
+    the client's project, else the nearest workspace above the working directory."""
+    project = workspace or os.environ.get("PERDURE_WORKSPACE") or _project()
     address = _find_address(project)
     if address is None:
-        return None
+        return False
+    variables = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
+    header = "\0".join((client or UNKNOWN, os.getcwd(), project or UNKNOWN, *variables, "", ""))
     with sockets.new_local() as connection:
         connection.settimeout(ANSWER_S)
         try:
             sockets.connect(connection, address)
         except OSError:
-            return None  # its process has ended
+            return False  # its process has ended
         try:
-            connection.sendall(
-                b"\0".join((client.encode(), os.fsencode(os.getcwd()), os.fsencode(project), hook))
-            )
+            connection.sendall(os.fsencode(header) + hook)
             connection.shutdown(SHUT_WR)
             reply = b"".join(iter(lambda: connection.recv(65536), b""))
         except OSError as error:
             raise RelayError(f"the recorder does not answer: {error}") from None
     status, _, text = reply.decode(errors="replace").partition("\0")
-    if status != "ok":
-        raise RelayError(text or "the recorder ended in the middle of the call")
-    return text
+    if status == "failed" or not status:
+        raise RelayError(text or "the recorder ended in the middle of the hook")
+    return status == "ok"
+
+
+def _project() -> str:
+    return next((os.environ[name] for name in PROJECT_VARIABLES if os.environ.get(name)), "")
 
 
 def socket_path(root: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -19,6 +19,7 @@ from perdure.workspace.timeline.settings import TimelineSettings
 if TYPE_CHECKING:
     from perdure.storage.state import StateBackend
     from perdure.surfaces.state.service import StateService
+    from perdure.worker.hook_listener import HookHandler, HookListener
     from perdure.workspace.workspace import Workspace
 
 Durability = Literal["journal", "strict"]
@@ -156,3 +157,21 @@ def surfaces(settings: Settings) -> tuple[Surface, ...]:
     if unknown := [name for name in settings.surfaces if name not in SURFACE_NAMES]:
         raise ValueError(f"no surface {', '.join(unknown)}; there are {', '.join(SURFACE_NAMES)}")
     return tuple(_BUILDERS[name](settings) for name in settings.surfaces if name in _BUILDERS)
+
+
+def hook_listener(settings: Settings, served: Sequence[Surface]) -> HookListener | None:
+    """What takes the hooks of the workspace; None where the time machine is off."""
+    from perdure.surfaces.write.surface import WriteSurface
+    from perdure.worker.hook_listener import HookListener
+
+    surface = next((surface for surface in served if isinstance(surface, WriteSurface)), None)
+    if surface is None or not settings.timeline.enabled:
+        return None
+    root = settings.workspaces[0]
+
+    def open_recorder() -> HookHandler:
+        from perdure.worker.resident_recorder import ResidentRecorder
+
+        return ResidentRecorder(surface, root)
+
+    return HookListener(root, open_recorder)

@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from perdure.hooks.relay import MOST_BYTES, socket_path
+from perdure.hooks.relay import MOST_BYTES, UNKNOWN, socket_path
 from perdure.platform import sockets
 from perdure.platform.locks import lock
 from perdure.platform.permissions import user_id
@@ -31,21 +31,34 @@ READ_S: Final = 5.0
 
 
 class HookRequest(msgspec.Struct, frozen=True):
-    """A hook as its process was started: `json` is what the client told it."""
+    """A hook as its process was started. `json` is what the client told it."""
 
-    client: str
+    client: str | None
     cwd: str
-    project: str
+    project: str | None
+    environ: dict[str, str]
     json: bytes
 
 
-class HookListener:
-    """`handle` gives what the hook is to print, or raises. `idle` is called when no hook has come for a while."""
+class Elsewhere(Exception):
+    """The hook is about another workspace."""
 
-    def __init__(self, root: str, handle: Callable[[HookRequest], str], idle: Callable[[], None]) -> None:
+
+class HookHandler(Protocol):
+    def handle(self, request: HookRequest) -> None:
+        """Record a hook. Raises `Elsewhere`, or what the hook is to say."""
+
+    def maintain(self) -> None:
+        """Called after each answer, and while no hook comes."""
+
+
+class HookListener:
+    """`open_handler` is called at the first hook: most workers never get one."""
+
+    def __init__(self, root: str, open_handler: Callable[[], HookHandler]) -> None:
         self._path = socket_path(os.path.realpath(root))
-        self._handle = handle
-        self._idle = idle
+        self._open_handler = open_handler
+        self._handler: HookHandler | None = None
         self._listener: socket.socket | None = None
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="hooks", daemon=True)
@@ -79,7 +92,7 @@ class HookListener:
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
-                self._guard(self._idle)
+                self._maintain()
                 continue
             except OSError as error:
                 if not self._is_closed:
@@ -87,6 +100,7 @@ class HookListener:
                 return
             with connection:
                 self._guard(partial(self._answer, connection))
+            self._maintain()
 
     def _answer(self, connection: socket.socket) -> None:
         if sockets.peer_user(connection) not in (user_id(), None):
@@ -94,11 +108,20 @@ class HookListener:
         connection.settimeout(READ_S)
         request = _read(connection)
         try:
-            reply = f"ok\0{self._handle(request)}"
+            if self._handler is None:
+                self._handler = self._open_handler()
+            self._handler.handle(request)
+            reply = "ok\0"
+        except Elsewhere:
+            reply = "elsewhere\0"
         except Exception as error:
             log.warning("a hook of %s failed: %s", request.client, error)
             reply = f"failed\0{error}"
         connection.sendall(reply.encode(errors="replace"))
+
+    def _maintain(self) -> None:
+        if self._handler is not None:
+            self._guard(self._handler.maintain)
 
     def _guard(self, work: Callable[[], None]) -> None:
         """One hook that fails must not end the thread."""
@@ -116,5 +139,11 @@ def _read(connection: socket.socket) -> HookRequest:
         size += len(piece)
         if size > MOST_BYTES:
             raise ValueError("a hook of more than 64 MB")
-    client, cwd, project, told = b"".join(pieces).split(b"\0", 3)
-    return HookRequest(client.decode(errors="replace"), os.fsdecode(cwd), os.fsdecode(project), told)
+    header, _, told = b"".join(pieces).partition(b"\0\0")
+    client, cwd, project, *variables = os.fsdecode(header).split("\0")
+    environ = dict(variable.split("=", 1) for variable in variables if "=" in variable)
+    return HookRequest(_known(client), cwd, _known(project), environ, told)
+
+
+def _known(text: str) -> str | None:
+    return text if text != UNKNOWN else None

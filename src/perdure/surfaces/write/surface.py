@@ -341,11 +341,12 @@ class WriteSurface:
 
     @property
     def service(self) -> Workspace:
-        with self._used() as service:
+        with self.use() as service:
             return service
 
     @contextmanager
-    def _used(self, call: Call | None = None) -> Iterator[Workspace]:
+    def use(self, call: Call | None = None) -> Iterator[Workspace]:
+        """The open workspace, which stays open meanwhile."""
         service = self._acquire(call)
         error: BaseException | None = None
         try:
@@ -545,7 +546,7 @@ class WriteSurface:
         self, spec: ToolSpec, shape: Shape, run: Callable[[Workspace, P, Call], dict[str, Any]]
     ) -> Tool:
         def handle(params: P, call: Call) -> dict[str, Any]:
-            with self._used(call) as service:
+            with self.use(call) as service:
                 return run(service, params, call)
 
         return Tool(spec, shape, handle)
@@ -583,7 +584,7 @@ class WriteSurface:
 
     def probe(self, key: str) -> KeyStatus:
         try:
-            with self._used() as service:
+            with self.use() as service:
                 return service.probe(key)
         except ToolError:
             return STILL_UNKNOWN
