@@ -6,19 +6,21 @@ A client runs it as a hook and gives it one JSON object on standard input. It mu
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-from perdure.cli.client_option import HOOK_CLIENTS
-from perdure.cli.parser import new_parser
+if TYPE_CHECKING:
+    import argparse
 
-STEERED: Final = {"Write": "safe_write", "Edit": "edit", "MultiEdit": "edit", "NotebookEdit": "safe_write"}
-PATHS: Final = {"NotebookEdit": "notebook_path"}
+STEERED = {"Write": "safe_write", "Edit": "edit", "MultiEdit": "edit", "NotebookEdit": "safe_write"}
+PATHS = {"NotebookEdit": "notebook_path"}
 
 
 def parser() -> argparse.ArgumentParser:
+    from perdure.cli.client_option import HOOK_CLIENTS
+    from perdure.cli.parser import new_parser
+
     found = new_parser(
         "hook",
         "For hooks of a client: record what its own tools change, or steer its write tools to Perdure's.",
@@ -55,6 +57,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    if (
+        argv[:2] == ["journal", "--client"] and len(argv) == 3
+    ):  # as a client's entry says it: no parser is loaded
+        from perdure.cli.hook_journal import run
+
+        return run(argv[2], None)
     options = parser().parse_args(argv)
     if options.command == "settings":
         return _print_settings(options.mode, options.client or "claude-code")
