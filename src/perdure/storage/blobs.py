@@ -27,13 +27,13 @@ from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
 from perdure.platform.files import link_unnamed, open_unnamed
 from perdure.platform.sync import start_writing, sync_directory, sync_file
+from perdure.present.tool_errors import os_refusal, sync_refusal
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.digest import sha256_of
 from perdure.storage.files import temp_names
 from perdure.storage.files.copy import CANNOT, copy_file
 from perdure.storage.files.fsync import close_quietly, write_all
-from perdure.storage.os_errors import os_refusal, sync_refusal
 
 CHUNK: Final = 1 << 20
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")

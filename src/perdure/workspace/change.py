@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from perdure.platform.fault_points import point
+from perdure.present.tool_errors import os_refusal
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.files.swap import Conflict
 from perdure.storage.journal import Draft, Invocation, Journal, StoreReplaced
-from perdure.storage.os_errors import os_refusal
 from perdure.workspace import drafts
 from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import Content

@@ -20,11 +20,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from perdure.platform.fault_points import passed, point
+from perdure.present.tool_errors import os_refusal
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again
 from perdure.storage.group_commit import MAX_BATCH, GroupCommit
 from perdure.storage.journal import Journal, JournalError
-from perdure.storage.os_errors import os_refusal
 from perdure.workspace.deferred import Deferred
 from perdure.workspace.jobs import Claims, Job, JournalJob, NextRound
 from perdure.workspace.settler import Settler

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any, Final, NoReturn, TypeVar
 
+from perdure.present.tool_errors import os_refusal
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again
-from perdure.storage.os_errors import os_refusal
 
 T = TypeVar("T")
 

@@ -8,11 +8,11 @@ from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
 from perdure.platform.files import rename_noreplace
 from perdure.platform.sync import sync_directory
+from perdure.present.tool_errors import os_refusal, sync_refusal
 from perdure.storage.files import temp_names
 from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.fsync import close_quietly
 from perdure.storage.files.swap import Conflict, directory_lock, found_at, mismatch_reason, open_if_regular
-from perdure.storage.os_errors import os_refusal, sync_refusal
 from perdure.text.printable import make_printable
 
 

@@ -34,6 +34,7 @@ from perdure.platform.files import (
     reopen_path,
 )
 from perdure.platform.sync import sync_directory, sync_file
+from perdure.present.tool_errors import os_refusal, sync_refusal
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files import metadata, temp_names
 from perdure.storage.files.copy import copy_file
@@ -48,7 +49,6 @@ from perdure.storage.files.swap import (
     open_if_regular,
     swap_back,
 )
-from perdure.storage.os_errors import os_refusal, sync_refusal
 from perdure.text.printable import make_printable
 
 

@@ -25,12 +25,12 @@ from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
 from perdure.platform.files import exchange, is_open_for_writing, rename_noreplace
 from perdure.platform.locks import try_lock
+from perdure.present.tool_errors import os_refusal
 from perdure.protocol.envelope import Envelope, ToolError
 from perdure.protocol.next_step import call_again
 from perdure.storage.digest import sha256_of
 from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.fsync import close_quietly
-from perdure.storage.os_errors import os_refusal
 from perdure.storage.process_lock import is_locked_here
 
 _NOT_A_FILE: Final = (

@@ -2,7 +2,7 @@
 
 | SQLite | error / reason_hint | reason |
 |---|---|---|
-| FULL, and IOERR by its errno | as `storage/os_errors.py` | no_space, io_error … |
+| FULL, and IOERR by its errno | as `present/tool_errors.py` | no_space, io_error … |
 | BUSY, LOCKED, PROTOCOL | conflict / unknown | journal_busy |
 | READONLY, PERM, CANTOPEN | policy_violation / permission | journal_read_only |
 | CORRUPT, NOTADB | write_corruption / unknown | journal_damaged |
@@ -21,10 +21,10 @@ from typing import Any, Final, TypeVar
 
 import apsw
 
+from perdure.present.tool_errors import os_refusal
 from perdure.protocol.envelope import ErrorKind, ReasonHint, SuggestedAction, ToolError, refuse
 from perdure.protocol.next_step import ask_user, call_again
 from perdure.storage.journal import JournalError
-from perdure.storage.os_errors import os_refusal
 from perdure.storage.sqlite.database import StoreError
 
 C = TypeVar("C", bound=type)

@@ -12,12 +12,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from perdure.present.shape import Field, Payload, Shape
+from perdure.present.tool_errors import os_refusal
 from perdure.protocol.calls import Call, KeyStatus
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.replay import STILL_UNKNOWN
 from perdure.protocol.tools import ToolSpec
 from perdure.storage.journal import StoreReplaced
-from perdure.storage.os_errors import os_refusal
 from perdure.surfaces.port import Resource, Tool
 from perdure.surfaces.write import read, transaction, undo, write
 from perdure.surfaces.write.declarations import reads, writes

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import msgspec
 
+from perdure.present.tool_errors import is_of_system
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool, either, then
 from perdure.protocol.tools import arg
 from perdure.storage.files import metadata
 from perdure.storage.journal import Filter, JournalError, Row
-from perdure.storage.os_errors import is_of_system
 from perdure.surfaces.write.since import parse_since
 from perdure.surfaces.write.write import sequence, stage_file
 from perdure.text import codec, merge

@@ -35,12 +35,12 @@ from perdure.platform import directories
 from perdure.platform.descriptors import pread
 from perdure.platform.fault_points import point
 from perdure.platform.sync import sync_file
+from perdure.present.tool_errors import is_of_system, os_refusal
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files import metadata
 from perdure.storage.files.fingerprint import Expected, seen
 from perdure.storage.files.metadata import FileMetadata
 from perdure.storage.journal import Digest, Draft, Intent, Journal, JournalError, Row
-from perdure.storage.os_errors import is_of_system, os_refusal
 from perdure.workspace.apply import FileChange, ancestors
 from perdure.workspace.contents import ContentStore
 from perdure.workspace.paths.roots import Place, Roots, rooted
