@@ -15,9 +15,7 @@ from write_tools import Tools
 from harness.crash.write_kinds import found_in
 from harness.store_location import store_of
 from perdure.platform import directories, fault_points
-from perdure.protocol.envelope import refuse
-from perdure.protocol.next_step import call_again
-from perdure.storage.journal import JournalError
+from perdure.storage.errors import JournalError
 from perdure.workspace import settler, sync_pass
 from perdure.workspace.sync_pass import AppliedChanges
 
@@ -159,7 +157,7 @@ def test_a_refusal_that_the_journal_could_not_take_down_is_taken_down_with_the_n
         nonlocal calls
         calls += 1
         if calls > 1:
-            raise JournalError(refuse("quota_exceeded", "no_space", "full", next_step=call_again()).envelope)
+            raise JournalError("journal_io", errno=errno.ENOSPC)
         return transact(work)
 
     with monkeypatch.context() as patched:

@@ -12,10 +12,9 @@ import msgspec
 
 from perdure.present.shape import Shape
 from perdure.protocol.calls import Call, KeyStatus
-from perdure.protocol.envelope import ToolError
 from perdure.protocol.replay import CONVERGENT, JOURNAL, STILL_UNKNOWN
 from perdure.protocol.tools import ToolSpec
-from perdure.storage.state import StateError
+from perdure.storage.errors import StateError
 from perdure.surfaces.port import Resource, Tool
 from perdure.surfaces.state import read, shapes, wait, write
 from perdure.surfaces.state.guides import GUIDES
@@ -261,7 +260,7 @@ class StateSurface:
     def probe(self, key: str) -> KeyStatus:
         try:
             return self.service.probe(key)
-        except ToolError:
+        except StateError:
             return STILL_UNKNOWN
 
     def close(self) -> None:

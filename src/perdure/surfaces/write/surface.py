@@ -17,7 +17,7 @@ from perdure.protocol.calls import Call, KeyStatus
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.replay import STILL_UNKNOWN
 from perdure.protocol.tools import ToolSpec
-from perdure.storage.journal import StoreReplaced
+from perdure.storage.errors import StorageError, StoreReplaced
 from perdure.surfaces.port import Resource, Tool
 from perdure.surfaces.write import read, transaction, undo, write
 from perdure.surfaces.write.declarations import reads, writes
@@ -585,7 +585,7 @@ class WriteSurface:
         try:
             with self._used() as service:
                 return service.probe(key)
-        except ToolError:
+        except (ToolError, StorageError):
             return STILL_UNKNOWN
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.msgspec_types import learned
 from perdure.protocol.next_step import FILL, call_again, call_tool, then
 from perdure.protocol.tools import arg
+from perdure.storage.errors import StorageError
 from perdure.storage.files.fingerprint import read_seen, seen
 from perdure.storage.journal import Filter, Item
 from perdure.surfaces.write import guards
@@ -241,7 +242,7 @@ def _before(tree: PlanView, known: PlannedFile) -> tuple[str, dict[str, Any]] | 
     try:
         front, _ = front_matter.split(codec.decode(tree.data(known)).content)
         return front, front_matter.parse(front)
-    except ToolError:
+    except (ToolError, StorageError):
         return None
 
 
@@ -313,7 +314,7 @@ def _actual(workspace: Workspace, path: str) -> str | None:
                 return seen(fd).sha256
             finally:
                 os.close(fd)
-    except ToolError:
+    except (ToolError, StorageError):
         return OUTSIDE
 
 
