@@ -31,7 +31,7 @@ from perdure.storage.digest import sha256_of
 from perdure.storage.errors import ContentDamaged, FileError, SyncError
 from perdure.storage.files import temp_names
 from perdure.storage.files.copy import CANNOT, copy_file
-from perdure.storage.files.fsync import close_quietly, write_all
+from perdure.storage.files.file_io import close_quietly, write_all
 
 CHUNK: Final = 1 << 20
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")

@@ -22,7 +22,7 @@ from io import FileIO
 from typing import Literal
 
 from perdure.protocol.faults import FaultClass, Retry
-from perdure.storage.files.fsync import close_quietly
+from perdure.storage.files.file_io import close_quietly
 
 ConflictReason = Literal[
     "changed_meanwhile", "open_elsewhere", "hard_linked", "not_a_file", "file_vanished", "not_put_back"

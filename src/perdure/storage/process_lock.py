@@ -14,7 +14,7 @@ from typing import Final
 from perdure.platform import directories
 from perdure.platform.locks import lock, try_lock, unlock
 from perdure.storage.errors import LockTimeout
-from perdure.storage.files.fsync import close_quietly
+from perdure.storage.files.file_io import close_quietly
 
 _UNSUPPORTED: Final = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 

@@ -10,8 +10,8 @@ from perdure.platform.files import rename_noreplace
 from perdure.platform.sync import sync_directory
 from perdure.storage.errors import Conflict, FileError, SyncError
 from perdure.storage.files import temp_names
+from perdure.storage.files.file_io import close_quietly
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly
 from perdure.storage.files.swap import directory_lock, found_at, mismatch_reason, open_if_regular
 from perdure.text.printable import make_printable
 

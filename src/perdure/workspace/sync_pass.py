@@ -19,8 +19,8 @@ from perdure.platform.sync import start_writing, sync_directory, sync_file
 from perdure.protocol.envelope import ToolError
 from perdure.storage.errors import Conflict, StorageError
 from perdure.storage.files import metadata
+from perdure.storage.files.file_io import close_quietly
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly
 from perdure.storage.files.pending import PendingFile
 from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import Content, ContentStore

@@ -37,8 +37,8 @@ from perdure.platform.sync import sync_directory, sync_file
 from perdure.storage.errors import Conflict, FileError, StorageError, SyncError
 from perdure.storage.files import metadata, temp_names
 from perdure.storage.files.copy import copy_file
+from perdure.storage.files.file_io import close_quietly, write_all
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly, write_all
 from perdure.storage.files.metadata import FileMetadata
 from perdure.storage.files.swap import (
     PutBack,

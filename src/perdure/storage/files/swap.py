@@ -27,8 +27,8 @@ from perdure.platform.files import exchange, is_open_for_writing, rename_norepla
 from perdure.platform.locks import try_lock
 from perdure.storage.digest import sha256_of
 from perdure.storage.errors import Conflict, ConflictReason, FileError, LockTimeout
+from perdure.storage.files.file_io import close_quietly
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly
 from perdure.storage.process_lock import is_locked_here
 
 _NOT_A_FILE: Final = (
