@@ -18,7 +18,7 @@ from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
 from perdure.platform.locks import lock
 from perdure.present.tool_errors import tool_error
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.registry.errors import RegistryUnavailable, Unreadable
 from perdure.storage.errors import StorageError
 from perdure.storage.files.pending import PendingFile
@@ -97,7 +97,7 @@ class Ownership:
         path = os.path.join(self._folder, self._name)
         try:
             with open(path, "rb") as file:
-                return msgspec.json.decode(file.read(), type=learned(Sidecar))
+                return msgspec.json.decode(file.read(), type=prepare_type(Sidecar))
         except (FileNotFoundError, NotADirectoryError):
             return self.sidecar
         except (msgspec.MsgspecError, OSError):

@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.protocol.next_step import FILL, call_again, call_tool, then
 from perdure.protocol.tools import arg
 from perdure.storage.errors import StorageError
@@ -177,7 +177,7 @@ def _checked(envelope: dict[str, Any]) -> Handoff:
     if wrong:
         raise _bad_handoff(wrong)
     try:
-        return msgspec.convert(envelope, type=learned(Handoff))
+        return msgspec.convert(envelope, type=prepare_type(Handoff))
     except msgspec.ValidationError as error:
         _, _, where = str(error).partition(" - at ")
         raise _bad_handoff(
