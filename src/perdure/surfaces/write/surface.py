@@ -426,6 +426,7 @@ class WriteSurface:
                     "Read file",
                     "Read a text file, or its lines from start_line to end_line, with the sha256 of the whole file.",
                     read.Read,
+                    conflict=("/path",),
                 ),
                 READ,
                 read.read,
@@ -486,6 +487,7 @@ class WriteSurface:
                     "File history",
                     "Versions of one file, newest first, with the journal_id that diff and restore take.",
                     read.History,
+                    conflict=("/path",),
                 ),
                 VERSIONS,
                 read.history,
@@ -497,6 +499,7 @@ class WriteSurface:
                     "Unified diff between two versions of a file. Default: from the version before the last "
                     "change to disk.",
                     read.DiffParams,
+                    conflict=("/path",),
                 ),
                 DIFF,
                 read.diff,
