@@ -109,12 +109,15 @@ def _hand_over(event: HookEvent, workspace: str) -> None:
 def _describe(error: BaseException) -> str:
     """Without any content: a message may be shown and is logged."""
     from perdure.host.settings import SettingsError
+    from perdure.present.tool_errors import tool_error
     from perdure.protocol.envelope import ToolError
+    from perdure.storage.errors import StorageError
 
     if isinstance(error, (SettingsError, RelayError)):
         return str(error)
-    if isinstance(error, ToolError):
-        return str(error.envelope.context.get("message") or error.envelope.error)
+    if isinstance(error, (ToolError, StorageError)):
+        envelope = tool_error(error).envelope
+        return str(envelope.context.get("message") or envelope.error)
     if isinstance(error, OSError):
         place = f"{error.filename}: " if isinstance(error.filename, str) else ""
         return f"{place}{error.strerror or type(error).__name__}"

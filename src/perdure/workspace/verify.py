@@ -6,10 +6,11 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import StorageError
 from perdure.storage.files.fingerprint import seen
 from perdure.storage.journal import Filter, Problem
-from perdure.storage.os_errors import os_refusal
 from perdure.workspace.paths.roots import Roots, rooted
 from perdure.workspace.timeline.scan import examine, kind_of, open_file, read_link
 from perdure.workspace.workspace import Workspace
@@ -43,8 +44,8 @@ def _contents(workspace: Workspace, watch: Watch) -> Iterator[Problem]:
             continue
         try:
             workspace.blobs.open(sha.hex(), verify=True).close()
-        except ToolError as error:
-            yield Problem("content", f"{sha.hex()}: {error.envelope.context.get('message', 'unreadable')}")
+        except StorageError as error:
+            yield Problem("content", f"{sha.hex()}: {tool_error(error).envelope.context['message']}")
 
 
 def _drift(workspace: Workspace, watch: Watch) -> Iterator[Problem]:
@@ -54,9 +55,8 @@ def _drift(workspace: Workspace, watch: Watch) -> Iterator[Problem]:
         wanted = (row.detail.get("kind", "file"), row.new_sha.hex()) if row.new_sha is not None else None
         try:
             found = _on_disk(roots, row.path)
-        except (ToolError, OSError) as error:
-            refusal = os_refusal(error) if isinstance(error, OSError) else error
-            reason = refusal.envelope.context.get("reason")
+        except (ToolError, StorageError, OSError) as error:
+            reason = tool_error(error).envelope.context.get("reason")
             yield Problem("drift", f"{row.path} cannot be read: {reason}", row.seq)
             continue
         if found != wanted:

@@ -19,8 +19,9 @@ from typing import Any, Final, Protocol
 from perdure import risk
 from perdure.platform.fault_points import passed, point
 from perdure.platform.locks import lock_within
+from perdure.storage.errors import LockTimeout
 from perdure.storage.journal import Digest, Row
-from perdure.storage.process_lock import open_lock_file, workspace_locked
+from perdure.storage.process_lock import open_lock_file
 from perdure.storage.timeline import CallRecord, NewCall, NotCovered, TrackedFile
 from perdure.workspace.jobs import Job
 from perdure.workspace.retention import FRESH_S
@@ -93,7 +94,8 @@ class Recorder:
     # --- events --------------------------------------------------------------------------------------------
 
     def handle(self, event: HookEvent) -> None:
-        """Record what an event of a client's hook tells. Raises ToolError or OSError where that fails."""
+        """Record what an event of a client's hook tells. Raises ToolError, StorageError or OSError where that
+        fails."""
         if not self._settings.enabled:
             return
         match event.kind:
@@ -329,7 +331,7 @@ class Recorder:
         fd = open_lock_file(self._lock_path)
         try:
             if not lock_within(fd, LOCK_S):
-                raise workspace_locked()
+                raise LockTimeout
             yield
         finally:
             os.close(fd)
