@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator
 
 from perdure.protocol.envelope import ToolError
-from perdure.storage.files.fingerprint import seen
 from perdure.storage.journal import Filter, Problem
+from perdure.workspace.entries import look, state_after
 from perdure.workspace.workspace import Workspace
 
 Watch = Callable[[str, int, int], None]
@@ -48,16 +47,10 @@ def _drift(workspace: Workspace, watch: Watch) -> Iterator[Problem]:
     roots = workspace.roots
     for number, row in enumerate(workspace.journal.latest(), 1):
         watch("files", number, 0)
-        wanted = row.new_sha.hex() if row.new_sha is not None else None
+        wanted = state_after(row)
         try:
-            with roots.locate(roots.anchored(row.path), force=True) as place:
-                found = None
-                if place.found is not None:
-                    fd = place.open()
-                    try:
-                        found = seen(fd).sha256
-                    finally:
-                        os.close(fd)
+            with roots.locate_entry(row.path) as place:
+                found = look(place).state
         except ToolError as error:
             yield Problem(
                 "drift", f"{row.path} cannot be read: {error.envelope.context.get('reason')}", row.seq

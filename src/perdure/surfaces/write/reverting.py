@@ -335,6 +335,8 @@ def _facts(known: PlannedFile, row: Row, wanted: EntryState | None) -> FileMetad
         return None
     mode = entries.mode_before(row)
     if known.now is None or known.kind != wanted.kind:
+        if mode is None and known.now is not None and known.facts is not None:
+            mode = known.facts.mode  # only the kind was changed
         return metadata.of_mode(mode) if mode is not None else None
     if mode is not None and known.facts is not None and known.facts.mode == row.detail.get("file_mode"):
         return msgspec.structs.replace(known.facts, mode=mode)

@@ -28,18 +28,18 @@ _TAKES_BACK: Final = ("undo", "redo")
 
 
 class Undo(msgspec.Struct, frozen=True):
-    n: Annotated[int, arg("How many; a transaction counts as one.", ge=1, le=MOST)] = 1
-    path: Annotated[str, arg("A file or folder.", path="relative")] | None = None
+    n: Annotated[int, arg(ge=1, le=MOST)] = 1
+    path: Annotated[str, arg(path="relative")] | None = None
     session: Annotated[str, arg("Default: yours; any: all.")] | None = None
-    client: Annotated[str, arg("Changes of this client, by name.")] | None = None
-    since: Annotated[str, arg("All since: 10m, 2h, today, ISO 8601.")] | None = None
+    client: Annotated[str, arg()] | None = None
+    since: Annotated[str, arg("10m, 2h, today, ISO 8601.")] | None = None
     change: (
         Annotated[str, arg("This change, or these (12,11), of any agent.", aliases=("journal_id",))] | None
     ) = None
-    turn: Annotated[int, arg("All of this turn.", ge=1)] | None = None
-    agent: Annotated[str, arg("All of this subagent.")] | None = None
+    turn: Annotated[int, arg(ge=1)] | None = None
+    agent: Annotated[str, arg()] | None = None
     redo: Annotated[bool, arg("Undo the last undo.")] = False
-    dry_run: Annotated[bool, arg("Only show what would happen.")] = False
+    dry_run: Annotated[bool, arg()] = False
 
 
 def undo(workspace: Workspace, given: Undo, call: Call) -> dict[str, Any]:
