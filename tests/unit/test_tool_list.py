@@ -15,7 +15,7 @@ from perdure.protocol.tools import public_definition
 from perdure.worker.compose import Settings, surfaces
 
 MOST_BYTES = {"core": 11_500, "standard": 24_000, "full": 32_000}
-ROOM = 2_500  # for tools that are planned
+ROOM = 2_300  # for tools that are planned
 CORE = [
     "read",
     "safe_write",
@@ -24,6 +24,7 @@ CORE = [
     "history",
     "diff",
     "undo",
+    "rewind",
     "restore",
     "get_state",
     "set_state",
@@ -43,6 +44,7 @@ WRITE_TOOLS = [
     "history",
     "diff",
     "undo",
+    "rewind",
     "restore",
     "validate",
     "analytics",
@@ -181,6 +183,7 @@ DESTRUCTIVE = {
     "state_patch",
     "state_txn",
     "transaction",
+    "rewind",
     "undo",
 }
 IDEMPOTENT = {

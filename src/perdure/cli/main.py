@@ -30,6 +30,7 @@ COMMANDS = {
     "show": ("perdure.cli.show", "one change: its author, its time and its diff"),
     "cat": ("perdure.cli.cat", "a version of a file, byte for byte: perdure cat PATH@ID"),
     "undo": ("perdure.cli.undo", "take changes back"),
+    "rewind": ("perdure.cli.rewind", "take back everything from a change on"),
     "restore": ("perdure.cli.restore", "bring a version of a file back"),
     "state": ("perdure.cli.state", "shared state: get, set, list, delete, wait, history, export, import"),
     "handoff": ("perdure.cli.handoff", "the handoff that one agent leaves to the next: show, write"),

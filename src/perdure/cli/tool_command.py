@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.cli.options import add_workspace, settle
 from perdure.cli.parser import new_parser
+from perdure.cli.progress import Progress
 from perdure.cli.refusals import exit_code, in_words, tell
 from perdure.cli.screen import Screen, clean, encodable, home
 from perdure.cli.workspace import from_here
@@ -39,7 +40,8 @@ class CommandCall:
     invocation_key = None
     age_s = 0.0
 
-    def __init__(self, tool: str, view: View) -> None:
+    def __init__(self, tool: str, view: View, bar: Progress | None = None) -> None:
+        self._bar = bar
         self.client = CLIENT
         self.tool = tool
         self.view = view
@@ -47,7 +49,8 @@ class CommandCall:
         self.cancelled = threading.Event()
 
     def progress(self, value: float, total: float | None = None, message: str | None = None) -> None:
-        pass
+        if self._bar is not None:
+            self._bar.at("files", int(value), int(total or 0))
 
     def log(self, level: str, message: str) -> None:
         pass
@@ -161,7 +164,7 @@ def run_tool(
 
     command = COMMANDS.get(tool, tool)
     settings = worker_settings(options, command)
-    if tool in ("undo", "restore", "history") and not has_store(settings):
+    if tool in ("undo", "rewind", "restore", "history") and not has_store(settings):
         refusal = refuse("not_found", "no_changes", no_changes(settings), next_step=call_tool("journal_tail"))
         return tell(command, refusal, options.json)
     surface = WriteSurface(lambda: (open_for_reading if declared.spec.read_only else open_write)(settings))
@@ -171,15 +174,16 @@ def run_tool(
         if name in given:
             given[name] = from_here(given[name], settings.workspaces[0])
     try:
-        result = call.run(
-            declared,
-            tool,
-            msgspec.Raw(msgspec.json.encode(given)),
-            default=View("json", "full"),
-            roots=settings.workspaces,
-            context=lambda view: CommandCall(tool, view),
-            diagnostics=Diagnostics(settings.log_level),
-        )
+        with Progress(beside=sys.stdout) as bar:
+            result = call.run(
+                declared,
+                tool,
+                msgspec.Raw(msgspec.json.encode(given)),
+                default=View("json", "full"),
+                roots=settings.workspaces,
+                context=lambda view: CommandCall(tool, view, bar),
+                diagnostics=Diagnostics(settings.log_level),
+            )
     finally:
         surface.close()
     found = result["structuredContent"]

@@ -55,7 +55,7 @@ class MountsParams(msgspec.Struct, frozen=True):
 
 class ToolsParams(msgspec.Struct, frozen=True):
     action: Literal["list", "enable", "disable"] = "list"
-    group: Annotated[str, arg("A group's name, from list.")] = ""
+    group: Annotated[str, arg()] = ""
 
 
 _SPECS = {

@@ -8,17 +8,19 @@ Another system implements them with the same signatures. Python makes every desc
 | `DIRECTORY` | opens a directory and nothing else |
 | `PLACE` | holds a directory without the right to list it, where the system has such descriptors |
 | `NOFOLLOW` | refuses a symbolic link |
+| `ENTRY` | examines an entry of any kind, a symbolic link itself too |
 | `NONBLOCK` | does not wait for the other end of a FIFO |
 """
 
 from __future__ import annotations
 
 import os
-from os import access, fwalk, link, mkdir, open, readlink, rename, replace, rmdir, stat, unlink
+from os import access, fwalk, link, mkdir, open, readlink, rename, replace, rmdir, stat, symlink, unlink
 from typing import Final
 
 __all__ = [
     "DIRECTORY",
+    "ENTRY",
     "NOFOLLOW",
     "NONBLOCK",
     "PLACE",
@@ -32,6 +34,7 @@ __all__ = [
     "replace",
     "rmdir",
     "stat",
+    "symlink",
     "unlink",
 ]
 
@@ -39,3 +42,8 @@ PLACE: Final[int] = getattr(os, "O_PATH", os.O_RDONLY)
 DIRECTORY: Final = os.O_DIRECTORY
 NOFOLLOW: Final = os.O_NOFOLLOW
 NONBLOCK: Final = os.O_NONBLOCK
+ENTRY: Final[int] = (
+    os.O_PATH | os.O_NOFOLLOW
+    if hasattr(os, "O_PATH")
+    else os.O_RDONLY | getattr(os, "O_SYMLINK", os.O_NOFOLLOW)
+)

@@ -34,6 +34,8 @@
 | `remove.renamed` | it was; it is not verified yet |
 | `remove.before_unlink` | it is the expected one; before it is unlinked |
 | `remove.landed` | it is gone |
+| `mode.before_set` | before a directory gets its mode |
+| `mode.set` | it has it |
 | `commit.planning` | before a round of calls is planned |
 | `commit.decided` | the journal holds their intents; nothing is on disk yet |
 | `commit.file_landed` | one file of a call landed; others may be missing |

@@ -17,6 +17,7 @@ NOT_DONE: Final = {
     "read": "not read",
     "restore": "not restored",
     "undo": "nothing undone",
+    "rewind": "nothing undone",
     "chunk_write": "chunk not stored",
     "chunk_append": "chunk not stored",
     "chunk_compose": "not composed",

@@ -170,6 +170,7 @@ _CONFLICTS: Final[dict[ConflictReason, str]] = {
     "open_elsewhere": "another program has the file open for writing.",
     "hard_linked": "another program gave the file a second name (hard link) at the same moment.",
     "not_a_file": "another program put something that is no file in its place.",
+    "not_empty": "another program put something into the directory at the same moment.",
     "file_vanished": "another program removed the file at the same moment.",
     "not_put_back": "the file was replaced and cannot be put back now.",
 }

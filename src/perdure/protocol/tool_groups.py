@@ -36,6 +36,7 @@ GROUPS: Final = (
             "history",
             "diff",
             "undo",
+            "rewind",
             "restore",
             "get_state",
             "set_state",

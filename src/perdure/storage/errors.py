@@ -25,7 +25,13 @@ from perdure.protocol.faults import FaultClass, Retry
 from perdure.storage.files.file_io import close_quietly
 
 ConflictReason = Literal[
-    "changed_meanwhile", "open_elsewhere", "hard_linked", "not_a_file", "file_vanished", "not_put_back"
+    "changed_meanwhile",
+    "open_elsewhere",
+    "hard_linked",
+    "not_a_file",
+    "not_empty",
+    "file_vanished",
+    "not_put_back",
 ]
 
 

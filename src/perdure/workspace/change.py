@@ -18,7 +18,7 @@ from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.errors import Conflict, StorageError, StoreReplaced
 from perdure.storage.journal import Draft, Invocation, Journal
 from perdure.workspace import drafts
-from perdure.workspace.apply import FileChange
+from perdure.workspace.apply import EntryChange
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import Rejected
 from perdure.workspace.jobs import Job
@@ -30,7 +30,7 @@ from perdure.workspace.sync_pass import AppliedChanges
 log = logging.getLogger(__name__)
 
 KEY_MAX: Final = 512
-PREPARED_MAX: Final = 128
+PREPARED_MAX: Final = 64
 """Files of one call that are written before the first gets its name: each holds two descriptors."""
 
 
@@ -75,7 +75,7 @@ class Change(Job):
         self._refused_content = refused_content
         self.paths = plan.paths
         self.cancelled = call.cancelled
-        self._changes: list[FileChange] = []
+        self._changes: list[EntryChange] = []
         self._sightings: list[Sighting] = []
         self._saved: Saved = {}
         self._displaced: list[Content] = []
@@ -141,22 +141,27 @@ class Change(Job):
 
     def apply(self) -> None:
         changes, store, strict = self._changes, self._workspace.store, self._workspace.strict
-        done: list[FileChange] = []
+        done: list[EntryChange] = []
         try:
             for change in changes[:PREPARED_MAX]:  # what needs space needs it now, with nothing to take back
-                change.prepare(store, sync=strict)
-            for change in changes:
+                if not change.waits_for_parent:
+                    change.prepare(store, sync=strict)
+            for number, change in enumerate(changes):
                 change.apply(store, sync=strict)
                 done.append(change)
                 if len(changes) > PREPARED_MAX:
                     change.place.close()  # `revert` opens it again
                 point("commit.file_landed")
+                if number % PREPARED_MAX == 0:
+                    self._call.progress(number, len(changes))
         except Exception as error:
             self._take_back(done)
             raise self._explain(error) from None
         finally:
             self.discard()
         self._workspace.record_writes(self._call.session, self._sightings, self._saved)
+        if kept := [change.place.path for change in changes if change.is_kept]:
+            self.result["kept"] = [*self.result.get("kept", []), *kept]
         warnings = [warning for change in changes for warning in change.warnings]
         if warnings:
             self.result["warnings"] = [*self.result.get("warnings", []), *dict.fromkeys(warnings)]
@@ -171,7 +176,7 @@ class Change(Job):
         workspace = self._workspace
         return AppliedChanges(self._changes, self.seqs, workspace.roots, workspace.store, workspace.strict)
 
-    def _take_back(self, done: list[FileChange]) -> None:
+    def _take_back(self, done: list[EntryChange]) -> None:
         for change in reversed(done):
             try:
                 change.revert(self._workspace.store, sync=self._workspace.strict)

@@ -33,10 +33,15 @@ class Content(msgspec.Struct, frozen=True):
     data: bytes | None = None
     is_fresh: bool = False  # a file that this process has just written and hashed
     mends: bool = False  # the copy that was kept is damaged: this one takes its place
+    is_kept: bool = False  # a small one that the journal has: it is read when it is needed
 
     @property
     def digest(self) -> bytes:
         return bytes.fromhex(self.sha256)
+
+    def without_data(self) -> Content:
+        """The same where the journal has it: a call that changes thousands of files does not hold their contents."""
+        return self if self.data is None else Content(self.sha256, self.size, is_kept=True)
 
 
 class ContentStore:
@@ -81,7 +86,9 @@ class ContentStore:
 
     def record(self, content: Content, *, by_row: bool = True) -> None:
         """Inside the transaction: this content is needed from now on, by a row or only as a draft."""
-        if content.data is not None:
+        if content.is_kept:
+            self._journal.keep_content(content.digest)
+        elif content.data is not None:
             self._journal.store_content(content.digest, content.data, by_row=by_row, mends=content.mends)
         else:
             self._journal.store_content_file(content.digest, content.size, by_row=by_row)
@@ -109,6 +116,11 @@ class ContentStore:
         with self._blobs.open(sha256, verify=verify) as file:
             return Content(sha256, os.fstat(file.fileno()).st_size)
 
+    def find_kept(self, sha256: str) -> Content:
+        """As `find`, but a small one is read, and its hash compared, when it is needed."""
+        size = self._journal.content_size(bytes.fromhex(sha256))
+        return Content(sha256, size, is_kept=True) if size is not None else self.find(sha256)
+
     def load(self, sha256: str) -> bytes:
         content = self.find(sha256)
         if content.data is not None:
@@ -118,6 +130,9 @@ class ContentStore:
     def pieces(self, content: Content) -> Iterator[bytes]:
         if content.data is not None:
             yield content.data
+            return
+        if content.is_kept:
+            yield self.load(content.sha256)
             return
         with self._blobs.open(content.sha256, size=content.size) as file:
             while piece := file.read(CHUNK):

@@ -16,20 +16,24 @@ from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_tool
 from perdure.storage.errors import FileChanging, StorageError
 from perdure.storage.files import metadata
-from perdure.storage.files.fingerprint import Expected, Identity, seen
+from perdure.storage.files.fingerprint import Expected, ExpectedEntry, ExpectedLink, Identity, seen
 from perdure.storage.files.metadata import FileMetadata
 from perdure.storage.journal import Digest, Journal, NewRow, Row
-from perdure.workspace.apply import FileChange
+from perdure.storage.timeline import FileKind
+from perdure.workspace.apply import EntryChange, ancestors, entry_changes, in_order
 from perdure.workspace.contents import INLINE, Content, ContentStore
 from perdure.workspace.deferred import LARGE, DeferredWork
+from perdure.workspace.entries import DIRECTORY, EntryState, kind_of, kinds_detail, look
 from perdure.workspace.jobs import Claims
 from perdure.workspace.paths.roots import Directories, Place, Roots
 
 T = TypeVar("T")
 
 MOST_IN_MEMORY: Final = 64 * 1024 * 1024
-DIRECTORIES_MAX: Final = 256
+DIRECTORIES_MAX: Final = 64
 """Held open by one call."""
+IN_MEMORY_MAX: Final = 128
+"""Of how many files one call holds the contents."""
 _LOOKS: Final = ("read", "write")
 """What is there may have become unfit for writing; only to write is a path looked up that leads to nothing."""
 
@@ -57,13 +61,21 @@ class Captured(NamedTuple):
 
 
 class PlannedFile:
-    """A file as it is on disk and as it will be after what was planned so far."""
+    """A file, link or directory as it is on disk and as it will be after what was planned so far."""
 
-    def __init__(self, path: str, place: Place, before: Expected | None, facts: FileMetadata | None) -> None:
+    def __init__(
+        self,
+        path: str,
+        place: Place,
+        before: ExpectedEntry | None,
+        facts: FileMetadata | None,
+        kind: FileKind = "file",
+    ) -> None:
         self.path = path
         self.place = place
         self.before = before
         self.facts = self.facts_on_disk = self.facts_told = facts
+        self.kind = self.kind_on_disk = kind
         self.old: Content | None = None
         self.now: Content | None = None
         self.changed = False
@@ -71,6 +83,18 @@ class PlannedFile:
     @property
     def sha256(self) -> str | None:
         return self.now.sha256 if self.now is not None else None
+
+    @property
+    def state(self) -> EntryState | None:
+        return EntryState(self.kind, self.now.digest) if self.now is not None else None
+
+    @property
+    def is_directory(self) -> bool:
+        return self.now is not None and self.kind == "directory"
+
+    def forget_plan(self) -> None:
+        """As it is on disk. For a plan that is tried first, and staged once it is known to fit."""
+        self.now, self.kind, self.facts = self.old, self.kind_on_disk, self.facts_on_disk
 
 
 class PlanView:
@@ -122,9 +146,37 @@ class PlanView:
             place.close()  # it is opened again when the change is made
         return known
 
+    def lookup_entry(self, path: str) -> PlannedFile:
+        """As `lookup`, for a path of a row: whichever kind of entry is there, and through no link."""
+        if (known := self._known.get(path)) is not None:
+            return known
+        place = self._roots.locate_entry(path, directories=self._directories)
+        try:
+            self._check(path, deferred=self.deferred)
+            self.claims.claim(*_claimed(path, place))
+            known = self._seen(path, place)
+            if len(self._known) >= IN_MEMORY_MAX and known.old is not None and known.old.data is not None:
+                # Its content is read again when it is needed.
+                self._store.record(known.old)
+                known.now = known.old = known.old.without_data()
+        except BaseException:
+            place.close()
+            raise
+        self._known[path] = known
+        if len(self._directories) > DIRECTORIES_MAX:
+            place.close()
+        return known
+
     def _seen(self, name: str, place: Place) -> PlannedFile:
         if place.found is None:
             return PlannedFile(name, place, None, None)
+        kind = kind_of(place.found)
+        if kind != "file":
+            found = look(place)
+            known = PlannedFile(name, place, found.expected, found.facts, kind)
+            target = found.expected.target if isinstance(found.expected, ExpectedLink) else None
+            known.now = known.old = self._store.take(target) if target is not None else DIRECTORY
+            return known
         fd = place.open()
         try:
             # Whatever is replaced can be had back, also what another program wrote.
@@ -196,18 +248,23 @@ class PlanView:
         txn: str | None = None,
         undoes: int | None = None,
         detail: dict[str, Any] | None = None,
+        kind: FileKind | None = None,
     ) -> Row:
-        """Plan one step of one file and write its row."""
-        before = known.now
+        """Plan one step of one file and write its row. `kind` is what it becomes, if that is not what it is."""
+        before, kind_before = known.now, known.kind
+        kind = kind or known.kind
         if before is not None and not known.changed:
             self._store.record(before)
         if after is not None:
             self._store.record(after)
         facts = dict(detail or {})
+        facts |= kinds_detail(kind_before if before else None, kind if after else None)
         if known.facts is not None and (after is None or known.facts is not known.facts_on_disk):
             facts["file_mode"] = known.facts.mode  # cannot be read from the disk afterwards
             if after is not None and before is not None and _mode(known.facts_told) != known.facts.mode:
                 facts["mode_before"] = _mode(known.facts_told)
+        if before is not None and after is not None and kind != kind_before and known.facts_told is not None:
+            facts["mode_before"] = known.facts_told.mode
         known.facts_told = known.facts
         row = self._journal.append(
             NewRow(
@@ -227,6 +284,7 @@ class PlanView:
         )
         self.rows.append(row)
         known.now = after
+        known.kind = kind
         known.changed = True
         return row
 
@@ -234,23 +292,41 @@ class PlanView:
         """The files that a step was planned for."""
         return [known for known in self._known.values() if known.changed]
 
-    def changes(self) -> list[FileChange]:
-        """What must happen on disk. Files that end as they were are left alone."""
-        found = []
+    def known(self) -> Iterable[PlannedFile]:
+        """Everything that was looked up."""
+        return self._known.values()
+
+    def find(self, path: str) -> PlannedFile | None:
+        """What was looked up under this path."""
+        return self._known.get(path)
+
+    def changes(self) -> list[EntryChange]:
+        """What must happen on disk, in order. Files that end as they were are left alone."""
+        found: list[EntryChange] = []
         for known in self._known.values():
             same = (known.old.sha256 if known.old else None) == known.sha256
             if same and known.now is not None:
-                same = _mode(known.facts) == _mode(known.facts_on_disk)
+                same = known.kind == known.kind_on_disk
+                same = same and (known.kind == "link" or _mode(known.facts) == _mode(known.facts_on_disk))
             if known.changed and not same:
-                found.append(
-                    FileChange(
-                        known.place, known.before, known.facts, known.now, known.old, known.facts_on_disk
-                    )
+                found += entry_changes(
+                    known.place,
+                    known.before,
+                    known.facts,
+                    known.now,
+                    known.old,
+                    known.facts_on_disk,
+                    kind=known.kind,
+                    old_kind=known.kind_on_disk,
                 )
             else:
                 known.place.close()
-        # Removals last: until everything new is there, nothing old is gone.
-        return sorted(found, key=lambda change: change.after is None)
+        made = {(one.place.root, one.place.path) for one in found if one.makes_directory}
+        if made:
+            for change in found:
+                parents = ((change.place.root, folder) for folder in ancestors(change.place.path))
+                change.waits_for_parent = any(parent in made for parent in parents)
+        return in_order(found)
 
     def close(self) -> None:
         for known in self._known.values():

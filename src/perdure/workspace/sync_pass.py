@@ -22,13 +22,13 @@ from perdure.storage.files import metadata
 from perdure.storage.files.file_io import close_quietly
 from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.pending import PendingFile
-from perdure.workspace.apply import FileChange
+from perdure.workspace.apply import EntryChange
 from perdure.workspace.contents import Content, ContentStore
 from perdure.workspace.paths.roots import Place, Roots
 
 log = logging.getLogger(__name__)
 
-OPEN_MAX: Final = 128
+OPEN_MAX: Final = 48
 """Of files and of directories, at once."""
 _GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 """How a name answers that is not the file any more: removed, or replaced by something else."""
@@ -72,7 +72,7 @@ class SyncPass:
 
     def __init__(self, failed: FailedSyncs | None = None) -> None:
         self.failed = failed if failed is not None else FailedSyncs()
-        self._last: dict[Name, FileChange] = {}
+        self._last: dict[Name, EntryChange] = {}
         self._files: dict[Name, int] = {}
         self._directories: dict[Name, int] = {}
         self._synced: set[Name] = set()
@@ -83,10 +83,10 @@ class SyncPass:
         self._files.clear()
         self._directories.clear()
 
-    def begin(self, roots: Roots, change: FileChange) -> None:
+    def begin(self, roots: Roots, change: EntryChange) -> None:
         """Let the device begin with a file, so that many are waited for at once."""
         name = (change.place.root, change.place.path)
-        if self._last.setdefault(name, change) is not change or change.after is None:
+        if self._last.setdefault(name, change) is not change or change.file_content is None:
             return
         fd = self._opened(roots, change.place)
         if fd is None:
@@ -101,11 +101,11 @@ class SyncPass:
         else:
             close_quietly(fd)
 
-    def sync(self, roots: Roots, change: FileChange, store: ContentStore) -> None:
+    def sync(self, roots: Roots, change: EntryChange, store: ContentStore) -> None:
         """The file at a path, whichever it is by now."""
         place = change.place
         name = (place.root, place.path)
-        if change.after is None or self._last.get(name, change) is not change:
+        if change.file_content is None or self._last.get(name, change) is not change:
             return
         fd = self._files.pop(name, None)
         if fd is None and (fd := self._opened(roots, place)) is None:
@@ -116,20 +116,28 @@ class SyncPass:
             # The kernel may have given up its pages, and a second sync would succeed without them.
             log.error("sync of %s failed: %s; it is written again", place.path, error)
             dir_fd = self._directory(roots, place.root, os.path.dirname(place.path))
-            if dir_fd is not None and not _is_written_again(fd, dir_fd, place.name, change.after, store):
+            if dir_fd is not None and not _is_written_again(
+                fd, dir_fd, place.name, change.file_content, store
+            ):
                 raise
         finally:
             close_quietly(fd)
 
-    def sync_names(self, roots: Roots, changes: Iterable[FileChange]) -> None:
-        """Every directory in which a name changed, once."""
+    def sync_names(self, roots: Roots, changes: Iterable[EntryChange]) -> None:
+        """Every directory in which a name changed, or whose mode did, once."""
         for change in changes:
             root = change.place.root
             for path in {os.path.dirname(path) for path in (change.place.path, *change.made)}:
-                if (root, path) not in self._synced:
-                    if (dir_fd := self._directory(roots, root, path)) is not None:
-                        self._sync_directory(dir_fd, (root, path))
-                    self._synced.add((root, path))
+                self._sync_once(roots, (root, path))
+            if change.kind == "directory":
+                with suppress(PermissionError):  # one that may not be opened for reading
+                    self._sync_once(roots, (root, change.place.path))
+
+    def _sync_once(self, roots: Roots, name: Name) -> None:
+        if name not in self._synced:
+            if (dir_fd := self._directory(roots, *name)) is not None:
+                self._sync_directory(dir_fd, name)
+            self._synced.add(name)
 
     def _sync_directory(self, dir_fd: int, name: Name) -> None:
         try:
@@ -174,7 +182,7 @@ class AppliedChanges:
     """The files of one call, applied but not yet synced: the journal can restore them until they are."""
 
     def __init__(
-        self, changes: list[FileChange], seqs: list[int], roots: Roots, store: ContentStore, strict: bool
+        self, changes: list[EntryChange], seqs: list[int], roots: Roots, store: ContentStore, strict: bool
     ) -> None:
         self.seqs = seqs
         self._changes = changes

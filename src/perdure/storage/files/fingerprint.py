@@ -67,6 +67,19 @@ class Expected(msgspec.Struct, frozen=True):
         return sha256_of(fd) == self.sha256
 
 
+class ExpectedLink(msgspec.Struct, frozen=True):
+    """A symbolic link that should be there."""
+
+    target: bytes
+
+
+class ExpectedDirectory(msgspec.Struct, frozen=True):
+    """A directory that should be there, and empty where it is to be removed or replaced."""
+
+
+ExpectedEntry = Expected | ExpectedLink | ExpectedDirectory
+
+
 def seen(fd: int) -> Expected:
     """Hash and identity of a file that did not change while it was read.
 

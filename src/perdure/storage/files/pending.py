@@ -38,14 +38,14 @@ from perdure.storage.errors import Conflict, FileError, StorageError, SyncError
 from perdure.storage.files import metadata, temp_names
 from perdure.storage.files.copy import copy_file
 from perdure.storage.files.file_io import close_quietly, write_all
-from perdure.storage.files.fingerprint import Expected
+from perdure.storage.files.fingerprint import Expected, ExpectedDirectory, ExpectedEntry
 from perdure.storage.files.metadata import FileMetadata
 from perdure.storage.files.swap import (
     PutBack,
     directory_lock,
-    mismatch_reason,
-    open_if_regular,
+    drop,
     swap_back,
+    take_out,
 )
 from perdure.text.printable import make_printable
 
@@ -140,8 +140,8 @@ class PendingFile:
         passed("write.landed")
         return self._landed()
 
-    def replace_if(self, expected: Expected) -> Landed:
-        """Take the place of the expected file, or raise `Conflict` with every other content kept.
+    def replace_if(self, expected: ExpectedEntry) -> Landed:
+        """Take the place of the expected file, link or directory, or raise `Conflict` with every other content kept.
 
         A file that a program has open for writing is a conflict as well: it would go on writing to what nobody
         can see any more.
@@ -235,12 +235,11 @@ class PendingFile:
             rename_noreplace(self.dir_fd, self._temp, self.dir_fd, self.name)
             self._temp = None
 
-    def _exchange(self, expected: Expected) -> Landed:
+    def _exchange(self, expected: ExpectedEntry) -> Landed:
         self._guarded(self._take_name)
         try:
-            certain = expected.is_unchanged_by_stat(
-                directories.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False)
-            )
+            found = directories.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False)
+            certain = isinstance(expected, Expected) and expected.is_unchanged_by_stat(found)
             point("write.before_exchange")
             exchange(self.dir_fd, self._temp_name(), self.name)
         except FileNotFoundError:
@@ -253,14 +252,13 @@ class PendingFile:
         self._verify(expected, certain)
         return self._landed()
 
-    def _verify(self, expected: Expected, certain: bool) -> None:
+    def _verify(self, expected: ExpectedEntry, certain: bool) -> None:
         """The files have changed places. Only what was expected may be unlinked; all else goes back."""
         temp = self._temp_name()
         aside = None
         try:
             point("write.exchanged")
-            aside = open_if_regular(self.dir_fd, temp)
-            reason = mismatch_reason(aside, expected, was_certain=certain)
+            aside, reason = take_out(self.dir_fd, temp, expected, was_certain=certain)
             if reason is None:
                 point("write.verified")
                 self._sync_names()
@@ -278,7 +276,9 @@ class PendingFile:
         if aside is not None:
             close_quietly(aside)
         try:
-            directories.unlink(temp, dir_fd=self.dir_fd)
+            drop(self.dir_fd, temp, expected)
+        except Conflict as conflict:
+            raise self._put_back(None).conflict(conflict.reason) from None
         except OSError:
             self._left = temp  # the new file is in place; the sync tries to unlink it again
         self._temp = None
@@ -291,15 +291,16 @@ class PendingFile:
         self.discard()
         return back
 
-    def _replace_checked(self, expected: Expected) -> Landed:
+    def _replace_checked(self, expected: ExpectedEntry) -> Landed:
         """Without an exchange: look, then rename. Between the two an unlocked writer can be overwritten."""
-        found = open_if_regular(self.dir_fd, self.name)
-        reason = mismatch_reason(found, expected)
+        found, reason = take_out(self.dir_fd, self.name, expected)
         if reason is not None:
             self.discard()
             raise Conflict(reason, found)
         if found is not None:
             found.close()
+        if isinstance(expected, ExpectedDirectory):
+            drop(self.dir_fd, self.name, expected)
         self._guarded(self._rename_over)
         self._warnings += ("no_exchange",)
         return self._landed()

@@ -28,7 +28,7 @@ from perdure.platform.locks import try_lock
 from perdure.storage.digest import sha256_of
 from perdure.storage.errors import Conflict, ConflictReason, FileError, LockTimeout
 from perdure.storage.files.file_io import close_quietly
-from perdure.storage.files.fingerprint import Expected
+from perdure.storage.files.fingerprint import Expected, ExpectedDirectory, ExpectedEntry, ExpectedLink
 from perdure.storage.process_lock import is_locked_here
 
 _NOT_A_FILE: Final = (
@@ -41,6 +41,8 @@ _NOT_A_FILE: Final = (
     errno.EACCES,
     errno.EPERM,
 )
+NOT_EMPTY: Final = (errno.ENOTEMPTY, errno.EEXIST)
+"""How `rmdir` refuses a directory with something in it."""
 SWAPS_MAX: Final = 100
 TURN_S: Final = 20.0
 IDLE_S: Final = 2.0
@@ -124,6 +126,61 @@ def mismatch_reason(
     return None if expected.matches(fd, was_certain=was_certain) else "changed_meanwhile"
 
 
+def take_out(
+    dir_fd: int, temp: str, expected: ExpectedEntry, *, was_certain: bool = False
+) -> tuple[FileIO | None, ConflictReason | None]:
+    """Look at what was put aside under a temporary name: the open file, if it is one, and why it is not the expected
+    entry. None if it is: then `drop` may remove it."""
+    match expected:
+        case Expected():
+            aside = open_if_regular(dir_fd, temp)
+            return aside, mismatch_reason(aside, expected, was_certain=was_certain)
+        case ExpectedLink(target):
+            if read_link(dir_fd, temp) == target:
+                return None, None
+            return open_if_regular(dir_fd, temp), "changed_meanwhile"
+        case ExpectedDirectory():
+            try:
+                return None, "not_empty" if list_directory(dir_fd, temp) else None
+            except PermissionError:
+                return None, None  # `drop` finds out
+            except NotADirectoryError:
+                return open_if_regular(dir_fd, temp), "changed_meanwhile"
+
+
+def drop(dir_fd: int, temp: str, expected: ExpectedEntry) -> None:
+    """Remove what `take_out` found to be the expected entry. A directory into which something was put since stays, and
+    is a `Conflict`."""
+    if not isinstance(expected, ExpectedDirectory):
+        directories.unlink(temp, dir_fd=dir_fd)
+        return
+    try:
+        directories.rmdir(temp, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno not in NOT_EMPTY:
+            raise
+        raise Conflict("not_empty") from None
+
+
+def list_directory(dir_fd: int, name: str) -> list[str]:
+    flags = os.O_RDONLY | directories.DIRECTORY | directories.NOFOLLOW
+    fd = directories.open(name, flags, dir_fd=dir_fd)
+    try:
+        return os.listdir(fd)
+    finally:
+        os.close(fd)
+
+
+def read_link(dir_fd: int, name: str) -> bytes | None:
+    """The target of a symbolic link; None for what is none."""
+    try:
+        return os.fsencode(directories.readlink(name, dir_fd=dir_fd))
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOENT):
+            raise
+        return None
+
+
 class PutBack:
     """How it ended: what stands at the name, what lost its name, and whether the temporary name is ours to unlink.
     Stuck is what could not be put back: then ours stands at the name."""
@@ -152,13 +209,15 @@ class PutBack:
 
 def swap_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int, sha256: str) -> PutBack:
     """`ours` is at `name` and a foreign file at `temp`: exchange them again."""
-    ended = _put_back(dir_fd, temp, name, aside, ours)
+    ended = put_back(dir_fd, temp, name, aside, ours)
     if not ended.is_stuck and (not _is_idle(ours) or _is_changed(ours, sha256)):
         ended.displaced += (FileIO(os.dup(ours), "rb"),)  # written into ours while it stood at the name
     return ended
 
 
-def _put_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int) -> PutBack:
+def put_back(dir_fd: int, temp: str, name: str, aside: FileIO | None, ours: int) -> PutBack:
+    """As `swap_back`, for an entry of ours that no program can have written to. `ours` may be a descriptor that only
+    examines it."""
     left: tuple[int, int] | None = None  # what was left at the name, from the second time on
     left_file = None
     held = aside  # what is at the temporary name

@@ -444,6 +444,11 @@ class SqliteJournal:
     def has_content(self, sha: Digest) -> bool:
         return self._read.execute("SELECT 1 FROM contents WHERE sha = ?", (sha,)).fetchone() is not None
 
+    def content_size(self, sha: Digest) -> int | None:
+        text = "SELECT size FROM contents WHERE sha = ? AND codec != ?"
+        found: Any = self._read.execute(text, (sha, FILE)).fetchone()
+        return found[0] if found is not None else None
+
     def content_file(self, sha: Digest) -> bool:
         found = self._read.execute("SELECT codec FROM contents WHERE sha = ?", (sha,)).fetchone()
         return found is not None and found[0] == FILE

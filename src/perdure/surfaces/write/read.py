@@ -29,7 +29,7 @@ MODES = ("create", "overwrite", "append", "replace", "delete", "move")
 
 class Read(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    start_line: Annotated[int, arg("First is 1.", ge=1)] | None = None
+    start_line: Annotated[int, arg(ge=1)] | None = None
     end_line: Annotated[int, arg("Included.", ge=1)] | None = None
     max_bytes: Annotated[int, arg(ge=1, le=16 * 1024 * 1024)] = 262_144
     encoding: Annotated[Literal["utf-8", "utf-16", "latin-1", "base64"], arg("base64 for binary.")] | None = (

@@ -19,9 +19,10 @@ from perdure.protocol.replay import STILL_UNKNOWN
 from perdure.protocol.tools import ToolSpec
 from perdure.storage.errors import StorageError, StoreReplaced
 from perdure.surfaces.port import Resource, Tool
-from perdure.surfaces.write import read, transaction, undo, write
+from perdure.surfaces.write import read, rewind, transaction, undo, write
 from perdure.surfaces.write.declarations import reads, writes
 from perdure.surfaces.write.layer_tools import LAYERS
+from perdure.surfaces.write.reverting import UNKNOWN_CONTENT
 from perdure.workspace.workspace import Workspace
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -30,6 +31,7 @@ STORE_REPLACED: Final = (
     "The store of the workspace was removed or replaced while it was open; it was opened anew. "
     "`perdure verify` tells which changes are lost."
 )
+NOT_COVERED_TOLD: Final = 20
 FOLDER_REPLACED: Final = "Another directory has taken the place of the workspace; it was opened."
 
 _WROTE = (
@@ -217,6 +219,8 @@ DIFF = Shape(
 _CONFLICTS: Final = {
     "later_edit": "was changed afterwards in the same lines",
     "changed_since": "was created, deleted or replaced afterwards",
+    "not_empty": "is a directory that has other files by now",
+    UNKNOWN_CONTENT: "cannot be put back: its content before that change is not known",
 }
 
 
@@ -231,6 +235,8 @@ def _undo_summary(payload: Payload) -> str:
     is_redo, is_dry = payload.get("redo"), payload.get("dry_run")
     verb = ("would redo" if is_dry else "redid") if is_redo else ("would undo" if is_dry else "undid")
     others = sum(not row["this_session"] for row in rows)
+    if not rows:
+        return f"{verb} nothing: {{kept:file}} kept"
     if len(_join_moves(rows)) != 1:
         return f"{verb} {{reverted:change}}" + (f", {others} by another session" if others else "")
     at, row = next(((n, row) for n, row in enumerate(rows) if row.get("moved_from")), (0, rows[0]))
@@ -264,6 +270,10 @@ def _undo_hint(payload: Payload) -> str | None:
         path = quote(conflict["path"])
         return f"next: diff path={path} from={conflict['undone']}   (or history path={path}, then restore)"
     rows, redo = payload["reverted"], " redo=true" if payload.get("redo") else ""
+    if not rows:
+        return None
+    if payload.get("dry_run") and "by_author" in payload:
+        return "nothing was changed; to do it: the same call with dry_run=false"
     if payload.get("dry_run"):
         is_one = len({row.get("transaction_id") or row["undone"] for row in rows}) == 1
         same = f"undo journal_id={rows[0]['undone']}{redo}" if is_one else "the same call without dry_run"
@@ -271,37 +281,72 @@ def _undo_hint(payload: Payload) -> str | None:
     return None if redo else f"redo: undo redo=true journal_id={rows[0]['journal_id']}"
 
 
-UNDONE = Shape(
+def _authors(authors: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{one['client']}{' ' + one['agent'] if one.get('agent') else ''}: "
+        f"{one['changes']} change{'s' if one['changes'] != 1 else ''}, {one['files']} file{'s' if one['files'] != 1 else ''}"
+        for one in authors
+    ]
+
+
+def _not_covered(places: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{place['path']} ({place['reason']}{', ' + str(place['files']) + ' files' if place.get('files') else ''})"
+        for place in places[:NOT_COVERED_TOLD]
+    ]
+
+
+_UNDONE = (
+    Field(
+        "reverted",
+        "table",
+        columns=(
+            Field("path"),
+            Field("undone"),
+            Field("op"),
+            Field("mode", full_only=True),
+            Field("client"),
+            Field("this_session", full_only=True),
+            Field("journal_id"),
+            Field("sha256", "digest"),
+            Field("session", full_only=True),
+            Field("transaction_id", full_only=True),
+            Field("agent", full_only=True),
+            Field("kind", full_only=True),
+            *_MOVED,
+        ),
+        words=_join_moves,
+    ),
+    Field(
+        "conflicts",
+        "table",
+        columns=(Field("path"), Field("reason"), Field("by"), Field("undone"), Field("lines", "json")),
+        words=_conflicts,
+    ),
+    Field("kept", "items", words=lambda paths: [f"later edits of {path}" for path in paths]),
+    Field("journal_ids", "items", full_only=True),
+    Field("redo", quiet=True),
+    Field("session"),
+    Field("dry_run", quiet=True),
+)
+UNDONE = Shape(_undo_summary, _UNDONE, hint=_undo_hint)
+REWOUND = Shape(
     _undo_summary,
     (
         Field(
-            "reverted",
+            "by_author",
             "table",
-            columns=(
-                Field("path"),
-                Field("undone"),
-                Field("op"),
-                Field("mode", full_only=True),
-                Field("client"),
-                Field("this_session", full_only=True),
-                Field("journal_id"),
-                Field("sha256", "digest"),
-                Field("session", full_only=True),
-                Field("transaction_id", full_only=True),
-                *_MOVED,
-            ),
-            words=_join_moves,
+            columns=(Field("client"), Field("agent"), Field("changes", "count"), Field("files", "count")),
+            words=_authors,
         ),
+        *_UNDONE,
         Field(
-            "conflicts",
+            "not_covered",
             "table",
-            columns=(Field("path"), Field("reason"), Field("by"), Field("undone")),
-            words=_conflicts,
+            columns=(Field("path"), Field("reason"), Field("files", "count")),
+            words=_not_covered,
         ),
-        Field("kept", "items", words=lambda paths: [f"later edits of {path}" for path in paths]),
-        Field("journal_ids", "items", full_only=True),
-        Field("redo", quiet=True),
-        Field("dry_run", quiet=True),
+        Field("head", "json"),
     ),
     hint=_undo_hint,
 )
@@ -509,8 +554,8 @@ class WriteSurface:
                 writes(
                     "undo",
                     "Undo changes",
-                    'Undo your last change, or those chosen by n, path, since or journal_id; session="any" '
-                    "includes other agents. Later edits are kept.",
+                    "Undo your last n changes, one change by its id, those of a file or folder, or all of a turn, of a "
+                    "subagent, since a time. Later edits are kept.",
                     undo.Undo,
                     conflict=("/path",),
                     destructive=True,
@@ -520,9 +565,22 @@ class WriteSurface:
             ),
             self._tool(
                 writes(
+                    "rewind",
+                    "Rewind workspace",
+                    "The workspace as before a change: that one and all later ones, by any agent or program, are "
+                    "undone. For single changes use undo.",
+                    rewind.Rewind,
+                    conflict=("/path",),
+                    destructive=True,
+                ),
+                REWOUND,
+                rewind.rewind,
+            ),
+            self._tool(
+                writes(
                     "restore",
                     "Restore version",
-                    "Write back an old version of a file, by its journal_id from history. Undoable.",
+                    "Write back an old version of a file, by its journal_id from history.",
                     write.Restore,
                     conflict=("/path",),
                     destructive=True,

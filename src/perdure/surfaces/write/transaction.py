@@ -50,7 +50,7 @@ class Transaction(msgspec.Struct, frozen=True):
         arg(min_length=1, max_length=MOST_OPS),
     ]
     expected: Annotated[dict[str, str], arg("For a path, the sha256 it must have.")] = {}
-    message: Annotated[str, arg("Why, for the journal.", max_length=2000)] = ""
+    message: Annotated[str, arg(max_length=2000)] = ""
     classify: Annotated[bool, CLASSIFY] = True
     validate: Annotated[Validate, VALIDATE] = "off"
     force: Annotated[bool, arg()] = False

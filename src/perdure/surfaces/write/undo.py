@@ -1,46 +1,45 @@
-"""`undo` and redo: changes taken back, also under later ones, and nothing half-done.
-
-To take back a change is to go from its new content to its old one. Where the file is still as the change left
-it, that is all; where it was changed since, both are merged by lines, and a collision changes nothing.
-"""
+"""`undo` and redo: changes taken back, also under later ones, and nothing half-done."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from perdure.present.tool_errors import is_of_system, tool_error
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool, either, then
 from perdure.protocol.tools import arg
-from perdure.storage.errors import JournalError, StorageError
-from perdure.storage.files import metadata
-from perdure.storage.journal import Filter, Row
+from perdure.storage.journal import Journal, Row
+from perdure.storage.timeline import ChangeFilter, ChangeSummary
+from perdure.surfaces.write.reverting import Refused, Reverting, payload_of
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.write import sequence, stage_file
-from perdure.text import codec, merge
+from perdure.surfaces.write.write import sequence
 from perdure.text.printable import make_printable
 from perdure.workspace.change import PlanFunction
-from perdure.workspace.contents import Content
-from perdure.workspace.planning import PlannedFile, PlanView, canonical, check_in_memory
+from perdure.workspace.planning import PlanView, canonical
 from perdure.workspace.workspace import Workspace, new_transaction_id
 
-PAGE = 200
-MOST = 1000
-_TAKES_BACK = ("undo", "redo")
+PAGE: Final = 100
+MOST: Final = 1000
+ANY_SESSION: Final = "any"
+_TAKES_BACK: Final = ("undo", "redo")
 
 
 class Undo(msgspec.Struct, frozen=True):
-    n: Annotated[int, arg("How many; a transaction counts as one.", ge=1, le=MOST)] = 1
+    n: Annotated[int, arg(ge=1, le=MOST)] = 1
     path: Annotated[str, arg(path="relative")] | None = None
     session: Annotated[str, arg("Default: yours; any: all.")] | None = None
-    client: Annotated[str, arg("Changes of this client, by name.")] | None = None
-    since: Annotated[str, arg("All since: 10m, 2h, today, ISO 8601.")] | None = None
-    journal_id: Annotated[str, arg("This change, or these (12,11), of any agent.")] | None = None
+    client: Annotated[str, arg()] | None = None
+    since: Annotated[str, arg("10m, 2h, today, ISO 8601.")] | None = None
+    change: (
+        Annotated[str, arg("This change, or these (12,11), of any agent.", aliases=("journal_id",))] | None
+    ) = None
+    turn: Annotated[int, arg(ge=1)] | None = None
+    agent: Annotated[str, arg()] | None = None
     redo: Annotated[bool, arg("Undo the last undo.")] = False
-    dry_run: Annotated[bool, arg("Only show what would happen.")] = False
+    dry_run: Annotated[bool, arg()] = False
 
 
 def undo(workspace: Workspace, given: Undo, call: Call) -> dict[str, Any]:
@@ -50,112 +49,57 @@ def undo(workspace: Workspace, given: Undo, call: Call) -> dict[str, Any]:
 
     def plan(tree: PlanView) -> dict[str, Any]:
         tree.claims.claim_journal()
-        rows = _select(workspace, given, call, since)
+        session = _session(workspace, given, call)
+        rows = _select(workspace, given, session, since)
         if not rows:
-            raise _nothing(given, call)
-        reverted, conflicts, kept = [], [], []
-        for row in rows:
-            try:
-                known = tree.lookup(row.path, force=True)
-                after = _reverted(workspace, tree, known, row)
-            except JournalError:
-                raise
-            except (ToolError, StorageError) as error:
-                if is_of_system(error):
-                    raise
-                conflicts.append(_conflict(workspace, row, tool_error(error)))
-                continue
-            if _is_changed_since(known, row):
-                kept.append(row.path)
-            if known.now is None:
-                known.facts = metadata.from_journal(row.detail) or known.facts
-            elif known.facts is not None and known.facts.mode == row.detail.get("file_mode"):
-                known.facts = metadata.from_journal(row.detail, known.facts, key="mode_before")
-            done = stage_file(
-                tree,
-                known,
-                after,
-                call,
-                op="redo" if given.redo else "undo",
-                mode="delete" if after is None else "overwrite" if known.now is not None else "create",
-                txn=identity,
-                undoes=row.seq,
-            )
-            reverted.append(_reverted_row(row, done, call))
-        if conflicts:
-            raise _Refused(conflicts)
-        payload = {
-            "reverted": reverted,
-            "conflicts": [],
-            "kept": kept,
-            "journal_ids": [one["journal_id"] for one in reverted],
-            **({"redo": True} if given.redo else {}),
-        }
-        if given.dry_run:
-            raise _Refused([], {**payload, "reverted": [{**one, "journal_id": None} for one in reverted]})
-        return payload
+            raise _nothing(given, session == call.session)
+        reverting = Reverting(workspace, tree, call, op="redo" if given.redo else "undo", txn=identity)
+        more: dict[str, Any] = {"redo": True} if given.redo else {}
+        if given.turn is not None:
+            more["session"] = session or ANY_SESSION
+        return payload_of(reverting.run(rows), is_dry_run=given.dry_run, **more)
 
     try:
         return workspace.commit(
             call, PlanFunction(frozenset({given.path} if given.path is not None else ()), plan)
         ).result()
-    except _Refused as refused:
-        if refused.preview is not None:
-            return {**refused.preview, "journal_ids": [], "dry_run": True}
-        return {"reverted": [], "conflicts": refused.conflicts, "kept": [], "journal_ids": []}
-
-
-def _reverted_row(row: Row, done: dict[str, Any], call: Call) -> dict[str, Any]:
-    """The change that was taken back, its author, and the row that takes it back."""
-    told: dict[str, Any] = {
-        "path": row.path,
-        "journal_id": done["journal_id"],
-        "sha256": done["sha256"],
-        "undone": str(row.seq),
-        "op": row.op,
-        "mode": row.mode,
-        "client": row.client,
-        "session": row.session,
-        "this_session": row.session == call.session,
-    }
-    if row.txn is not None:
-        told["transaction_id"] = row.txn
-    return told | {key: row.detail[key] for key in ("moved_from", "moved_to") if key in row.detail}
-
-
-class _Refused(ToolError):
-    """Raised to change nothing: because of conflicts, or because only a preview was wanted."""
-
-    def __init__(self, conflicts: list[dict[str, Any]], preview: dict[str, Any] | None = None) -> None:
-        super().__init__(
-            refuse(
-                "conflict",
-                "undo_conflict",
-                "a later change is in the way.",
-                next_step=call_tool("journal_tail"),
-            ).envelope
-        )
-        self.conflicts = conflicts
-        self.preview = preview
+    except Refused as refused:
+        return refused.payload
 
 
 # --- which changes --------------------------------------------------------------------------------------------
 
 
-ANY_SESSION = "any"
+def _session(workspace: Workspace, given: Undo, call: Call) -> str | None:
+    """Whose changes: this session's, unless the call names others. A turn is one of the session that changed something
+    last."""
+    if given.session is not None:
+        return None if given.session == ANY_SESSION else given.session
+    if given.turn is not None:
+        return _newest_session(workspace.journal, given)
+    return call.session if given.client is None and given.agent is None else None
 
 
-def _session(given: Undo, call: Call) -> str | None:
-    """Whose changes: this session's, unless the call names others."""
-    if given.session is None:
-        return call.session if given.client is None else None
-    return None if given.session == ANY_SESSION else given.session
+def _newest_session(journal: Journal, given: Undo) -> str | None:
+    before: int | None = None
+    while page := journal.changes(ChangeFilter(client=given.client, agent=given.agent, before=before), PAGE):
+        for change in page:
+            if change.call is not None and change.call.turn is not None:
+                return change.session
+        before = page[-1].id
+    return None
 
 
-def _nothing(given: Undo, call: Call) -> ToolError:
-    whose = "of this session " if _session(given, call) == call.session else ""
+def _nothing(given: Undo, is_own: bool) -> ToolError:
+    whose = "of this session " if is_own else ""
     what = "undo" if given.redo else "change"
-    named = {"path": given.path, "client": given.client, "since": given.since}
+    named = {
+        "path": given.path,
+        "client": given.client,
+        "agent": given.agent,
+        "turn": str(given.turn) if given.turn is not None else None,
+        "since": given.since,
+    }
     where = "".join(
         f" with {name}={make_printable(value)}" for name, value in named.items() if value is not None
     )
@@ -170,132 +114,93 @@ def _nothing(given: Undo, call: Call) -> ToolError:
     )
 
 
-def _select(workspace: Workspace, given: Undo, call: Call, since: int | None) -> list[Row]:
-    """The rows to take back, newest first, whole transactions at a time."""
-    if given.journal_id is not None:
-        return _named(workspace, given.journal_id)
-    path = canonical(workspace.roots, given.path) if given.path is not None else None
-    found: list[list[Row]] = []
-    taken: set[int] = set()
-    before: int | None = None
-    while len(found) < given.n or since is not None:
-        wanted_rows = Filter(
-            path=path,
-            session=_session(given, call),
-            client=given.client,
-            since=since,
-            before=before,
-        )
-        page = workspace.journal.rows(wanted_rows, PAGE)
-        for row in page:
-            takes_back = row.op in _TAKES_BACK
-            if row.seq in taken or (row.op == "undo") != given.redo or (takes_back and not given.redo):
+def _select(workspace: Workspace, given: Undo, session: str | None, since: int | None) -> list[Row]:
+    """The rows to take back, newest first, whole changes at a time."""
+    if given.change is not None:
+        return _named(workspace.journal, given.change)
+    wanted = ChangeFilter(
+        path=journal_name(workspace, given.path) if given.path is not None else None,
+        session=session,
+        client=given.client,
+        agent=given.agent,
+        turn=given.turn,
+        since=since,
+    )
+    takes_all = since is not None or given.turn is not None or given.agent is not None
+    most = MOST if takes_all else given.n
+    found: list[Row] = []
+    changes = 0
+    while changes < most and (page := workspace.journal.changes(wanted, PAGE)):
+        for change in page:
+            rows = [row for row in rows_of(workspace.journal, change) if is_effective(workspace.journal, row)]
+            if not rows or not (rows[0].op == "undo" if given.redo else rows[0].op not in _TAKES_BACK):
                 continue
-            if not _is_effective(workspace, row):
-                continue
-            group = _whole(workspace, row)
-            taken |= {one.seq for one in group}
-            found.append(group)
-            if len(found) >= (given.n if since is None else MOST):
-                return [one for group in found for one in group]
-        if len(page) < PAGE:
-            break
-        before = page[-1].seq
-    return [one for group in found for one in group]
+            found += rows
+            changes += 1
+            if changes == most:
+                break
+        wanted = msgspec.structs.replace(wanted, before=page[-1].id)
+    return newest_first(found)
 
 
-def _named(workspace: Workspace, ids: str) -> list[Row]:
-    """The changes with these ids, newest first: a later one of a file must be taken back before an earlier one."""
-    found: dict[int, Row] = {}
+def _named(journal: Journal, ids: str) -> list[Row]:
+    """The changes with these ids: of any of their rows, or of their transactions."""
+    found: list[Row] = []
     for identity in ids.split(","):
+        rows = find_change(journal, identity.strip(), "change")
+        effective = [row for row in rows if is_effective(journal, row)]
         seq = sequence(identity.strip())
-        row = workspace.journal.row(seq) if seq is not None else None
-        if row is None:
-            raise refuse(
-                "not_found",
-                "version_not_found",
-                f"the journal has no entry {make_printable(identity.strip())[:64]}.",
-                next_step=then(call_tool("journal_tail"), call_again(journal_id=FILL)),
-                suggested_action="reread",
-            )
-        if not _is_effective(workspace, row):
+        if not effective or (seq is not None and seq not in {row.seq for row in effective}):
             raise refuse(
                 "conflict",
                 "already_undone",
-                f"change {row.seq} was undone already.",
-                next_step=call_tool("history", path=row.path),
+                f"change {make_printable(identity.strip())[:64]} was undone already.",
+                next_step=call_tool("history", path=rows[0].path),
                 suggested_action="abort",
             )
-        found.update((one.seq, one) for one in _whole(workspace, row))
-    return [found[seq] for seq in sorted(found, reverse=True)]
+        found += effective
+    return newest_first({row.seq: row for row in found}.values())
 
 
-def _whole(workspace: Workspace, row: Row) -> list[Row]:
-    rows = workspace.journal.transaction(row.txn) if row.txn is not None else [row]
-    return [one for one in reversed(rows) if _is_effective(workspace, one)]
-
-
-def _is_effective(workspace: Workspace, row: Row) -> bool:
-    """Not taken back, or taken back and then again."""
-    by = workspace.journal.undone_by(row.seq)
-    return by is None or not _is_effective(workspace, by)
-
-
-# --- taking one back ---------------------------------------------------------------------------------------------
-
-
-def _is_changed_since(known: PlannedFile, row: Row) -> bool:
-    """Whether the file has later edits, which stay."""
-    return known.now is not None and known.sha256 != (row.new_sha.hex() if row.new_sha is not None else None)
-
-
-def _conflict(workspace: Workspace, row: Row, error: ToolError) -> dict[str, Any]:
-    """Why a change cannot be taken back, and the author of the later change, as far as the journal knows."""
-    reason = error.envelope.context.get("reason", "refused")
-    conflict = {"path": row.path, "reason": reason, "undone": str(row.seq)}
-    if reason in ("later_edit", "changed_since"):
-        last = workspace.journal.last_of(row.path)
-        conflict["by"] = last.client if last is not None and last.seq > row.seq else "another program"
-    return conflict
-
-
-def _reverted(workspace: Workspace, tree: PlanView, known: PlannedFile, row: Row) -> Content | None:
-    """What the file becomes when this change is taken back now."""
-    new = row.new_sha.hex() if row.new_sha is not None else None
-    old = row.old_sha.hex() if row.old_sha is not None else None
-    if known.sha256 == new:
-        return workspace.store.find(old) if old is not None else None
-    if known.now is None or new is None or old is None:
+def find_change(journal: Journal, identity: str, argument: str) -> list[Row]:
+    """The rows of a change, oldest first, by the id of any of its rows or of its transaction."""
+    seq = sequence(identity)
+    row = journal.row(seq) if seq is not None else None
+    rows = journal.transaction(row.txn if row is not None and row.txn is not None else identity)
+    if row is not None and row.txn is None:
+        rows = [row]
+    if not rows:
         raise refuse(
-            "conflict",
-            "changed_since",
-            f"{known.path} was created or deleted after that change.",
-            next_step=call_tool("diff", path=known.path),
+            "not_found",
+            "version_not_found",
+            f"the journal has no entry {make_printable(identity)[:64]}.",
+            next_step=then(call_tool("journal_tail"), call_again(**{argument: FILL})),
+            suggested_action="reread",
         )
-    return tree.derive(known, f"undo {row.seq}", lambda: _merged(workspace, tree, known, new, old))
+    return rows
 
 
-def _merged(workspace: Workspace, tree: PlanView, known: PlannedFile, new: str, old: str) -> Content:
-    for sha256 in (new, old):
-        check_in_memory(workspace.store.find(sha256).size, known.path)
-    try:
-        now = codec.decode(tree.data(known))
-        base = codec.decode(workspace.store.load(new)).body
-        back = codec.decode(workspace.store.load(old)).body
-    except (ToolError, StorageError):
-        raise refuse(
-            "conflict",
-            "changed_since",
-            f"{known.path} is not text and was changed since.",
-            next_step=call_tool("diff", path=known.path),
-        ) from None
-    match merge.merge(base, now.body, back):
-        case merge.Merged(merged):
-            return workspace.store.take(codec.encode_body(now.style, merged))
-        case merge.Conflict():
-            raise refuse(
-                "conflict",
-                "later_edit",
-                f"a later change of {known.path} touches the same lines.",
-                next_step=call_tool("diff", path=known.path),
-            )
+def rows_of(journal: Journal, change: ChangeSummary) -> list[Row]:
+    if change.txn is not None:
+        return journal.transaction(change.txn)
+    row = journal.row(change.id)
+    return [row] if row is not None else []
+
+
+def newest_first(rows: Iterable[Row]) -> list[Row]:
+    """A later change of a file must be taken back before an earlier one."""
+    return sorted(rows, key=lambda row: row.seq, reverse=True)
+
+
+def is_effective(journal: Journal, row: Row) -> bool:
+    """Not taken back, or taken back and then again."""
+    by = journal.undone_by(row.seq)
+    return by is None or not is_effective(journal, by)
+
+
+def journal_name(workspace: Workspace, path: str) -> str:
+    """The journal's name for a file, link or folder. A link that has rows is not followed."""
+    plain = path.rstrip("/") or path
+    if not plain.startswith("/") and workspace.journal.last_of(plain) is not None:
+        return plain
+    return canonical(workspace.roots, plain)

@@ -46,9 +46,7 @@ class SafeWrite(msgspec.Struct, frozen=True):
     content: Annotated[str, arg()] | None = None
     draft: Annotated[str, arg("Id of a refused payload, instead of content.")] | None = None
     encoding: Annotated[ENCODINGS, arg()] = "utf-8"
-    mode: Annotated[Literal["create", "overwrite", "append"], arg("create refuses an existing file.")] = (
-        "create"
-    )
+    mode: Annotated[Literal["create", "overwrite", "append"], arg()] = "create"
     expected_prev_sha256: Annotated[str, arg('Hash the file must have now; "": no file.')] | None = None
     classify: Annotated[bool, arg("Refuse secrets.")] = True
     classify_reject_at: Annotated[Verdict, arg()] = "high"
@@ -59,7 +57,7 @@ class SafeWrite(msgspec.Struct, frozen=True):
 
 class EditFile(msgspec.Struct, frozen=True):
     path: Annotated[str, PATH]
-    edits: Annotated[list[edits.Edit], arg("Applied in order.", min_length=1)]
+    edits: Annotated[list[edits.Edit], arg(min_length=1)]
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
     classify: Annotated[bool, CLASSIFY] = True
     validate: Annotated[Validate, VALIDATE] = "off"

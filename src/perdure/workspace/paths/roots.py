@@ -25,11 +25,12 @@ from perdure.present.tool_errors import os_refusal
 from perdure.protocol.envelope import SuggestedAction, ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.files.file_io import close_quietly
+from perdure.storage.files.temp_names import PREFIX
 from perdure.text.printable import make_printable
 from perdure.workspace.paths.names import bad_path, check_name, spelled
 from perdure.workspace.paths.protected import Protection
 from perdure.workspace.paths.similar_files import directory_in_place, missing_file
-from perdure.workspace.paths.walk import Root, enter, escapes, look, resolve
+from perdure.workspace.paths.walk import Root, enter, enter_path, escapes, look, resolve
 
 Purpose = Literal["write", "read"]
 _READ = os.O_RDONLY | directories.NOFOLLOW | directories.NONBLOCK
@@ -46,6 +47,8 @@ class Directories:
     def __init__(self) -> None:
         self._open: dict[DirectoryId, int] = {}
         self._holders: dict[DirectoryId, int] = {}
+        self._by_path: dict[tuple[int, str], DirectoryId] = {}
+        self._paths: dict[DirectoryId, tuple[int, str]] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -60,10 +63,23 @@ class Directories:
             os.close(fd)
         return identity, shared
 
+    def find(self, root: int, path: str) -> tuple[DirectoryId, int] | None:
+        """Hold a directory once more that is open and was named, without a walk to it."""
+        identity = self._by_path.get((root, path))
+        if identity is None:
+            return None
+        self._holders[identity] += 1
+        return identity, self._open[identity]
+
+    def name(self, identity: DirectoryId, root: int, path: str) -> None:
+        self._by_path[root, path] = identity
+        self._paths[identity] = root, path
+
     def release(self, identity: DirectoryId) -> None:
         self._holders[identity] -= 1
         if not self._holders[identity]:
             del self._holders[identity]
+            self._by_path.pop(self._paths.pop(identity, (-1, "")), None)
             close_quietly(self._open.pop(identity))
 
 
@@ -71,13 +87,16 @@ class Place:
     """Where a path leads: a directory held open and a last name. Close it, or use it in `with`.
 
     `path` is canonical: beneath root number `root`, with `/`, through no link. `found` is what stood there,
-    None for nothing. `missing` are the parent directories that have to be made first.
+    None for nothing. `missing` are the parent directories that have to be made first; `obstacle` is the path of the
+    first of them where a file or link has that name.
     """
+
+    obstacle: str | None = None
 
     def __init__(
         self,
         root: int,
-        dir_fd: int,
+        held: int | tuple[DirectoryId, int],
         path: str,
         found: os.stat_result | None,
         missing: tuple[str, ...],
@@ -86,7 +105,7 @@ class Place:
     ) -> None:
         self.root = root
         self._directories = directories if directories is not None else Directories()
-        self._identity, self.dir_fd = self._directories.hold(dir_fd)
+        self._identity, self.dir_fd = self._directories.hold(held) if isinstance(held, int) else held
         self.path = path
         self.name = path.rpartition("/")[2]
         self.found = found
@@ -101,6 +120,10 @@ class Place:
     ) -> None:
         self.close()
 
+    @property
+    def directory(self) -> DirectoryId:
+        return self._identity
+
     def close(self) -> None:
         if self.dir_fd >= 0:
             self._directories.release(self._identity)
@@ -111,17 +134,16 @@ class Place:
         if self.dir_fd >= 0:
             return
         names = self.path.split("/")[:-1]
-        fd = os.dup(self._walked.fd)
-        try:
-            for name in names[: len(names) - len(self.missing)]:
-                inner = enter(self._walked, fd, name)
-                os.close(fd)
-                fd = inner
-        except OSError as error:
-            os.close(fd)
-            raise os_refusal(error, path=make_printable(self.path)) from None
+        folder = "/".join(names[: len(names) - len(self.missing)])
         before = self._identity
-        self._identity, self.dir_fd = self._directories.hold(fd)
+        held = self._directories.find(self.root, folder)
+        if held is None:
+            try:
+                held = self._directories.hold(enter_path(self._walked, folder))
+            except OSError as error:
+                raise os_refusal(error, path=make_printable(self.path)) from None
+            self._directories.name(held[0], self.root, folder)
+        self._identity, self.dir_fd = held
         if self._identity != before:
             raise refuse(
                 "conflict",
@@ -268,6 +290,54 @@ class Roots:
             raise
         return Place(index, dir_fd, "/".join(rest), found, missing, self._all[index], directories)
 
+    def locate_entry(self, path: str, *, directories: Directories | None = None) -> Place:
+        """The place of a path as rows name it, whichever kind of entry is there: a file, a link, a directory.
+
+        No link is followed, on the way neither: a parent that is a link or a file counts as missing. Guarded paths are
+        allowed, names of any characters too: the entry was there once.
+        """
+        index, rest = rooted(path)
+        parts = rest.split("/")
+        if index >= len(self._all) or not all(map(_is_entry_name, parts)):
+            raise bad_path("bad_entry_path", f"{make_printable(path)} is no path in this workspace.", path)
+        root = self._all[index]
+        try:
+            is_replaced = root.is_replaced()
+        except OSError as error:
+            raise os_refusal(error) from None
+        if is_replaced:
+            raise _replaced(root)
+        self.protection.check(parts, force=True)
+        if outer := self._outer[index]:
+            self.protection.check((*outer, *parts), force=True)
+        found: os.stat_result | None = None
+        missing: tuple[str, ...] = ()
+        obstacle: str | None = None
+        folder = "/".join(parts[:-1])
+        held: int | tuple[DirectoryId, int] | None = None
+        if directories is not None:
+            held = directories.find(index, folder)
+        try:
+            if held is None:
+                held, missing, obstacle = _descend(root, parts[:-1])
+            if not missing:
+                found = _entry(root, held if isinstance(held, int) else held[1], parts[-1])
+            if found is not None and not stat.S_ISDIR(found.st_mode) and not stat.S_ISLNK(found.st_mode):
+                refuse_irregular(found, rest)
+        except BaseException as error:
+            if isinstance(held, int):
+                os.close(held)
+            elif held is not None and directories is not None:
+                directories.release(held[0])
+            if isinstance(error, OSError):
+                raise os_refusal(error, path=make_printable(path)) from None
+            raise
+        place = Place(index, held, rest, found, missing, root, directories)
+        place.obstacle = obstacle
+        if directories is not None and not missing:
+            directories.name(place.directory, index, folder)
+        return place
+
     def is_replaced(self) -> bool:
         """Whether another directory is at the path of a root now. One that is only gone may come back."""
         return any(root.is_replaced() and os.path.isdir(root.path) for root in self._all)
@@ -289,17 +359,10 @@ class Roots:
 
     def open_directory(self, root: int, path: str) -> int:
         """A descriptor of a directory by its canonical path (`""` for the root), as recovery needs to sweep it."""
-        names = path.split("/") if path else []
-        fd = os.dup(self._all[root].fd)
-        for name in names:
-            try:
-                inner = enter(self._all[root], fd, name)
-            except OSError as error:
-                raise os_refusal(error, path=make_printable(path)) from None
-            finally:
-                os.close(fd)
-            fd = inner
-        return fd
+        try:
+            return enter_path(self._all[root], path)
+        except OSError as error:
+            raise os_refusal(error, path=make_printable(path)) from None
 
     def _anchored(self, path: str) -> tuple[int, tuple[str, ...]]:
         spelling = spelled(path)
@@ -399,6 +462,41 @@ def _opened(path: str, by_kernel: bool) -> Root:
     )
     facts = os.fstat(fd)
     return Root(fd, facts.st_dev, facts.st_ino, (spelt, real), by_kernel)
+
+
+def _is_entry_name(name: str) -> bool:
+    return name not in ("", ".", "..") and "\0" not in name and not name.startswith(PREFIX)
+
+
+def _descend(root: Root, parents: list[str]) -> tuple[int, tuple[str, ...], str | None]:
+    """The innermost of these directories that is there; the names of the others; the first if it is no directory."""
+    try:
+        return enter_path(root, "/".join(parents)), (), None
+    except OSError:
+        pass  # then name by name, to see where it ends
+    fd = os.dup(root.fd)
+    for depth, name in enumerate(parents):
+        try:
+            inner = enter(root, fd, name)
+        except FileNotFoundError:
+            return fd, tuple(parents[depth:]), None
+        except OSError as error:
+            if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                os.close(fd)
+                raise
+            return fd, tuple(parents[depth:]), "/".join(parents[: depth + 1])
+        os.close(fd)
+        fd = inner
+    return fd, (), None
+
+
+def _entry(root: Root, dir_fd: int, name: str) -> os.stat_result | None:
+    """What a name is; None for nothing. A mount is refused."""
+    try:
+        found = directories.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        return look(root, dir_fd, name) if stat.S_ISDIR(found.st_mode) else found
+    except FileNotFoundError:
+        return None
 
 
 def _holds(root: Root, whole: tuple[str, ...]) -> bool:

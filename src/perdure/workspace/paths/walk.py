@@ -103,6 +103,21 @@ def enter(root: Root, dir_fd: int, name: str) -> int:
     return fd
 
 
+def enter_path(root: Root, path: str) -> int:
+    """Open a directory by its canonical path (`""` for the root), through no link."""
+    flags = directories.PLACE | directories.DIRECTORY | directories.NOFOLLOW
+    if root.by_kernel:
+        return open_beneath(root.fd, path or ".", flags)
+    fd = os.dup(root.fd)
+    for name in path.split("/") if path else ():
+        try:
+            inner = enter(root, fd, name)
+        finally:
+            os.close(fd)
+        fd = inner
+    return fd
+
+
 def escapes(how: str, path: str, roots: Sequence[str]) -> ToolError:
     way = "leads through a symbolic link out of" if how == "symlink" else "is outside of"
     return refuse(

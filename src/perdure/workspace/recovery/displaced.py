@@ -14,11 +14,11 @@ from io import FileIO
 from perdure.platform import directories
 from perdure.platform.files import rename_noreplace
 from perdure.protocol.envelope import ToolError
-from perdure.storage.digest import sha256_of
 from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.files import swap, temp_names
-from perdure.storage.files.swap import directory_lock, open_if_regular
-from perdure.storage.journal import Digest, Row
+from perdure.storage.files.swap import directory_lock, list_directory, open_if_regular
+from perdure.storage.journal import Row
+from perdure.workspace.entries import EntryState, state_after, state_at, state_before
 from perdure.workspace.paths.roots import Roots, rooted
 from perdure.workspace.recovery.temp_cleanup import Rescue
 
@@ -48,37 +48,57 @@ def restore_displaced(
 
 
 def _put_back_in(dir_fd: int, rows: list[Row], rescue: Rescue) -> None:
-    expected = {sha for row in rows for sha in (row.old_sha, row.new_sha)}
+    expected = {state for row in rows for state in (state_before(row), state_after(row))}
     for temp in _listed(dir_fd):
         named = temp_names.parsed(temp)
         if named is None or named.use != "x" or temp_names.owner_lives(named.owner) is not False:
             continue
-        file = open_if_regular(dir_fd, temp)
-        if file is not None:
-            with file:
-                if _sha(file) not in expected:
-                    _return(dir_fd, temp, file, rows, rescue)
+        found = state_at(dir_fd, temp)
+        if found is None:
+            continue
+        is_full = found.kind == "directory" and bool(list_directory(dir_fd, temp))
+        if found not in expected or is_full:
+            file = open_if_regular(dir_fd, temp)
+            try:
+                _return(dir_fd, temp, file, rows, rescue)
+            finally:
+                if file is not None:
+                    file.close()
 
 
-def _return(dir_fd: int, temp: str, file: FileIO, rows: list[Row], rescue: Rescue) -> None:
+def _return(dir_fd: int, temp: str, file: FileIO | None, rows: list[Row], rescue: Rescue) -> None:
     """Files land one after the other: it came from the last place that holds what it should."""
     for row in sorted(rows, key=lambda row: (row.new_sha is None, row.seq), reverse=True):
         name = row.path.rpartition("/")[2]
-        ours = open_if_regular(dir_fd, name)
-        if row.old_sha is None or (_sha(ours) if ours is not None else None) != row.new_sha:
-            if ours is not None:
-                ours.close()
+        wanted = state_after(row)
+        if row.old_sha is None or state_at(dir_fd, name) != wanted:
             continue
-        if ours is None:
+        if wanted is None:
             with suppress(FileExistsError):  # another program wrote it again: the displaced file is rescued
                 rename_noreplace(dir_fd, temp, dir_fd, name)
             return
-        with ours, directory_lock(dir_fd):
-            ended = swap.swap_back(dir_fd, temp, name, file, ours.fileno(), _sha(ours).hex())
+        ours = directories.open(name, directories.ENTRY, dir_fd=dir_fd)
+        try:
+            with directory_lock(dir_fd):
+                if wanted.kind == "file":
+                    _swap_back(dir_fd, temp, name, file, wanted, rescue)
+                else:
+                    swap.put_back(dir_fd, temp, name, file, ours).close()
+        finally:
+            os.close(ours)
+        return
+
+
+def _swap_back(
+    dir_fd: int, temp: str, name: str, file: FileIO | None, wanted: EntryState, rescue: Rescue
+) -> None:
+    ours = open_if_regular(dir_fd, name)
+    if ours is not None:
+        with ours:
+            ended = swap.swap_back(dir_fd, temp, name, file, ours.fileno(), wanted.sha.hex())
             for lost in ended.displaced:
                 rescue(lost.fileno())
             ended.close()
-        return
 
 
 def _listed(dir_fd: int) -> list[str]:
@@ -87,7 +107,3 @@ def _listed(dir_fd: int) -> list[str]:
         return os.listdir(fd)
     finally:
         os.close(fd)
-
-
-def _sha(file: FileIO) -> Digest:
-    return bytes.fromhex(sha256_of(file.fileno()))

@@ -1,4 +1,4 @@
-"""Settling what a predecessor left undecided, before the first call is served.
+"""Settling what a predecessor left undecided, before the first call is served. A file here is a link or a directory, too.
 
 | on disk | then |
 |---|---|
@@ -28,7 +28,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, Literal
 
 from perdure.platform import directories
@@ -39,11 +39,12 @@ from perdure.present.tool_errors import is_of_system, tool_error
 from perdure.protocol.envelope import ToolError
 from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.files import metadata
-from perdure.storage.files.fingerprint import Expected, seen
 from perdure.storage.files.metadata import FileMetadata
-from perdure.storage.journal import Digest, Draft, Intent, Journal, Row
-from perdure.workspace.apply import FileChange, ancestors
+from perdure.storage.journal import Draft, Intent, Journal, Row
+from perdure.workspace import entries
+from perdure.workspace.apply import ancestors, entry_changes, sync_entry
 from perdure.workspace.contents import ContentStore
+from perdure.workspace.entries import EntryState, Look
 from perdure.workspace.paths.roots import Place, Roots, rooted
 from perdure.workspace.recovery import displaced
 from perdure.workspace.recovery.temp_cleanup import Rescue, sweep
@@ -82,9 +83,9 @@ def recover(roots: Roots, journal: Journal, store: ContentStore) -> Waiting:
     replaced: list[Row] = []
     lost: list[Row] = []
     parted: list[Row] = []
-    for intent in intents:
+    for intent in sorted((group[-1] for group in of_path.values()), key=lambda one: _order(one.row)):
         row, group = intent.row, of_path[intent.row.path]
-        if group[-1] is not intent or row.path in waiting:
+        if row.path in waiting:
             continue
         older = {one.row.seq: one.row for one in group[:-1]}
         if journal.last_of(row.path) != row:
@@ -103,7 +104,7 @@ def recover(roots: Roots, journal: Journal, store: ContentStore) -> Waiting:
                     replaced.append(row)
                 settled |= older
         point("recover.one")
-    for row in (*_parted(intents, lost), *parted):
+    for row in _ordered_back((*_parted(intents, lost), *parted)):
         if row.path not in waiting:
             with waiting.catch(row.path):
                 _take_back(roots, store, row)
@@ -164,8 +165,35 @@ class _Waiting:
             self.add(path, error)
 
 
+def _order(row: Row) -> tuple[int, int]:
+    """As the changes of a call are made: what is new from the outermost on, then what is removed from the innermost on."""
+    return _step(entries.state_before(row), entries.state_after(row), row.path)
+
+
+def _ordered_back(rows: Iterable[Row]) -> list[Row]:
+    """In the order in which rows are taken back; those of one file newest first, as they are given."""
+    of_path: dict[str, list[Row]] = {}
+    for row in rows:
+        of_path.setdefault(row.path, []).append(row)
+
+    def order(group: list[Row]) -> tuple[int, int]:
+        return _step(entries.state_after(group[0]), entries.state_before(group[-1]), group[0].path)
+
+    return [row for group in sorted(of_path.values(), key=order) for row in group]
+
+
+def _step(before: EntryState | None, after: EntryState | None, path: str) -> tuple[int, int]:
+    depth = path.count("/")
+    empties = (
+        before is not None and before.kind == "directory" and (after is None or after.kind != "directory")
+    )
+    return (1, -depth) if after is None or empties else (0, depth)
+
+
 def _draft_id(row: Row) -> str | None:
-    return f"d_{row.new_sha.hex()[:24]}" if row.new_sha is not None else None
+    """Of a regular file: the target of a link is in its row, and a directory has no content."""
+    is_file = row.new_sha is not None and "kind" not in row.detail
+    return f"d_{row.new_sha.hex()[:24]}" if row.new_sha is not None and is_file else None
 
 
 def _save(journal: Journal, row: Row, reason: str) -> None:
@@ -192,13 +220,12 @@ def _parted(intents: list[Intent], lost: list[Row]) -> list[Row]:
 
 def _take_back(roots: Roots, store: ContentStore, row: Row) -> None:
     try:
-        with roots.locate(roots.anchored(row.path), force=True) as place:
-            before, facts = _look(place)
-            if (before.sha256 if before is not None else None) == _hex(row.new_sha):
-                after = store.find(row.old_sha.hex()) if row.old_sha is not None else None
-                key = "file_mode" if row.new_sha is None else "mode_before"
-                facts = metadata.from_journal(row.detail, facts, key=key)
-                FileChange(place, before, facts, after).apply(store, sync=True)
+        with roots.locate_entry(row.path) as place:
+            found = entries.look(place)
+            if found.state == entries.state_after(row):
+                mode = entries.mode_before(row)
+                facts = metadata.from_journal({"mode": mode}, found.facts, key="mode")
+                _make(place, found, entries.state_before(row), facts, store)
     except JournalError:
         raise
     except (ToolError, StorageError) as error:
@@ -211,22 +238,16 @@ def _settle(roots: Roots, store: ContentStore, intents: list[Intent], *, has_lan
     """Whether the file is now what the last of its intents says, or was before another program changed it."""
     row = intents[-1].row
     try:
-        with roots.locate(roots.anchored(row.path), force=True) as place:
-            before, facts = _look(place)
-            found = before.sha256 if before is not None else None
+        with roots.locate_entry(row.path) as place:
+            found = entries.look(place)
+            wanted = entries.state_after(row)
             ours = _undecided(intents)
-            if has_landed or (found == _hex(row.new_sha) and not _lacks_mode(facts, ours)):
+            if has_landed or (found.state == wanted and not _lacks_mode(found, ours)):
                 _sync(place)
-                return "replaced" if _is_older(place, found, store, intents) else "settled"
-            if not _is_ours(place, found, store, intents, ours):
+                return "replaced" if _is_older(place, found.state, store, intents) else "settled"
+            if not _is_ours(place, found.state, store, intents, ours):
                 return "lost"
-            after = store.find(row.new_sha.hex()) if row.new_sha is not None else None
-            change = FileChange(place, before, _facts(facts, ours), after)
-            change.apply(store, sync=True)
-            if change.left is not None:
-                directories.unlink(
-                    change.left, dir_fd=place.dir_fd
-                )  # the second try; the next recovery makes another
+            _make(place, found, wanted, _facts(found.facts, ours), store)
             return "settled"
     except JournalError:
         raise
@@ -236,15 +257,34 @@ def _settle(roots: Roots, store: ContentStore, intents: list[Intent], *, has_lan
         return "settled" if has_landed else "lost"
 
 
-def _is_older(place: Place, found: str | None, store: ContentStore, intents: list[Intent]) -> bool:
+def _make(
+    place: Place, found: Look, wanted: EntryState | None, facts: FileMetadata | None, store: ContentStore
+) -> None:
+    """Put at a place what shall be there."""
+    for change in entry_changes(
+        place,
+        found.expected,
+        facts,
+        entries.content_of(wanted, store),
+        old_facts=found.facts,
+        kind=wanted.kind if wanted is not None else "file",
+        old_kind=found.state.kind if found.state is not None else "file",
+    ):
+        change.apply(store, sync=True)
+        if change.left is not None:
+            # The second try; the next recovery makes another.
+            directories.unlink(change.left, dir_fd=place.dir_fd)
+
+
+def _is_older(place: Place, found: EntryState | None, store: ContentStore, intents: list[Intent]) -> bool:
     """Whether a file that had landed is again what it was before, whole or torn. Another program may have put that
     there, or the device lost what no sync had reached: a server or a disk that went away does so without a restart."""
-    new = intents[-1].row.new_sha
-    if new is None or found == _hex(new):
+    new = entries.state_after(intents[-1].row)
+    if new is None or new.kind == "directory" or found == new:
         return False
-    if found in {_hex(one.row.old_sha) for one in intents}:
+    if found in {entries.state_before(one.row) for one in intents}:
         return True
-    return found is not None and _is_torn(place, store, new)
+    return _is_torn(place, found, store, new)
 
 
 def _undecided(intents: list[Intent]) -> list[Row]:
@@ -267,23 +307,25 @@ def _facts(now: FileMetadata | None, rows: list[Row]) -> FileMetadata | None:
     return now
 
 
-def _lacks_mode(now: FileMetadata | None, rows: list[Row]) -> bool:
-    """Whether only the mode of a file was to be changed, and was not."""
+def _lacks_mode(found: Look, rows: list[Row]) -> bool:
+    """Whether only the mode was to be changed, and was not. A directory gets its mode after all that is in it."""
+    if found.facts is None or found.state is None:
+        return False
+    if found.state.kind == "directory":
+        return bool(found.facts.mode != rows[-1].detail.get("file_mode", found.facts.mode))
     before = next((row.detail["mode_before"] for row in rows if "mode_before" in row.detail), None)
-    return now is not None and now.mode == before
+    return found.facts.mode == before
 
 
 def _is_ours(
-    place: Place, found: str | None, store: ContentStore, intents: list[Intent], rows: list[Row]
+    place: Place, found: EntryState | None, store: ContentStore, intents: list[Intent], rows: list[Row]
 ) -> bool:
     """Whether the file is what it was before its last intent, or as a power cut can leave what we made of it."""
-    known = [sha for row in rows for sha in (row.old_sha, row.new_sha)]
-    if found in map(_hex, known):
+    known = {state: None for row in rows for state in (entries.state_before(row), entries.state_after(row))}
+    if found in known:
         return True
-    return (
-        _is_after_cut(intents)
-        and found is not None
-        and any(_is_torn(place, store, sha) for sha in dict.fromkeys(known) if sha is not None)
+    return _is_after_cut(intents) and any(
+        _is_torn(place, found, store, state) for state in known if state is not None
     )
 
 
@@ -291,22 +333,12 @@ def _is_same_call(one: Row, other: Row) -> bool:
     return one.txn is not None and one.txn == other.txn
 
 
-def _hex(sha: Digest | None) -> str | None:
-    return sha.hex() if sha is not None else None
-
-
-def _look(place: Place) -> tuple[Expected | None, FileMetadata | None]:
-    if place.found is None:
-        return None, None
-    fd = place.open()
-    try:
-        return seen(fd), metadata.capture(fd)
-    finally:
-        os.close(fd)
-
-
 def _sync(place: Place) -> None:
-    if place.found is None:
+    if place.found is None or entries.kind_of(place.found) == "link":
+        return
+    if entries.kind_of(place.found) == "directory":
+        with suppress(PermissionError):  # one that may not be opened for reading
+            sync_entry(place.dir_fd, place.name)
         return
     fd = place.open()
     try:
@@ -315,10 +347,12 @@ def _sync(place: Place) -> None:
         os.close(fd)
 
 
-def _is_torn(place: Place, store: ContentStore, sha: Digest) -> bool:
+def _is_torn(place: Place, found: EntryState | None, store: ContentStore, state: EntryState) -> bool:
     """Whether the file is this content as a power cut leaves it: cut short, or with blocks of zeros."""
+    if found is None or found.kind != "file" or state.kind != "file":
+        return False
     try:
-        content = store.find(sha.hex())
+        content = store.find(state.sha.hex())
     except (ToolError, StorageError):
         return False
     fd = place.open()
@@ -339,9 +373,9 @@ def _is_torn(place: Place, store: ContentStore, sha: Digest) -> bool:
 
 
 def _rescue(journal: Journal, store: ContentStore) -> Rescue:
-    def rescue(fd: int) -> bool:
+    def rescue(found: int | bytes) -> bool:
         """Somebody's only copy, perhaps: it goes when it is kept as a draft, and not before."""
-        content = store.take_file(fd)
+        content = store.take_file(found) if isinstance(found, int) else store.take(found)
         kept = Draft(f"d_{content.sha256[:24]}", content.digest, content.size, "", "found_at_recovery")
 
         def keep() -> None:
@@ -383,6 +417,9 @@ def _sync_names(roots: Roots, intents: Iterable[Intent]) -> dict[str, Failure]:
     on whose way one could not be synced."""
     failed: dict[tuple[int, str], Failure] = {}
     folders = {path: _folders(path) for path in {intent.row.path for intent in intents}}
+    for intent in intents:
+        if intent.row.detail.get("kind") == "directory":  # its mode
+            folders[intent.row.path].append(rooted(intent.row.path))
     for root, folder in sorted({one for found in folders.values() for one in found}):
         try:
             sync_directories(roots, root, [folder])

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from perdure.platform import directories
 from perdure.storage.files import temp_names
-from perdure.storage.files.swap import open_if_regular
-from perdure.storage.files.temp_names import TempName
+from perdure.storage.files.swap import list_directory, open_if_regular, read_link
+from perdure.storage.files.temp_names import TempName, Use
 
-Rescue = Callable[[int], bool]
-"""Whether the content of an open file, which may be the only copy, is kept elsewhere by now."""
+_KINDS: Final[dict[Use, tuple[int, ...]]] = {
+    "w": (stat.S_IFREG,),
+    "x": (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR),
+}
+Rescue = Callable[[int | bytes], bool]
+"""Whether the content of an open file, or the target of a link, which may be the only copy, is kept elsewhere by now."""
 
 
 def sweep(dir_fds: Iterable[int], rescue: Rescue, *, before: float | None = None) -> tuple[str, ...]:
@@ -33,7 +38,7 @@ def _swept(dir_fd: int, rescue: Rescue, before: float | None) -> Iterable[str]:
             temp = temp_names.parsed(name)
             if temp is not None and _is_stale(fd, name, temp, before) and _is_safe(fd, name, temp, rescue):
                 try:
-                    directories.unlink(name, dir_fd=fd)
+                    _remove(fd, name)
                 except FileNotFoundError:
                     continue  # another recovery was faster
                 yield name
@@ -46,7 +51,7 @@ def _is_stale(dir_fd: int, name: str, temp: TempName, before: float | None) -> b
         info = directories.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    if not stat.S_ISREG(info.st_mode):
+    if stat.S_IFMT(info.st_mode) not in _KINDS[temp.use]:
         return False
     match temp_names.owner_lives(temp.owner):
         case None:
@@ -58,8 +63,24 @@ def _is_stale(dir_fd: int, name: str, temp: TempName, before: float | None) -> b
 def _is_safe(dir_fd: int, name: str, temp: TempName, rescue: Rescue) -> bool:
     if temp.use == "w":
         return True
+    if (target := read_link(dir_fd, name)) is not None:
+        return rescue(target)
     file = open_if_regular(dir_fd, name)
     if file is None:
-        return False
+        return _is_empty_directory(dir_fd, name)
     with file:
         return rescue(file.fileno())
+
+
+def _is_empty_directory(dir_fd: int, name: str) -> bool:
+    try:
+        return not list_directory(dir_fd, name)
+    except OSError:
+        return False
+
+
+def _remove(dir_fd: int, name: str) -> None:
+    if stat.S_ISDIR(directories.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
+        directories.rmdir(name, dir_fd=dir_fd)
+    else:
+        directories.unlink(name, dir_fd=dir_fd)

@@ -54,7 +54,7 @@ ENVELOPE: Final = {
         "summary": {"type": "string"},
         "next_steps": TEXTS,
         "last_good_state": {**TEXTS, "description": "Paths of files to trust; their hashes are added."},
-        "agent": {"type": "string", "description": "Default: this client."},
+        "agent": {"type": "string"},
         "steps": {
             "type": "array",
             "items": {
@@ -81,7 +81,7 @@ class HandoffWrite(msgspec.Struct, frozen=True):
         dict[str, Any],
         arg("Also open_questions[], blockers[], context_hints, any other key.", extra_json_schema=ENVELOPE),
     ]
-    body: Annotated[str, arg("Free text.")] = ""
+    body: Annotated[str, arg()] = ""
     path: Annotated[str, WHERE] = DEFAULT_PATH
     archive: Annotated[bool, arg("Keep a copy of the old one.")] = False
     expected_prev_sha256: Annotated[str, EXPECTED] | None = None
