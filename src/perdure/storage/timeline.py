@@ -83,7 +83,11 @@ class ChangeFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that belong together: those of one transaction, or one row alone. `id` is the number of the first."""
+    """Rows that belong together: those of one transaction, or one row alone. `id` is the number of the first.
+
+    A move counts as one file, a directory as none. `added` and `removed` are the lines that its rows tell of; None where no
+    row does.
+    """
 
     id: int
     txn: str | None
@@ -91,6 +95,9 @@ class ChangeSummary(msgspec.Struct, frozen=True, kw_only=True):
     client: str
     session: str
     files: int
+    added: int | None
+    removed: int | None
+    is_undone: bool
     call: CallRecord | None
 
 
