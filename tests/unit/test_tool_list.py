@@ -15,7 +15,7 @@ from perdure.protocol.tools import public_definition
 from perdure.worker.compose import Settings, surfaces
 
 MOST_BYTES = {"core": 11_500, "standard": 24_000, "full": 32_000}
-ROOM = 2_500  # for tools that are planned
+ROOM = 1_800  # for tools that are planned
 CORE = [
     "read",
     "safe_write",
@@ -40,6 +40,7 @@ WRITE_TOOLS = [
     "safe_replace",
     "transaction",
     "journal_tail",
+    "timeline",
     "history",
     "diff",
     "undo",
@@ -152,6 +153,7 @@ TWINS = [
     ("chunk_write", "chunk_append"),
     ("journal_tail", "history"),
     ("analytics", "journal_tail"),
+    ("timeline", "journal_tail"),
     ("telemetry", "analytics"),
     ("mounts", "tools"),
 ]

@@ -45,7 +45,7 @@ GROUPS: Final = (
             "tools",
         ),
     ),
-    ToolGroup("journal", "changes of all agents", ("journal_tail",)),
+    ToolGroup("journal", "changes of all agents", ("journal_tail", "timeline")),
     ToolGroup(
         "state",
         "list, delete, patch shared keys; their history",

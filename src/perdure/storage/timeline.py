@@ -71,12 +71,14 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which changes are wanted. `before` is the id of a change: older ones. `path` is a file or a folder."""
+    """Which changes are wanted. `before` is the id of a change: older ones. `path` is a file or a folder. `has_turn`: those
+    of a call in a turn."""
 
     client: str | None = None
     session: str | None = None
     agent: str | None = None
     turn: int | None = None
+    has_turn: bool = False
     path: str | None = None
     since: int | None = None
     before: int | None = None

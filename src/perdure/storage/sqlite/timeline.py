@@ -179,9 +179,12 @@ def changes(connection: apsw.Connection, wanted: ChangeFilter, n: int) -> list[C
             )
             values.append(value)
     made_by = {column: getattr(wanted, column) for column in ("agent", "turn")}
-    if made_by := {column: value for column, value in made_by.items() if value is not None}:
-        named = " AND ".join(f"{column} = ?" for column in made_by)
-        terms.append(f"journal.seq IN (SELECT seq FROM calls WHERE {named} AND seq IS NOT NULL)")
+    made_by = {column: value for column, value in made_by.items() if value is not None}
+    if made_by or wanted.has_turn:
+        named = [f"{column} = ?" for column in made_by] + ["turn IS NOT NULL"] * wanted.has_turn
+        terms.append(
+            f"journal.seq IN (SELECT seq FROM calls WHERE {' AND '.join(named)} AND seq IS NOT NULL)"
+        )
         values += made_by.values()
     if wanted.path is not None:
         terms.append(
