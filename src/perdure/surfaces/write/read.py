@@ -199,18 +199,23 @@ def _side(workspace: Workspace, path: str, which: str) -> tuple[bytes | None, Ro
     if which != "disk":
         row = row_of(workspace, path, which, "to")
         return _loaded(workspace, row, row.new_sha), row
+    return read_disk(workspace, path), None
+
+
+def read_disk(workspace: Workspace, path: str) -> bytes | None:
+    """What a file holds now; None where there is none. Refused above `MOST_IN_MEMORY`."""
     roots = workspace.roots
     try:
         with roots.locate(roots.anchored(path), purpose="read") as place:
             fd = place.open()
             try:
                 check_in_memory(size := os.fstat(fd).st_size, path)
-                return pread(fd, size, 0), None
+                return pread(fd, size, 0)
             finally:
                 os.close(fd)
     except ToolError as error:
         if error.envelope.error == "not_found":
-            return None, None
+            return None
         raise
 
 
