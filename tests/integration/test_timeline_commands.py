@@ -273,6 +273,22 @@ def test_a_diff_takes_any_id_of_a_change(run: Run, project: Path) -> None:
     assert told(run, "diff", "b", "--to", "1")["diff"].endswith("+b\n")
 
 
+def test_the_journal_and_the_history_say_what_is_no_regular_file(run: Run, project: Path) -> None:
+    with journal_of(project) as journal:
+        record(
+            journal,
+            Effect("sub/a", b"1\n", b"2\n"),
+            Effect("sub/to", None, b"a", {"kind": "link"}),
+            Effect("empty", None, b"", {"kind": "directory"}),
+        )
+    rows = [line.split() for line in run("journal")[1].splitlines()[1:]]
+    assert [row[2:4] for row in rows] == [["overwrite", "sub/a"], ["create", "link"], ["create", "directory"]]
+    entries = told(run, "journal")["entries"]
+    assert [entry.get("kind") for entry in entries] == [None, "link", "directory"]
+    assert [entry.get("added") for entry in entries] == [1, None, None]
+    assert told(run, "history", "to")["versions"][0]["kind"] == "link"
+
+
 # --- blame ------------------------------------------------------------------------------------------------------
 
 

@@ -150,7 +150,7 @@ def _entry(row: Row) -> dict[str, Any]:
         "client": row.client,
         "session": row.session,
         **({"transaction_id": row.txn} if row.txn is not None else {}),
-        **{key: row.detail[key] for key in ("moved_from", "moved_to") if key in row.detail},
+        **{key: row.detail[key] for key in ("moved_from", "moved_to", "kind") if key in row.detail},
     }
 
 
@@ -166,7 +166,7 @@ def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
             suggested_action="reread",
             path=path,
         )
-    shown = ("journal_id", "ts", "op", "mode", "sha256", "bytes", "client", "session")
+    shown = ("journal_id", "ts", "op", "mode", "sha256", "bytes", "client", "session", "kind")
     return {"path": path, "versions": [{k: v for k, v in _entry(row).items() if k in shown} for row in rows]}
 
 

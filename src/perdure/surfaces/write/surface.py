@@ -170,6 +170,7 @@ _ROW = (
     Field("client"),
     Field("session", full_only=True),
     Field("transaction_id", full_only=True),
+    Field("kind"),
     *_MOVED,
 )
 
