@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.storage.journal import NewRow, Row
+from perdure.storage.sqlite import timeline
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.storage.timeline import ChangeFilter, NewCall, NotCovered, TrackedFile
 
@@ -151,6 +152,39 @@ def test_changes_are_selected_by_author_turn_path_and_page(journal: SqliteJourna
     [change] = journal.changes(ChangeFilter(turn=2), 1)
     assert change.call is not None
     assert (change.session, change.call.agent, change.call.status) == ("x", "tester", "done")
+
+
+@pytest.mark.parametrize("many_rows", [0, 5000], ids=["many rows", "few rows"])
+def test_a_folder_is_found_by_any_row_of_a_change(
+    journal: SqliteJournal, many_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "_MANY_ROWS", many_rows)
+    first = append(journal, "a", txn="t_1")
+    append(journal, "src/b", txn="t_1")
+    alone = append(journal, "src/c")
+    append(journal, "src0")
+
+    def ids(path: str) -> list[int]:
+        return [change.id for change in journal.changes(ChangeFilter(path=path), 10)]
+
+    assert ids("src") == [alone.seq, first.seq]
+    assert ids("a") == [first.seq]
+    assert ids("sr") == []
+
+
+@pytest.mark.parametrize("many_rows", [0, 5000], ids=["many rows", "few rows"])
+def test_a_change_belongs_to_the_session_that_its_call_names(
+    journal: SqliteJournal, many_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call of Perdure's own tool has the session of the client, its row that of the server."""
+    monkeypatch.setattr(timeline, "_MANY_ROWS", many_rows)
+    row = append(journal, "a")
+    new = NewCall(client="claude-code", session="of-the-client", tool="safe_write", txn=None)
+    call = journal.transact(lambda: journal.begin_call(new))
+    journal.transact(lambda: journal.update_call(call.id, status="done", seq=row.seq))
+    for wanted in (ChangeFilter(session="of-the-client"), ChangeFilter(client="claude-code")):
+        assert [change.id for change in journal.changes(wanted, 10)] == [row.seq]
+    assert journal.changes(ChangeFilter(session="s"), 10) == []
 
 
 def test_an_undone_change_is_one_whose_every_row_is_taken_back(journal: SqliteJournal) -> None:

@@ -38,6 +38,14 @@ _CHANGE: Final = (
     f"coalesce(calls.session, journal.session), {_OF_CALL} FROM journal LEFT JOIN calls ON calls.seq = journal.seq"
 )
 _ROWS_OF_CHANGE: Final = f"FROM journal WHERE {{rows}} AND {_COMMITTED.format(row='journal')}"
+_MANY_ROWS: Final = 5000
+# Changes of a file or a folder.
+_IN_PATHS: Final = "(changed.path = ? OR (changed.path > ? AND changed.path < ?))"
+_CHANGES_FEW: Final = f"journal.seq IN (SELECT {_FIRST_ROW} FROM journal AS changed WHERE {_IN_PATHS})"
+_CHANGES_MANY: Final = (
+    "EXISTS (SELECT 1 FROM journal AS changed WHERE (changed.seq = journal.seq OR changed.txn = journal.txn) "
+    f"AND {_IN_PATHS})"
+)
 # The old place of a moved file is no file of its own, nor is a directory.
 _TOTALS: Final = (
     "SELECT count(DISTINCT CASE WHEN (new_sha IS NULL AND json_extract(detail, '$.moved_to') IS NOT NULL) "
@@ -171,28 +179,36 @@ def ended_calls(connection: apsw.Connection, n: int) -> list[CallRecord]:
 def changes(connection: apsw.Connection, wanted: ChangeFilter, n: int) -> list[ChangeSummary]:
     terms: list[str] = [_IS_FIRST]
     values: list[Any] = []
-    for column in ("client", "session"):
-        if (value := getattr(wanted, column)) is not None:
+    authors = {"client": wanted.client, "session": wanted.session}
+    call_terms = {**authors, "agent": wanted.agent, "turn": wanted.turn}
+    call_terms = {column: value for column, value in call_terms.items() if value is not None}
+    if wanted.agent is not None or wanted.turn is not None or wanted.has_turn:
+        named = [f"{column} = ?" for column in call_terms] + ["turn IS NOT NULL"] * wanted.has_turn
+        terms.append(
+            f"journal.seq IN (SELECT seq FROM calls WHERE {' AND '.join(named)} AND seq IS NOT NULL)"
+        )
+        values += call_terms.values()
+    else:
+        for column, value in authors.items():
+            if value is None:
+                continue
             # The unary plus keeps the scan in the order of `seq`, which ends with the page.
             terms.append(
                 f"coalesce((SELECT {column} FROM calls WHERE calls.seq = journal.seq), +journal.{column}) = ?"
             )
             values.append(value)
-    made_by = {column: getattr(wanted, column) for column in ("agent", "turn")}
-    made_by = {column: value for column, value in made_by.items() if value is not None}
-    if made_by or wanted.has_turn:
-        named = [f"{column} = ?" for column in made_by] + ["turn IS NOT NULL"] * wanted.has_turn
-        terms.append(
-            f"journal.seq IN (SELECT seq FROM calls WHERE {' AND '.join(named)} AND seq IS NOT NULL)"
-        )
-        values += made_by.values()
+            if not _has_many_rows(connection, f"changed.{column} = ?", (value,)):
+                terms.append(
+                    f"journal.seq IN (SELECT seq FROM journal WHERE {column} = ? "
+                    f"UNION ALL SELECT seq FROM calls WHERE {column} = ? AND seq IS NOT NULL)"
+                )
+                values += (value, value)
     if wanted.path is not None:
-        terms.append(
-            f"journal.seq IN (SELECT {_FIRST_ROW} FROM journal AS changed "
-            "WHERE changed.path = ? OR (changed.path > ? AND changed.path < ?))"
-        )
         folder = wanted.path.rstrip("/")
-        values += (wanted.path, f"{folder}/", f"{folder}0")  # "0" is the character after "/"
+        paths = (wanted.path, f"{folder}/", f"{folder}0")  # "0" is the character after "/"
+        is_many = _has_many_rows(connection, _IN_PATHS, paths)
+        terms.append(_CHANGES_MANY if is_many else _CHANGES_FEW)
+        values += paths
     if wanted.since is not None:
         terms.append(analytics.SINCE)
         values += (wanted.since, wanted.since)
@@ -204,6 +220,12 @@ def changes(connection: apsw.Connection, wanted: ChangeFilter, n: int) -> list[C
         f"{_CHANGE} WHERE journal.seq IN ({page}) ORDER BY journal.seq DESC", (*values, n)
     ).fetchall()
     return [_change(connection, row) for row in found]
+
+
+def _has_many_rows(connection: apsw.Connection, which: str, values: tuple[str, ...]) -> bool:
+    """Few rows are found by an index; of many, the newest changes soon fill the page."""
+    text = f"SELECT 1 FROM journal AS changed WHERE {which} LIMIT 1 OFFSET {_MANY_ROWS}"
+    return connection.execute(text, values).fetchone() is not None
 
 
 def change(connection: apsw.Connection, row_or_transaction: str) -> ChangeSummary | None:
