@@ -116,7 +116,7 @@ def test_a_terminal_groups_calls_by_turn_and_fits_them_into_its_width(bed: Bed) 
         places = [NotCovered(f"dist{n}", "ignored", n) for n in range(1, 9)]
         journal.transact(lambda: journal.set_not_covered(places))
     for columns in (60, 80, 120):
-        shown = Terminal(bed, "timeline", columns=columns, NO_COLOR="1")
+        shown = Terminal(bed, "timeline", columns=columns, COLUMNS=str(columns), NO_COLOR="1")
         assert shown.end() == 0
         lines = shown.shown.splitlines()
         assert max(map(len, lines)) <= columns
@@ -233,6 +233,13 @@ def test_the_diffs_of_a_change_go_into_git_apply_modes_moves_and_links_included(
     assert (project / "to").read_bytes() == b"1\n2\nthree\n"
     assert not (project / "from").exists()
     assert os.readlink(project / "link") == "to"
+
+
+def test_a_change_says_that_it_moved_the_head_of_git(run: Run, project: Path) -> None:
+    with journal_of(project) as journal:
+        record(journal, Effect("a", b"1\n", b"2\n", {"head": "a" * 40, "head_after": "b" * 40}))
+    assert told(run, "show", "1")["head"] == {"from": "a" * 40, "to": "b" * 40}
+    assert f"HEAD   {'a' * 12} -> {'b' * 12}\n" in run("show", "1")[1]
 
 
 def test_a_call_that_was_seen_several_times_is_one_change(run: Run, project: Path) -> None:

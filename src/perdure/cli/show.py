@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from perdure.cli import times
 from perdure.cli.change import content, entries, find_change
@@ -14,6 +14,8 @@ from perdure.present.diff_lines import count_lines
 
 if TYPE_CHECKING:
     from perdure.workspace.workspace import Workspace
+
+COMMIT: Final = 12
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,6 +67,9 @@ def _print(service: Workspace, change: dict[str, Any], files: list[dict[str, Any
         others = ", ".join(clean(one) for one in change["shared_with"])
         screen.line(f"shared with {others}: calls that ran at the same time", "yellow")
     screen.line(f"when   {times.full(ts)}  {times.age(ts)}")
+    if "head" in change:
+        before, after = ((change["head"][side] or "nothing")[:COMMIT] for side in ("from", "to"))
+        screen.line(f"HEAD   {clean(before)} -> {clean(after)}")
     screen.line(f"files  {count(change['files'], 'file')}  +{change['added']} -{change['removed']} lines")
     for file in files:
         screen.line()

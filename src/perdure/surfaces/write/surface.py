@@ -230,6 +230,7 @@ TIMELINE = Shape(
                 Field("removed", "count"),
                 Field("paths", "items"),
                 Field("more_paths", "count", full_only=True),
+                Field("head", "json", full_only=True),
                 Field("shared_with", "items", full_only=True),
                 Field("transaction_id", full_only=True),
             ),

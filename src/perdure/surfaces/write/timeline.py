@@ -142,6 +142,8 @@ def describe(workspace: Workspace, change: ChangeSummary, line_counter: LineCoun
     hidden = max(change.files, len(paths)) - MOST_PATHS
     if hidden > 0:
         described["more_paths"] = hidden
+    if "head_after" in rows[0].detail:
+        described["head"] = {"from": rows[0].detail.get("head"), "to": rows[0].detail["head_after"]}
     if change.txn is not None:
         described["transaction_id"] = change.txn
     return described
