@@ -33,6 +33,8 @@ PAGES: Final = (
     "/",
     "/events",
     "/tools",
+    "/timeline",
+    "/timeline/change?id=5",
     "/journal",
     "/journal/entry?path=src/invoices.py&id=4",
     "/journal/undo?id=1&id=5&id=12",

@@ -75,7 +75,19 @@ def test_markup_in_any_field_stays_text(served: ServeProcess) -> None:
         dict.fromkeys(("path", "client", "session", "change", "namespace", "prefix", "lease"), EVIL)
     )
     pages = [
-        *("/", "/sessions", "/mounts", "/journal", "/state", "/handoffs", "/drafts", "/events", "/tools"),
+        *(
+            "/",
+            "/sessions",
+            "/mounts",
+            "/timeline",
+            "/timeline/change?id=1",
+            "/journal",
+            "/state",
+            "/handoffs",
+            "/drafts",
+            "/events",
+            "/tools",
+        ),
         *(f"/journal/{page}?{entry}" for page in ("entry", "undo")),
         *(f"/file{page}?{urlencode({'path': path, 'from': '1'})}" for page in ("", "/compare")),
         f"/sessions/session?{urlencode({'id': client.session or ''})}",

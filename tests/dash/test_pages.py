@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,6 +21,8 @@ from perdure.dash.diffs import reverse_diff
 from perdure.present.diff_lines import line_kinds
 from perdure.testing import fake_server
 from perdure.testing.http_client import ServeProcess
+from perdure.worker.compose import Settings, open_write
+from recorded_calls import Effect, record
 
 FAKE = shlex.join([sys.executable, "-P", "-S", fake_server.__file__])
 
@@ -64,6 +67,7 @@ def test_pages_before_anybody_came_say_so(served: ServeProcess) -> None:
         "/": "No client is connected yet",
         "/events": "Nothing happened yet",
         "/tools": "No tool was called yet",
+        "/timeline": "perdure install CLIENT --hooks --apply",
         "/journal": "No changes yet",
         "/state": "No keys in this namespace yet",
         "/handoffs": "No handoff yet",
@@ -102,6 +106,55 @@ def test_the_journal_is_filtered_by_path_client_and_session(served: ServeProcess
         page = visitor.text(f"/journal?{query}")
         assert "<code>of-one</code>" in page, query
         assert "<code>of-other</code>" not in page, query
+
+
+def record_in(served: ServeProcess, *effects: Effect, **call: Any) -> str:
+    """A call that the hooks of a client recorded, beside the running server. Returns its id."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERDURE_HOME", str(served.root / "home"))
+        service = open_write(Settings(workspaces=(str(served.workspace),)))
+    try:
+        return str(record(service.journal, *effects, on_disk=served.workspace, **call)[0].seq)
+    finally:
+        service.close()
+
+
+def test_the_timeline_has_turns_with_their_calls_diffs_and_undo(served: ServeProcess) -> None:
+    # given two turns of a client, the second with a subagent and many files, and a call of our own tool
+    first = record_in(served, Effect("a.txt", None, b"one\n"), tool="Write", turn=1)
+    files = [Effect(f"many/{n:03}.txt", None, b"x\n") for n in range(600)]
+    second = record_in(served, *files, turn=2, agent="tester", command="make <all>", status="unfinished")
+    agent(served, "cursor").call("safe_write", {"path": "b.txt", "content": "b\n"})
+    visitor = Visitor(served.port)
+    # then the page shows each turn, and who did what in it
+    page = visitor.text("/timeline")
+    for words in (
+        "claude-code, turn 1",
+        "claude-code, turn 2",
+        "cursor",
+        "make &lt;all&gt;",
+        "tester",
+        "600 files",
+    ):
+        assert words in page
+    assert '<span class="badge unfinished">' in page
+    assert page.index("turn 2") < page.index("turn 1")
+    for query, is_there in (("turn=1&session=s1", False), ("agent=tester", True), ("client=cursor", False)):
+        assert ("600 files" in visitor.text(f"/timeline?{query}")) is is_there, query
+    assert "No change matches" in visitor.text("/timeline?path=nowhere")
+    # and a change its diffs
+    shown = visitor.text(f"/timeline/change?id={first}")
+    assert "+one" in shown
+    assert "570 more files not shown" in visitor.text(f"/timeline/change?id={second}")
+    assert visitor.get("/timeline/change?id=99999").status == 404
+    record_in(served, Effect("c.txt", None, b"x\n"), command=f"curl -H 'Authorization: Bearer {SECRET}'")
+    assert SECRET not in visitor.text("/timeline")
+    # and when the call of many files is undone, all of them are gone
+    preview = visitor.text(f"/journal/undo?id={second}")
+    assert "600 changes in 600 files will be undone" in preview
+    assert visitor.post("/journal/undo", visitor.form(preview, "/journal/undo")).status == 303
+    assert not (served.workspace / "many" / "000.txt").exists()
+    assert '<span class="badge undone">' in visitor.text("/timeline")
 
 
 @pytest.mark.thorough

@@ -250,6 +250,8 @@ def test_a_diff_shows_what_another_program_changed(run: Run, written: Path) -> N
 
 READING = [
     ("journal",),
+    ("timeline",),
+    ("blame", "a"),
     ("verify",),
     ("history", "a"),
     ("diff", "a"),
@@ -272,7 +274,7 @@ def test_reading_where_nothing_was_written_makes_nothing(
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PERDURE_WORKSPACE", str(tmp_path / "work"))
     code = main(list(words))
-    assert code == (0 if words[0] in ("journal", "verify", "status", "du", "gc") else 1)
+    assert code == (0 if words[0] in ("journal", "timeline", "verify", "status", "du", "gc") else 1)
     if words == ("journal",):
         assert capsys.readouterr().out == (
             f"No changes yet in {tmp_path / 'work'}. "

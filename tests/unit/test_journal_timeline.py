@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.storage.journal import NewRow, Row
+from perdure.storage.sqlite import timeline
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.storage.timeline import ChangeFilter, NewCall, NotCovered, TrackedFile
 
@@ -23,13 +25,18 @@ def file(path: str, content: bytes) -> TrackedFile:
     return TrackedFile(path, "file", len(content), 1, 2, 3, 0o644, sha256(content).digest())
 
 
-def append(journal: SqliteJournal, path: str, *, txn: str | None = None, client: str = "c") -> Row:
+def append(
+    journal: SqliteJournal, path: str, *, txn: str | None = None, client: str = "c", **more: Any
+) -> Row:
     row = NewRow(
+        **{
+            "op": "native",
+            "old_sha": None,
+            "new_sha": sha256(path.encode()).digest(),
+            **more,
+        },
         path=path,
-        op="native",
         mode="overwrite",
-        old_sha=None,
-        new_sha=sha256(path.encode()).digest(),
         bytes=1,
         client=client,
         session="s",
@@ -145,6 +152,85 @@ def test_changes_are_selected_by_author_turn_path_and_page(journal: SqliteJourna
     [change] = journal.changes(ChangeFilter(turn=2), 1)
     assert change.call is not None
     assert (change.session, change.call.agent, change.call.status) == ("x", "tester", "done")
+
+
+@pytest.mark.parametrize("many_rows", [0, 5000], ids=["many rows", "few rows"])
+def test_a_folder_is_found_by_any_row_of_a_change(
+    journal: SqliteJournal, many_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "_MANY_ROWS", many_rows)
+    first = append(journal, "a", txn="t_1")
+    append(journal, "src/b", txn="t_1")
+    alone = append(journal, "src/c")
+    append(journal, "src0")
+
+    def ids(path: str) -> list[int]:
+        return [change.id for change in journal.changes(ChangeFilter(path=path), 10)]
+
+    assert ids("src") == [alone.seq, first.seq]
+    assert ids("a") == [first.seq]
+    assert ids("sr") == []
+
+
+@pytest.mark.parametrize("many_rows", [0, 5000], ids=["many rows", "few rows"])
+def test_a_change_belongs_to_the_session_that_its_call_names(
+    journal: SqliteJournal, many_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call of Perdure's own tool has the session of the client, its row that of the server."""
+    monkeypatch.setattr(timeline, "_MANY_ROWS", many_rows)
+    row = append(journal, "a")
+    new = NewCall(client="claude-code", session="of-the-client", tool="safe_write", txn=None)
+    call = journal.transact(lambda: journal.begin_call(new))
+    journal.transact(lambda: journal.update_call(call.id, status="done", seq=row.seq))
+    for wanted in (ChangeFilter(session="of-the-client"), ChangeFilter(client="claude-code")):
+        assert [change.id for change in journal.changes(wanted, 10)] == [row.seq]
+    assert journal.changes(ChangeFilter(session="s"), 10) == []
+
+
+def test_an_undone_change_is_one_whose_every_row_is_taken_back(journal: SqliteJournal) -> None:
+    first = append(journal, "a", txn="t_1")
+    second = append(journal, "b", txn="t_1")
+
+    def is_undone(identity: int) -> bool:
+        change = journal.change(str(identity))
+        assert change is not None
+        return change.is_undone
+
+    append(journal, "a", txn="t_2", op="undo", undoes=first.seq)
+    assert not is_undone(first.seq)
+    undo = append(journal, "b", txn="t_2", op="undo", undoes=second.seq)
+    assert is_undone(first.seq)
+    redo = append(journal, "b", op="redo", undoes=undo.seq)
+    assert not is_undone(first.seq)
+    append(journal, "b", op="undo", undoes=redo.seq)
+    assert is_undone(first.seq)
+    assert is_undone(redo.seq)
+
+
+def test_a_change_counts_a_move_once_and_a_directory_not_at_all(journal: SqliteJournal) -> None:
+    append(journal, "src", txn="t_1", detail={"kind": "directory", "added": 3, "removed": 1, "call": {}})
+    append(journal, "src/a", txn="t_1", detail={"moved_from": "a"})
+    append(journal, "a", txn="t_1", new_sha=None, detail={"moved_to": "src/a"})
+    append(journal, "src/b", txn="t_1")
+    append(journal, "src/b", txn="t_1", detail={"added": 1, "removed": 0})
+    alone = append(journal, "c")
+    change, other = journal.change("t_1"), journal.change(str(alone.seq))
+    assert change is not None
+    assert (change.files, change.added, change.removed) == (2, 4, 1)
+    assert other is not None
+    assert (other.files, other.added, other.removed) == (1, None, None)
+
+
+def test_a_change_begins_with_its_first_row_that_holds(journal: SqliteJournal) -> None:
+    failed = append(journal, "a", txn="t_1")
+    made = append(journal, "b", txn="t_1")
+    journal.transact(lambda: journal.conclude(failed.seq, "conflict"))
+    assert [(change.id, change.files) for change in journal.changes(ChangeFilter(), 10)] == [(made.seq, 1)]
+    assert [change.id for change in journal.changes(ChangeFilter(path="b"), 10)] == [made.seq]
+    assert journal.change(str(failed.seq)) is None
+    by_name = journal.change("t_1")
+    assert by_name is not None
+    assert by_name.id == made.seq
 
 
 def test_what_is_not_covered_is_replaced_as_a_whole(journal: SqliteJournal) -> None:

@@ -15,7 +15,7 @@ from perdure.protocol.tools import public_definition
 from perdure.worker.compose import Settings, surfaces
 
 MOST_BYTES = {"core": 11_500, "standard": 24_000, "full": 32_000}
-ROOM = 2_300  # for tools that are planned
+ROOM = 1_000  # for tools that are planned
 CORE = [
     "read",
     "safe_write",
@@ -24,7 +24,6 @@ CORE = [
     "history",
     "diff",
     "undo",
-    "rewind",
     "restore",
     "get_state",
     "set_state",
@@ -41,6 +40,7 @@ WRITE_TOOLS = [
     "safe_replace",
     "transaction",
     "journal_tail",
+    "timeline",
     "history",
     "diff",
     "undo",
@@ -154,6 +154,7 @@ TWINS = [
     ("chunk_write", "chunk_append"),
     ("journal_tail", "history"),
     ("analytics", "journal_tail"),
+    ("timeline", "journal_tail"),
     ("telemetry", "analytics"),
     ("mounts", "tools"),
 ]

@@ -6,43 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.protocol.envelope import refuse
 from perdure.protocol.next_step import call_tool
-from perdure.text.times import format_time
 
 if TYPE_CHECKING:
     from perdure.storage.journal import Digest, Row
+    from perdure.storage.timeline import ChangeSummary
+    from perdure.workspace.changed_files import ChangedFile
     from perdure.workspace.workspace import Workspace
 
 
-def rows_of(service: Workspace, identity: str) -> list[Row]:
-    """The rows of a change, by the id of any of them or by its transaction_id. Raises ToolError where there are none."""
-    journal = service.journal
-    if (seq := _number(identity)) is not None:
-        row = journal.row(seq)
-        rows = [] if row is None else [row] if row.txn is None else journal.transaction(row.txn)
-    else:
-        rows = journal.transaction(identity)
-    if not rows:
-        newest = next(iter(journal.rows(_any(), 1)), None)
+def find_change(service: Workspace, identity: str) -> ChangeSummary:
+    """The change, by the id of any of its rows or by its transaction_id. Raises ToolError where there is none."""
+    from perdure.storage.journal import Filter
+
+    change = service.journal.change(identity.removeprefix("#"))
+    if change is None:
+        newest = next(iter(service.journal.rows(Filter(), 1)), None)
         hint = f"the newest is {newest.seq}" if newest is not None else "nothing was written yet"
         raise refuse(
             "not_found",
             "version_not_found",
             f"no change {identity} in the journal: {hint}.",
-            next_step=call_tool("journal_tail"),
+            next_step=call_tool("timeline"),
         )
-    return rows
-
-
-def _number(identity: str) -> int | None:
-    from perdure.surfaces.write.write import sequence
-
-    return sequence(identity.removeprefix("#"))
-
-
-def _any() -> Any:
-    from perdure.storage.journal import Filter
-
-    return Filter()
+    return change
 
 
 def content(service: Workspace, path: str, sha: Digest | None) -> bytes | None:
@@ -56,64 +42,44 @@ def content(service: Workspace, path: str, sha: Digest | None) -> bytes | None:
 
 
 def entries(service: Workspace, rows: list[Row]) -> list[dict[str, Any]]:
-    """One for each file, with its diff. A move is one entry: its old path is in `from`."""
-    moved_from = {
-        row.detail.get("moved_from") for row in rows if row.mode == "move" and row.new_sha is not None
-    }
-    return [
-        _entry(service, row, rows)
-        for row in rows
-        if not (row.mode == "move" and row.new_sha is None and row.path in moved_from)
-    ]
+    """One for each file, with its diff, and its `words` for people. A move is one entry: its old path is in `from`."""
+    from perdure.workspace.changed_files import fold
+
+    return [_entry(service, file) for file in fold(rows)]
 
 
-def _entry(service: Workspace, row: Row, rows: list[Row]) -> dict[str, Any]:
+def _entry(service: Workspace, file: ChangedFile) -> dict[str, Any]:
     from perdure.present.tool_errors import tool_error
     from perdure.protocol.envelope import ToolError
     from perdure.storage.errors import StorageError
-    from perdure.text.diffs import make_git_patch
 
-    source = row.detail.get("moved_from") if row.mode == "move" else None
-    old_sha = (
-        next((one.old_sha for one in rows if one.path == source), row.old_sha) if source else row.old_sha
-    )
-    entry: dict[str, Any] = {"path": row.path, "op": _op(row, source)}
-    if source:
-        entry["from"] = source
-    entry["sha256"] = row.new_sha.hex() if row.new_sha is not None else None
-    entry["prev_sha256"] = old_sha.hex() if old_sha is not None else None
-    entry["bytes"] = row.bytes
-    try:
-        entry["diff"] = make_git_patch(
-            content(service, row.path, old_sha), content(service, row.path, row.new_sha), row.path
-        )
-    except (ToolError, StorageError) as error:
-        entry["no_diff"] = str(tool_error(error).envelope.context["message"])
+    entry: dict[str, Any] = {"path": file.path, "op": file.op}
+    if file.source is not None:
+        entry["from"] = file.source
+    if file.kind != "file":
+        entry["kind"] = file.kind
+    if file.mode is not None and file.mode != file.mode_before:
+        entry["mode"] = f"{file.mode:04o}"
+    entry["sha256"] = file.new_sha.hex() if file.new_sha is not None else None
+    entry["prev_sha256"] = file.old_sha.hex() if file.old_sha is not None else None
+    entry["bytes"] = file.bytes
+    if file.old_sha is file.new_sha is None:
+        entry["no_diff"] = "it came and went within this change"
+    elif "directory" not in (file.kind, file.kind_before):
+        try:
+            entry["diff"] = _diff(service, file)
+        except (ToolError, StorageError) as error:
+            entry["no_diff"] = str(tool_error(error).envelope.context["message"])
     return entry
 
 
-def _op(row: Row, source: str | None) -> str:
-    if source:
-        return "rename"
-    if row.old_sha is None:
-        return "create"
-    return "delete" if row.new_sha is None else "change"
+def _diff(service: Workspace, file: ChangedFile) -> bytes:
+    from perdure.text.diffs import make_git_patch
 
-
-def summary(service: Workspace, rows: list[Row]) -> dict[str, Any]:
-    """Whose change it is, when it was made and whether it was undone."""
-    first = rows[0]
-    return {
-        "id": str(first.seq),
-        "ts": format_time(first.ts),
-        "client": first.client,
-        "session": first.session,
-        "tool": first.op,
-        "status": "undone" if all(_is_undone(service, row) for row in rows) else "done",
-        **({"transaction_id": first.txn} if first.txn is not None else {}),
-    }
-
-
-def _is_undone(service: Workspace, row: Row) -> bool:
-    by = service.journal.undone_by(row.seq)
-    return by is not None and not _is_undone(service, by)
+    old, new = content(service, file.path, file.old_sha), content(service, file.path, file.new_sha)
+    if file.kind != file.kind_before:  # for git, a file that becomes a link goes, and another one comes
+        gone = make_git_patch(old, None, file.path, old_mode=file.git_mode_before)
+        return gone + make_git_patch(None, new, file.path, new_mode=file.git_mode)
+    return make_git_patch(
+        old, new, file.path, source=file.source, old_mode=file.git_mode_before, new_mode=file.git_mode
+    )

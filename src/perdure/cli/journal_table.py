@@ -65,7 +65,8 @@ def table_lines(rows: list[dict[str, Any]]) -> list[Line]:
             before, path = merged[-1]
             merged[-1] = (before, f"{clean(row['path'])} -> {path}")
         else:
-            merged.append((row, clean(row.get("path", ""))))
+            kind = f"{row['kind']} " if "kind" in row else ""
+            merged.append((row, kind + clean(row.get("path", ""))))
     counts: dict[str, int] = {}
     for row, _ in merged:
         if txn := row.get("transaction_id"):
@@ -105,4 +106,4 @@ def _is_moved_from(row: dict[str, Any], before: dict[str, Any]) -> bool:
 
 def what(row: dict[str, Any]) -> str:
     """What was done; where that says nothing more, to what effect."""
-    return str(row["op"] if row["op"] not in ("write", "transaction") else row["mode"])
+    return str(row["op"] if row["op"] not in ("write", "transaction", "native") else row["mode"])

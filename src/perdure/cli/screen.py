@@ -15,7 +15,7 @@ WIDTH = 80
 NARROWEST = 40
 UNLIMITED = 1_000_000  # into a pipe or a file nothing is cut
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_PLAIN = str.maketrans({"…": "~", "·": "-", "●": "*", "█": "#", "░": "."})
+_PLAIN = str.maketrans({"…": "~", "−": "-", "·": "-", "●": "*", "█": "#", "░": "."})
 
 
 class Screen:
@@ -28,7 +28,7 @@ class Screen:
         self.has_colour = (
             self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         )
-        self._is_plain = not _can_show(self.out, "…·●█░")
+        self._is_plain = not _can_show(self.out, "…−·●█░")
         if hasattr(self.out, "reconfigure"):
             self.out.reconfigure(errors="replace")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from perdure.cli import times
-from perdure.cli.change import entries, rows_of, summary
+from perdure.cli.change import content, entries, find_change
 from perdure.cli.diff_text import print_diff
 from perdure.cli.screen import Screen, clean, count
 from perdure.cli.tool_command import parser_for, print_json, read_journal
@@ -15,12 +15,15 @@ from perdure.present.diff_lines import count_lines
 if TYPE_CHECKING:
     from perdure.workspace.workspace import Workspace
 
+COMMIT: Final = 12
+
 
 def parser() -> argparse.ArgumentParser:
     made = parser_for(
-        "show", "One change: who made it, when, and its diff. The files of a transaction are one change."
+        "show",
+        "One change: who made it, when, and its diff. All files that one tool call or transaction changed are one change.",
     )
-    made.add_argument("id", metavar="ID", help="from `perdure journal`, or a transaction_id")
+    made.add_argument("id", metavar="ID", help="from `perdure timeline` or `journal`, or a transaction_id")
     return made
 
 
@@ -29,20 +32,20 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, service: Workspace) -> int:
-    rows = rows_of(service, options.id)
-    change, files = summary(service, rows), entries(service, rows)
+    from perdure.surfaces.write.timeline import LineCounter, describe, rows_of
+
+    found = find_change(service, options.id)
+    change = describe(service, found, LineCounter(service))
+    files = entries(service, rows_of(service, found))
     texts = [_with_text(file) for file in files]
-    counts = [found for file in texts if "diff" in file and (found := count_lines(file["diff"]))]
-    change |= {
-        "files": len(files),
-        "added": sum(added for added, _ in counts),
-        "removed": sum(removed for _, removed in counts),
-        "paths": [file["path"] for file in files],
-    }
+    if change["added"] is None:  # too much for a page of the timeline
+        counts = [lines for file in texts if "diff" in file and (lines := count_lines(file["diff"]))]
+        change["added"] = sum(added for added, _ in counts)
+        change["removed"] = sum(removed for _, removed in counts)
     if options.json:
         print_json({"ok": True, **change, "entries": texts})
     else:
-        _print(change, files, Screen())
+        _print(service, change, files, Screen())
     return 0
 
 
@@ -50,21 +53,40 @@ def _with_text(file: dict[str, Any]) -> dict[str, Any]:
     return {**file, "diff": file["diff"].decode("utf-8", "replace")} if "diff" in file else file
 
 
-def _print(change: dict[str, Any], files: list[dict[str, Any]], screen: Screen) -> None:
+def _print(service: Workspace, change: dict[str, Any], files: list[dict[str, Any]], screen: Screen) -> None:
     ts = times.microseconds_of(change["ts"])
-    screen.line(
-        f"change {change['id']}  {clean(change['tool'])}"
-        + ("  undone" if change["status"] == "undone" else ""),
-        "bold",
-    )
-    screen.line(f"by     {clean(change['client'])}  session {clean(change['session'])}")
+    status = f"  {change['status']}" if change["status"] != "done" else ""
+    screen.line(f"change {change['id']}  {clean(change['tool'])}".rstrip() + status, "bold")
+    if "command" in change:
+        screen.line(f"ran    {clean(change['command'])}")
+    agent = f"  agent {clean(change['agent'])}" if "agent" in change else ""
+    turn = f"  turn {change['turn']}" if "turn" in change else ""
+    session = f"  session {clean(change['session'])}" if change["session"] else ""
+    screen.line(f"by     {clean(change['client'])}{agent}{turn}{session}")
+    if "shared_with" in change:
+        others = ", ".join(clean(one) for one in change["shared_with"])
+        screen.line(f"shared with {others}: calls that ran at the same time", "yellow")
     screen.line(f"when   {times.full(ts)}  {times.age(ts)}")
+    if "head" in change:
+        before, after = ((change["head"][side] or "nothing")[:COMMIT] for side in ("from", "to"))
+        screen.line(f"HEAD   {clean(before)} -> {clean(after)}")
     screen.line(f"files  {count(change['files'], 'file')}  +{change['added']} -{change['removed']} lines")
     for file in files:
         screen.line()
-        source = f"{clean(file['from'])} -> " if "from" in file else ""
-        screen.line(f"{file['op']} {source}{clean(file['path'])}")
+        screen.line(_headline(service, file))
         if "diff" in file:
             print_diff(file["diff"], screen)
-        else:
+        elif "no_diff" in file:
             screen.line(f"no diff: {clean(file['no_diff'])}", "yellow")
+
+
+def _headline(service: Workspace, file: dict[str, Any]) -> str:
+    """`change a.py`, `rename a -> b`, `link a -> target`, `create directory a`."""
+    source = f"{clean(file['from'])} -> " if "from" in file else ""
+    kind = f"{file['kind']} " if "kind" in file and file["op"] != "link" else ""
+    target = ""
+    if file["op"] == "link" and "diff" in file:
+        data = content(service, file["path"], bytes.fromhex(file["sha256"])) or b""
+        target = f" -> {clean(data.decode('utf-8', 'replace'))}"
+    mode = f" to {file['mode']}" if file["op"] == "mode" else ""
+    return f"{file['op']} {kind}{source}{clean(file['path'])}{target}{mode}"

@@ -34,6 +34,7 @@ from perdure.dash.pages import (
     servers,
     sessions,
     state,
+    timeline,
     tools,
 )
 from perdure.dash.pieces import button
@@ -73,6 +74,8 @@ ALWAYS: Final[dict[str, Show]] = {
     "/sessions/session": sessions.session,
 }
 BUILT_IN: Final[dict[str, Show]] = {
+    "/timeline": timeline.timeline,
+    "/timeline/change": timeline.change,
     "/journal": journal.journal,
     "/journal/entry": changes.entry,
     "/journal/undo": changes.undo,

@@ -14,6 +14,7 @@ from perdure.dash.web import Page, Part
 PLACES: Final = (
     ("/", "Overview"),
     ("/events", "Events"),
+    ("/timeline", "Timeline"),
     ("/journal", "Journal"),
     ("/sessions", "Sessions"),
     ("/mounts", "Servers"),

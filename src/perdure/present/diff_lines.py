@@ -33,8 +33,9 @@ def line_kinds(lines: list[str]) -> Iterator[str]:
 
 
 def has_counted_lines(entry: dict[str, Any]) -> bool:
-    """Whether the lines of this entry of the journal are counted. A move changes none; a large file takes too long."""
-    return bool(entry["mode"] != "move" and entry["bytes"] <= MOST_BYTES)
+    """Whether the lines of this entry of the journal are counted. A move changes none, a link and a directory have none; a
+    large file takes too long."""
+    return bool(entry["mode"] != "move" and "kind" not in entry and entry["bytes"] <= MOST_BYTES)
 
 
 def count_lines(diff: str) -> tuple[int, int] | None:

@@ -36,7 +36,6 @@ GROUPS: Final = (
             "history",
             "diff",
             "undo",
-            "rewind",
             "restore",
             "get_state",
             "set_state",
@@ -46,7 +45,7 @@ GROUPS: Final = (
             "tools",
         ),
     ),
-    ToolGroup("journal", "changes of all agents", ("journal_tail",)),
+    ToolGroup("journal", "changes of all agents", ("journal_tail", "timeline", "rewind")),
     ToolGroup(
         "state",
         "list, delete, patch shared keys; their history",

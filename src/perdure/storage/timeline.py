@@ -78,19 +78,25 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which changes are wanted. `before` is the id of a change: older ones. `path` is a file or a folder."""
+    """Which changes are wanted. `before` is the id of a change: older ones. `path` is a file or a folder. `has_turn`: those
+    of a call in a turn."""
 
     client: str | None = None
     session: str | None = None
     agent: str | None = None
     turn: int | None = None
+    has_turn: bool = False
     path: str | None = None
     since: int | None = None
     before: int | None = None
 
 
 class ChangeSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that belong together: those of one transaction, or one row alone. `id` is the number of the first."""
+    """Rows that belong together: those of one transaction, or one row alone. `id` is the number of the first.
+
+    A move counts as one file, a directory as none. `added` and `removed` are the lines that its rows tell of; None where no
+    row does.
+    """
 
     id: int
     txn: str | None
@@ -98,6 +104,9 @@ class ChangeSummary(msgspec.Struct, frozen=True, kw_only=True):
     client: str
     session: str
     files: int
+    added: int | None
+    removed: int | None
+    is_undone: bool
     call: CallRecord | None
 
 

@@ -43,17 +43,51 @@ def unified_diff(
     return Diff(text, changed=True, truncated=is_truncated)
 
 
-def make_git_patch(old: bytes | None, new: bytes | None, path: str) -> bytes:
-    """Return a complete patch, byte for byte, that `git apply` accepts; b"" if nothing changed."""
+def make_git_patch(
+    old: bytes | None,
+    new: bytes | None,
+    path: str,
+    *,
+    source: str | None = None,
+    old_mode: int | None = None,
+    new_mode: int | None = None,
+) -> bytes:
+    """Return a complete patch, byte for byte, that `git apply` accepts; b"" if nothing changed.
+
+    `source` is the path from which the file was moved. A mode is git's, with the type of the file, where it is known.
+    """
+    before = source if source is not None else path
+    head = _describe_file(before, path, old is None, new is None, old_mode, new_mode)
     if old == new:
-        return b""
-    old_name = "/dev/null" if old is None else _quote_git_name(f"a/{path}")
+        return head
+    old_name = "/dev/null" if old is None else _quote_git_name(f"a/{before}")
     new_name = "/dev/null" if new is None else _quote_git_name(f"b/{path}")
     if b"\0" in (old or b"") or b"\0" in (new or b""):
-        return os.fsencode(f"Binary files {old_name.rstrip()} and {new_name.rstrip()} differ\n")
+        return head + os.fsencode(f"Binary files {old_name.rstrip()} and {new_name.rstrip()} differ\n")
     old_text, new_text = ((data or b"").decode("utf-8", "surrogateescape") for data in (old, new))
     patch_lines = [f"--- {old_name}\n", f"+++ {new_name}\n", *_format_hunks(old_text, new_text)]
-    return "".join(patch_lines).encode("utf-8", "surrogateescape")
+    return head + "".join(patch_lines).encode("utf-8", "surrogateescape")
+
+
+def _describe_file(
+    source: str, path: str, is_new: bool, is_deleted: bool, old_mode: int | None, new_mode: int | None
+) -> bytes:
+    """The head that git writes for what no line shows: modes and moves. Empty where there is nothing of that."""
+    found: list[str] = []
+    if is_new and new_mode is not None:
+        found.append(f"new file mode {new_mode:06o}")
+    elif is_deleted and old_mode is not None:
+        found.append(f"deleted file mode {old_mode:06o}")
+    elif old_mode is not None and new_mode is not None and old_mode != new_mode:
+        found += [f"old mode {old_mode:06o}", f"new mode {new_mode:06o}"]
+    if source != path:
+        found += [
+            f"rename {way} {_quote_git_name(name).rstrip()}" for way, name in (("from", source), ("to", path))
+        ]
+    if not found:
+        return b""
+    names = (_quote_git_name(f"{side}/{name}").rstrip("\t") for side, name in (("a", source), ("b", path)))
+    return os.fsencode("\n".join([f"diff --git {' '.join(names)}", *found]) + "\n")
 
 
 def _quote_git_name(name: str) -> str:

@@ -124,7 +124,9 @@ async def undo(desk: Desk, ask: Ask) -> Page:
     reverted = plan["reverted"]
     files = len({one["path"] for one in reverted})
     head = f"Nothing has changed yet. {count(len(reverted), 'change')} in {count(files, 'file')} will be undone; "
-    go = button(desk, "Undo now", "/journal/undo", [("id", one["undone"]) for one in reverted], kind="main")
+    # One id for each transaction: it is undone as a whole, and a form has room for a bounded number of fields.
+    each = {one.get("transaction_id") or one["undone"]: one["undone"] for one in reverted}
+    go = button(desk, "Undo now", "/journal/undo", [("id", id_) for id_ in each.values()], kind="main")
     actions = element("div", go, link("Cancel", "/journal", class_="button"), class_="actions")
     rows = ((file_link(one["path"]), *_undone(one)) for one in reverted)
     heads = ("File", "Change", "By", "After the undo")

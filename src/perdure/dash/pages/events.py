@@ -1,4 +1,4 @@
-"""The timeline: what went wrong, what was refused, what was taken back, newest first."""
+"""Events: what went wrong, what was refused, what was taken back, newest first."""
 
 from __future__ import annotations
 

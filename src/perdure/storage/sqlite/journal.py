@@ -412,9 +412,9 @@ class SqliteJournal:
     def last_of(self, path: str) -> Row | None:
         return self._one(self._read, f"path = ? AND {_COMMITTED} ORDER BY seq DESC LIMIT 1", (path,))
 
-    def transaction(self, txn: str) -> list[Row]:
-        text = f"SELECT {COLUMNS} FROM journal WHERE txn = ? AND {_COMMITTED} ORDER BY seq"
-        return [_row(found) for found in self._read.execute(text, (txn,))]
+    def transaction(self, txn: str, n: int | None = None) -> list[Row]:
+        text = f"SELECT {COLUMNS} FROM journal WHERE txn = ? AND {_COMMITTED} ORDER BY seq LIMIT ?"
+        return [_row(found) for found in self._read.execute(text, (txn, -1 if n is None else n))]
 
     def has_lost(self, txn: str) -> bool:
         text = "SELECT 1 FROM journal JOIN outcomes USING (seq) WHERE txn = ? AND state = 'conflict' LIMIT 1"

@@ -1,6 +1,6 @@
 """Read-only connections to the stores, and the summaries that `status`, `doctor` and the dashboard show.
 
-Nothing is created, migrated or locked. A summary reports an unreadable store as `error` instead of raising.
+Nothing is created or locked, and no store is migrated. A summary reports an unreadable store as `error` instead of raising.
 """
 
 from __future__ import annotations
@@ -71,10 +71,16 @@ def connect(path: str, *, follow: bool = False) -> apsw.Connection:
 
 
 def connect_or_empty(path: str, family: str) -> apsw.Connection:
-    """The same; where there is no file, an empty store of that family in memory."""
+    """The same; where there is no file, an empty store of that family. A store of an earlier version is migrated in a
+    copy, which SQLite keeps in a temporary file of its own."""
+    connection = apsw.Connection("")
     if os.path.lexists(path):
-        return connect(path)
-    connection = apsw.Connection(":memory:")
+        store = connect(path)
+        if _format(store) >= newest_format(family):
+            return store
+        with connection.backup("main", store, "main") as backup:
+            backup.step()
+        store.close()
     migrate(connection, family, path)
     return connection
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from perdure.storage.sqlite import analytics
 from perdure.storage.sqlite.retention import Dropping
 from perdure.storage.timeline import (
     CallRecord,
@@ -23,19 +24,43 @@ from perdure.storage.timeline import (
 _FILE: Final = ", ".join(TrackedFile.__struct_fields__)
 _CALL: Final = ", ".join(CallRecord.__struct_fields__)
 _OF_CALL: Final = ", ".join(f"calls.{column}" for column in CallRecord.__struct_fields__)
+_COMMITTED: Final = "NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = {row}.seq)"
+_EARLIER: Final = (
+    "SELECT 1 FROM journal AS other WHERE other.txn = journal.txn AND other.seq < journal.seq "
+    f"AND {_COMMITTED.format(row='other')}"
+)
+_IS_FIRST: Final = f"{_COMMITTED.format(row='journal')} AND (journal.txn IS NULL OR NOT EXISTS ({_EARLIER}))"
+_FIRST_ROW: Final = (
+    "coalesce((SELECT min(seq) FROM journal AS other WHERE other.txn = changed.txn "
+    f"AND {_COMMITTED.format(row='other')}), changed.seq)"
+)
 _CHANGE: Final = (
     "SELECT journal.seq, journal.txn, journal.ts, coalesce(calls.client, journal.client), "
-    "coalesce(calls.session, journal.session), CASE WHEN journal.txn IS NULL THEN 1 ELSE "
-    "(SELECT count(DISTINCT path) FROM journal AS other WHERE other.txn = journal.txn) END, "
-    f"{_OF_CALL} FROM journal LEFT JOIN calls ON calls.seq = journal.seq "
-    "WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.seq = journal.seq) "
-    "AND (journal.txn IS NULL OR NOT EXISTS "
-    "(SELECT 1 FROM journal AS other WHERE other.txn = journal.txn AND other.seq < journal.seq))"
+    f"coalesce(calls.session, journal.session), {_OF_CALL} FROM journal LEFT JOIN calls ON calls.seq = journal.seq"
+)
+_ROWS_OF_CHANGE: Final = f"FROM journal WHERE {{rows}} AND {_COMMITTED.format(row='journal')}"
+_MANY_ROWS: Final = 5000
+# Changes of a file or a folder.
+_IN_PATHS: Final = "(changed.path = ? OR (changed.path > ? AND changed.path < ?))"
+_CHANGES_FEW: Final = f"journal.seq IN (SELECT {_FIRST_ROW} FROM journal AS changed WHERE {_IN_PATHS})"
+_CHANGES_MANY: Final = (
+    "EXISTS (SELECT 1 FROM journal AS changed WHERE (changed.seq = journal.seq OR changed.txn = journal.txn) "
+    f"AND {_IN_PATHS})"
+)
+# The old place of a moved file is no file of its own, nor is a directory.
+_TOTALS: Final = (
+    "SELECT count(DISTINCT CASE WHEN (new_sha IS NULL AND json_extract(detail, '$.moved_to') IS NOT NULL) "
+    "OR json_extract(detail, '$.kind') = 'directory' THEN NULL ELSE path END), "
+    f"sum(json_extract(detail, '$.added')), sum(json_extract(detail, '$.removed')) {_ROWS_OF_CHANGE}"
+)
+# A row that is in effect: it was never taken back, or what took it back was taken back itself.
+_IN_EFFECT: Final = (
+    f"WITH RECURSIVE takes_back (row, seq, steps) AS (SELECT seq, seq, 0 {_ROWS_OF_CHANGE} UNION ALL "
+    "SELECT row, (SELECT max(later.seq) FROM journal AS later WHERE later.undoes = takes_back.seq "
+    f"AND {_COMMITTED.format(row='later')}), steps + 1 FROM takes_back WHERE seq IS NOT NULL) "
+    "SELECT 1 FROM takes_back WHERE seq IS NOT NULL GROUP BY row HAVING max(steps) % 2 = 0 LIMIT 1"
 )
 _NEXT_VERSION: Final = "UPDATE tracked_version SET n = n + 1"
-_FIRST_ROW: Final = (
-    "coalesce((SELECT min(seq) FROM journal AS other WHERE other.txn = changed.txn), changed.seq)"
-)
 
 
 def track_files(connection: apsw.Connection, files: Iterable[TrackedFile]) -> None:
@@ -174,46 +199,73 @@ def ended_calls(connection: apsw.Connection, n: int) -> list[CallRecord]:
 
 
 def changes(connection: apsw.Connection, wanted: ChangeFilter, n: int) -> list[ChangeSummary]:
-    terms: list[str] = []
+    terms: list[str] = [_IS_FIRST]
     values: list[Any] = []
-    for column in ("client", "session"):
-        if (value := getattr(wanted, column)) is not None:
-            terms.append(f"coalesce(calls.{column}, journal.{column}) = ?")
-            values.append(value)
-    for column in ("agent", "turn"):
-        if (value := getattr(wanted, column)) is not None:
-            terms.append(f"calls.{column} = ?")
-            values.append(value)
-    if wanted.path is not None:
+    authors = {"client": wanted.client, "session": wanted.session}
+    call_terms = {**authors, "agent": wanted.agent, "turn": wanted.turn}
+    call_terms = {column: value for column, value in call_terms.items() if value is not None}
+    if wanted.agent is not None or wanted.turn is not None or wanted.has_turn:
+        named = [f"{column} = ?" for column in call_terms] + ["turn IS NOT NULL"] * wanted.has_turn
         terms.append(
-            f"journal.seq IN (SELECT {_FIRST_ROW} FROM journal AS changed "
-            "WHERE changed.path = ? OR (changed.path > ? AND changed.path < ?))"
+            f"journal.seq IN (SELECT seq FROM calls WHERE {' AND '.join(named)} AND seq IS NOT NULL)"
         )
+        values += call_terms.values()
+    else:
+        for column, value in authors.items():
+            if value is None:
+                continue
+            # The unary plus keeps the scan in the order of `seq`, which ends with the page.
+            terms.append(
+                f"coalesce((SELECT {column} FROM calls WHERE calls.seq = journal.seq), +journal.{column}) = ?"
+            )
+            values.append(value)
+            if not _has_many_rows(connection, f"changed.{column} = ?", (value,)):
+                terms.append(
+                    f"journal.seq IN (SELECT seq FROM journal WHERE {column} = ? "
+                    f"UNION ALL SELECT seq FROM calls WHERE {column} = ? AND seq IS NOT NULL)"
+                )
+                values += (value, value)
+    if wanted.path is not None:
         folder = wanted.path.rstrip("/")
-        values += (wanted.path, f"{folder}/", f"{folder}0")  # "0" is the character after "/"
+        paths = (wanted.path, f"{folder}/", f"{folder}0")  # "0" is the character after "/"
+        is_many = _has_many_rows(connection, _IN_PATHS, paths)
+        terms.append(_CHANGES_MANY if is_many else _CHANGES_FEW)
+        values += paths
     if wanted.since is not None:
-        terms.append("journal.ts >= ?")
-        values.append(wanted.since)
+        terms.append(analytics.SINCE)
+        values += (wanted.since, wanted.since)
     if wanted.before is not None:
         terms.append("journal.seq < ?")
         values.append(wanted.before)
-    text = " AND ".join((_CHANGE, *terms)) + " ORDER BY journal.seq DESC LIMIT ?"
-    return [_change(row) for row in connection.execute(text, (*values, n))]
+    page = f"SELECT seq FROM journal WHERE {' AND '.join(terms)} ORDER BY seq DESC LIMIT ?"
+    found = connection.execute(
+        f"{_CHANGE} WHERE journal.seq IN ({page}) ORDER BY journal.seq DESC", (*values, n)
+    ).fetchall()
+    return [_change(connection, row) for row in found]
+
+
+def _has_many_rows(connection: apsw.Connection, which: str, values: tuple[str, ...]) -> bool:
+    """Few rows are found by an index; of many, the newest changes soon fill the page."""
+    text = f"SELECT 1 FROM journal AS changed WHERE {which} LIMIT 1 OFFSET {_MANY_ROWS}"
+    return connection.execute(text, values).fetchone() is not None
 
 
 def change(connection: apsw.Connection, row_or_transaction: str) -> ChangeSummary | None:
-    if row_or_transaction.isascii() and row_or_transaction.isdigit() and len(row_or_transaction) <= 18:
-        first = f"(SELECT {_FIRST_ROW} FROM journal AS changed WHERE changed.seq = ?)"
-        row: Any = connection.execute(
-            f"{_CHANGE} AND journal.seq = {first}", (int(row_or_transaction),)
-        ).fetchone()
-    else:
-        row = connection.execute(f"{_CHANGE} AND journal.txn = ?", (row_or_transaction,)).fetchone()
-    return _change(row) if row is not None else None
+    is_row = row_or_transaction.isascii() and row_or_transaction.isdigit() and len(row_or_transaction) <= 18
+    which = "seq = ?" if is_row else "txn = ?"
+    value = int(row_or_transaction) if is_row else row_or_transaction
+    committed = _COMMITTED.format(row="changed")
+    first = f"(SELECT {_FIRST_ROW} FROM journal AS changed WHERE changed.{which} AND {committed} LIMIT 1)"
+    row: Any = connection.execute(f"{_CHANGE} WHERE journal.seq = {first}", (value,)).fetchone()
+    return _change(connection, row) if row is not None else None
 
 
-def _change(row: tuple[Any, ...]) -> ChangeSummary:
-    identity, txn, ts, client, session, files, *call = row
+def _change(connection: apsw.Connection, row: tuple[Any, ...]) -> ChangeSummary:
+    identity, txn, ts, client, session, *call = row
+    rows, value = ("seq = ?", identity) if txn is None else ("txn = ?", txn)
+    totals: Any = connection.execute(_TOTALS.format(rows=rows), (value,)).fetchone()
+    in_effect = connection.execute(_IN_EFFECT.format(rows=rows), (value,)).fetchone()
+    files, added, removed = totals
     return ChangeSummary(
         id=identity,
         txn=txn,
@@ -221,6 +273,9 @@ def _change(row: tuple[Any, ...]) -> ChangeSummary:
         client=client,
         session=session,
         files=files,
+        added=added,
+        removed=removed,
+        is_undone=in_effect is None,
         call=_call(tuple(call)) if call[0] is not None else None,
     )
 

@@ -150,7 +150,7 @@ def _entry(row: Row) -> dict[str, Any]:
         "client": row.client,
         "session": row.session,
         **({"transaction_id": row.txn} if row.txn is not None else {}),
-        **{key: row.detail[key] for key in ("moved_from", "moved_to") if key in row.detail},
+        **{key: row.detail[key] for key in ("moved_from", "moved_to", "kind") if key in row.detail},
     }
 
 
@@ -166,7 +166,7 @@ def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
             suggested_action="reread",
             path=path,
         )
-    shown = ("journal_id", "ts", "op", "mode", "sha256", "bytes", "client", "session")
+    shown = ("journal_id", "ts", "op", "mode", "sha256", "bytes", "client", "session", "kind")
     return {"path": path, "versions": [{k: v for k, v in _entry(row).items() if k in shown} for row in rows]}
 
 
@@ -199,18 +199,23 @@ def _side(workspace: Workspace, path: str, which: str) -> tuple[bytes | None, Ro
     if which != "disk":
         row = row_of(workspace, path, which, "to")
         return _loaded(workspace, row, row.new_sha), row
+    return read_disk(workspace, path), None
+
+
+def read_disk(workspace: Workspace, path: str) -> bytes | None:
+    """What a file holds now; None where there is none. Refused above `MOST_IN_MEMORY`."""
     roots = workspace.roots
     try:
         with roots.locate(roots.anchored(path), purpose="read") as place:
             fd = place.open()
             try:
                 check_in_memory(size := os.fstat(fd).st_size, path)
-                return pread(fd, size, 0), None
+                return pread(fd, size, 0)
             finally:
                 os.close(fd)
     except ToolError as error:
         if error.envelope.error == "not_found":
-            return None, None
+            return None
         raise
 
 

@@ -19,7 +19,7 @@ from perdure.protocol.replay import STILL_UNKNOWN
 from perdure.protocol.tools import ToolSpec
 from perdure.storage.errors import StorageError, StoreReplaced
 from perdure.surfaces.port import Resource, Tool
-from perdure.surfaces.write import read, rewind, transaction, undo, write
+from perdure.surfaces.write import read, rewind, timeline, transaction, undo, write
 from perdure.surfaces.write.declarations import reads, writes
 from perdure.surfaces.write.layer_tools import LAYERS
 from perdure.surfaces.write.reverting import UNKNOWN_CONTENT
@@ -172,6 +172,7 @@ _ROW = (
     Field("client"),
     Field("session", full_only=True),
     Field("transaction_id", full_only=True),
+    Field("kind"),
     *_MOVED,
 )
 
@@ -184,6 +185,68 @@ def _older(payload: Payload) -> str | None:
 TAIL = Shape(
     "{entries:entry/entries}",
     (Field("entries", "table", columns=_ROW, words=_join_moves), Field("next_cursor", quiet=True)),
+    hint=_older,
+)
+PATHS_SHOWN: Final = 3
+
+
+def _with_few_paths(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of many paths the first ones; the number of files stands beside them."""
+    return [
+        {**change, "paths": ", ".join(change["paths"][:PATHS_SHOWN]) + ", …" * _has_more(change)}
+        for change in changes
+    ]
+
+
+def _has_more(change: dict[str, Any]) -> bool:
+    return len(change["paths"]) > PATHS_SHOWN or "more_paths" in change
+
+
+def _places(places: list[dict[str, Any]]) -> list[str]:
+    """What is not covered, by its reason."""
+    counts: dict[str, int] = {}
+    for place in places:
+        counts[place["reason"]] = counts.get(place["reason"], 0) + (place["files"] or 1)
+    return [f"{reason} {number:,}" for reason, number in counts.items()]
+
+
+TIMELINE = Shape(
+    lambda payload: "{changes:change}" + ("  session {session}" if payload.get("session") else ""),
+    (
+        Field(
+            "changes",
+            "table",
+            columns=(
+                Field("id"),
+                Field("ts", "time"),
+                Field("client"),
+                Field("session", full_only=True),
+                Field("agent"),
+                Field("turn", "count"),
+                Field("tool"),
+                Field("call_id", full_only=True),
+                Field("command"),
+                Field("status"),
+                Field("files", "count"),
+                Field("added", "count"),
+                Field("removed", "count"),
+                Field("paths", "items"),
+                Field("more_paths", "count", full_only=True),
+                Field("head", "json", full_only=True),
+                Field("shared_with", "items", full_only=True),
+                Field("transaction_id", full_only=True),
+            ),
+            words=_with_few_paths,
+        ),
+        Field("session", quiet=True),
+        Field(
+            "not_covered",
+            "table",
+            columns=(Field("path"), Field("reason"), Field("files", "count")),
+            words=_places,
+        ),
+        Field("next_cursor", quiet=True),
+    ),
     hint=_older,
 )
 VERSIONS = Shape(
@@ -526,6 +589,17 @@ class WriteSurface:
                 ),
                 TAIL,
                 read.journal_tail,
+            ),
+            self._tool(
+                reads(
+                    "timeline",
+                    "Timeline of changes",
+                    "Changes by tool call, of all agents and other programs, shell commands included: who, turn, tool, "
+                    "command, files, lines; newest last. For single files use journal_tail.",
+                    timeline.Timeline,
+                ),
+                TIMELINE,
+                timeline.timeline,
             ),
             self._tool(
                 reads(

@@ -289,8 +289,12 @@ def restore(workspace: Workspace, given: Restore, call: Call) -> dict[str, Any]:
 
 
 def row_of(workspace: Workspace, path: str, journal_id: str, argument: str = "journal_id") -> Row:
+    """The version of a file by its row, or by any row of the change that made it."""
     seq = sequence(journal_id)
     row = workspace.journal.row(seq) if seq is not None else None
+    if row is not None and row.path != path and row.txn is not None:
+        of_file = (one for one in workspace.journal.transaction(row.txn) if one.path == path)
+        row = next(iter(reversed([*of_file])), None)
     if row is None or row.path != path:
         versions = [str(row.seq) for row in workspace.journal.rows(Filter(path=path), VERSIONS_TOLD + 1)]
         raise refuse(
