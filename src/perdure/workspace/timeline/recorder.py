@@ -40,6 +40,8 @@ LOCK_S: Final = 20.0
 BATCH_FILES: Final = 500
 BATCH_BYTES: Final = 16 << 20
 DAY_US: Final = 86_400 * 1_000_000
+UNSEEN_US: Final = 60 * 1_000_000
+"""How far back the rows of an own tool can be whose beginning no hook told."""
 ENDED_CALLS: Final = 200
 """How many ended calls are looked at for one whose process goes on in the background."""
 COMMAND_MAX: Final = 4000
@@ -177,9 +179,10 @@ class Recorder:
 
     def _link_own_rows(self, event: HookEvent) -> None:
         call = self._find_open(event)
+        since = call.begun if call is not None else int(self._clock() * 1_000_000) - UNSEEN_US
         if call is None:
             call = self._journal.begin_call(self._new_call(event))
-        changes = list(self._own_changes(event.response))
+        changes = list(self._own_changes(event.response, since))
         if not changes:
             self._journal.forget_call(call.id)
             return
@@ -188,9 +191,10 @@ class Recorder:
                 call = self._journal.begin_call(self._new_call(event))
             self._journal.update_call(call.id, status="done", seq=row.seq, txn=row.txn)
 
-    def _own_changes(self, response: object) -> Iterator[Row]:
-        """The first row of each change that a response of Perdure's own tools names."""
-        seen: set[str | int] = set()
+    def _own_changes(self, response: object, since: int) -> Iterator[Row]:
+        """The first row of each change that a response of Perdure's own tools names and no other call has made. A response
+        can name older rows, too: those that it lists, or has taken back."""
+        seen: set[int] = set()
         for name in _named_ids(response):
             if name.startswith("t_"):
                 rows = self._journal.transaction(name)
@@ -199,8 +203,11 @@ class Recorder:
                 row = self._journal.row(int(name))
                 if row is not None and row.txn is not None:
                     row = self._journal.transaction(row.txn)[0]
-            if row is not None and row.seq not in seen:
-                seen.add(row.seq)
+            if row is None or row.ts < since or row.seq in seen:
+                continue
+            seen.add(row.seq)
+            change = self._journal.change(str(row.seq))
+            if change is not None and change.call is None:
                 yield row
 
     def _named_paths(self, event: HookEvent) -> tuple[str, ...]:
