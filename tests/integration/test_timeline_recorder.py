@@ -297,6 +297,18 @@ def test_secrets_in_a_command_line_are_redacted(stage: Stage) -> None:
     (row,) = stage.run(f"echo 'curl -H {token}' > read.me")
     assert token not in str(row.detail)
     assert "REDACTED" in row.detail["call"]["command"]
+    (call,) = stage.workspace.journal.ended_calls(1)
+    assert token not in str(call)
+
+
+def test_an_event_with_broken_text_is_recorded_nevertheless(stage: Stage) -> None:
+    broken = "\ud800" * 300
+    facts = {"tool": broken, "call_id": broken, "agent": broken, "command": f"x {broken}", "paths": (broken,)}
+    stage.tell("before_tool", **facts)
+    (stage.root / "read.me").write_text("changed")
+    stage.tell("after_tool", **facts)
+    (row,) = stage.rows()
+    assert row.detail["call"]["call_id"] == "?" * 200
 
 
 def test_git_checkout_records_files_and_the_moved_head(root: Path) -> None:

@@ -2,7 +2,7 @@
 
 | pattern | matches |
 |---|---|
-| `name`, `*.log`, `a?c`, `[a-z]` | a file or folder of this name at any depth; wildcards match characters but `/` (git: bytes) |
+| `name`, `*.log`, `a?c`, `[a-z]` | this name at any depth; wildcards match any character but `/` (git: byte) |
 | `/a`, `a/b` | relative to the folder of the file |
 | `**/a`, `a/**`, `a/**/b` | any number of folders; `a/**` is what is inside `a` |
 | `a/` | folders only |

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import msgspec
+
 from perdure import risk
 from perdure.platform.fault_points import passed, point
 from perdure.platform.locks import lock_within
@@ -45,6 +47,8 @@ UNSEEN_US: Final = 60 * 1_000_000
 ENDED_CALLS: Final = 200
 """How many ended calls are looked at for one whose process goes on in the background."""
 COMMAND_MAX: Final = 4000
+NAME_MAX: Final = 200
+MOST_PATHS: Final = 1000
 _SCANNED_COMMAND: Final = 65_536
 _MOST_NOT_COVERED: Final = 10_000
 _ROW_ID: Final = re.compile(r"\b(?:journal|journal_id)\b\W{0,4}(\d{1,18})\b")
@@ -75,6 +79,7 @@ class Recorder:
         """Record what an event of a client's hook tells. Raises ToolError or OSError where that fails."""
         if not self._settings.enabled:
             return
+        event = _clean(event)
         match event.kind:
             case "before_tool":
                 self._begin(event)
@@ -126,7 +131,7 @@ class Recorder:
             agent=event.agent,
             turn=self._journal.current_turn(event.client, event.session),
             call_id=event.call_id,
-            command=_redact(event.command),
+            command=_shorten(_redact(event.command)) if event.command is not None else None,
             paths=self._named_paths(event),
         )
 
@@ -215,14 +220,12 @@ class Recorder:
         out."""
         words = [(path, event.cwd) for path in event.paths]
         if event.command is not None:
-            words += command_words(event.command, event.cwd)
+            words += command_words(_redact(event.command), event.cwd)
         found: dict[str, None] = {}
-        for word, cwd in words:
-            path = os.path.normpath(os.path.join(cwd, word))
-            if "\0" not in path and _is_text(path):
-                named = self._journal_path(path)
-                if named:
-                    found[named] = None
+        for word, cwd in words[:MOST_PATHS]:
+            named = self._journal_path(os.path.normpath(os.path.join(cwd, word)))
+            if named and _is_text(named):
+                found[named] = None
         return tuple(found)
 
     def _journal_path(self, absolute: str) -> str | None:
@@ -331,11 +334,16 @@ class _Observation:
         self._heads = Heads(self._last.head if self._last is not None else None, head)
         scan = self._scan(deadline)
         planner = Planner(
-            self._journal, self._reader, self._tracked, self._left_out, is_first=self._last is None
+            self._journal,
+            self._reader,
+            self._tracked,
+            self._left_out,
+            is_first=self._last is None,
+            room=self._coverage.max_total - sum(file.size for file in self._tracked.values()),
         )
         self._plan = planner.plan(scan)
         point("timeline.planned")
-        pending = self._capture(self._plan.unread, self._plan.not_covered, scan.total, deadline)
+        pending = self._capture(self._plan.unread, self._plan.not_covered, deadline)
         places = {place.path: place for place in scan.not_covered} | self._plan.not_covered | pending
         self._not_covered = _summarize(places.values())
 
@@ -364,7 +372,6 @@ class _Observation:
         self,
         entries: list[Entry],
         reasons: dict[str, NotCovered],
-        total: int,
         deadline: float,
     ) -> dict[str, NotCovered]:
         """Keep the contents of files that were never seen. Returns those that there was no time for."""
@@ -372,15 +379,9 @@ class _Observation:
         batch: list[Captured] = []
         unread: list[TrackedFile] = []
         size = 0
-        room = self._coverage.max_total - self._tracked_bytes()
         for entry in entries:
             if entry.kind == "directory":
                 unread.append(entry.tracked(None, 0))
-                continue
-            room -= entry.size if entry.path not in self._tracked else 0
-            if room < 0 and entry.path not in self._tracked:
-                room += entry.size
-                reasons[entry.path] = NotCovered(entry.path, "max_total", 1)
                 continue
             if time.monotonic() > deadline:
                 unread.append(entry.tracked(None, time.time_ns()))
@@ -398,9 +399,6 @@ class _Observation:
         if batch or unread:
             self._keep(batch, unread)
         return waiting
-
-    def _tracked_bytes(self) -> int:
-        return sum(file.size for file in self._tracked.values())
 
     def _keep(self, batch: list[Captured], unread: list[TrackedFile]) -> None:
         store, journal = self._workspace.store, self._journal
@@ -489,13 +487,30 @@ def _summarize(places: Iterable[NotCovered]) -> list[NotCovered]:
     return [found[path] for path in sorted(found)]
 
 
-def _redact(command: str | None) -> str | None:
-    """A command line without its secrets, short enough for a row."""
-    if command is None:
-        return None
+def _clean(event: HookEvent) -> HookEvent:
+    """An event whose names are text of a bounded length, as the journal can keep it."""
+
+    def clean(text: str | None) -> str | None:
+        return text[:NAME_MAX].encode("utf-8", "replace").decode() if text is not None else None
+
+    return msgspec.structs.replace(
+        event,
+        client=clean(event.client),
+        session=clean(event.session),
+        agent=clean(event.agent),
+        tool=clean(event.tool),
+        call_id=clean(event.call_id),
+    )
+
+
+def _redact(command: str) -> str:
+    """A command line without its secrets."""
     text = command[:_SCANNED_COMMAND].encode("utf-8", "replace").decode()
-    text = risk.redact(text, risk.scan(text))
-    return text if len(text) <= COMMAND_MAX else text[: COMMAND_MAX - 1] + "…"
+    return risk.redact(text, risk.scan(text))
+
+
+def _shorten(command: str) -> str:
+    return command if len(command) <= COMMAND_MAX else command[: COMMAND_MAX - 1] + "…"
 
 
 def _named_ids(response: object) -> Iterator[str]:
