@@ -489,3 +489,38 @@ def test_du_shows_the_covered_files(root: Path) -> None:
     (usage,) = [one for one in store_usages(find(str(root))) if one.store == folder]
     assert usage.tracked == 3
     assert usage.tracked_bytes == len("one\ntwo\nthree\nlib\nhello\n")
+
+
+def test_what_git_has_is_copied_when_it_changes(root: Path) -> None:
+    (root / "same").write_text("hello\n")
+    for arguments in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "1"],
+    ):
+        subprocess.run(["git", *arguments], cwd=root, check=True)
+    (root / "src" / "lib.py").write_text("not clean\n")
+    (root / "untracked").write_text("untracked\n")
+    stage = Stage(root, TimelineSettings(capture="git"))
+    stage.tell("session_start")
+    journal = stage.workspace.journal
+    kept = {
+        file.path: journal.has_content(file.sha) for file in journal.tracked_files() if file.sha is not None
+    }
+    assert kept == {
+        "read.me": False,
+        "same": False,
+        "src/app.py": False,
+        "src/lib.py": True,
+        "untracked": True,
+    }
+    rows = stage.run("sed -i s/one/1/ src/app.py; rm read.me src/lib.py; mv untracked elsewhere")
+    assert {row.path: stage.content(row.old_sha) for row in rows if row.old_sha is not None} == {
+        "src/app.py": b"one\ntwo\nthree\n",
+        "read.me": b"hello\n",
+        "src/lib.py": b"not clean\n",
+        "untracked": b"untracked\n",
+    }
+    assert (rows[0].detail["added"], rows[0].detail["removed"]) == (1, 3)
+    assert list(verify(stage.workspace)) == []
+    stage.workspace.close()

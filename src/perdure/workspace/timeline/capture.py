@@ -32,9 +32,11 @@ class Captured(NamedTuple):
     content: Content
     was_kept: bool
     read_ns: int
+    git_oid: str | None = None
+    """The blob in which git has the content."""
 
     def tracked(self) -> TrackedFile:
-        return self.entry.tracked(self.content.digest, self.read_ns)
+        return self.entry.tracked(self.content.digest, self.read_ns, self.git_oid)
 
 
 class ContentReader:

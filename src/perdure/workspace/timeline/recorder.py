@@ -8,6 +8,7 @@ Contents of files are durable before the rows that name them, and before a hook 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
@@ -31,14 +32,19 @@ from perdure.workspace.timeline.capture import Captured, ContentReader
 from perdure.workspace.timeline.change_rows import Heads, RowWriter
 from perdure.workspace.timeline.coverage import Coverage
 from perdure.workspace.timeline.event import HookEvent
+from perdure.workspace.timeline.git_objects import GitObjects, read_blobs
 from perdure.workspace.timeline.observation import Plan, PlannedChange, Planner, is_capture_pending
 from perdure.workspace.timeline.scan import Entry, Scan, Scanner, examine, parents
 from perdure.workspace.timeline.settings import TimelineSettings
 from perdure.workspace.workspace import Workspace, new_transaction_id
 
+log = logging.getLogger(__name__)
+
 CAPTURE_S: Final = 5.0
 """How long an observation may take to capture files that were never seen before."""
 LOCK_S: Final = 20.0
+GIT_FILES: Final = 20_000
+"""From so many files on, `capture = "auto"` makes no copy of what git has."""
 BATCH_FILES: Final = 500
 BATCH_BYTES: Final = 16 << 20
 DAY_US: Final = 86_400 * 1_000_000
@@ -306,7 +312,9 @@ class _Observation:
         self._workspace = workspace
         self._journal = workspace.journal
         self._coverage = coverage
+        self._settings = settings
         self._clock = clock
+        self._git: GitObjects | None = None
         self._reader = ContentReader(workspace.roots, workspace.store, settings.secrets)
         self._last = self._journal.last_observation()
         self._left_out = self._journal.not_covered()
@@ -333,6 +341,7 @@ class _Observation:
         head = git_head.read_head(self._workspace.roots[0].path)
         self._heads = Heads(self._last.head if self._last is not None else None, head)
         scan = self._scan(deadline)
+        self._fetch_from_git(scan)
         planner = Planner(
             self._journal,
             self._reader,
@@ -343,6 +352,8 @@ class _Observation:
         )
         self._plan = planner.plan(scan)
         point("timeline.planned")
+        if self._plan.unread and self._uses_git(scan):
+            self._git = GitObjects(self._workspace.roots[0].path)
         pending = self._capture(self._plan.unread, self._plan.not_covered, deadline)
         places = {place.path: place for place in scan.not_covered} | self._plan.not_covered | pending
         self._not_covered = _summarize(places.values())
@@ -391,7 +402,7 @@ class _Observation:
             if isinstance(found, str):
                 reasons[entry.path] = NotCovered(entry.path, found, 1)
             elif found is not None:
-                batch.append(found)
+                batch.append(self._find_in_git(found))
                 size += found.content.size if found.content.data is not None else 0
             if len(batch) >= BATCH_FILES or size > BATCH_BYTES:
                 self._keep(batch, unread)
@@ -402,11 +413,12 @@ class _Observation:
 
     def _keep(self, batch: list[Captured], unread: list[TrackedFile]) -> None:
         store, journal = self._workspace.store, self._journal
+        batch = self._check_git(batch)
 
         def keep() -> None:
             kept = [one for one in batch if not one.was_kept or store.has(one.content.sha256)]
             for one in kept:
-                if not one.was_kept:
+                if not one.was_kept and one.git_oid is None:
                     store.record(one.content, by_row=False)
             journal.track_files([one.tracked() for one in kept])
             journal.track_files(unread)
@@ -414,6 +426,61 @@ class _Observation:
         point("timeline.capture")
         self._workspace.committer.transact(keep)
         self._reader.release()
+
+    # --- contents that git has -----------------------------------------------------------------------------
+
+    def _uses_git(self, scan: Scan) -> bool:
+        if self._settings.capture == "auto":
+            return scan.files >= GIT_FILES
+        return self._settings.capture == "git"
+
+    def _find_in_git(self, captured: Captured) -> Captured:
+        data = captured.content.data
+        if self._git is None or data is None or captured.entry.kind != "file":
+            return captured
+        return captured._replace(git_oid=self._git.find_clean(captured.entry.path, data))
+
+    def _check_git(self, batch: list[Captured]) -> list[Captured]:
+        oids = [one.git_oid for one in batch if one.git_oid is not None]
+        if self._git is None or not oids:
+            return batch
+        missing = self._git.find_missing(oids)
+        return [one._replace(git_oid=None) if one.git_oid in missing else one for one in batch]
+
+    def _fetch_from_git(self, scan: Scan) -> None:
+        """Keep the contents of files that git had and that are changed or gone now."""
+        paths = [entry.path for entry in (*scan.differing, *scan.outgrown)]
+        files = [*map(self._tracked.__getitem__, paths), *scan.gone]
+        wanted = {
+            file.git_oid: file
+            for file in files
+            if file.git_oid is not None and file.sha is not None and not self._journal.has_content(file.sha)
+        }
+        batch: list[str] = []
+        size = 0
+        for oid, file in wanted.items():
+            batch.append(oid)
+            size += file.size
+            if size > BATCH_BYTES:
+                self._keep_blobs(batch, wanted)
+                batch, size = [], 0
+        if batch:
+            self._keep_blobs(batch, wanted)
+
+    def _keep_blobs(self, oids: list[str], wanted: dict[str, TrackedFile]) -> None:
+        contents = [
+            content
+            for oid, data in read_blobs(self._workspace.roots[0].path, oids)
+            if oid in wanted and (content := self._workspace.store.take(data)).digest == wanted[oid].sha
+        ]
+        if len(contents) < len(oids):
+            log.warning("git no longer has the content of %d changed files", len(oids) - len(contents))
+
+        def keep() -> None:
+            for content in contents:
+                self._workspace.store.record(content, by_row=False)
+
+        self._workspace.committer.transact(keep)
 
     # --- recording -----------------------------------------------------------------------------------------
 
