@@ -6,7 +6,9 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -524,3 +526,36 @@ def test_what_git_has_is_copied_when_it_changes(root: Path) -> None:
     assert (rows[0].detail["added"], rows[0].detail["removed"]) == (1, 3)
     assert list(verify(stage.workspace)) == []
     stage.workspace.close()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("agents", [2, 4])
+def test_agents_side_by_side_lose_no_change_and_get_none_of_another(root: Path, agents: int) -> None:
+    stages = [Stage(root) for _ in range(agents)]
+    for number in range(agents):
+        (root / f"own-{number}").mkdir()
+        (root / f"own-{number}" / "f").write_text("")
+    (root / "common").write_text("")
+    stages[0].tell("session_start")
+    rounds = 20
+
+    def work(number: int) -> None:
+        for turn in range(rounds):
+            command = f"echo {turn} >> own-{number}/f; echo {number} >> common"
+            stages[number].run(command, agent=f"a{number}", call_id=f"{number}-{turn}")
+
+    with ThreadPoolExecutor(agents) as pool:
+        for done in [pool.submit(work, number) for number in range(agents)]:
+            done.result()
+    rows = stages[0].rows()
+    calls = {row.txn: row.detail["call"] for row in reversed(rows) if "call" in row.detail}
+    for number in range(agents):
+        own = [row for row in rows if row.path == f"own-{number}/f"]
+        assert len(own) == rounds
+        assert {calls[row.txn]["agent"] for row in own} == {f"a{number}"}
+    common = [row for row in rows if row.path == "common"]
+    assert common[-1].new_sha == sha256((root / "common").read_bytes()).digest()
+    assert all(row.old_sha == before.new_sha for before, row in pairwise(common))
+    assert {row.client for row in rows} == {"claude-code"}
+    for stage in stages:
+        stage.workspace.close()

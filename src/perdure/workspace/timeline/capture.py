@@ -112,9 +112,9 @@ class ContentReader:
 
     def _content(self, fd: int, size: int) -> tuple[Content, bool]:
         if size <= INLINE:
-            data = pread(fd, INLINE + 1, 0)
+            data = pread(fd, size + 1, 0)
             self._in_memory += len(data)
-            if self._in_memory <= IN_MEMORY and len(data) <= INLINE:
+            if self._in_memory <= IN_MEMORY:
                 return Content(hashlib.sha256(data).hexdigest(), len(data), data), False
             return self._store.take_pieces([data]), False
         sha256 = sha256_of(fd)

@@ -45,8 +45,8 @@ CAPTURE_S: Final = 5.0
 LOCK_S: Final = 20.0
 GIT_FILES: Final = 20_000
 """From so many files on, `capture = "auto"` makes no copy of what git has."""
-BATCH_FILES: Final = 500
-BATCH_BYTES: Final = 16 << 20
+BATCH_FILES: Final = 2000
+BATCH_BYTES: Final = 32 << 20
 DAY_US: Final = 86_400 * 1_000_000
 UNSEEN_US: Final = 60 * 1_000_000
 """How far back the rows of an own tool can be whose beginning no hook told."""
@@ -543,8 +543,9 @@ def _summarize(places: Iterable[NotCovered]) -> list[NotCovered]:
     all_places = list(places)
     is_long = len(all_places) > _MOST_NOT_COVERED
     for place in all_places:
-        folder = place.path.rpartition("/")[0] if is_long else place.path.partition("/")[0]
-        is_single = place.files == 1 and (is_long or is_capture_pending(place))
+        is_pending = is_capture_pending(place)
+        folder = place.path.partition("/")[0] if is_pending else place.path.rpartition("/")[0]
+        is_single = place.files == 1 and (is_long or is_pending)
         if is_single and folder and folder != place.path:
             counts[folder, place.reason] = counts.get((folder, place.reason), 0) + 1
         else:
