@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure.cli.usage import store_usages
+from perdure.platform.fault_points import arm
+from perdure.protocol.envelope import ToolError
 from perdure.storage.journal import Filter, Row
 from perdure.storage.timeline import ChangeFilter
+from perdure.storage.workspace_store import find
 from perdure.worker.compose import Settings, open_write
+from perdure.workspace.retention import RetentionTask
+from perdure.workspace.retention_limits import Keep
 from perdure.workspace.timeline.event import HookEvent
 from perdure.workspace.timeline.recorder import Recorder
 from perdure.workspace.timeline.settings import TimelineSettings
+from perdure.workspace.verify import verify
 from perdure.workspace.workspace import Workspace
 
 EMPTY = sha256(b"").digest()
@@ -289,6 +299,18 @@ def test_secrets_in_a_command_line_are_redacted(stage: Stage) -> None:
     (row,) = stage.run(f"echo 'curl -H {token}' > read.me")
     assert token not in str(row.detail)
     assert "REDACTED" in row.detail["call"]["command"]
+    (call,) = stage.workspace.journal.ended_calls(1)
+    assert token not in str(call)
+
+
+def test_an_event_with_broken_text_is_recorded_nevertheless(stage: Stage) -> None:
+    broken = "\ud800" * 300
+    facts = {"tool": broken, "call_id": broken, "agent": broken, "command": f"x {broken}", "paths": (broken,)}
+    stage.tell("before_tool", **facts)
+    (stage.root / "read.me").write_text("changed")
+    stage.tell("after_tool", **facts)
+    (row,) = stage.rows()
+    assert row.detail["call"]["call_id"] == "?" * 200
 
 
 def test_git_checkout_records_files_and_the_moved_head(root: Path) -> None:
@@ -389,6 +411,13 @@ def test_what_does_not_fit_is_named(root: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads everything")
+def test_a_file_that_loses_its_permissions_keeps_its_history(stage: Stage) -> None:
+    (row,) = stage.run("chmod 0 read.me")
+    assert (row.detail["file_mode"], row.old_sha) == (0, row.new_sha)
+    assert stage.not_covered() == {"read.me": "unreadable"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads everything")
 def test_what_cannot_be_read_is_named(root: Path) -> None:
     (root / "closed").mkdir()
     (root / "closed" / "x").write_text("x")
@@ -402,9 +431,131 @@ def test_what_cannot_be_read_is_named(root: Path) -> None:
     stage.workspace.close()
 
 
+@pytest.mark.parametrize("point", ["timeline.read", "timeline.planned", "timeline.row", "timeline.commit"])
+def test_an_observation_that_fails_leaves_its_changes_for_the_next(stage: Stage, point: str) -> None:
+    facts = stage.begin("sed -i s/one/1/ src/app.py")
+    (stage.root / "src" / "app.py").write_text("1\n")
+    (stage.root / "new").write_text("new")
+    arm(f"{point}=enospc@1")
+    try:
+        with pytest.raises((ToolError, OSError)):
+            stage.tell("after_tool", **facts)
+    finally:
+        arm("")
+    assert stage.rows() == []
+    stage.tell("after_tool", **facts)
+    assert shape(stage.rows()) == [("create", "new"), ("overwrite", "src/app.py")]
+    assert stage.workspace.journal.open_calls() == []
+
+
 def test_disabled_it_does_nothing(root: Path) -> None:
     stage = Stage(root, TimelineSettings(enabled=False))
     stage.tell("session_start")
     stage.recorder.observe()
     assert stage.workspace.journal.tracked_files() == []
     stage.workspace.close()
+
+
+def test_what_is_recorded_has_not_drifted_and_nothing_is_damaged(stage: Stage) -> None:
+    stage.run("ln -s nowhere broken; mkdir empty; printf x > 'a\nb'; rm src/lib.py; chmod 600 read.me")
+    assert list(verify(stage.workspace)) == []
+    (stage.root / "broken").unlink()
+    (stage.root / "broken").write_text("file")
+    (stage.root / "empty").rmdir()
+    assert sorted(problem.detail.rpartition(" since")[0] for problem in verify(stage.workspace)) == [
+        "broken was changed",
+        "empty is gone",
+    ]
+
+
+def test_retention_keeps_what_tracked_files_need_and_does_not_count_it(root: Path) -> None:
+    (root / "big").write_bytes(os.urandom(500_000))
+    stage = Stage(root)
+    stage.tell("session_start")
+    (row,) = stage.run("echo changed > read.me")
+    keep = Keep(days=1000, megabytes=0.1)
+    task = RetentionTask(stage.workspace.committer, stage.workspace.journal, stage.workspace.blobs, keep)
+    task.once(time.time() + 7200)
+    tracked = {file.path: file for file in stage.workspace.journal.tracked_files()}
+    assert stage.content(tracked["big"].sha) == (root / "big").read_bytes()
+    assert stage.content(row.old_sha) == b"hello\n"
+    task.close()
+    stage.workspace.close()
+
+
+def test_du_shows_the_covered_files(root: Path) -> None:
+    stage = Stage(root)
+    stage.tell("session_start")
+    folder = stage.workspace.folder
+    stage.workspace.close()
+    (usage,) = [one for one in store_usages(find(str(root))) if one.store == folder]
+    assert usage.tracked == 3
+    assert usage.tracked_bytes == len("one\ntwo\nthree\nlib\nhello\n")
+
+
+def test_what_git_has_is_copied_when_it_changes(root: Path) -> None:
+    (root / "same").write_text("hello\n")
+    for arguments in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "1"],
+    ):
+        subprocess.run(["git", *arguments], cwd=root, check=True)
+    (root / "src" / "lib.py").write_text("not clean\n")
+    (root / "untracked").write_text("untracked\n")
+    stage = Stage(root, TimelineSettings(capture="git"))
+    stage.tell("session_start")
+    journal = stage.workspace.journal
+    kept = {
+        file.path: journal.has_content(file.sha) for file in journal.tracked_files() if file.sha is not None
+    }
+    assert kept == {
+        "read.me": False,
+        "same": False,
+        "src/app.py": False,
+        "src/lib.py": True,
+        "untracked": True,
+    }
+    rows = stage.run("sed -i s/one/1/ src/app.py; rm read.me src/lib.py; mv untracked elsewhere")
+    assert {row.path: stage.content(row.old_sha) for row in rows if row.old_sha is not None} == {
+        "src/app.py": b"one\ntwo\nthree\n",
+        "read.me": b"hello\n",
+        "src/lib.py": b"not clean\n",
+        "untracked": b"untracked\n",
+    }
+    assert (rows[0].detail["added"], rows[0].detail["removed"]) == (1, 3)
+    assert list(verify(stage.workspace)) == []
+    stage.workspace.close()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("agents", [2, 4])
+def test_agents_side_by_side_lose_no_change_and_get_none_of_another(root: Path, agents: int) -> None:
+    stages = [Stage(root) for _ in range(agents)]
+    for number in range(agents):
+        (root / f"own-{number}").mkdir()
+        (root / f"own-{number}" / "f").write_text("")
+    (root / "common").write_text("")
+    stages[0].tell("session_start")
+    rounds = 20
+
+    def work(number: int) -> None:
+        for turn in range(rounds):
+            command = f"echo {turn} >> own-{number}/f; echo {number} >> common"
+            stages[number].run(command, agent=f"a{number}", call_id=f"{number}-{turn}")
+
+    with ThreadPoolExecutor(agents) as pool:
+        for done in [pool.submit(work, number) for number in range(agents)]:
+            done.result()
+    rows = stages[0].rows()
+    calls = {row.txn: row.detail["call"] for row in reversed(rows) if "call" in row.detail}
+    for number in range(agents):
+        own = [row for row in rows if row.path == f"own-{number}/f"]
+        assert len(own) == rounds
+        assert {calls[row.txn]["agent"] for row in own} == {f"a{number}"}
+    common = [row for row in rows if row.path == "common"]
+    assert common[-1].new_sha == sha256((root / "common").read_bytes()).digest()
+    assert all(row.old_sha == before.new_sha for before, row in pairwise(common))
+    assert {row.client for row in rows} == {"claude-code"}
+    for stage in stages:
+        stage.workspace.close()

@@ -15,8 +15,8 @@ from perdure.cli.usage import StoreUsage, fields, others, store_usages
 def parser() -> argparse.ArgumentParser:
     made = new_parser(
         "du",
-        "How much room Perdure takes: the store of each workspace (journal, contents, drafts, scratch), shared state, logs, "
-        "caches. `perdure gc` removes what the settings no longer keep.",
+        "How much room Perdure takes: the store of each workspace (journal, contents, drafts, scratch, time machine), "
+        "shared state, logs, caches. `perdure gc` removes what the settings no longer keep.",
     )
     add_locations(made)
     made.add_argument("--json", action="store_true", help="print everything as JSON")
@@ -58,5 +58,7 @@ def _detail(usage: StoreUsage) -> str:
     parts += [f"contents {size(usage.contents_bytes)}"] if usage.contents_bytes else []
     parts += [f"{count(usage.drafts, 'draft')} {size(usage.draft_bytes)}"] if usage.drafts else []
     parts += [f"scratch {size(usage.scratch_bytes)}"] if usage.scratch else []
+    if usage.tracked:
+        parts.append(f"time machine {count(usage.tracked, 'file')} {size(usage.tracked_bytes)}")
     parts += [f"{size(usage.free_bytes)} free for the next writes"] if usage.free_bytes else []
     return ", ".join(parts)

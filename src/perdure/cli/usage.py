@@ -26,6 +26,9 @@ class StoreUsage(msgspec.Struct, frozen=True):
     draft_bytes: int
     scratch: int
     scratch_bytes: int
+    tracked: int
+    """Files that the time machine covers. Their contents are part of the journal and of the contents."""
+    tracked_bytes: int
     free_bytes: int
     """In the journal, used by the next writes."""
     newest: int | None
@@ -52,6 +55,7 @@ def _usage(root: str, folder: str) -> StoreUsage:
     known = read_only.journal_usage(os.path.join(folder, JOURNAL))
     drafts = known.get("drafts", {"count": 0, "bytes": 0})
     shelf = known.get("shelf", {}).get("scratch", {"count": 0, "bytes": 0})
+    tracked = known.get("tracked", {"count": 0, "bytes": 0})
     return StoreUsage(
         root,
         folder,
@@ -62,6 +66,8 @@ def _usage(root: str, folder: str) -> StoreUsage:
         drafts["bytes"],
         shelf["count"],
         shelf["bytes"],
+        tracked["count"],
+        tracked["bytes"],
         known.get("free_bytes", 0),
         known.get("newest"),
     )

@@ -15,6 +15,7 @@ import apsw
 
 from perdure.storage.sqlite.database import migrate, migrations
 from perdure.storage.sqlite.drafts import EXPIRED
+from perdure.storage.sqlite.retention import TRACKED_BYTES
 
 BUSY_MS: Final = 1_000
 _FLAGS: Final = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW
@@ -43,6 +44,7 @@ _WRITES_SINCE: Final = (
 )
 # The same for a journal that is not migrated yet.
 _FIRST_WITH_CACHED_SUMS: Final = 4
+_FIRST_WITH_TIMELINE: Final = 5
 _KEPT_BEFORE: Final = "SELECT retired, stored FROM sums"
 _WRITES_SINCE_BEFORE: Final = "SELECT coalesce(sum(writes), 0) FROM minutes WHERE minute >= ?1 / 60000000"
 _LEASES: Final = (
@@ -161,11 +163,22 @@ def journal_usage(path: str) -> dict[str, Any]:
             "contents_bytes": kept[0][1],
             "drafts": {"count": drafts[0][0], "bytes": drafts[0][1]},
             "shelf": {kind: {"count": n, "bytes": size} for kind, n, size in shelf},
+            "tracked": _tracked_usage(connection),
             "free_bytes": free,
             "newest": _value(connection, "SELECT max(ts) FROM journal"),
         }
 
     return summarize(path, query)
+
+
+def _tracked_usage(connection: apsw.Connection) -> dict[str, int]:
+    """The covered files of the time machine, and the bytes of their contents as they are kept."""
+    if _format(connection) < _FIRST_WITH_TIMELINE:
+        return {"count": 0, "bytes": 0}
+    return {
+        "count": _value(connection, "SELECT count(*) FROM tracked_files WHERE kind = 'file'"),
+        "bytes": _value(connection, TRACKED_BYTES),
+    }
 
 
 def drafts(path: str) -> dict[str, Any]:

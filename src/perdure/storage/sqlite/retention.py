@@ -34,6 +34,13 @@ _UNNAMED: Final = (
 )
 
 
+TRACKED_BYTES: Final = (
+    "SELECT coalesce(sum(coalesce(length(data), size)), 0) FROM contents WHERE by_row = 0 "
+    "AND EXISTS (SELECT 1 FROM tracked_files WHERE tracked_files.sha = contents.sha)"
+)
+"""Of contents that only tracked files name: `[timeline]` limits them, not `[keep]`."""
+
+
 class Dropping:
     """Contents on their way out, and what they free."""
 
@@ -81,6 +88,9 @@ def retire(connection: apsw.Connection, n: int, *, before: int, most_bytes: int,
     """Go on through at most `n` rows: those older than `before`, and more while too much is kept."""
     dropping = Dropping(connection)
     stale = _drop_stale(connection, dropping, n)
+    if dropping.stored > most_bytes:
+        tracked: list[Any] = connection.execute(TRACKED_BYTES).fetchall()
+        most_bytes += tracked[0][0]
     rows: list[Any] = connection.execute(
         _OLDEST, (dropping.cursor, _last_in_age(connection, in_reach), n)
     ).fetchall()

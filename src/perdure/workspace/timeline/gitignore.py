@@ -2,7 +2,7 @@
 
 | pattern | matches |
 |---|---|
-| `name`, `*.log`, `a?c`, `[a-z]` | a file or folder of this name at any depth; wildcards do not match `/` |
+| `name`, `*.log`, `a?c`, `[a-z]` | this name at any depth; wildcards match any character but `/` (git: byte) |
 | `/a`, `a/b` | relative to the folder of the file |
 | `**/a`, `a/**`, `a/**/b` | any number of folders; `a/**` is what is inside `a` |
 | `a/` | folders only |
@@ -120,7 +120,7 @@ class Patterns:
             else:
                 self._others.append(index)
             return
-        names = [name for name in text.lstrip("/").split("/") if name]
+        names = text.removeprefix("/").split("/")
         parts = tuple(None if name == _ANY_FOLDERS else _name_match(name) for name in names)
         leading: list[str] = []
         for name in names:

@@ -8,6 +8,7 @@ file that was never covered or whose content was never kept: it gets no row, sin
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -64,7 +65,8 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    """`is_first`: no observation was made before. `left_out` is what the last one did not cover."""
+    """`is_first`: no observation was made before. `left_out` is what the last one did not cover. `room` are the
+    bytes that new files may have together."""
 
     def __init__(
         self,
@@ -74,12 +76,14 @@ class Planner:
         left_out: Iterable[NotCovered],
         *,
         is_first: bool,
+        room: int,
     ) -> None:
         self._journal = journal
         self._reader = reader
         self._tracked = tracked
         self._left_out = frozenset(place.path for place in left_out if not is_capture_pending(place))
         self._is_first = is_first
+        self._room = room
         self._last: dict[str, Row] | None = None
         self._counted = 0
         self._changes: list[PlannedChange] = []
@@ -111,6 +115,10 @@ class Planner:
         if entry.kind == "directory":
             self._new_folders.append(entry)
             return
+        if entry.size > self._room:
+            self.leave_out(entry.path, "max_total")
+            return
+        self._room -= entry.size
         last = self._last_row(entry.path)
         if last is None and self._was_left_out(entry.path):
             self._unread.append(entry)
@@ -146,6 +154,8 @@ class Planner:
             return
         captured = self._read(entry)
         if captured is None:
+            if entry.path in self._reasons and _differs_in_mode_only(known, entry) and before is not None:
+                self._add_mode(entry, before, known, last)
             return
         fresh = captured.entry
         is_same = before is not None and (before.kind, before.sha) == (fresh.kind, captured.content.digest)
@@ -191,6 +201,16 @@ class Planner:
                 _seq(last),
                 self._count_lines(before, captured),
             )
+        )
+
+    def _add_mode(self, entry: Entry, before: State, known: TrackedFile, last: Row | None) -> None:
+        """Of a file that may not be read any more: its size, inode and mtime say that the content is the same."""
+        if before.sha != known.sha:
+            return
+        after = before._replace(mode=entry.mode)
+        tracked = entry.tracked(known.sha, time.time_ns())
+        self._changes.append(
+            PlannedChange(entry.path, before, after, entry.size, None, entry, tracked, _seq(last), (0, 0))
         )
 
     def _add_folder(self, entry: Entry, before: State | None, last: Row | None) -> None:
@@ -261,6 +281,15 @@ def _before(known: TrackedFile, last: Row | None) -> State | None:
     if known.kind == "directory":
         return State("directory", NOTHING, known.mode)
     return State(known.kind, known.sha, known.mode) if known.sha is not None else None
+
+
+def _differs_in_mode_only(known: TrackedFile, entry: Entry) -> bool:
+    return known.mode != entry.mode and (known.kind, known.size, known.mtime_ns, known.inode) == (
+        entry.kind,
+        entry.size,
+        entry.mtime_ns,
+        entry.inode,
+    )
 
 
 def _state_of(row: Row) -> State | None:
