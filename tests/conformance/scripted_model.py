@@ -11,13 +11,19 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Protocol
+from uuid import uuid4
 
 Use = tuple[str, dict[str, Any]]
 Turn = Use | Callable[[str], Use]
 """A tool and its arguments, or how they follow from the last result."""
 
 WAIT = "WaitForMcpServers"
+
+
+class Answering(Protocol):
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The content block that follows a request."""
 
 
 class Model:
@@ -64,7 +70,7 @@ def _text(content: Any) -> str:
 
 
 @contextmanager
-def served(model: Model) -> Iterator[str]:
+def served(model: Answering) -> Iterator[str]:
     """Its address, for as long as it is listened to."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(model))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -77,7 +83,7 @@ def served(model: Model) -> Iterator[str]:
         thread.join()
 
 
-def _handler(model: Model) -> type[BaseHTTPRequestHandler]:
+def _handler(model: Answering) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -114,7 +120,7 @@ def _handler(model: Model) -> type[BaseHTTPRequestHandler]:
 
 def _message(name: str, block: dict[str, Any]) -> dict[str, Any]:
     return {
-        "id": "msg_1",
+        "id": f"msg_{uuid4().hex}",  # the client joins messages of one identity
         "type": "message",
         "role": "assistant",
         "model": name,

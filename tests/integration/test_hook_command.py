@@ -166,6 +166,40 @@ def test_what_changes_no_file_opens_no_store(bed: Bed, about: dict[str, Any]) ->
     assert set(bed.root.rglob("*")) == before
 
 
+def test_a_hook_loads_only_what_its_event_needs(bed: Bed) -> None:
+    def loaded(payload: dict[str, Any]) -> str:
+        command = [sys.executable, "-X", "importtime", "-P", "-m", "perdure", "hook", "journal"]
+        done = subprocess.run(
+            command,
+            input=json.dumps(payload),
+            env=bed.environ,
+            cwd=bed.workspace,
+            capture_output=True,
+            text=True,
+        )
+        return done.stderr
+
+    reading = loaded(event(bed, "PreToolUse", tool_name="Read", tool_input={"file_path": "a"}))
+    for module in (
+        "apsw",
+        "perdure.host",
+        "perdure.worker",
+        "perdure.workspace.workspace",
+        "perdure.hooks.codex",
+    ):
+        assert f" {module}\n" not in reading
+    shell = loaded(bash_event(bed, "PreToolUse", "ls"))
+    assert " apsw\n" in shell
+    for module in (
+        "perdure.surfaces",
+        "perdure.kernel",
+        "perdure.cli.tool_command",
+        "asyncio",
+        "perdure.validate",
+    ):
+        assert f" {module}\n" not in shell
+
+
 def test_the_home_folder_is_no_project(bed: Bed) -> None:
     payload = bash_event(bed, "PreToolUse", "ls")
     done = perdure(bed, "hook", "journal", stdin=json.dumps(payload), HOME=str(bed.workspace))

@@ -6,7 +6,9 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +299,18 @@ def test_secrets_in_a_command_line_are_redacted(stage: Stage) -> None:
     (row,) = stage.run(f"echo 'curl -H {token}' > read.me")
     assert token not in str(row.detail)
     assert "REDACTED" in row.detail["call"]["command"]
+    (call,) = stage.workspace.journal.ended_calls(1)
+    assert token not in str(call)
+
+
+def test_an_event_with_broken_text_is_recorded_nevertheless(stage: Stage) -> None:
+    broken = "\ud800" * 300
+    facts = {"tool": broken, "call_id": broken, "agent": broken, "command": f"x {broken}", "paths": (broken,)}
+    stage.tell("before_tool", **facts)
+    (stage.root / "read.me").write_text("changed")
+    stage.tell("after_tool", **facts)
+    (row,) = stage.rows()
+    assert row.detail["call"]["call_id"] == "?" * 200
 
 
 def test_git_checkout_records_files_and_the_moved_head(root: Path) -> None:
@@ -477,3 +491,71 @@ def test_du_shows_the_covered_files(root: Path) -> None:
     (usage,) = [one for one in store_usages(find(str(root))) if one.store == folder]
     assert usage.tracked == 3
     assert usage.tracked_bytes == len("one\ntwo\nthree\nlib\nhello\n")
+
+
+def test_what_git_has_is_copied_when_it_changes(root: Path) -> None:
+    (root / "same").write_text("hello\n")
+    for arguments in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "1"],
+    ):
+        subprocess.run(["git", *arguments], cwd=root, check=True)
+    (root / "src" / "lib.py").write_text("not clean\n")
+    (root / "untracked").write_text("untracked\n")
+    stage = Stage(root, TimelineSettings(capture="git"))
+    stage.tell("session_start")
+    journal = stage.workspace.journal
+    kept = {
+        file.path: journal.has_content(file.sha) for file in journal.tracked_files() if file.sha is not None
+    }
+    assert kept == {
+        "read.me": False,
+        "same": False,
+        "src/app.py": False,
+        "src/lib.py": True,
+        "untracked": True,
+    }
+    rows = stage.run("sed -i s/one/1/ src/app.py; rm read.me src/lib.py; mv untracked elsewhere")
+    assert {row.path: stage.content(row.old_sha) for row in rows if row.old_sha is not None} == {
+        "src/app.py": b"one\ntwo\nthree\n",
+        "read.me": b"hello\n",
+        "src/lib.py": b"not clean\n",
+        "untracked": b"untracked\n",
+    }
+    assert (rows[0].detail["added"], rows[0].detail["removed"]) == (1, 3)
+    assert list(verify(stage.workspace)) == []
+    stage.workspace.close()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("agents", [2, 4])
+def test_agents_side_by_side_lose_no_change_and_get_none_of_another(root: Path, agents: int) -> None:
+    stages = [Stage(root) for _ in range(agents)]
+    for number in range(agents):
+        (root / f"own-{number}").mkdir()
+        (root / f"own-{number}" / "f").write_text("")
+    (root / "common").write_text("")
+    stages[0].tell("session_start")
+    rounds = 20
+
+    def work(number: int) -> None:
+        for turn in range(rounds):
+            command = f"echo {turn} >> own-{number}/f; echo {number} >> common"
+            stages[number].run(command, agent=f"a{number}", call_id=f"{number}-{turn}")
+
+    with ThreadPoolExecutor(agents) as pool:
+        for done in [pool.submit(work, number) for number in range(agents)]:
+            done.result()
+    rows = stages[0].rows()
+    calls = {row.txn: row.detail["call"] for row in reversed(rows) if "call" in row.detail}
+    for number in range(agents):
+        own = [row for row in rows if row.path == f"own-{number}/f"]
+        assert len(own) == rounds
+        assert {calls[row.txn]["agent"] for row in own} == {f"a{number}"}
+    common = [row for row in rows if row.path == "common"]
+    assert common[-1].new_sha == sha256((root / "common").read_bytes()).digest()
+    assert all(row.old_sha == before.new_sha for before, row in pairwise(common))
+    assert {row.client for row in rows} == {"claude-code"}
+    for stage in stages:
+        stage.workspace.close()

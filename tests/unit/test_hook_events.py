@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from perdure.hooks.clients import NAMES, client_module, read_event, sender
-from perdure.hooks.shell_words import command_files
 from perdure.workspace.timeline.event import HookEvent
 
 CLAUDE = {
@@ -133,7 +132,6 @@ def test_a_call_of_a_shell_in_claude_code_before_after_and_failed() -> None:
         tool="Bash",
         call_id="toolu_1",
         command=given["command"],
-        paths=("s/hi/ho/", "a.txt", "build"),
     )
     failed = call(CLAUDE, "PostToolUseFailure", "Bash", given, tool_use_id="toolu_1", error="Exit code 1")
     assert (failed.kind, failed.call_id, failed.agent) == ("failed_tool", "toolu_1", None)
@@ -254,30 +252,15 @@ def test_the_files_that_an_input_names(given: Any, paths: tuple[str, ...]) -> No
     assert call(CLAUDE, "PreToolUse", "Tool", given).paths == paths
 
 
-@pytest.mark.parametrize(
-    ("command", "files"),
-    [
-        ("rm -rf src/*.py 'a b.txt'", ["src", "a b.txt"]),
-        ("cd sub && echo x > out.txt", ["sub/out.txt"]),
-        ("cd /w/x; mv a ../b", ["/w/x/a", "/w/x/../b"]),
-        ("dd if=/dev/zero of=disk.img count=1", ["/dev/zero", "disk.img"]),
-        ("gcc main.c --output=bin/main -O2", ["main.c", "bin/main"]),
-        ("LANG=C sort -o list list", ["list"]),
-        ("cat > note.md <<'EOF'\nwords of a text\nEOF\nrm old.md", ["note.md", "EOF", "old.md"]),
-        ("rm $HOME/x `which y` https://example.org/z", []),
-        ("echo 'a quote that does not end", []),
-        ("cp a b && echo 'never ends", ["a", "b"]),
-        ("ls | xargs rm 5", ["rm"]),
-        ("", []),
-        ("apply_patch <<'EOF'\n" + PATCH + "EOF\n", ["p.txt", "src/old.py", "src/new.py", "gone.txt", "EOF"]),
-    ],
-)
-def test_the_words_of_a_command_that_may_be_files(command: str, files: list[str]) -> None:
-    assert command_files(command) == files
+def test_an_input_of_any_size_is_read_in_bounds() -> None:
+    patch = "".join(f"*** Add File: f{n}\n+x\n" for n in range(10_000))
+    assert len(call(CODEX, "PreToolUse", "apply_patch", {"command": patch}).paths) == 64
+    assert len(call(CLAUDE, "PreToolUse", "Tool", {"paths": [f"f{n}" for n in range(10_000)]}).paths) == 64
 
 
-def test_a_command_of_any_length_is_read_in_bounds() -> None:
-    assert len(command_files(" ".join(f"rm f{n};" for n in range(100_000)))) == 64
+def test_a_patch_in_a_shell_command_names_its_files() -> None:
+    found = call(CODEX, "PreToolUse", "Bash", {"command": "apply_patch <<'EOF'\n" + PATCH + "EOF\n"})
+    assert found.paths == ("p.txt", "src/old.py", "src/new.py", "gone.txt")
 
 
 @pytest.mark.parametrize("client", NAMES)

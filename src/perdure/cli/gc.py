@@ -13,8 +13,9 @@ from perdure.cli.options import add_locations, settle
 from perdure.cli.parser import new_parser
 from perdure.cli.progress import Progress
 from perdure.cli.screen import Screen, clean, count, home, size
-from perdure.cli.tool_command import print_json, write_settings
+from perdure.cli.tool_command import print_json
 from perdure.cli.usage import StoreUsage, is_gone_for_good, store_usages
+from perdure.cli.write_settings import write_settings
 from perdure.host.settings import Settings
 from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError

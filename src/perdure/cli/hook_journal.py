@@ -90,7 +90,7 @@ def _is_too_wide(place: str) -> bool:
 
 
 def _hand_over(event: HookEvent, workspace: str) -> None:
-    from perdure.cli.tool_command import write_settings
+    from perdure.cli.write_settings import write_settings
     from perdure.host.settings import load
     from perdure.worker.compose import open_write
     from perdure.workspace.timeline.recorder import Recorder

@@ -17,8 +17,8 @@ from perdure.cli.progress import Progress
 from perdure.cli.refusals import exit_code, in_words, tell
 from perdure.cli.screen import Screen, clean, encodable, home
 from perdure.cli.workspace import from_here
+from perdure.cli.write_settings import write_settings
 from perdure.host import presence
-from perdure.host.settings import Settings
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_tool
 from perdure.protocol.tools import View
@@ -73,23 +73,6 @@ def worker_settings(options: argparse.Namespace, command: str) -> WorkerSettings
         screen = Screen(sys.stderr)
         screen.line(f"workspace {home(clean(workspace))}", "dim")
     return settings
-
-
-def write_settings(known: Settings) -> WorkerSettings:
-    from perdure.worker.compose import Settings as WorkerSettings
-
-    return WorkerSettings(
-        workspaces=known.workspaces,
-        surfaces=("write",),
-        policy=known.policy,
-        workspace_policy=known.workspace_policy,
-        user_policy=known.user_policy,
-        durability=known.durability,
-        store=known.store,
-        keep=known.keep,
-        timeline=known.timeline,
-        log_level=known.log_level,
-    )
 
 
 def open_for_reading(settings: WorkerSettings) -> Workspace:

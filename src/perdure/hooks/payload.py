@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from perdure.hooks.tool_calls import command_line, may_change_files, named_files, own_tool
+from perdure.hooks.tool_calls import PATCH_TOOL, command_line, may_change_files, named_files, own_tool
 from perdure.workspace.timeline.event import EventKind, HookEvent
 
 Payload = Mapping[str, Any]
@@ -66,7 +66,7 @@ def new_event(
         return None
     tool_input = payload.get("tool_input")
     own = own_tool(tool)
-    is_patch = tool == "apply_patch"
+    is_patch = tool == PATCH_TOOL
     return HookEvent(
         client=client,
         kind=kind,
@@ -77,7 +77,7 @@ def new_event(
         tool=tool,
         call_id=call_id,
         command=None if is_patch or own is not None else command_line(tool_input),
-        paths=named_files(tool, tool_input),
+        paths=named_files(tool_input),
         may_change_files=may_change_files(tool, readers),
         own_tool=own,
         response=response if own is not None else None,

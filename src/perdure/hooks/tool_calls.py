@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from perdure.hooks.shell_words import MAX_PATH, MAX_PATHS, command_files, patch_files
-
+MAX_PATHS: Final = 64
+MAX_PATH: Final = 1024
 # Perdure's entry in a client has this name (`perdure install`); a client may put more before it.
 SERVER: Final = "perdure"
 OWN_WRITERS: Final = frozenset(
@@ -29,23 +29,28 @@ _PATH_KEYS: Final = frozenset(
         *("source", "destination", "old_path", "new_path", "from", "to"),
     }
 )  # fmt: skip
+_PATCH_FILE: Final = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)[ \t\r]*$", re.M)
 _NESTED_KEYS: Final = ("edits", "operations", "files")
 _MCP_NAME: Final = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)|mcp_(?P<gemini>[^_]+)_(?P<called>.+)")
 
 
-def named_files(tool: str, tool_input: Any) -> tuple[str, ...]:
-    """As the tool's input spells them."""
+def named_files(tool_input: Any) -> tuple[str, ...]:
+    """As the tool's input spells them: its fields, and the headers of a patch. The recorder reads the words of a command
+    line itself, without the secrets in it."""
+    files: list[str] = []
     if isinstance(tool_input, str):  # a patch as the whole input
-        return tuple(patch_files(tool_input)[:MAX_PATHS])
-    if not isinstance(tool_input, Mapping):
-        return ()
-    files = list(_fields(tool_input))
-    if (command := command_line(tool_input)) is not None:
-        files += patch_files(command) if tool == PATCH_TOOL else command_files(command)
-    for key in ("input", "patch", "diff"):
-        if isinstance(text := tool_input.get(key), str) and "*** " in text:
-            files += patch_files(text)
+        files += _patch_files(tool_input)
+    elif isinstance(tool_input, Mapping):
+        files += _fields(tool_input)
+        for text in (command_line(tool_input), *map(tool_input.get, ("input", "patch"))):
+            if isinstance(text, str):
+                files += _patch_files(text)
     return tuple(dict.fromkeys(files))[:MAX_PATHS]
+
+
+def _patch_files(text: str) -> list[str]:
+    """The files in the headers of a patch as `apply_patch` reads it."""
+    return [found[1] for found in _PATCH_FILE.finditer(text)] if "*** " in text else []
 
 
 def _fields(tool_input: Mapping[str, Any]) -> Iterator[str]:

@@ -12,12 +12,12 @@ import msgspec
 from perdure.protocol.tools import DEFAULT_VIEW, View
 from perdure.storage.process_lock import LOCK_S
 from perdure.storage.state_limits import StateLimits
-from perdure.surfaces.port import Surface
 from perdure.workspace.retention_limits import Keep
 from perdure.workspace.timeline.settings import TimelineSettings
 
 if TYPE_CHECKING:
     from perdure.storage.state import StateBackend
+    from perdure.surfaces.port import Surface
     from perdure.surfaces.state.service import StateService
     from perdure.worker.hook_listener import HookHandler, HookListener
     from perdure.workspace.workspace import Workspace

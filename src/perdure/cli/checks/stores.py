@@ -9,7 +9,7 @@ from perdure.cli.checks.finding import Finding, Patient, ok
 from perdure.cli.locations import state_file, store_place
 from perdure.cli.overview import state_of
 from perdure.cli.progress import Progress
-from perdure.cli.tool_command import write_settings
+from perdure.cli.write_settings import write_settings
 from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError
 from perdure.storage.errors import StorageError

@@ -32,9 +32,11 @@ class Captured(NamedTuple):
     content: Content
     was_kept: bool
     read_ns: int
+    git_oid: str | None = None
+    """The blob in which git has the content."""
 
     def tracked(self) -> TrackedFile:
-        return self.entry.tracked(self.content.digest, self.read_ns)
+        return self.entry.tracked(self.content.digest, self.read_ns, self.git_oid)
 
 
 class ContentReader:
@@ -110,9 +112,9 @@ class ContentReader:
 
     def _content(self, fd: int, size: int) -> tuple[Content, bool]:
         if size <= INLINE:
-            data = pread(fd, INLINE + 1, 0)
+            data = pread(fd, size + 1, 0)
             self._in_memory += len(data)
-            if self._in_memory <= IN_MEMORY and len(data) <= INLINE:
+            if self._in_memory <= IN_MEMORY:
                 return Content(hashlib.sha256(data).hexdigest(), len(data), data), False
             return self._store.take_pieces([data]), False
         sha256 = sha256_of(fd)

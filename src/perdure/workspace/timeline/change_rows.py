@@ -51,10 +51,11 @@ class RowWriter:
             self._write_group(groups[key], authors[key])
 
     def _write_group(self, changes: list[PlannedChange], author: Author) -> None:
-        call, first_detail = self._call(author), self._first_detail(author, changes)
+        ordered = list(_ordered(changes))
+        call, first_detail = self._call(author), self._first_detail(author, ordered)
         txn = call.txn if call is not None else self._new_transaction()
         first: int | None = None
-        for change, moved in _ordered(changes):
+        for change, moved in ordered:
             detail = {**_detail(change), **moved, **(first_detail if first is None else {})}
             seq = self._append(change, call, txn, "move" if moved else _mode(change), detail)
             first = first if first is not None else seq
@@ -113,11 +114,13 @@ class RowWriter:
         self._journal.settle([row.seq])
         return row.seq
 
-    def _first_detail(self, author: Author, changes: list[PlannedChange]) -> dict[str, Any]:
+    def _first_detail(
+        self, author: Author, ordered: list[tuple[PlannedChange, dict[str, str]]]
+    ) -> dict[str, Any]:
         detail: dict[str, Any] = {}
         if author.calls:
             detail["call"] = _describe(author)
-        counts = [change.lines for change in changes]
+        counts = [change.lines if not moved else (0, 0) for change, moved in ordered]
         if None not in counts:
             detail["added"] = sum(count[0] for count in counts if count is not None)
             detail["removed"] = sum(count[1] for count in counts if count is not None)

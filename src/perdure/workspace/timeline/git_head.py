@@ -18,13 +18,14 @@ _MOST_STEPS: Final = 5
 def read_head(root: str) -> str | None:
     """None where there is no repository, no commit yet, or HEAD cannot be read."""
     try:
-        folder = _git_folder(root)
-        return _resolve(folder, _common_folder(folder)) if folder is not None else None
+        folder = git_folder(root)
+        return _resolve(folder, common_folder(folder)) if folder is not None else None
     except (OSError, ValueError):
         return None
 
 
-def _git_folder(root: str) -> str | None:
+def git_folder(root: str) -> str | None:
+    """`.git`, or where it leads."""
     path = os.path.join(root, ".git")
     if os.path.isdir(path):
         return path
@@ -34,7 +35,7 @@ def _git_folder(root: str) -> str | None:
     return os.path.join(root, text.removeprefix("gitdir:").strip()) if text.startswith("gitdir:") else None
 
 
-def _common_folder(folder: str) -> str:
+def common_folder(folder: str) -> str:
     """Where a worktree's repository has its branches."""
     try:
         return os.path.join(folder, _text(os.path.join(folder, "commondir")).strip())

@@ -2,7 +2,7 @@
 
 | pattern | matches |
 |---|---|
-| `name`, `*.log`, `a?c`, `[a-z]` | a file or folder of this name at any depth; a wildcard matches characters, but no `/` |
+| `name`, `*.log`, `a?c`, `[a-z]` | this name at any depth; wildcards match any character but `/` (git: byte) |
 | `/a`, `a/b` | relative to the folder of the file |
 | `**/a`, `a/**`, `a/**/b` | any number of folders; `a/**` is what is inside `a` |
 | `a/` | folders only |

@@ -65,7 +65,8 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    """`is_first`: no observation was made before. `left_out` is what the last one did not cover."""
+    """`is_first`: no observation was made before. `left_out` is what the last one did not cover. `room` are the
+    bytes that new files may have together."""
 
     def __init__(
         self,
@@ -75,12 +76,14 @@ class Planner:
         left_out: Iterable[NotCovered],
         *,
         is_first: bool,
+        room: int,
     ) -> None:
         self._journal = journal
         self._reader = reader
         self._tracked = tracked
         self._left_out = frozenset(place.path for place in left_out if not is_capture_pending(place))
         self._is_first = is_first
+        self._room = room
         self._last: dict[str, Row] | None = None
         self._counted = 0
         self._changes: list[PlannedChange] = []
@@ -112,6 +115,10 @@ class Planner:
         if entry.kind == "directory":
             self._new_folders.append(entry)
             return
+        if entry.size > self._room:
+            self.leave_out(entry.path, "max_total")
+            return
+        self._room -= entry.size
         last = self._last_row(entry.path)
         if last is None and self._was_left_out(entry.path):
             self._unread.append(entry)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from perdure import risk
 from perdure.platform.fault_points import passed, point
 from perdure.platform.locks import lock_within
@@ -31,6 +33,7 @@ from perdure.workspace.timeline.capture import Captured, ContentReader
 from perdure.workspace.timeline.change_rows import Heads, RowWriter
 from perdure.workspace.timeline.coverage import Coverage
 from perdure.workspace.timeline.event import HookEvent
+from perdure.workspace.timeline.git_objects import GitObjects, read_blobs
 from perdure.workspace.timeline.observation import Plan, PlannedChange, Planner, is_capture_pending
 from perdure.workspace.timeline.partial_scan import PartialScanner
 from perdure.workspace.timeline.scan import Entry, Scan, Scanner, examine, parents
@@ -43,14 +46,20 @@ log = logging.getLogger(__name__)
 CAPTURE_S: Final = 5.0
 """How long an observation may take to capture files that were never seen before."""
 LOCK_S: Final = 20.0
-BATCH_FILES: Final = 500
-BATCH_BYTES: Final = 16 << 20
+GIT_FILES: Final = 20_000
+"""From so many files on, `capture = "auto"` makes no copy of what git has."""
+BATCH_FILES: Final = 2000
+BATCH_BYTES: Final = 32 << 20
 DAY_US: Final = 86_400 * 1_000_000
+UNSEEN_US: Final = 60 * 1_000_000
+"""How far back the rows of an own tool can be whose beginning no hook told."""
 ENDED_CALLS: Final = 200
 """How many ended calls are looked at for one whose process goes on in the background."""
 COMMAND_MAX: Final = 4000
-MOST_PATHS: Final = 5_000
+MOST_CHANGED: Final = 5_000
 """Above this many changed paths the whole workspace is looked through."""
+NAME_MAX: Final = 200
+MOST_PATHS: Final = 1000
 _SCANNED_COMMAND: Final = 65_536
 _MOST_NOT_COVERED: Final = 10_000
 _ROW_ID: Final = re.compile(r"\b(?:journal|journal_id)\b\W{0,4}(\d{1,18})\b")
@@ -98,6 +107,7 @@ class Recorder:
         fails."""
         if not self._settings.enabled:
             return
+        event = _clean(event)
         match event.kind:
             case "before_tool":
                 self._begin(event)
@@ -149,7 +159,7 @@ class Recorder:
             agent=event.agent,
             turn=self._journal.current_turn(event.client, event.session),
             call_id=event.call_id,
-            command=_redact(event.command),
+            command=_shorten(_redact(event.command)) if event.command is not None else None,
             paths=self._named_paths(event),
         )
 
@@ -202,9 +212,10 @@ class Recorder:
 
     def _link_own_rows(self, event: HookEvent) -> None:
         call = self._find_open(event)
+        since = call.begun if call is not None else int(self._clock() * 1_000_000) - UNSEEN_US
         if call is None:
             call = self._journal.begin_call(self._new_call(event))
-        changes = list(self._own_changes(event.response))
+        changes = list(self._own_changes(event.response, since))
         if not changes:
             self._journal.forget_call(call.id)
             return
@@ -213,9 +224,10 @@ class Recorder:
                 call = self._journal.begin_call(self._new_call(event))
             self._journal.update_call(call.id, status="done", seq=row.seq, txn=row.txn)
 
-    def _own_changes(self, response: object) -> Iterator[Row]:
-        """The first row of each change that a response of Perdure's own tools names."""
-        seen: set[str | int] = set()
+    def _own_changes(self, response: object, since: int) -> Iterator[Row]:
+        """The first row of each change that a response of Perdure's own tools names and no other call has made. A response
+        can name older rows, too: those that it lists, or has taken back."""
+        seen: set[int] = set()
         for name in _named_ids(response):
             if name.startswith("t_"):
                 rows = self._journal.transaction(name)
@@ -224,8 +236,11 @@ class Recorder:
                 row = self._journal.row(int(name))
                 if row is not None and row.txn is not None:
                     row = self._journal.transaction(row.txn)[0]
-            if row is not None and row.seq not in seen:
-                seen.add(row.seq)
+            if row is None or row.ts < since or row.seq in seen:
+                continue
+            seen.add(row.seq)
+            change = self._journal.change(str(row.seq))
+            if change is not None and change.call is None:
                 yield row
 
     def _named_paths(self, event: HookEvent) -> tuple[str, ...]:
@@ -233,14 +248,12 @@ class Recorder:
         out."""
         words = [(path, event.cwd) for path in event.paths]
         if event.command is not None:
-            words += command_words(event.command, event.cwd)
+            words += command_words(_redact(event.command), event.cwd)
         found: dict[str, None] = {}
-        for word, cwd in words:
-            path = os.path.normpath(os.path.join(cwd, word))
-            if "\0" not in path and _is_text(path):
-                named = self._journal_path(path)
-                if named:
-                    found[named] = None
+        for word, cwd in words[:MOST_PATHS]:
+            named = self._journal_path(os.path.normpath(os.path.join(cwd, word)))
+            if named and _is_text(named):
+                found[named] = None
         return tuple(found)
 
     def _journal_path(self, absolute: str) -> str | None:
@@ -312,7 +325,7 @@ class Recorder:
             self._unobserved = None
         else:
             self._unobserved |= changed
-            if len(self._unobserved) > MOST_PATHS or any(map(_changes_coverage, self._unobserved)):
+            if len(self._unobserved) > MOST_CHANGED or any(map(_changes_coverage, self._unobserved)):
                 self._unobserved = None
 
     def _record(self, observation: _Observation, before: Step | None, after: Step | None) -> list[Digest]:
@@ -371,6 +384,7 @@ class _Observation:
         self._workspace = workspace
         self._journal = workspace.journal
         self._coverage = coverage
+        self._settings = settings
         self._clock = clock
         self._all_tracked = tracked
         self._changed = changed
@@ -379,6 +393,7 @@ class _Observation:
         self._untracking: list[str] = []
         self.left: set[str] = set()
         """Paths that were changed while they were being recorded."""
+        self._git: GitObjects | None = None
         self._reader = ContentReader(workspace.roots, workspace.store, settings.secrets)
         self._last = self._journal.last_observation()
         self._left_out = self._journal.not_covered()
@@ -406,12 +421,20 @@ class _Observation:
         head = git_head.read_head(self._workspace.roots[0].path)
         self._heads = Heads(self._last.head if self._last is not None else None, head)
         scan = self._scan(deadline)
+        self._fetch_from_git(scan)
         planner = Planner(
-            self._journal, self._reader, self._tracked, self._left_out, is_first=self._last is None
+            self._journal,
+            self._reader,
+            self._tracked,
+            self._left_out,
+            is_first=self._last is None,
+            room=self._coverage.max_total - sum(file.size for file in self._tracked.values()),
         )
         self._plan = planner.plan(scan)
         point("timeline.planned")
-        pending = self._capture(self._plan.unread, self._plan.not_covered, scan.total, deadline)
+        if self._plan.unread and self._uses_git(scan):
+            self._git = GitObjects(self._workspace.roots[0].path)
+        pending = self._capture(self._plan.unread, self._plan.not_covered, deadline)
         places = {place.path: place for place in scan.not_covered} | self._plan.not_covered | pending
         if self._scanner is not None:
             places = self._scanner.unexamined(self._left_out) | places
@@ -450,7 +473,6 @@ class _Observation:
         self,
         entries: list[Entry],
         reasons: dict[str, NotCovered],
-        total: int,
         deadline: float,
     ) -> dict[str, NotCovered]:
         """Keep the contents of files that were never seen. Returns those that there was no time for."""
@@ -458,15 +480,9 @@ class _Observation:
         batch: list[Captured] = []
         unread: list[TrackedFile] = []
         size = 0
-        room = self._coverage.max_total - self._tracked_bytes()
         for entry in entries:
             if entry.kind == "directory":
                 unread.append(entry.tracked(None, 0))
-                continue
-            room -= entry.size if entry.path not in self._tracked else 0
-            if room < 0 and entry.path not in self._tracked:
-                room += entry.size
-                reasons[entry.path] = NotCovered(entry.path, "max_total", 1)
                 continue
             if time.monotonic() > deadline:
                 unread.append(entry.tracked(None, time.time_ns()))
@@ -476,7 +492,7 @@ class _Observation:
             if isinstance(found, str):
                 reasons[entry.path] = NotCovered(entry.path, found, 1)
             elif found is not None:
-                batch.append(found)
+                batch.append(self._find_in_git(found))
                 size += found.content.size if found.content.data is not None else 0
             if len(batch) >= BATCH_FILES or size > BATCH_BYTES:
                 self._keep(batch, unread)
@@ -485,16 +501,14 @@ class _Observation:
             self._keep(batch, unread)
         return waiting
 
-    def _tracked_bytes(self) -> int:
-        return sum(file.size for file in self._tracked.values())
-
     def _keep(self, batch: list[Captured], unread: list[TrackedFile]) -> None:
         store, journal = self._workspace.store, self._journal
+        batch = self._check_git(batch)
 
         def keep() -> None:
             kept = [one for one in batch if not one.was_kept or store.has(one.content.sha256)]
             for one in kept:
-                if not one.was_kept:
+                if not one.was_kept and one.git_oid is None:
                     store.record(one.content, by_row=False)
             journal.track_files([one.tracked() for one in kept] + unread)
             self._captured += [one.tracked() for one in kept] + unread
@@ -502,6 +516,61 @@ class _Observation:
         point("timeline.capture")
         self._workspace.committer.transact(keep)
         self._reader.release()
+
+    # --- contents that git has -----------------------------------------------------------------------------
+
+    def _uses_git(self, scan: Scan) -> bool:
+        if self._settings.capture == "auto":
+            return scan.files >= GIT_FILES
+        return self._settings.capture == "git"
+
+    def _find_in_git(self, captured: Captured) -> Captured:
+        data = captured.content.data
+        if self._git is None or data is None or captured.entry.kind != "file":
+            return captured
+        return captured._replace(git_oid=self._git.find_clean(captured.entry.path, data))
+
+    def _check_git(self, batch: list[Captured]) -> list[Captured]:
+        oids = [one.git_oid for one in batch if one.git_oid is not None]
+        if self._git is None or not oids:
+            return batch
+        missing = self._git.find_missing(oids)
+        return [one._replace(git_oid=None) if one.git_oid in missing else one for one in batch]
+
+    def _fetch_from_git(self, scan: Scan) -> None:
+        """Keep the contents of files that git had and that are changed or gone now."""
+        paths = [entry.path for entry in (*scan.differing, *scan.outgrown)]
+        files = [*map(self._tracked.__getitem__, paths), *scan.gone]
+        wanted = {
+            file.git_oid: file
+            for file in files
+            if file.git_oid is not None and file.sha is not None and not self._journal.has_content(file.sha)
+        }
+        batch: list[str] = []
+        size = 0
+        for oid, file in wanted.items():
+            batch.append(oid)
+            size += file.size
+            if size > BATCH_BYTES:
+                self._keep_blobs(batch, wanted)
+                batch, size = [], 0
+        if batch:
+            self._keep_blobs(batch, wanted)
+
+    def _keep_blobs(self, oids: list[str], wanted: dict[str, TrackedFile]) -> None:
+        contents = [
+            content
+            for oid, data in read_blobs(self._workspace.roots[0].path, oids)
+            if oid in wanted and (content := self._workspace.store.take(data)).digest == wanted[oid].sha
+        ]
+        if len(contents) < len(oids):
+            log.warning("git no longer has the content of %d changed files", len(oids) - len(contents))
+
+        def keep() -> None:
+            for content in contents:
+                self._workspace.store.record(content, by_row=False)
+
+        self._workspace.committer.transact(keep)
 
     # --- recording -----------------------------------------------------------------------------------------
 
@@ -574,8 +643,9 @@ def _summarize(places: Iterable[NotCovered]) -> list[NotCovered]:
     all_places = list(places)
     is_long = len(all_places) > _MOST_NOT_COVERED
     for place in all_places:
-        folder = place.path.rpartition("/")[0] if is_long else place.path.partition("/")[0]
-        is_single = place.files == 1 and (is_long or is_capture_pending(place))
+        is_pending = is_capture_pending(place)
+        folder = place.path.partition("/")[0] if is_pending else place.path.rpartition("/")[0]
+        is_single = place.files == 1 and (is_long or is_pending)
         if is_single and folder and folder != place.path:
             counts[folder, place.reason] = counts.get((folder, place.reason), 0) + 1
         else:
@@ -585,13 +655,30 @@ def _summarize(places: Iterable[NotCovered]) -> list[NotCovered]:
     return [found[path] for path in sorted(found)]
 
 
-def _redact(command: str | None) -> str | None:
-    """A command line without its secrets, short enough for a row."""
-    if command is None:
-        return None
+def _clean(event: HookEvent) -> HookEvent:
+    """An event whose names are text of a bounded length, as the journal can keep it."""
+
+    def clean(text: str | None) -> str | None:
+        return text[:NAME_MAX].encode("utf-8", "replace").decode() if text is not None else None
+
+    return msgspec.structs.replace(
+        event,
+        client=clean(event.client),
+        session=clean(event.session),
+        agent=clean(event.agent),
+        tool=clean(event.tool),
+        call_id=clean(event.call_id),
+    )
+
+
+def _redact(command: str) -> str:
+    """A command line without its secrets."""
     text = command[:_SCANNED_COMMAND].encode("utf-8", "replace").decode()
-    text = risk.redact(text, risk.scan(text))
-    return text if len(text) <= COMMAND_MAX else text[: COMMAND_MAX - 1] + "…"
+    return risk.redact(text, risk.scan(text))
+
+
+def _shorten(command: str) -> str:
+    return command if len(command) <= COMMAND_MAX else command[: COMMAND_MAX - 1] + "…"
 
 
 def _named_ids(response: object) -> Iterator[str]:

@@ -49,13 +49,13 @@ class Entry(NamedTuple):
     def matches(self, info: os.stat_result) -> bool:
         return kind_of(info) == self.kind and self == _entry(self.path, self.kind, info)
 
-    def tracked(self, sha: bytes | None, read_ns: int) -> TrackedFile:
+    def tracked(self, sha: bytes | None, read_ns: int, git_oid: str | None = None) -> TrackedFile:
         """`read_ns` is when it was examined."""
         ctime_ns = self.ctime_ns
         if self.kind != "directory" and is_racy(self.mtime_ns, ctime_ns, read_ns):
             ctime_ns = RACY
         return TrackedFile(
-            self.path, self.kind, self.size, self.mtime_ns, ctime_ns, self.inode, self.mode, sha
+            self.path, self.kind, self.size, self.mtime_ns, ctime_ns, self.inode, self.mode, sha, git_oid
         )
 
 

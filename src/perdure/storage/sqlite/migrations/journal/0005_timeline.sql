@@ -8,7 +8,7 @@ CREATE TABLE tracked_files (
     ctime_ns INTEGER NOT NULL,
     inode    INTEGER NOT NULL,
     mode     INTEGER NOT NULL,
-    sha      BLOB,                      -- of the content, or of a link's target; NULL for a directory, and where git has it
+    sha      BLOB,                      -- of the content, or of a link's target; NULL for a directory, and until it was read
     git_oid  TEXT                       -- the blob in which git has the content of a file that is clean
 ) WITHOUT ROWID;
 CREATE INDEX tracked_files_by_content ON tracked_files (sha) WHERE sha IS NOT NULL;

@@ -1,0 +1,120 @@
+"""Models that follow a script, for agents with several turns and subagents, in the protocols of two vendors.
+
+A script is found by a word in the last prompt, so that a subagent follows the script that its own prompt names. What comes
+next follows from the conversation alone: the number of results since that prompt. The call `n` of the script `name` has the
+identity `call-name-n`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import scripted_model
+
+Scripts = Mapping[str, Sequence[scripted_model.Use]]
+
+
+class MessagesModel:
+    """For `scripted_model.served`: the Messages API, as Claude Code speaks it."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        name, done = "", 0
+        for message in asked["messages"]:
+            parts = message["content"]
+            if message["role"] != "user":
+                continue
+            for part in [{"type": "text", "text": parts}] if isinstance(parts, str) else parts:
+                name, done = _follow(self._scripts, name, done, part.get("text", ""))
+                done += part.get("type") == "tool_result"
+        use = _next(self._scripts, name, done) if asked.get("tools") else None
+        if use is None:
+            return {"type": "text", "text": "done"}
+        return {"type": "tool_use", "id": f"call-{name}-{done}", "name": use[0], "input": use[1]}
+
+
+class ResponsesModel:
+    """The Responses API, as Codex speaks it. A tool is `name` or `namespace/name`; an input that is a text makes it a
+    custom tool."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        name, done = "", 0
+        for item in asked["input"]:
+            if item.get("type") == "message" and item.get("role") == "user":
+                for part in item["content"]:
+                    name, done = _follow(self._scripts, name, done, part.get("text", ""))
+            done += str(item.get("type")).endswith("_call_output")
+        use = _next(self._scripts, name, done)
+        if use is None:
+            return {
+                "type": "message",
+                "id": "m",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": "done"}],
+            }
+        space, _, tool = use[0].rpartition("/")
+        call = {"id": f"item-{done}", "call_id": f"call-{name}-{done}", "name": tool}
+        if isinstance(use[1], str):
+            return {"type": "custom_tool_call", **call, "input": use[1]}
+        named = {"namespace": space} if space else {}
+        return {"type": "function_call", **call, **named, "arguments": json.dumps(use[1])}
+
+
+def _follow(scripts: Scripts, name: str, done: int, text: str) -> tuple[str, int]:
+    """The script that a prompt begins, or the one that goes on."""
+    begun = [word for word in text.split() if word in scripts]
+    return (begun[-1], 0) if begun else (name, done)
+
+
+def _next(scripts: Scripts, name: str, done: int) -> scripted_model.Use | None:
+    script = scripts.get(name, ())
+    return script[done] if done < len(script) else None
+
+
+@contextmanager
+def served_responses(model: ResponsesModel) -> Iterator[str]:
+    """Its address, for as long as it is listened to."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            self.send_error(404)  # no list of models: the client takes the one that it has
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+            events: list[dict[str, Any]] = [
+                {"type": "response.created", "response": {"id": "r"}},
+                {"type": "response.output_item.done", "output_index": 0, "item": model.answer(asked)},
+                {"type": "response.completed", "response": {"id": "r", "usage": usage}},
+            ]
+            body = "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events).encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
