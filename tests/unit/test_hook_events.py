@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from perdure.hooks.clients import NAMES, client_module, read_event, sender
+from perdure.hooks.clients import client_module, read_event, sender
+from perdure.hooks.relay import CLIENTS as NAMES
 from perdure.workspace.timeline.event import HookEvent
 
 CLAUDE = {

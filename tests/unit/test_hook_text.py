@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.hooks.clients import NAMES, client_module
+from perdure.hooks.clients import client_module
+from perdure.hooks.relay import CLIENTS as NAMES
 from perdure.registry.clients.hook_text import (
     has_hooks,
     is_own_command,

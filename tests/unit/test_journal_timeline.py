@@ -173,7 +173,7 @@ def test_a_folder_is_found_by_any_row_of_a_change(
 
 
 @pytest.mark.parametrize("many_rows", [0, 5000], ids=["many rows", "few rows"])
-def test_a_change_belongs_to_the_session_that_its_call_names(
+def test_a_change_of_an_own_tool_belongs_to_two_sessions(
     journal: SqliteJournal, many_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call of Perdure's own tool has the session of the client, its row that of the server."""
@@ -182,9 +182,13 @@ def test_a_change_belongs_to_the_session_that_its_call_names(
     new = NewCall(client="claude-code", session="of-the-client", tool="safe_write", txn=None)
     call = journal.transact(lambda: journal.begin_call(new))
     journal.transact(lambda: journal.update_call(call.id, status="done", seq=row.seq))
-    for wanted in (ChangeFilter(session="of-the-client"), ChangeFilter(client="claude-code")):
+    for wanted in (
+        ChangeFilter(session="of-the-client"),
+        ChangeFilter(client="claude-code"),
+        ChangeFilter(session="s"),
+    ):
         assert [change.id for change in journal.changes(wanted, 10)] == [row.seq]
-    assert journal.changes(ChangeFilter(session="s"), 10) == []
+    assert journal.changes(ChangeFilter(session="another"), 10) == []
 
 
 def test_an_undone_change_is_one_whose_every_row_is_taken_back(journal: SqliteJournal) -> None:

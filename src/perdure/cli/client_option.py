@@ -16,9 +16,6 @@ NAMES = (
     "opencode", "cline",
 )  # fmt: skip
 
-# Those with hooks that Perdure knows, likewise.
-HOOK_CLIENTS = ("claude-code", "codex", "gemini", "cursor")
-
 # The program of a client, where it has one with a name of its own.
 PROGRAMS = {
     "claude-code": "claude", "cursor": "cursor", "vscode": "code", "windsurf": "windsurf", "codex": "codex", "zed": "zed",

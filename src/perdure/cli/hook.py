@@ -18,8 +18,8 @@ PATHS = {"NotebookEdit": "notebook_path"}
 
 
 def parser() -> argparse.ArgumentParser:
-    from perdure.cli.client_option import HOOK_CLIENTS
     from perdure.cli.parser import new_parser
+    from perdure.hooks.relay import CLIENTS
 
     found = new_parser(
         "hook",
@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
         if name != "steer":
             command.add_argument(
                 "--client",
-                choices=HOOK_CLIENTS,
+                choices=CLIENTS,
                 help="the client (default: claude-code)"
                 if name == "settings"
                 else "the client that runs the hook (default: guessed from the JSON)",
@@ -57,9 +57,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    if (
-        argv[:2] == ["journal", "--client"] and len(argv) == 3
-    ):  # as a client's entry says it: no parser is loaded
+    from perdure.hooks.relay import CLIENTS
+
+    if argv[:2] == ["journal", "--client"] and argv[2:] in [[name] for name in CLIENTS]:
+        # As the entry of a client says it: no parser is loaded.
         from perdure.cli.hook_journal import run
 
         return run(argv[2], None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from threading import Timer
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.hooks.relay import MOST_BYTES, RelayError, relay
@@ -25,31 +26,23 @@ DEADLINE_S: Final = 15.0
 
 def run(client: str | None, workspace: str | None) -> int:
     """Hand the hook to the worker that serves the workspace; without one, record it here."""
-    try:
-        hook = sys.stdin.buffer.read(MOST_BYTES) if sys.stdin is not None else b""
-        if not relay(hook, client=client, workspace=workspace):
-            _run_alone(hook, client, workspace)
-    except (
-        BaseException
-    ) as error:  # SystemExit and KeyboardInterrupt too: an exit code of 2 would block the call
-        _tell(_describe(error))
-    return 0
-
-
-def _run_alone(hook: bytes, client: str | None, workspace: str | None) -> None:
-    from threading import Timer
-
     watchdog = Timer(DEADLINE_S, _abandon)
     watchdog.daemon = True
     watchdog.start()
     try:
-        payload = parse_payload(hook)
-        if payload is None:
-            _tell("standard input is not the JSON object of a hook")
-        else:
-            _record(payload, client, workspace)
-    finally:
-        watchdog.cancel()
+        hook = sys.stdin.buffer.read(MOST_BYTES) if sys.stdin is not None else b""
+        if not relay(hook, client=client, workspace=workspace):
+            payload = parse_payload(hook)
+            if payload is None:
+                _tell("standard input is not the JSON object of a hook")
+            else:
+                _record(payload, client, workspace)
+    except (
+        BaseException
+    ) as error:  # SystemExit and KeyboardInterrupt too: an exit code of 2 would block the call
+        _tell(_describe(error))
+    watchdog.cancel()
+    return 0
 
 
 def read_payload() -> dict[str, Any] | None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from perdure.cli.client_option import (
-    HOOK_CLIENTS,
     NAMES,
     add_apply,
     add_client,
@@ -22,6 +21,7 @@ from perdure.cli.client_option import (
 )
 from perdure.cli.parser import Parser
 from perdure.cli.screen import Screen, clean, column, home, print_table
+from perdure.hooks.relay import CLIENTS as HOOK_CLIENTS
 from perdure.protocol.tool_groups import PROFILES
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol
 from perdure.hooks.payload import Payload
 from perdure.workspace.timeline.event import HookEvent
 
-NAMES: Final = ("claude-code", "codex", "gemini", "cursor")
 _GEMINI_EVENTS: Final = frozenset({"BeforeTool", "AfterTool", "BeforeAgent", "AfterAgent"})
 
 

@@ -18,6 +18,7 @@ from perdure.platform import sockets
 from perdure.storage.store_id import store_id
 from perdure.storage.user_dirs import data_dir, state_dir
 
+CLIENTS = ("claude-code", "codex", "gemini", "cursor")
 ANSWER_S = 12.0
 MOST_BYTES = 64 * 1024 * 1024
 UNKNOWN = "-"

@@ -214,11 +214,13 @@ def changes(connection: apsw.Connection, wanted: ChangeFilter, n: int) -> list[C
         for column, value in authors.items():
             if value is None:
                 continue
-            # The unary plus keeps the scan in the order of `seq`, which ends with the page.
+            # A change of Perdure's own tools has two sessions: of the server, and of the client that its hook names. The
+            # unary plus keeps the scan in the order of `seq`, which ends with the page.
             terms.append(
-                f"coalesce((SELECT {column} FROM calls WHERE calls.seq = journal.seq), +journal.{column}) = ?"
+                f"(+journal.{column} = ? OR "
+                f"EXISTS (SELECT 1 FROM calls WHERE calls.seq = journal.seq AND calls.{column} = ?))"
             )
-            values.append(value)
+            values += (value, value)
             if not _has_many_rows(connection, f"changed.{column} = ?", (value,)):
                 terms.append(
                     f"journal.seq IN (SELECT seq FROM journal WHERE {column} = ? "
