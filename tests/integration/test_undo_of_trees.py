@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from write_tools import TestCall, Tools
 
 from perdure.cli.main import main
+from perdure.storage.timeline import ChangeFilter
 from perdure.surfaces.write.rewind import Rewind, rewind
+from perdure.workspace.timeline.recorder import Recorder
 from perdure.workspace.verify import verify
 from row_recorder import RowRecorder, look
 
@@ -370,18 +372,20 @@ def test_the_command_rewinds_to_a_time_and_lists_by_author(
 
 
 def test_edits_that_are_not_recorded_yet_are_recorded_first(planted: Tools) -> None:
-    root, recorder = planted.workspace, RowRecorder(planted.service, planted.workspace)
+    root, recorder = planted.workspace, Recorder(planted.service)
+    recorder.observe()
     before = look(root)
-    with recorder.change() as rows:
-        (root / "src/a.txt").write_text("recorded\n")
-
-    def record_now(_: object) -> None:
-        with recorder.change(client="another program", session=""):
-            (root / "src/a.txt").write_text("not recorded\n")
-
-    done = rewind(planted.service, Rewind(str(rows[0]), dry_run=False), TestCall("test"), record_now)
+    (root / "src/a.txt").write_text("recorded\n")
+    recorder.observe()
+    [first] = planted.service.journal.changes(ChangeFilter(), 1)
+    (root / "src/a.txt").write_text("not recorded\n")
+    (root / "src/new.txt").write_text("not recorded\n")
+    done = rewind(planted.service, Rewind(str(first.id), dry_run=False), TestCall("test"))
     assert done["conflicts"] == []
     assert look(root) == before
+    redone = use(planted, "undo", redo=True, session="any")
+    assert redone["conflicts"] == []
+    assert (root / "src/a.txt").read_text() == "not recorded\n"
 
 
 _MANY = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -23,14 +22,12 @@ from perdure.workspace.change import PlanFunction
 from perdure.workspace.entries import EntryState, state_after, state_before
 from perdure.workspace.planning import PlanView
 from perdure.workspace.timeline.git_head import read_head
+from perdure.workspace.timeline.recorder import Recorder
 from perdure.workspace.workspace import Workspace, new_transaction_id
 
 PAGE: Final = 500
 _SKIPPED: Final = frozenset({"protected_path"})
 """What only its owner may write stays as it is."""
-
-RecordNow = Callable[[Workspace], None]
-"""Records what other programs have changed since the last observation of the workspace."""
 
 
 class Rewind(msgspec.Struct, frozen=True):
@@ -39,15 +36,9 @@ class Rewind(msgspec.Struct, frozen=True):
     dry_run: Annotated[bool, arg()] = True
 
 
-def record_nothing(_: Workspace) -> None:
-    """Where nothing observes the workspace: every change is a row already."""
-
-
-def rewind(
-    workspace: Workspace, given: Rewind, call: Call, record_now: RecordNow = record_nothing
-) -> dict[str, Any]:
+def rewind(workspace: Workspace, given: Rewind, call: Call) -> dict[str, Any]:
     """Edits that are not recorded yet are recorded first, so that they are taken back and do not collide."""
-    record_now(workspace)
+    _record_edits(workspace)
     identity = new_transaction_id()
     head = read_head(workspace.roots[0].path)
 
@@ -80,6 +71,12 @@ def rewind(
         return workspace.commit(call, PlanFunction(frozenset(), plan)).result()
     except Refused as refused:
         return refused.payload
+
+
+def _record_edits(workspace: Workspace) -> None:
+    """Of other programs, since the last observation. Before the first one it is not known what the files were."""
+    if workspace.timeline.enabled and workspace.journal.last_observation() is not None:
+        Recorder(workspace).observe()
 
 
 def _rows_from(workspace: Workspace, given: Rewind) -> list[Row]:
