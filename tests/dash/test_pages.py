@@ -19,6 +19,7 @@ from compiled_rules import put_compiled_rules
 from harness.processes import wait_for
 from perdure.dash.diffs import reverse_diff
 from perdure.present.diff_lines import line_kinds
+from perdure.protocol.tool_groups import GROUP_OF
 from perdure.testing import fake_server
 from perdure.testing.http_client import ServeProcess
 from perdure.worker.compose import Settings, open_write
@@ -155,6 +156,39 @@ def test_the_timeline_has_turns_with_their_calls_diffs_and_undo(served: ServePro
     assert visitor.post("/journal/undo", visitor.form(preview, "/journal/undo")).status == 303
     assert not (served.workspace / "many" / "000.txt").exists()
     assert '<span class="badge undone">' in visitor.text("/timeline")
+
+
+@pytest.mark.skipif("rewind" not in GROUP_OF, reason="there is no tool rewind")
+def test_a_rewind_is_previewed_by_author_and_refused_if_something_changed_since(served: ServeProcess) -> None:
+    # given three changes of two clients
+    record_in(served, Effect("a.txt", None, b"one\n"), turn=1)
+    second = record_in(served, Effect("a.txt", b"one\n", b"two\n"), turn=2, agent="tester")
+    client = agent(served, "cursor")
+    client.call("safe_write", {"path": "b.txt", "content": "b\n"})
+    visitor, file = Visitor(served.port), served.workspace / "a.txt"
+    assert f"/timeline/rewind?to={second}" in visitor.text(f"/timeline/change?id={second}")
+    # when a rewind is previewed
+    page = visitor.text(f"/timeline/rewind?to={second}")
+    # then nothing happened, and the authors are named
+    for words in ("claude-code, agent tester", "cursor", "in 2 files"):
+        assert words in page
+    assert file.read_bytes() == b"two\n"
+    # and it is refused once something was changed after the preview
+    client.call("safe_write", {"path": "c.txt", "content": "c\n"})
+    assert visitor.post("/timeline/rewind", visitor.form(page, "/timeline/rewind")).status == 409
+    assert file.read_bytes() == b"two\n"
+    # and else the workspace is as it was before that change
+    fresh = visitor.form(visitor.text(f"/timeline/rewind?to={second}"), "/timeline/rewind")
+    done = visitor.post("/timeline/rewind", fresh)
+    assert done.status == 303
+    assert file.read_bytes() == b"one\n"
+    assert not (served.workspace / "b.txt").exists()
+    after = visitor.text(done.headers["location"])
+    assert f"as it was before change {second}" in after
+    # and what took it back can be taken back
+    redo = visitor.text(re.search(r'href="(/journal/undo\?id=\d+)"[^>]*>Take the rewind', after)[1])  # type: ignore[index]
+    assert visitor.post_form(redo, "/journal/undo").status == 303
+    assert file.read_bytes() == b"two\n"
 
 
 @pytest.mark.thorough

@@ -102,7 +102,7 @@ def _named_path(workspace: Workspace, path: str) -> str | None:
 
 def newest_session_with_turns(workspace: Workspace, wanted: ChangeFilter) -> str | None:
     """The session that a turn without a session means: that of the newest change in a turn."""
-    in_turns = ChangeFilter(client=wanted.client, has_turn=True)
+    in_turns = ChangeFilter(client=wanted.client, agent=wanted.agent, has_turn=True)
     change = next(iter(workspace.journal.changes(in_turns, 1)), None)
     return change.session if change is not None else None
 
