@@ -20,6 +20,7 @@ from harness.processes import wait_for
 from perdure.dash.diffs import reverse_diff
 from perdure.present.diff_lines import line_kinds
 from perdure.protocol.tool_groups import GROUP_OF
+from perdure.storage.timeline import NotCovered
 from perdure.testing import fake_server
 from perdure.testing.http_client import ServeProcess
 from perdure.worker.compose import Settings, open_write
@@ -109,20 +110,23 @@ def test_the_journal_is_filtered_by_path_client_and_session(served: ServeProcess
         assert "<code>of-other</code>" not in page, query
 
 
-def record_in(served: ServeProcess, *effects: Effect, **call: Any) -> str:
+def record_in(served: ServeProcess, *effects: Effect, left_out: str = "", **call: Any) -> str:
     """A call that the hooks of a client recorded, beside the running server. Returns its id."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PERDURE_HOME", str(served.root / "home"))
         service = open_write(Settings(workspaces=(str(served.workspace),)))
+    journal = service.journal
     try:
-        return str(record(service.journal, *effects, on_disk=served.workspace, **call)[0].seq)
+        if left_out:
+            journal.transact(lambda: journal.set_not_covered([NotCovered(left_out, "dependencies", 2310)]))
+        return str(record(journal, *effects, on_disk=served.workspace, **call)[0].seq)
     finally:
         service.close()
 
 
 def test_the_timeline_has_turns_with_their_calls_diffs_and_undo(served: ServeProcess) -> None:
     # given two turns of a client, the second with a subagent and many files, and a call of our own tool
-    first = record_in(served, Effect("a.txt", None, b"one\n"), tool="Write", turn=1)
+    first = record_in(served, Effect("a.txt", None, b"one\n"), tool="Write", turn=1, left_out="node_modules")
     files = [Effect(f"many/{n:03}.txt", None, b"x\n") for n in range(600)]
     second = record_in(served, *files, turn=2, agent="tester", command="make <all>", status="unfinished")
     agent(served, "cursor").call("safe_write", {"path": "b.txt", "content": "b\n"})
@@ -138,6 +142,8 @@ def test_the_timeline_has_turns_with_their_calls_diffs_and_undo(served: ServePro
         "600 files",
     ):
         assert words in page
+    assert "1 place with 2,310 files" in page
+    assert "<code>node_modules</code>" in page
     assert '<span class="badge unfinished">' in page
     assert page.index("turn 2") < page.index("turn 1")
     for query, is_there in (("turn=1&session=s1", False), ("agent=tester", True), ("client=cursor", False)):

@@ -193,7 +193,7 @@ def test_what_is_not_covered_is_said_with_counts(tools: Tools, journal: Journal)
         {"path": "pipe", "reason": "special", "files": None},
     ]
     shown = tools.show("timeline", {"render": "porcelain", "detail": "concise"})[1]
-    assert "not_covered: dependencies 2,310 | special 1" in shown
+    assert "not_covered: dependencies 2,310 files | special 1 place" in shown
 
 
 def test_a_reader_sees_who_did_what_on_one_line(tools: Tools, journal: Journal) -> None:

@@ -115,7 +115,7 @@ async def rewind(desk: Desk, ask: Ask) -> Page:
     shown = ((file_link(one["path"]), one.get("agent") or one["client"]) for one in reverted[:MOST_FILES])
     hidden = len(reverted) - MOST_FILES
     head = plan.get("head")
-    left_out = sum(one["files"] or 1 for one in plan.get("not_covered", ()))
+    left_out = len(plan.get("not_covered", ()))
     body = card(
         "Preview",
         element(
@@ -125,7 +125,7 @@ async def rewind(desk: Desk, ask: Ask) -> Page:
         ),
         table("Authors of what is taken back", ("Author", "Files"), _authors(reverted), ""),
         note("Git's HEAD was ", code(head["to"][:12]), " then; it stays where it is now.") if head else None,
-        note(f"{count(left_out, 'file')} not covered: the rewind leaves them as they are.")
+        note(f"{count(left_out, 'place')} not covered: the rewind leaves them as they are.")
         if left_out
         else None,
         table("Files that are taken back", ("File", "By"), shown, ""),
@@ -257,8 +257,9 @@ def _not_covered(places: list[dict[str, Any]]) -> Markup:
     if not places:
         return Markup("")
     rows = ((code(one["path"]), one["reason"].replace("_", " "), one["files"] or "") for one in places)
-    files = sum(one["files"] or 1 for one in places)
-    summary = element("summary", f"{count(files, 'file')} in {count(len(places), 'place')}")
+    files = sum(one["files"] or 0 for one in places)
+    with_files = f" with {count(files, 'file')}" if files else ""
+    summary = element("summary", count(len(places), "place") + with_files)
     body = table("Not covered", ("Path", "Reason", "Files"), list(rows)[:PLACES_SHOWN], "")
     hidden = len(places) - PLACES_SHOWN
     rest = note(f"{count(hidden, 'more place')} not shown.") if hidden > 0 else None
