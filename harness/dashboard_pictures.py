@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from harness import notes_server
 from harness.processes import wait_for
+from perdure.protocol.tool_groups import GROUP_OF
 from perdure.testing.http_client import HttpClient, ServeProcess
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -35,6 +36,7 @@ PAGES: Final = (
     "/tools",
     "/timeline",
     "/timeline/change?id=5",
+    *(("/timeline/rewind?to=5",) if "rewind" in GROUP_OF else ()),
     "/journal",
     "/journal/entry?path=src/invoices.py&id=4",
     "/journal/undo?id=1&id=5&id=12",

@@ -19,6 +19,8 @@ from compiled_rules import put_compiled_rules
 from harness.processes import wait_for
 from perdure.dash.diffs import reverse_diff
 from perdure.present.diff_lines import line_kinds
+from perdure.protocol.tool_groups import GROUP_OF
+from perdure.storage.timeline import NotCovered
 from perdure.testing import fake_server
 from perdure.testing.http_client import ServeProcess
 from perdure.worker.compose import Settings, open_write
@@ -108,20 +110,23 @@ def test_the_journal_is_filtered_by_path_client_and_session(served: ServeProcess
         assert "<code>of-other</code>" not in page, query
 
 
-def record_in(served: ServeProcess, *effects: Effect, **call: Any) -> str:
+def record_in(served: ServeProcess, *effects: Effect, left_out: str = "", **call: Any) -> str:
     """A call that the hooks of a client recorded, beside the running server. Returns its id."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PERDURE_HOME", str(served.root / "home"))
         service = open_write(Settings(workspaces=(str(served.workspace),)))
+    journal = service.journal
     try:
-        return str(record(service.journal, *effects, on_disk=served.workspace, **call)[0].seq)
+        if left_out:
+            journal.transact(lambda: journal.set_not_covered([NotCovered(left_out, "dependencies", 2310)]))
+        return str(record(journal, *effects, on_disk=served.workspace, **call)[0].seq)
     finally:
         service.close()
 
 
 def test_the_timeline_has_turns_with_their_calls_diffs_and_undo(served: ServeProcess) -> None:
     # given two turns of a client, the second with a subagent and many files, and a call of our own tool
-    first = record_in(served, Effect("a.txt", None, b"one\n"), tool="Write", turn=1)
+    first = record_in(served, Effect("a.txt", None, b"one\n"), tool="Write", turn=1, left_out="node_modules")
     files = [Effect(f"many/{n:03}.txt", None, b"x\n") for n in range(600)]
     second = record_in(served, *files, turn=2, agent="tester", command="make <all>", status="unfinished")
     agent(served, "cursor").call("safe_write", {"path": "b.txt", "content": "b\n"})
@@ -137,6 +142,8 @@ def test_the_timeline_has_turns_with_their_calls_diffs_and_undo(served: ServePro
         "600 files",
     ):
         assert words in page
+    assert "1 place with 2,310 files" in page
+    assert "<code>node_modules</code>" in page
     assert '<span class="badge unfinished">' in page
     assert page.index("turn 2") < page.index("turn 1")
     for query, is_there in (("turn=1&session=s1", False), ("agent=tester", True), ("client=cursor", False)):
@@ -155,6 +162,39 @@ def test_the_timeline_has_turns_with_their_calls_diffs_and_undo(served: ServePro
     assert visitor.post("/journal/undo", visitor.form(preview, "/journal/undo")).status == 303
     assert not (served.workspace / "many" / "000.txt").exists()
     assert '<span class="badge undone">' in visitor.text("/timeline")
+
+
+@pytest.mark.skipif("rewind" not in GROUP_OF, reason="there is no tool rewind")
+def test_a_rewind_is_previewed_by_author_and_refused_if_something_changed_since(served: ServeProcess) -> None:
+    # given three changes of two clients
+    record_in(served, Effect("a.txt", None, b"one\n"), turn=1)
+    second = record_in(served, Effect("a.txt", b"one\n", b"two\n"), turn=2, agent="tester")
+    client = agent(served, "cursor")
+    client.call("safe_write", {"path": "b.txt", "content": "b\n"})
+    visitor, file = Visitor(served.port), served.workspace / "a.txt"
+    assert f"/timeline/rewind?to={second}" in visitor.text(f"/timeline/change?id={second}")
+    # when a rewind is previewed
+    page = visitor.text(f"/timeline/rewind?to={second}")
+    # then nothing happened, and the authors are named
+    for words in ("claude-code, agent tester", "cursor", "in 2 files"):
+        assert words in page
+    assert file.read_bytes() == b"two\n"
+    # and it is refused once something was changed after the preview
+    client.call("safe_write", {"path": "c.txt", "content": "c\n"})
+    assert visitor.post("/timeline/rewind", visitor.form(page, "/timeline/rewind")).status == 409
+    assert file.read_bytes() == b"two\n"
+    # and else the workspace is as it was before that change
+    fresh = visitor.form(visitor.text(f"/timeline/rewind?to={second}"), "/timeline/rewind")
+    done = visitor.post("/timeline/rewind", fresh)
+    assert done.status == 303
+    assert file.read_bytes() == b"one\n"
+    assert not (served.workspace / "b.txt").exists()
+    after = visitor.text(done.headers["location"])
+    assert f"as it was before change {second}" in after
+    # and what took it back can be taken back
+    redo = visitor.text(re.search(r'href="(/journal/undo\?id=\d+)"[^>]*>Take the rewind', after)[1])  # type: ignore[index]
+    assert visitor.post_form(redo, "/journal/undo").status == 303
+    assert file.read_bytes() == b"two\n"
 
 
 @pytest.mark.thorough

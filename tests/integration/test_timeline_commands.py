@@ -96,9 +96,11 @@ def test_a_pipe_gets_one_line_for_each_change_with_nothing_cut(run: Run, project
     with journal_of(project) as journal:
         record(journal, Effect("a", None, b"1\n2\n"), turn=3, agent="tester", command="x" * 300)
         record_other_program(journal, Effect("notes", b"a\n", b"b\n"))
+        record(journal, *(Effect(f"many/{n}", None, b"1\n") for n in range(200)))
     code, text, error = run("timeline")
     assert (code, error) == (0, "workspace ~/proj\n")
-    head, first, second = text.splitlines()
+    head, first, second, third = text.splitlines()
+    assert third.endswith("many/9  and 190 more")
     assert head.split()[:4] == ["id", "when", "client", "session"]
     for part in ("claude-code", "tester", "Bash", "done", "+2 −0", "x" * 300):
         assert part in first
@@ -127,7 +129,7 @@ def test_a_terminal_groups_calls_by_turn_and_fits_them_into_its_width(bed: Bed) 
             ["another program", heads[2][1]],
         ]
         assert any("(late) make" in line and line.endswith("+1 −0") for line in lines)
-    assert lines[-1].startswith("not covered: 36 files in 8 places: dist8 (ignored), dist7 (ignored), ")
+    assert lines[-1].startswith("not covered: 8 places with 36 files: dist8 (ignored), dist7 (ignored), ")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from write_tools import Tools
 
 from perdure.storage.journal import Journal
 from perdure.storage.timeline import NotCovered
+from perdure.surfaces.write import timeline
 from recorded_calls import Effect, record, record_other_program
 
 
@@ -86,6 +87,15 @@ def test_changes_of_perdures_own_tools_are_in_it_with_the_lines_that_they_change
         ("safe_write", 1, 0, 0, ["nul"]),
         ("safe_write", 1, None, None, ["large"]),
     ]
+
+
+def test_lines_are_counted_of_the_newest_changes_first_and_no_more_than_a_bound(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "MOST_COMPARED", 10)
+    for path in ("a", "b", "c"):
+        tools.use("safe_write", {"path": path, "content": "1\n2\n"})
+    assert [change["added"] for change in ask(tools)["changes"]] == [None, 2, 2]
 
 
 def test_the_newest_page_comes_first_and_the_cursor_leads_to_older_ones(
@@ -193,7 +203,7 @@ def test_what_is_not_covered_is_said_with_counts(tools: Tools, journal: Journal)
         {"path": "pipe", "reason": "special", "files": None},
     ]
     shown = tools.show("timeline", {"render": "porcelain", "detail": "concise"})[1]
-    assert "not_covered: dependencies 2,310 | special 1" in shown
+    assert "not_covered: dependencies 2,310 files | special 1 place" in shown
 
 
 def test_a_reader_sees_who_did_what_on_one_line(tools: Tools, journal: Journal) -> None:

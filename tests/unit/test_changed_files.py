@@ -57,8 +57,14 @@ def test_each_file_has_the_op_that_describes_all_of_its_rows() -> None:
 
 
 def test_a_move_is_one_file_with_its_old_path_and_content() -> None:
-    [file] = fold([row(1, "b", None, "x", moved_from="a"), row(2, "a", "x", None, moved_to="b")])
+    [file] = fold(
+        [
+            row(1, "b", None, "x", moved_from="a", file_mode=0o755),
+            row(2, "a", "x", None, moved_to="b", file_mode=0o644),
+        ]
+    )
     assert (file.op, file.path, file.source, file.old_sha) == ("rename", "b", "a", b"x")
+    assert (file.git_mode_before, file.git_mode) == (0o100644, 0o100755)
 
 
 def test_what_took_the_place_of_a_moved_file_is_a_change_of_its_own() -> None:

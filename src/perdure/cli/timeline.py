@@ -20,6 +20,8 @@ MOST_AGENT: Final = 16
 NARROW: Final = 76
 SESSION: Final = 8
 PLACES_SHOWN: Final = 5
+PATHS_SHOWN: Final = 10
+"""In a line of the table."""
 _STYLES: Final = {"done": "", "undone": "dim", "unfinished": "yellow", "late": "yellow"}
 
 Change = dict[str, Any]
@@ -180,7 +182,7 @@ def _paths(change: Change) -> str:
 
 
 def _print_table(changes: list[Change], screen: Screen) -> None:
-    """One line for each change, with nothing cut."""
+    """One line for each change, cut nowhere; of very many paths the first ones."""
     columns = [
         column("id", map(_id, changes), right=True),
         column("when", (times.full(times.microseconds_of(one["ts"])) for one in changes)),
@@ -193,17 +195,23 @@ def _print_table(changes: list[Change], screen: Screen) -> None:
         column("files", (f"{one['files']:,}" for one in changes), right=True),
         column("lines", map(_lines, changes), right=True),
         column("command", (clean(one.get("command", "")) for one in changes)),
-        column("paths", (_paths(one) + (", …" if "more_paths" in one else "") for one in changes)),
+        column("paths", map(_first_paths, changes)),
     ]
     kept = [cells for cells in columns if any(cell.strip() for cell in cells[1:])]
     print_table(kept, screen)
 
 
+def _first_paths(change: Change) -> str:
+    shown = clean("  ".join(change["paths"][:PATHS_SHOWN]))
+    hidden = max(change["files"], len(change["paths"])) - PATHS_SHOWN
+    return f"{shown}  and {hidden:,} more" if hidden > 0 else shown
+
+
 def _places(places: list[dict[str, Any]]) -> str:
     """How much is left out, and the largest places: a folder of dependencies says more than a large file."""
-    files = sum(place["files"] or 1 for place in places)
-    total = f"{count(files, 'file')} in {count(len(places), 'place')}"
-    ordered = sorted(places, key=lambda place: (-(place["files"] or 1), place["path"]))
+    files = sum(place["files"] or 0 for place in places)
+    total = count(len(places), "place") + (f" with {count(files, 'file')}" if files else "")
+    ordered = sorted(places, key=lambda place: (-(place["files"] or 0), place["path"]))
     named = [
         f"{clean(place['path'])} ({clean(place['reason']).replace('_', ' ')})"
         for place in ordered[:PLACES_SHOWN]

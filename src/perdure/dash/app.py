@@ -76,6 +76,7 @@ ALWAYS: Final[dict[str, Show]] = {
 BUILT_IN: Final[dict[str, Show]] = {
     "/timeline": timeline.timeline,
     "/timeline/change": timeline.change,
+    "/timeline/rewind": timeline.rewind,
     "/journal": journal.journal,
     "/journal/entry": changes.entry,
     "/journal/undo": changes.undo,
@@ -91,6 +92,7 @@ BUILT_IN: Final[dict[str, Show]] = {
 }
 CHANGES: Final[dict[str, Change]] = {
     "/mounts/order": servers.order,
+    "/timeline/rewind": timeline.rewind_now,
     "/journal/undo": changes.undo_now,
     "/journal/restore": changes.restore_now,
     "/drafts/discard": drafts.discard,

@@ -68,7 +68,11 @@ def fold(rows: Iterable[Row]) -> list[ChangedFile]:
     for source, path in sources.items():
         if (before := files.get(source)) is not None:
             files[path] = msgspec.structs.replace(
-                files[path], source=source, old_sha=before.old_sha, kind_before=before.kind_before
+                files[path],
+                source=source,
+                old_sha=before.old_sha,
+                kind_before=before.kind_before,
+                mode_before=before.mode_before,
             )
     return [
         file

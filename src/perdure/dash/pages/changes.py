@@ -120,7 +120,7 @@ async def undo(desk: Desk, ask: Ask) -> Page:
     else:
         raise ToolFailed("no change is selected: tick some in the journal")
     if plan["conflicts"]:
-        return _conflicts(plan["conflicts"], ids)
+        return conflicts_page("Undo", plan["conflicts"], ids)
     reverted = plan["reverted"]
     files = len({one["path"] for one in reverted})
     head = f"Nothing has changed yet. {count(len(reverted), 'change')} in {count(files, 'file')} will be undone; "
@@ -223,7 +223,7 @@ def _version_actions(path: str, identity: str) -> Content:
     ]
 
 
-def _conflicts(conflicts: list[dict[str, Any]], ids: list[str]) -> Page:
+def conflicts_page(title: str, conflicts: list[dict[str, Any]], ids: list[str]) -> Page:
     first = {one["path"]: one["reason"] for one in reversed(conflicts)}
     rows = (
         (file_link(path), _REASONS.get(reason, reason.replace("_", " "))) for path, reason in first.items()
@@ -232,7 +232,7 @@ def _conflicts(conflicts: list[dict[str, Any]], ids: list[str]) -> Page:
     hint = "Leave these files out of the selection to undo the others." if len(ids) > 1 else None
     body = table("Files that cannot be undone", ("File", "Why"), rows, "")
     card_body = card("Conflicts", note(text, kind="error"), body, note(hint) if hint else None)
-    return Page("Undo", (Part("preview", card_body),), is_live=False)
+    return Page(title, (Part("preview", card_body),), is_live=False)
 
 
 def _undone(one: dict[str, Any]) -> tuple[Content, ...]:

@@ -1,4 +1,4 @@
-"""The timeline: what agents and other programs did, turn by turn and call by call; one change with its diffs."""
+"""The timeline: what agents and other programs did, turn by turn and call by call; one change with its diffs; a rewind."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import Any, Final
 
 from perdure.dash.desk import Desk, mask_all
 from perdure.dash.diffs import show_diff
-from perdure.dash.html import Content, Markup, Row, element, link, table, text
+from perdure.dash.html import Content, Markup, Row, address, element, link, table, text
 from perdure.dash.layout import card
-from perdure.dash.pieces import badge, code, count, facts, field, file_link, note, search
+from perdure.dash.pages.changes import conflicts_page
+from perdure.dash.pieces import badge, button, code, count, facts, field, file_link, note, search
 from perdure.dash.times import when
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
+from perdure.protocol.tool_groups import GROUP_OF
 
 PAGE: Final = 50
 MOST_DIFFS: Final = 30
 MOST_SUGGESTED: Final = 50
+MOST_FILES: Final = 200
+CAN_REWIND: Final = "rewind" in GROUP_OF
 PLACES_SHOWN: Final = 10
 FILTERS: Final = {
     "client": "Client",
@@ -55,6 +59,7 @@ async def timeline(desk: Desk, ask: Ask) -> Page:
     return Page(
         "Timeline",
         (
+            *_notice(ask),
             Part("filter", card("Filter", search("Timeline", "Show", "/timeline", *fields))),
             Part("turns", element("div", element("div", text(body), class_="days"), more), news="change"),
             Part("not-covered", _not_covered(payload["not_covered"])),
@@ -83,6 +88,9 @@ async def change(desk: Desk, ask: Ask) -> Page:
         link("Undo this change…", "/journal/undo", {"id": identity}, class_="button")
         if one["status"] != "undone"
         else None,
+        link("Rewind to before this change…", "/timeline/rewind", {"to": identity}, class_="button")
+        if CAN_REWIND
+        else None,
         class_="actions",
     )
     return Page(
@@ -92,6 +100,54 @@ async def change(desk: Desk, ask: Ask) -> Page:
     )
 
 
+async def rewind(desk: Desk, ask: Ask) -> Page:
+    """A dry run: what a rewind to before a change takes back, and whose it is."""
+    identity = ask.get("to")
+    if not CAN_REWIND or not identity:
+        raise NotThere
+    plan = await desk.tools.call("rewind", to=identity, dry_run=True)
+    if plan["conflicts"]:
+        return conflicts_page("Rewind", plan["conflicts"], [])
+    reverted = plan["reverted"]
+    files = {one["path"] for one in reverted}
+    newest = (await desk.tools.call("timeline", n=1))["changes"][-1]["id"]
+    go = button(desk, "Rewind now", "/timeline/rewind", [("to", identity), ("newest", newest)], kind="danger")
+    shown = ((file_link(one["path"]), one.get("agent") or one["client"]) for one in reverted[:MOST_FILES])
+    hidden = len(reverted) - MOST_FILES
+    head = plan.get("head")
+    left_out = len(plan.get("not_covered", ()))
+    body = card(
+        "Preview",
+        element(
+            "p",
+            f"Nothing has changed yet. The workspace will be as it was before change {identity}: everything since is taken "
+            f"back, whoever did it, in {count(len(files), 'file')}.",
+        ),
+        table("Authors of what is taken back", ("Author", "Files"), _authors(reverted), ""),
+        note("Git's HEAD was ", code(head["to"][:12]), " then; it stays where it is now.") if head else None,
+        note(f"{count(left_out, 'place')} not covered: the rewind leaves them as they are.")
+        if left_out
+        else None,
+        table("Files that are taken back", ("File", "By"), shown, ""),
+        note(f"{count(hidden, 'more file')} not shown.") if hidden > 0 else None,
+        element("div", go, link("Cancel", "/timeline", class_="button"), class_="actions"),
+    )
+    return Page(f"Rewind to before change {identity}", (Part("preview", body),), is_live=False)
+
+
+async def rewind_now(desk: Desk, form: Ask) -> str:
+    """What was previewed, unless something was changed since."""
+    if not CAN_REWIND:
+        raise NotThere
+    newest = (await desk.tools.call("timeline", n=1))["changes"][-1]["id"]
+    if newest != form.get("newest"):
+        raise ToolFailed("nothing was rewound: a file was changed after the preview")
+    done = await desk.tools.call("rewind", to=form.get("to"), dry_run=False)
+    if done["conflicts"]:
+        raise ToolFailed("nothing was rewound: a file was changed after the preview")
+    return address("/timeline", {"done": form.get("to"), "redo": done["journal_ids"][0]})
+
+
 async def _masked(changes: list[Change]) -> list[Change]:
     """Command lines without what looks like a secret."""
     commands = await mask_all(one.get("command", "") for one in changes)
@@ -99,6 +155,23 @@ async def _masked(changes: list[Change]) -> list[Change]:
         {**one, "command": command} if command else one
         for one, command in zip(changes, commands, strict=True)
     ]
+
+
+def _authors(reverted: list[dict[str, Any]]) -> list[tuple[Content, ...]]:
+    files: dict[str, set[str]] = {}
+    for one in reverted:
+        agent = f", agent {one['agent']}" if one.get("agent") else ""
+        files.setdefault(f"{one['client']}{agent}", set()).add(one["path"])
+    return [(author, len(paths)) for author, paths in sorted(files.items())]
+
+
+def _notice(ask: Ask) -> tuple[Part, ...]:
+    identity, redo = ask.get("done"), ask.get("redo")
+    if not identity or not redo:
+        return ()
+    back = link("Take the rewind back…", "/journal/undo", {"id": redo})
+    words = f"The workspace is as it was before change {identity}. "
+    return (Part("notice", note(words, back, kind="notice")),)
 
 
 # --- pieces -----------------------------------------------------------------------------------------------
@@ -184,8 +257,9 @@ def _not_covered(places: list[dict[str, Any]]) -> Markup:
     if not places:
         return Markup("")
     rows = ((code(one["path"]), one["reason"].replace("_", " "), one["files"] or "") for one in places)
-    files = sum(one["files"] or 1 for one in places)
-    summary = element("summary", f"{count(files, 'file')} in {count(len(places), 'place')}")
+    files = sum(one["files"] or 0 for one in places)
+    with_files = f" with {count(files, 'file')}" if files else ""
+    summary = element("summary", count(len(places), "place") + with_files)
     body = table("Not covered", ("Path", "Reason", "Files"), list(rows)[:PLACES_SHOWN], "")
     hidden = len(places) - PLACES_SHOWN
     rest = note(f"{count(hidden, 'more place')} not shown.") if hidden > 0 else None

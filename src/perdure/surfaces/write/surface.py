@@ -203,11 +203,15 @@ def _has_more(change: dict[str, Any]) -> bool:
 
 
 def _places(places: list[dict[str, Any]]) -> list[str]:
-    """What is not covered, by its reason."""
-    counts: dict[str, int] = {}
+    """What is not covered, by its reason. Not every folder's files are counted."""
+    by_reason: dict[str, list[int]] = {}
     for place in places:
-        counts[place["reason"]] = counts.get(place["reason"], 0) + (place["files"] or 1)
-    return [f"{reason} {number:,}" for reason, number in counts.items()]
+        by_reason.setdefault(place["reason"], []).append(place["files"] or 0)
+    counts = {
+        reason: (sum(files), "file") if any(files) else (len(files), "place")
+        for reason, files in by_reason.items()
+    }
+    return [f"{reason} {number:,} {noun}{'s' * (number != 1)}" for reason, (number, noun) in counts.items()]
 
 
 TIMELINE = Shape(

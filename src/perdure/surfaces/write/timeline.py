@@ -30,8 +30,8 @@ MOST_ROWS: Final = 500
 """Read of one change, to name its paths and to count its lines."""
 MOST_PLACES: Final = 1000
 """That are not covered."""
-MOST_COMPARED: Final = 16 << 20
-"""Bytes that one answer compares to count lines, and `MOST_OF_FILE` those of one file."""
+MOST_COMPARED: Final = 8 << 20
+"""Bytes that one answer compares to count lines, of the newest changes first; `MOST_OF_FILE` of them in one file."""
 MOST_OF_FILE: Final = 1 << 20
 # The tool that writes rows of this op, where it has another name.
 _TOOLS: Final = {
@@ -80,9 +80,8 @@ def timeline(workspace: Workspace, given: Timeline, call: Call) -> dict[str, Any
         payload["session"] = session
     changes = workspace.journal.changes(wanted, given.n + 1)
     line_counter = LineCounter(workspace)
-    payload["changes"] = [
-        describe(workspace, change, line_counter) for change in reversed(changes[: given.n])
-    ]
+    newest_first = [describe(workspace, change, line_counter) for change in changes[: given.n]]
+    payload["changes"] = newest_first[::-1]
     if len(changes) > given.n:
         payload["next_cursor"] = str(changes[given.n - 1].id)
     payload["not_covered"] = [
@@ -103,7 +102,7 @@ def _named_path(workspace: Workspace, path: str) -> str | None:
 
 def newest_session_with_turns(workspace: Workspace, wanted: ChangeFilter) -> str | None:
     """The session that a turn without a session means: that of the newest change in a turn."""
-    in_turns = ChangeFilter(client=wanted.client, has_turn=True)
+    in_turns = ChangeFilter(client=wanted.client, agent=wanted.agent, has_turn=True)
     change = next(iter(workspace.journal.changes(in_turns, 1)), None)
     return change.session if change is not None else None
 
