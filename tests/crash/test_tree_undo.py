@@ -237,3 +237,14 @@ def test_a_failed_step_takes_the_others_back(tree: Tree) -> None:
     for landed in (3, 12, 22):
         assert tree.run(fault=f"commit.file_landed=eio@{landed}") == 1
         assert tree.recovered() == tree.after
+
+
+@pytest.mark.thorough
+def test_an_undo_that_fails_anywhere_is_whole_or_not_there(tree: Tree) -> None:
+    for number in range(1, 250, 2):
+        is_refused = tree.run(fault=f"*=eio@{number}") != 0
+        found = tree.recovered()
+        assert found == (tree.after if is_refused else tree.before), number
+        if not is_refused:
+            assert tree.run() == 0
+            assert tree.recovered() == tree.after
