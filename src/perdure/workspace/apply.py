@@ -87,7 +87,7 @@ class FileChange:
         if self.is_kept:
             return
         now = expectation(self.after, self.kind, store)
-        self.place.reopen()
+        self.place.reopen_made_again()
         back = None
         if self.old is not None:
             back = self._filled(self.old, self.old_kind, self.old_facts, store, sync=sync)
@@ -148,18 +148,19 @@ class ModeChange:
         pass
 
     def apply(self, store: ContentStore, *, sync: bool) -> None:
+        self.place.reopen()
+        if self.place.missing:
+            self.place.make_parents()  # another change has made them
         self._set(self._old, self._new, sync)
 
     def revert(self, store: ContentStore, *, sync: bool) -> None:
+        self.place.reopen_made_again()
         self._set(self._new, self._old, sync)
 
     def close(self) -> None:
         self.place.close()
 
     def _set(self, before: int, after: int, sync: bool) -> None:
-        self.place.reopen()
-        if self.place.missing:
-            self.place.make_parents()  # another change has made them
         dir_fd, name = self.place.dir_fd, self.place.name
         try:
             point("mode.before_set")

@@ -23,6 +23,7 @@ from perdure.workspace.contents import Content
 from perdure.workspace.drafts import Rejected
 from perdure.workspace.jobs import Job
 from perdure.workspace.parts import WorkspaceParts
+from perdure.workspace.paths.roots import Directories
 from perdure.workspace.planning import PlanView, Sighting
 from perdure.workspace.seen_files import Saved
 from perdure.workspace.sync_pass import AppliedChanges
@@ -76,6 +77,7 @@ class Change(Job):
         self.paths = plan.paths
         self.cancelled = call.cancelled
         self._changes: list[EntryChange] = []
+        self._directories: Directories | None = None
         self._sightings: list[Sighting] = []
         self._saved: Saved = {}
         self._displaced: list[Content] = []
@@ -111,6 +113,7 @@ class Change(Job):
         except BaseException:
             tree.close()
             raise
+        self._directories = tree.directories
         self._changes = tree.changes()
         self.seqs = [row.seq for row in tree.rows]
         self._sightings = tree.sightings()
@@ -169,6 +172,8 @@ class Change(Job):
     def discard(self) -> None:
         for change in self._changes:
             change.close()
+        if self._directories is not None:
+            self._directories.close()
 
     def applied(self) -> AppliedChanges | None:
         if not self.seqs:

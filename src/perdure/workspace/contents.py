@@ -143,7 +143,8 @@ class ContentStore:
             with self._blobs.open(content.sha256, size=content.size) as file:
                 pending.copy(file.fileno(), content.sha256)
             return
-        for piece in self.pieces(content):
+        data = self._journal.content(content.digest) if content.is_kept else None
+        for piece in (data,) if data is not None else self.pieces(content):
             pending.write(piece)
         if pending.sha256 != content.sha256:
             raise _damaged()

@@ -32,6 +32,7 @@ T = TypeVar("T")
 MOST_IN_MEMORY: Final = 64 * 1024 * 1024
 DIRECTORIES_MAX: Final = 64
 """Held open by one call."""
+IDLE_DIRECTORIES: Final = 8
 IN_MEMORY_MAX: Final = 128
 """Of how many files one call holds the contents."""
 _LOOKS: Final = ("read", "write")
@@ -123,12 +124,12 @@ class PlanView:
         self._client = client
         self._session = session
         self._known: dict[str, PlannedFile] = {}
-        self._directories = Directories()
+        self.directories = Directories(IDLE_DIRECTORIES)
         self.rows: list[Row] = []
 
     def lookup(self, path: str, *, force: bool = False, follow: bool = True) -> PlannedFile:
         place = self._roots.locate(
-            self._roots.anchored(path), force=force, follow=follow, directories=self._directories
+            self._roots.anchored(path), force=force, follow=follow, directories=self.directories
         )
         name = journal_path(place)
         if name in self._known:
@@ -142,7 +143,7 @@ class PlanView:
             place.close()
             raise
         self._known[name] = known
-        if len(self._directories) > DIRECTORIES_MAX:
+        if len(self.directories) > DIRECTORIES_MAX:
             place.close()  # it is opened again when the change is made
         return known
 
@@ -150,7 +151,7 @@ class PlanView:
         """As `lookup`, for a path of a row: whichever kind of entry is there, and through no link."""
         if (known := self._known.get(path)) is not None:
             return known
-        place = self._roots.locate_entry(path, directories=self._directories)
+        place = self._roots.locate_entry(path, directories=self.directories)
         try:
             self._check(path, deferred=self.deferred)
             self.claims.claim(*_claimed(path, place))
@@ -163,7 +164,7 @@ class PlanView:
             place.close()
             raise
         self._known[path] = known
-        if len(self._directories) > DIRECTORIES_MAX:
+        if len(self.directories) > DIRECTORIES_MAX:
             place.close()
         return known
 
@@ -331,6 +332,7 @@ class PlanView:
     def close(self) -> None:
         for known in self._known.values():
             known.place.close()
+        self.directories.close()
 
     def sightings(self) -> list[Sighting]:
         return [

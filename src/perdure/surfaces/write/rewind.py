@@ -15,7 +15,7 @@ from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.journal import Filter, Journal, Row
 from perdure.surfaces.write.reverting import Authors, Refused, Reverting, payload_of
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.undo import find_change, is_effective, journal_name
+from perdure.surfaces.write.undo import find_change, journal_name
 from perdure.surfaces.write.write import sequence
 from perdure.text.printable import make_printable
 from perdure.workspace.change import PlanFunction
@@ -46,7 +46,7 @@ def rewind(workspace: Workspace, given: Rewind, call: Call) -> dict[str, Any]:
         tree.claims.claim_journal()
         journal = workspace.journal
         rows = _rows_from(workspace, given)
-        effective = _effective(journal, rows)
+        effective = _effective(rows)
         if not effective:
             raise _nothing(given)
         reverting = Reverting(
@@ -116,16 +116,20 @@ def _is_beneath(path: str, folder: str | None) -> bool:
     return folder is None or path == folder or path.startswith(f"{folder}/")
 
 
-def _effective(journal: Journal, rows: list[Row]) -> list[Row]:
-    """Those that say what the workspace is now. A change and its undo, both of which are to go, say nothing."""
-    if not rows:
-        return []
-    oldest = rows[-1].seq
-    return [
-        row
-        for row in rows
-        if (row.undoes is None or row.undoes < oldest) and row.path and is_effective(journal, row)
-    ]
+def _effective(rows: list[Row]) -> list[Row]:
+    """Those that say what the workspace is now. A change and its undo, both of which are to go, say nothing.
+
+    An undo of a row is newer and of the same file, so it is among them."""
+    oldest = rows[-1].seq if rows else 0
+    is_undone: dict[int, bool] = {}
+    found: list[Row] = []
+    for row in rows:
+        is_effective = not is_undone.get(row.seq, False)
+        if row.undoes is not None:
+            is_undone.setdefault(row.undoes, is_effective)
+        if is_effective and row.path and (row.undoes is None or row.undoes < oldest):
+            found.append(row)
+    return found
 
 
 def _origins(tree: PlanView, rows: list[Row]) -> dict[str, EntryState | None]:

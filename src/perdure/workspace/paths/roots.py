@@ -42,9 +42,16 @@ DirectoryId = tuple[int, int]
 
 
 class Directories:
-    """Descriptors of directories, one for each, counted: many places of one call can lie in one directory."""
+    """Descriptors of directories, one for each, counted: many places of one call can lie in one directory.
 
-    def __init__(self) -> None:
+    As many as `idle_max` stay open without a holder, until `close`: a call with many files releases each before it takes
+    the next, which often lies in the same directory.
+    """
+
+    def __init__(self, idle_max: int = 0) -> None:
+        self._idle_max = idle_max
+        self._idle: dict[DirectoryId, None] = {}
+        self._missing: dict[tuple[int, str], tuple[str, str | None]] = {}
         self._open: dict[DirectoryId, int] = {}
         self._holders: dict[DirectoryId, int] = {}
         self._by_path: dict[tuple[int, str], DirectoryId] = {}
@@ -58,7 +65,7 @@ class Directories:
         info = os.fstat(fd)
         identity = info.st_dev, info.st_ino
         shared = self._open.setdefault(identity, fd)
-        self._holders[identity] = self._holders.get(identity, 0) + 1
+        self._add_holder(identity)
         if shared != fd:
             os.close(fd)
         return identity, shared
@@ -68,17 +75,44 @@ class Directories:
         identity = self._by_path.get((root, path))
         if identity is None:
             return None
-        self._holders[identity] += 1
+        self._add_holder(identity)
         return identity, self._open[identity]
+
+    def _add_holder(self, identity: DirectoryId) -> None:
+        self._holders[identity] = self._holders.get(identity, 0) + 1
+        self._idle.pop(identity, None)
+
+    def find_missing(self, root: int, path: str) -> tuple[str, str | None] | None:
+        """Of a directory that was not there: the innermost one above it that was, and the path of what stood in the
+        way."""
+        return self._missing.get((root, path))
+
+    def name_missing(self, root: int, path: str, above: str, obstacle: str | None) -> None:
+        self._missing[root, path] = above, obstacle
 
     def name(self, identity: DirectoryId, root: int, path: str) -> None:
         self._by_path[root, path] = identity
         self._paths[identity] = root, path
 
+    def forget(self, root: int, path: str) -> None:
+        """Another directory may have this name by now."""
+        self._paths.pop(self._by_path.pop((root, path), (-1, -1)), None)
+
     def release(self, identity: DirectoryId) -> None:
         self._holders[identity] -= 1
         if not self._holders[identity]:
             del self._holders[identity]
+            self._idle[identity] = None
+            self._close_idle(self._idle_max)
+
+    def close(self) -> None:
+        """Close what no place holds."""
+        self._close_idle(0)
+
+    def _close_idle(self, most: int) -> None:
+        while len(self._idle) > most:
+            identity = next(iter(self._idle))
+            del self._idle[identity]
             self._by_path.pop(self._paths.pop(identity, (-1, "")), None)
             close_quietly(self._open.pop(identity))
 
@@ -154,6 +188,19 @@ class Place:
                 path=make_printable(self.path),
             )
 
+    def reopen_made_again(self) -> None:
+        """As `reopen`, where the same call may have removed the directory and made it again."""
+        if self.dir_fd >= 0 and os.fstat(self.dir_fd).st_nlink:
+            return
+        folder = self.path.rpartition("/")[0]
+        self.close()
+        self._directories.forget(self.root, folder)
+        try:
+            self._identity, self.dir_fd = self._directories.hold(enter_path(self._walked, folder))
+        except OSError as error:
+            raise os_refusal(error, path=make_printable(self.path)) from None
+        self._directories.name(self._identity, self.root, folder)
+
     def open(self) -> int:
         """A descriptor to read the file; the caller closes it. Never blocks, never follows."""
         if self.missing:
@@ -175,6 +222,14 @@ class Place:
 
         If one cannot be made, those made before it are removed again.
         """
+        folder = self.path.rpartition("/")[0]
+        if (
+            held := self._directories.find(self.root, folder)
+        ) is not None:  # made for another file of the call
+            self._directories.release(self._identity)
+            self._identity, self.dir_fd = held
+            self.missing = ()
+            return ()
         made: list[str] = []
         depth = self.path.count("/") - len(self.missing)
         try:
@@ -194,6 +249,7 @@ class Place:
             _remove_directories(self._walked, made)
             raise os_refusal(error, path=make_printable(self.path)) from None
         self.missing = ()
+        self._directories.name(self._identity, self.root, folder)
         return tuple(made)
 
 
@@ -317,6 +373,10 @@ class Roots:
         held: int | tuple[DirectoryId, int] | None = None
         if directories is not None:
             held = directories.find(index, folder)
+            if held is None and (known := directories.find_missing(index, folder)) is not None:
+                above, obstacle = known
+                held = directories.find(index, above)
+                missing = tuple(parts[above.count("/") + 1 if above else 0 : -1]) if held is not None else ()
         try:
             if held is None:
                 held, missing, obstacle = _descend(root, parts[:-1])
@@ -334,8 +394,11 @@ class Roots:
             raise
         place = Place(index, held, rest, found, missing, root, directories)
         place.obstacle = obstacle
-        if directories is not None and not missing:
-            directories.name(place.directory, index, folder)
+        if directories is not None:
+            above = "/".join(parts[: len(parts) - 1 - len(missing)])
+            directories.name(place.directory, index, above)
+            if missing:
+                directories.name_missing(index, folder, above, obstacle)
         return place
 
     def is_replaced(self) -> bool:

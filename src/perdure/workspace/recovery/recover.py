@@ -76,6 +76,9 @@ def recover(roots: Roots, journal: Journal, store: ContentStore) -> Waiting:
     undecided = [one.row for one in intents if not _has_landed(one, landed)]
     for folder, error in (displaced.restore_displaced(roots, undecided, rescue) or {}).items():
         waiting.add_folder(intents, folder, error)
+    # Before anything is settled: a directory is removed only when it is empty.
+    for folder, error in (_sweep(roots, intents, rescue, began) or {}).items():
+        waiting.add_folder(intents, folder, error)
     of_path: dict[str, list[Intent]] = {}
     for intent in intents:
         of_path.setdefault(intent.row.path, []).append(intent)
@@ -110,8 +113,6 @@ def recover(roots: Roots, journal: Journal, store: ContentStore) -> Waiting:
                 _take_back(roots, store, row)
                 lost.append(row)
         settled.pop(row.seq, None)
-    for folder, error in (_sweep(roots, intents, rescue, began) or {}).items():
-        waiting.add_folder(intents, folder, error)
     for path, error in _sync_names(roots, intents).items():
         waiting.add(path, error)
 
