@@ -402,6 +402,19 @@ def test_secret_files_are_skipped_where_the_settings_say_so(root: Path) -> None:
     stage.workspace.close()
 
 
+def test_copies_of_secrets_go_when_the_settings_change(root: Path) -> None:
+    (root / ".env").write_text("X=1\n")
+    stage = Stage(root)
+    stage.tell("session_start")
+    digest = sha256(b"X=1\n").digest()
+    assert stage.workspace.journal.has_content(digest)
+    stage.recorder = Recorder(stage.workspace, TimelineSettings(secrets="skip"))
+    stage.tell("prompt")
+    assert not stage.workspace.journal.has_content(digest)
+    assert stage.rows() == []
+    stage.workspace.close()
+
+
 def test_what_does_not_fit_is_named(root: Path) -> None:
     for number in range(5):
         (root / f"f{number}").write_bytes(bytes(300_000))
