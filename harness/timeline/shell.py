@@ -145,7 +145,7 @@ def _check_record(operation: Operation, changes: list[Any]) -> None:
     _expect(change["session"] == SESSION, f"the session is {change['session']}")
     first = operation.command.split("\n")[0][:40]
     _expect(first in (change["command"] or ""), f"the command is {change['command']!r}")
-    _expect(change["files"] > 0, "no file is named")
+    _expect(bool(change["paths"]), "no path is named")
     if operation.background_s:
         _expect(any(one["status"] == "late" for one in changes), f"nothing is late: {changes}")
 

@@ -121,7 +121,7 @@ class Recorder:
                 self._observe(after=lambda: self._abandon(event, whole_session=True))
 
     def observe(self) -> None:
-        """Record what changed since the last observation."""
+        """Record what changed since the last observation. Not on the commit thread, which it waits for."""
         if self._settings.enabled:
             self._observe()
 
@@ -189,6 +189,7 @@ class Recorder:
     def _begin_turn(self, event: HookEvent) -> None:
         self._abandon(event, whole_session=False)
         self._journal.begin_turn(event.client, event.session)
+        self._journal.forget_calls(int(self._clock() * 1_000_000) - DAY_US)
 
     def _abandon(self, event: HookEvent, *, whole_session: bool) -> None:
         """The ends of these calls will not come: of an agent that has stopped, or of all agents of a session."""
@@ -208,7 +209,6 @@ class Recorder:
         for call in self._journal.open_calls():
             if call.begun < before:
                 self._give_up(call)
-        self._journal.forget_calls(before)
 
     def _link_own_rows(self, event: HookEvent) -> None:
         call = self._find_open(event)
