@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import scripted_model
 
-Scripts = Mapping[str, Sequence[scripted_model.Use]]
+Step = scripted_model.Use | Callable[[], scripted_model.Use]
+"""A tool and its arguments, or a function that waits for something first."""
+Scripts = Mapping[str, Sequence[Step]]
 
 
 class MessagesModel:
@@ -78,7 +80,10 @@ def _follow(scripts: Scripts, name: str, done: int, text: str) -> tuple[str, int
 
 def _next(scripts: Scripts, name: str, done: int) -> scripted_model.Use | None:
     script = scripts.get(name, ())
-    return script[done] if done < len(script) else None
+    if done >= len(script):
+        return None
+    step = script[done]
+    return step if isinstance(step, tuple) else step()
 
 
 @contextmanager

@@ -9,16 +9,18 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Timer
-from typing import Any
+from time import sleep
+from typing import Any, TypeVar
 
 import node
 import pytest
 import scripted_model
 from scripted_agents import MessagesModel, ResponsesModel, served_responses
 
+from perdure.storage.journal import Journal
 from perdure.storage.timeline import ChangeFilter, ChangeSummary
 from perdure.worker.compose import Settings, open_write
 from testbed import Bed
@@ -28,6 +30,7 @@ pytestmark = [pytest.mark.node, pytest.mark.thorough]
 CLAUDE = ("claude-code", "@anthropic-ai/claude-code", "2.1.197", "cli-wrapper.cjs")
 CODEX = ("codex", "@openai/codex", "0.169.0", "bin/codex.js")
 TOOLS = "Bash,Write,Edit,Agent"
+Found = TypeVar("Found")
 PROMPT = "never-kept-words"
 
 
@@ -53,17 +56,20 @@ def perdure(bed: Bed, *words: str) -> str:
     return run(bed, [sys.executable, "-P", "-m", "perdure", *words])
 
 
-def changes(bed: Bed) -> list[ChangeSummary]:
-    """Oldest first."""
+def read_journal(bed: Bed, look: Callable[[Journal], Found]) -> Found:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("HOME", "PERDURE_HOME"):
-            if name in bed.environ:
-                patch.setenv(name, bed.environ[name])
+            patch.setenv(name, bed.environ[name])
         service = open_write(Settings(workspaces=(str(bed.workspace),)), is_read_only=True)
         try:
-            return service.journal.changes(ChangeFilter(), 100)[::-1]
+            return look(service.journal)
         finally:
             service.close()
+
+
+def changes(bed: Bed) -> list[ChangeSummary]:
+    """Oldest first."""
+    return read_journal(bed, lambda journal: journal.changes(ChangeFilter(), 100)[::-1])
 
 
 def calls(bed: Bed) -> list[tuple[Any, ...]]:
@@ -80,11 +86,11 @@ def calls(bed: Bed) -> list[tuple[Any, ...]]:
     ]
 
 
-def ask_claude(bed: Bed, *prompts: str) -> None:
+def ask_claude(bed: Bed, *prompts: str, tools: str = TOOLS) -> None:
     """Several prompts in one session. Each is sent when the answer to the one before is there."""
     words = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
     process = subprocess.Popen(
-        [*program(CLAUDE), *words, "--allowedTools", TOOLS],
+        [*program(CLAUDE), *words, "--allowedTools", tools],
         cwd=bed.workspace,
         env=bed.environ,
         stdin=subprocess.PIPE,
@@ -170,6 +176,24 @@ def test_what_claude_code_changes_has_its_call_its_turn_and_its_agent(claude: Be
     )
     perdure(bed, "undo", str(removed.id))
     assert (bed.workspace / ".env").read_text() == "KEY=1\n"
+
+
+def test_a_call_that_was_not_permitted_is_the_author_of_nothing(claude: Bed) -> None:
+    bed = claude
+
+    def after_the_refusal() -> scripted_model.Use:
+        """The client does not wait for the hook at the end of a batch; a model takes longer than it."""
+        while read_journal(bed, lambda journal: journal.open_calls()):
+            sleep(0.05)
+        return "Bash", {"command": "sh make.sh", "description": "names no file that it makes"}
+
+    refused: scripted_model.Use = ("Bash", {"command": "touch refused.txt", "description": "not permitted"})
+    (bed.workspace / "make.sh").write_text("echo x > made.txt\n")
+    with scripted_model.served(MessagesModel({"script-one": [refused, after_the_refusal]})) as address:
+        bed.environ["ANTHROPIC_BASE_URL"] = address
+        ask_claude(bed, "script-one", tools="Bash(sh make.sh)")
+    assert not (bed.workspace / "refused.txt").exists()
+    assert calls(bed) == [("Bash", "call-script-one-1", 1, False, "done")]
 
 
 def test_the_settings_of_claude_code_are_what_they_were(bed: Bed) -> None:
