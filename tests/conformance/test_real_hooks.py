@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import node
 import pytest
 import scripted_model
-from scripted_agents import MessagesModel, ResponsesModel, served_responses
+from scripted_agents import MessagesModel, ResponsesModel, Step, served_responses
 
 from perdure.storage.journal import Journal
 from perdure.storage.timeline import ChangeFilter, ChangeSummary
@@ -194,6 +194,27 @@ def test_a_call_that_was_not_permitted_is_the_author_of_nothing(claude: Bed) -> 
         ask_claude(bed, "script-one", tools="Bash(sh make.sh)")
     assert not (bed.workspace / "refused.txt").exists()
     assert calls(bed) == [("Bash", "call-script-one-1", 1, False, "done")]
+
+
+def test_a_call_of_our_own_tool_in_claude_code_is_one_change(claude: Bed) -> None:
+    bed = claude
+    perdure(bed, "install", "claude-code", "--apply")
+    scripts: dict[str, list[Step]] = {
+        "script-one": [
+            (scripted_model.WAIT, {}),
+            ("mcp__perdure__safe_write", {"path": "a.txt", "content": "x\n"}),
+            ("mcp__perdure__edit", {"path": "a.txt", "edits": [{"old": "x", "new": "y"}]}),
+        ]
+    }
+    with scripted_model.served(MessagesModel(scripts)) as address:
+        bed.environ["ANTHROPIC_BASE_URL"] = address
+        ask_claude(bed, "script-one", tools="mcp__perdure__safe_write,mcp__perdure__edit")
+    assert (bed.workspace / "a.txt").read_text() == "y\n"
+    assert calls(bed) == [
+        ("mcp__perdure__safe_write", "call-script-one-1", 1, False, "done"),
+        ("mcp__perdure__edit", "call-script-one-2", 1, False, "done"),
+    ]
+    assert len(changes(bed)) == 2
 
 
 def test_the_settings_of_claude_code_are_what_they_were(bed: Bed) -> None:
