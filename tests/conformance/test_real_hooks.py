@@ -1,5 +1,5 @@
-"""Claude Code and Codex themselves, with the hooks that `perdure install CLIENT --hooks` writes: what their tools change is
-recorded with tool, call, turn and agent."""
+"""Claude Code, Codex and Gemini CLI themselves, with the hooks that `perdure install CLIENT --hooks` writes: what their
+tools change is recorded with tool, call, turn and agent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import node
 import pytest
 import scripted_model
-from scripted_agents import MessagesModel, ResponsesModel, Step, served_responses
+from scripted_agents import GenerateContentModel, MessagesModel, ResponsesModel, Step, served
 
 from perdure.storage.journal import Journal
 from perdure.storage.timeline import ChangeFilter, ChangeSummary
@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.node, pytest.mark.thorough]
 
 CLAUDE = ("claude-code", "@anthropic-ai/claude-code", "2.1.197", "cli-wrapper.cjs")
 CODEX = ("codex", "@openai/codex", "0.169.0", "bin/codex.js")
+GEMINI = ("gemini", "@google/gemini-cli", "0.61.0", "bundle/gemini.js")
 TOOLS = "Bash,Write,Edit,Agent"
 Found = TypeVar("Found")
 PROMPT = "never-kept-words"
@@ -252,10 +253,10 @@ def test_what_codex_changes_has_its_call_its_turn_and_its_agent(bed: Bed) -> Non
     perdure(bed, "install", "codex", "--hooks", "--apply")
     # A person trusts the hooks once, in the client; here they are run without asking.
     options = ["--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox"]
-    with served_responses(ResponsesModel(scripts)) as address:
+    with served(ResponsesModel(scripts)) as address:
         (home / "config.toml").write_text(
             'model = "gpt-5.5"\nmodel_provider = "local"\n[model_providers.local]\nname = "local"\n'
-            f'base_url = "{address}"\nwire_api = "responses"\nenv_key = "LOCAL_KEY"\n'
+            f'base_url = "{address}/v1"\nwire_api = "responses"\nenv_key = "LOCAL_KEY"\n'
         )
         run(bed, [*command, "exec", *options, "--skip-git-repo-check", f"script-one {PROMPT}"])
         session = next(change.session for change in changes(bed) if change.client == "codex")
@@ -270,3 +271,36 @@ def test_what_codex_changes_has_its_call_its_turn_and_its_agent(bed: Bed) -> Non
     # Both the agent, which waits, and its subagent had a call open; the subagent's names the file.
     assert [call[:4] for call in found[3:]] == [("Bash", "call-script-errand-0", 2, True)]
     assert re.fullmatch(r"[0-9a-f-]{36}", session)
+
+
+def test_what_gemini_changes_has_its_call_and_its_turn(bed: Bed) -> None:
+    command = program(GEMINI)
+    scripts: dict[str, list[Step]] = {
+        "script-one": [
+            ("run_shell_command", {"command": "sed -i s/one/two/ a.txt", "description": "edit"}),
+            ("run_shell_command", {"command": "rm .env; false", "description": "remove"}),
+            ("read_file", {"file_path": str(bed.workspace / "a.txt")}),
+            ("write_file", {"file_path": str(bed.workspace / "w.txt"), "content": "w\n"}),
+        ]
+    }
+    (bed.workspace / "a.txt").write_text("one\n")
+    (bed.workspace / ".env").write_text("KEY=1\n")
+    settings = Path(bed.environ["HOME"]) / ".gemini" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}\n')
+    perdure(bed, "install", "gemini", "--hooks", "--apply")
+    with served(GenerateContentModel(scripts)) as address:
+        bed.environ |= {
+            "GEMINI_API_KEY": "none",
+            "GOOGLE_GEMINI_BASE_URL": address,
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+            "PATH": os.environ["PATH"],
+        }
+        run(bed, [*command, "-p", f"script-one {PROMPT}", "--yolo"])
+    found = calls(bed)
+    assert [(tool, turn, status) for tool, _, turn, _, status in found] == [
+        ("run_shell_command", 1, "done"),
+        ("run_shell_command", 1, "done"),
+        ("write_file", 1, "done"),
+    ]
+    assert len({call_id for _, call_id, *_ in found}) == 3
