@@ -23,6 +23,7 @@ from perdure.storage.workspace_store import find
 from perdure.worker.compose import Settings, open_write
 from perdure.workspace.retention import RetentionTask
 from perdure.workspace.retention_limits import Keep
+from perdure.workspace.timeline import recorder as recorder_module
 from perdure.workspace.timeline.event import HookEvent
 from perdure.workspace.timeline.recorder import Recorder
 from perdure.workspace.timeline.settings import TimelineSettings
@@ -401,6 +402,19 @@ def test_secret_files_are_skipped_where_the_settings_say_so(root: Path) -> None:
     stage.workspace.close()
 
 
+def test_copies_of_secrets_go_when_the_settings_change(root: Path) -> None:
+    (root / ".env").write_text("X=1\n")
+    stage = Stage(root)
+    stage.tell("session_start")
+    digest = sha256(b"X=1\n").digest()
+    assert stage.workspace.journal.has_content(digest)
+    stage.recorder = Recorder(stage.workspace, TimelineSettings(secrets="skip"))
+    stage.tell("prompt")
+    assert not stage.workspace.journal.has_content(digest)
+    assert stage.rows() == []
+    stage.workspace.close()
+
+
 def test_what_does_not_fit_is_named(root: Path) -> None:
     for number in range(5):
         (root / f"f{number}").write_bytes(bytes(300_000))
@@ -559,3 +573,88 @@ def test_agents_side_by_side_lose_no_change_and_get_none_of_another(root: Path, 
     assert {row.client for row in rows} == {"claude-code"}
     for stage in stages:
         stage.workspace.close()
+
+
+def test_a_first_capture_that_runs_out_of_time_goes_on_and_invents_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "deep" / "er").mkdir(parents=True)
+    (root / "deep" / "er" / "f").write_text("f")
+    stage = Stage(root)
+    monkeypatch.setattr(recorder_module, "CAPTURE_S", -1.0)
+    stage.tell("session_start")
+    assert stage.not_covered() == {"read.me": "not_yet", "src": "not_yet", "deep": "not_yet"}
+    # Nothing is known of what these were, so that an undo could only do harm.
+    assert shape(stage.run("rm read.me; echo x > deep/er/f; echo y > deep/new; echo z > new")) == [
+        ("create", "new")
+    ]
+    monkeypatch.undo()
+    monkeypatch.setenv("PERDURE_HOME", str(root.parent / "home"))
+    stage.recorder.observe()
+    assert stage.not_covered() == {}
+    tracked = {file.path: file for file in stage.workspace.journal.tracked_files()}
+    assert stage.content(tracked["deep/er/f"].sha) == b"x\n"
+    assert shape(stage.run("rm -r deep src")) == [
+        ("delete", "src/lib.py"),
+        ("delete", "src/app.py"),
+        ("delete", "src"),
+        ("delete", "deep/new"),
+        ("delete", "deep/er/f"),
+        ("delete", "deep/er"),
+        ("delete", "deep"),
+    ]
+    stage.workspace.close()
+
+
+def test_a_workspace_that_was_empty_at_first_has_creations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    (tmp_path / "work").mkdir()
+    stage = Stage(tmp_path / "work")
+    stage.tell("session_start")
+    assert shape(stage.run("echo x > f")) == [("create", "f")]
+    stage.workspace.close()
+
+
+def test_turns_and_agents(stage: Stage) -> None:
+    stage.tell("prompt")
+    stage.run("echo 1 > a")
+    stage.tell("prompt")
+    stage.run("echo 2 > b", agent="helper")
+    stage.tell("prompt", session="s2")
+    stage.run("echo 3 > c", session="s2")
+    found = [
+        (change.session, change.call.turn, change.call.agent)
+        for change in reversed(stage.workspace.journal.changes(ChangeFilter(), 10))
+        if change.call is not None
+    ]
+    assert found == [("s1", 1, None), ("s1", 2, "helper"), ("s2", 1, None)]
+
+
+def test_the_stop_of_an_agent_ends_its_calls_alone(stage: Stage) -> None:
+    stage.begin("touch a", agent="a1", call_id="one")
+    stage.begin("touch b", agent="a2", call_id="two")
+    stage.tell("agent_stop", agent="a1")
+    assert [call.call_id for call in stage.workspace.journal.open_calls()] == ["two"]
+    stage.tell("session_end")
+    assert stage.workspace.journal.open_calls() == []
+
+
+def test_a_call_of_yesterday_is_not_open_any_more(root: Path) -> None:
+    stage = Stage(root)
+    stage.tell("session_start")
+    stage.begin("make src")
+    stage.recorder = Recorder(stage.workspace, clock=lambda: time.time() + 2 * 86_400)
+    (root / "read.me").write_text("changed")
+    stage.recorder.observe()
+    assert stage.workspace.journal.open_calls() == []
+    stage.workspace.close()
+
+
+def test_a_failed_call_is_recorded_as_any_other(stage: Stage) -> None:
+    facts = stage.begin("echo x > read.me; false")
+    subprocess.run(["sh", "-c", facts["command"]], cwd=stage.root, check=False)
+    stage.tell("failed_tool", **facts)
+    (row,) = stage.rows()
+    assert row.detail["call"]["call_id"] == "c1"

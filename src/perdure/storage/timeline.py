@@ -14,7 +14,7 @@ ANOTHER_PROGRAM: Final = "another program"
 """The client of a change that no call made."""
 
 
-class TrackedFile(msgspec.Struct, frozen=True):
+class TrackedFile(msgspec.Struct, frozen=True, gc=False):
     """A covered file as it was last seen. Its content is in the store under `sha`, or in git as the blob `git_oid`."""
 
     path: str

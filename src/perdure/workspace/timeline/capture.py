@@ -15,7 +15,7 @@ from perdure.storage.digest import sha256_of
 from perdure.storage.timeline import TrackedFile
 from perdure.workspace.contents import INLINE, Content, ContentStore
 from perdure.workspace.paths.roots import Roots, rooted
-from perdure.workspace.timeline.coverage import Reason, is_secret_name
+from perdure.workspace.timeline.coverage import Reason
 from perdure.workspace.timeline.scan import Entry, entry_of, examine, open_file, read_link
 
 IN_MEMORY: Final = 64 << 20
@@ -103,7 +103,7 @@ class ContentReader:
                 content, was_kept = self._content(fd, info.st_size)
                 if not fresh.matches(os.fstat(fd)) or content.size != info.st_size:
                     continue
-                if self._skips_secrets and self._is_secret(entry, content):
+                if self._skips_secrets and _is_secret(content):
                     return "secret"
                 return Captured(fresh, content, was_kept, read_ns)
         finally:
@@ -122,10 +122,10 @@ class ContentReader:
             return Content(sha256, size), True
         return self._store.take_file(fd), False
 
-    def _is_secret(self, entry: Entry, content: Content) -> bool:
-        if is_secret_name(entry.path.rpartition("/")[2]):
-            return True
-        if content.data is None or b"\0" in content.data:
-            return False
-        report = risk.scan(content.data.decode("utf-8", "replace"))
-        return any(finding.tier == "precise" for finding in report.findings)
+
+def _is_secret(content: Content) -> bool:
+    """Whether a credential is in it that the risk check is sure of."""
+    if content.data is None or b"\0" in content.data:
+        return False
+    report = risk.scan(content.data.decode("utf-8", "replace"))
+    return any(finding.tier == "precise" for finding in report.findings)

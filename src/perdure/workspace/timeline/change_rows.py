@@ -16,7 +16,7 @@ from perdure.storage.journal import Journal, NewRow
 from perdure.storage.timeline import ANOTHER_PROGRAM, CallRecord, NewCall
 from perdure.workspace.contents import ContentStore
 from perdure.workspace.timeline.attribution import Author
-from perdure.workspace.timeline.observation import PlannedChange
+from perdure.workspace.timeline.observation import PlannedChange, State
 
 OP: Final = "native"
 
@@ -152,13 +152,19 @@ def _detail(change: PlannedChange) -> dict[str, Any]:
         detail["kind"] = now.kind
     if before is not None and after is not None and before.kind != after.kind:
         detail["kind_before"] = before.kind
-    if now.mode is not None and now.kind != "link":
-        has_changed = before is None or after is None or before.mode != after.mode
-        if has_changed:
-            detail["file_mode"] = now.mode
-        if has_changed and before is not None and after is not None and before.mode is not None:
-            detail["mode_before"] = before.mode
+    old, new = _permissions(before), _permissions(after)
+    if old != new or "kind_before" in detail:
+        mode = new if after is not None else old
+        if mode is not None:
+            detail["file_mode"] = mode
+        if old is not None and after is not None:
+            detail["mode_before"] = old
     return detail
+
+
+def _permissions(state: State | None) -> int | None:
+    """A link has none of its own."""
+    return state.mode if state is not None and state.kind != "link" else None
 
 
 def _mode(change: PlannedChange) -> str:

@@ -9,7 +9,7 @@
 | what `.gitignore` or `.git/info/exclude` ignores | `ignored` | it is a small file (`SMALL`), or `keep` names it |
 | a file larger than `max_file_mb` | `too_large` | |
 | what is more than `max_total_mb` together | `max_total` | |
-| a file that looks like a secret | `secret` | `secrets = "keep"` |
+| a file that looks like a secret, unless `secrets = "keep"` | `secret` | `keep` names it and its content does not |
 | FIFOs, sockets, devices | `special` | |
 | other file systems | `mount` | |
 | what may not be read | `unreadable` | |
@@ -21,8 +21,9 @@ A file that is covered stays covered when a later pattern of `.gitignore` matche
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import Final, Literal
 
 from perdure.workspace.timeline.gitignore import Patterns
@@ -101,6 +102,9 @@ _SECRET_NAMES: Final = (
 )
 
 
+_SECRET: Final = re.compile("|".join(map(translate, _SECRET_NAMES)))
+
+
 class Coverage:
     """`private` are rules for Perdure's own folders: `name/` at any depth, `/a/b/` from the root on."""
 
@@ -109,7 +113,8 @@ class Coverage:
         self._keep = Patterns(settings.keep)
         self._own_names = frozenset(rule.strip("/") for rule in private if not rule.startswith("/"))
         self._own_paths = frozenset(rule.strip("/") for rule in private if rule.startswith("/"))
-        self.has_ignore = bool(self._ignore)
+        self._skips_secrets = settings.secrets != "keep"
+        self.has_ignore = bool(self._ignore) or self._skips_secrets
         self.max_file = int(settings.max_file_mb * 1_000_000)
         self.max_total = int(settings.max_total_mb * 1_000_000)
 
@@ -133,6 +138,8 @@ class Coverage:
             return "dependencies"
         if self._ignore and self._ignore.verdict(path, name, is_folder) is True:
             return "settings"
+        if self._skips_secrets and not is_folder and is_secret_name(name):
+            return "secret"
         return None
 
 
@@ -147,5 +154,4 @@ def is_ignored(chain: Sequence[Patterns], path: str, name: str, is_folder: bool)
 
 
 def is_secret_name(name: str) -> bool:
-    lower = name.lower()
-    return any(fnmatchcase(lower, pattern) for pattern in _SECRET_NAMES)
+    return _SECRET.match(name.lower()) is not None

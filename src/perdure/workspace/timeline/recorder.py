@@ -102,7 +102,7 @@ class Recorder:
                 self._observe(after=lambda: self._abandon(event, whole_session=True))
 
     def observe(self) -> None:
-        """Record what changed since the last observation."""
+        """Record what changed since the last observation. Not on the commit thread, which it waits for."""
         if self._settings.enabled:
             self._observe()
 
@@ -166,6 +166,7 @@ class Recorder:
     def _begin_turn(self, event: HookEvent) -> None:
         self._abandon(event, whole_session=False)
         self._journal.begin_turn(event.client, event.session)
+        self._journal.forget_calls(int(self._clock() * 1_000_000) - DAY_US)
 
     def _abandon(self, event: HookEvent, *, whole_session: bool) -> None:
         """The ends of these calls will not come: of an agent that has stopped, or of all agents of a session."""
@@ -184,7 +185,6 @@ class Recorder:
         for call in self._journal.open_calls():
             if call.begun < before:
                 self._give_up(call)
-        self._journal.forget_calls(before)
 
     def _link_own_rows(self, event: HookEvent) -> None:
         call = self._find_open(event)
@@ -492,7 +492,8 @@ class _Observation:
             writer.write(changes, self._attribution())
         journal.track_files(change.tracked for change in changes if change.tracked is not None)
         journal.track_files(plan.refreshed)
-        unneeded = journal.untrack_files([path for path in plan.untracked if path not in left])
+        untracked = [path for path in plan.untracked if path not in left]
+        unneeded = journal.untrack_files(untracked) if untracked else []
         if self._not_covered != self._left_out:
             journal.set_not_covered(self._not_covered)
         if self._last is None or changes or self._last.head != self._heads.after:

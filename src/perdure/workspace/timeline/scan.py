@@ -72,8 +72,6 @@ class Scan(NamedTuple):
     left: list[str]
     not_covered: list[NotCovered]
     files: int
-    total: int
-    """Bytes of the covered files."""
 
 
 def kind_of(info: os.stat_result) -> FileKind | None:
@@ -137,7 +135,6 @@ class Scanner:
         self._outgrown: list[Entry] = []
         self._not_covered: dict[str, tuple[Reason, int | None]] = {}
         self._files = 0
-        self._total = 0
 
     def run(self) -> Scan:
         for number, root in enumerate(self._roots):
@@ -153,7 +150,6 @@ class Scanner:
             left,
             places,
             self._files,
-            self._total,
         )
 
     # --- the walk ------------------------------------------------------------------------------------------
@@ -205,10 +201,11 @@ class Scanner:
         is_plain = not folder.is_ignored and not folder.is_left_out
         settings = self._coverage
         is_quick = is_plain and not settings.has_ignore
+        full_base = prefix + base
+        files = 0
         for entry in entries:
             name = entry.name
-            inside = base + name
-            path = prefix + inside
+            path = full_base + name
             try:
                 info = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
@@ -219,11 +216,11 @@ class Scanner:
             known = missing.get(path)
             if known is not None and is_quick and _is_unchanged(known, info) and info.st_size <= max_file:
                 del missing[path]
-                self._files += 1
-                self._total += info.st_size
+                files += 1
                 if known.sha is None and known.git_oid is None:
                     self._unread.append(_entry(path, known.kind, info))
                 continue
+            inside = base + name
             kind = kind_of(info)
             if kind == "directory":
                 made = self._folder(prefix, inside, name, folder, root)
@@ -263,14 +260,14 @@ class Scanner:
                     del missing[path]
                     self._outgrown.append(_entry(path, kind, info))
                 continue
-            self._files += 1
-            self._total += size
+            files += 1
             if known is not None and _is_unchanged(known, info):
                 del missing[path]
                 if known.sha is None and known.git_oid is None:
                     self._unread.append(_entry(path, kind, info))
                 continue
             self._compare(_entry(path, kind, info), known)
+        self._files += files
         return inner
 
     def _compare(self, entry: Entry, known: TrackedFile | None) -> None:
