@@ -1,4 +1,4 @@
-"""Models that follow a script, for agents with several turns and subagents, in the protocols of two vendors.
+"""Models that follow a script, for agents with several turns and subagents, in the protocols of three vendors.
 
 A script is found by a word in the last prompt, so that a subagent follows the script that its own prompt names. What comes
 next follows from the conversation alone: the number of results since that prompt. The call `n` of the script `name` has the
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import scripted_model
 
-Scripts = Mapping[str, Sequence[scripted_model.Use]]
+Step = scripted_model.Use | Callable[[], scripted_model.Use]
+"""A tool and its arguments, or a function that waits for something first."""
+Scripts = Mapping[str, Sequence[Step]]
 
 
 class MessagesModel:
@@ -78,12 +80,50 @@ def _follow(scripts: Scripts, name: str, done: int, text: str) -> tuple[str, int
 
 def _next(scripts: Scripts, name: str, done: int) -> scripted_model.Use | None:
     script = scripts.get(name, ())
-    return script[done] if done < len(script) else None
+    if done >= len(script):
+        return None
+    step = script[done]
+    return step if isinstance(step, tuple) else step()
+
+
+class GenerateContentModel:
+    """The API of Gemini, as its CLI speaks it. A call has no identity in it."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        name, done = "", 0
+        for part in (part for content in asked["contents"] for part in content.get("parts", ())):
+            name, done = _follow(self._scripts, name, done, part.get("text", ""))
+            done += "functionResponse" in part
+        if asked.get("generationConfig", {}).get("responseMimeType") == "application/json":
+            return {"text": json.dumps({"reasoning": "", "next_speaker": "user", "model_choice": "flash"})}
+        use = _next(self._scripts, name, done) if asked.get("tools") else None
+        return {"text": "done"} if use is None else {"functionCall": {"name": use[0], "args": use[1]}}
+
+
+def _responses_body(answer: dict[str, Any], path: str) -> tuple[str, str]:
+    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {"id": "r"}},
+        {"type": "response.output_item.done", "output_index": 0, "item": answer},
+        {"type": "response.completed", "response": {"id": "r", "usage": usage}},
+    ]
+    body = "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
+    return body, "text/event-stream"
+
+
+def _generate_content_body(answer: dict[str, Any], path: str) -> tuple[str, str]:
+    content = {"role": "model", "parts": [answer]}
+    body = json.dumps({"candidates": [{"content": content, "finishReason": "STOP", "index": 0}]})
+    return (f"data: {body}\r\n\r\n", "text/event-stream") if "stream" in path else (body, "application/json")
 
 
 @contextmanager
-def served_responses(model: ResponsesModel) -> Iterator[str]:
+def served(model: ResponsesModel | GenerateContentModel) -> Iterator[str]:
     """Its address, for as long as it is listened to."""
+    body_of = _responses_body if isinstance(model, ResponsesModel) else _generate_content_body
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -96,15 +136,10 @@ def served_responses(model: ResponsesModel) -> Iterator[str]:
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
-            events: list[dict[str, Any]] = [
-                {"type": "response.created", "response": {"id": "r"}},
-                {"type": "response.output_item.done", "output_index": 0, "item": model.answer(asked)},
-                {"type": "response.completed", "response": {"id": "r", "usage": usage}},
-            ]
-            body = "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events).encode()
+            text, kind = body_of(model.answer(asked), self.path)
+            body = text.encode()
             self.send_response(200)
-            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-type", kind)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -113,7 +148,7 @@ def served_responses(model: ResponsesModel) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

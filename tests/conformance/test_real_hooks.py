@@ -1,5 +1,5 @@
-"""Claude Code and Codex themselves, with the hooks that `perdure install CLIENT --hooks` writes: what their tools change is
-recorded with tool, call, turn and agent."""
+"""Claude Code, Codex and Gemini CLI themselves, with the hooks that `perdure install CLIENT --hooks` writes: what their
+tools change is recorded with tool, call, turn and agent."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Timer
-from typing import Any
+from time import sleep
+from typing import Any, TypeVar
 
 import node
 import pytest
 import scripted_model
-from scripted_agents import MessagesModel, ResponsesModel, served_responses
+from scripted_agents import GenerateContentModel, MessagesModel, ResponsesModel, Step, served
 
+from perdure.storage.journal import Journal
 from perdure.storage.timeline import ChangeFilter, ChangeSummary
 from perdure.worker.compose import Settings, open_write
 from testbed import Bed
@@ -27,7 +29,9 @@ pytestmark = [pytest.mark.node, pytest.mark.thorough]
 
 CLAUDE = ("claude-code", "@anthropic-ai/claude-code", "2.1.197", "cli-wrapper.cjs")
 CODEX = ("codex", "@openai/codex", "0.169.0", "bin/codex.js")
+GEMINI = ("gemini", "@google/gemini-cli", "0.61.0", "bundle/gemini.js")
 TOOLS = "Bash,Write,Edit,Agent"
+Found = TypeVar("Found")
 PROMPT = "never-kept-words"
 
 
@@ -53,17 +57,20 @@ def perdure(bed: Bed, *words: str) -> str:
     return run(bed, [sys.executable, "-P", "-m", "perdure", *words])
 
 
-def changes(bed: Bed) -> list[ChangeSummary]:
-    """Oldest first."""
+def read_journal(bed: Bed, look: Callable[[Journal], Found]) -> Found:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("HOME", "PERDURE_HOME"):
-            if name in bed.environ:
-                patch.setenv(name, bed.environ[name])
+            patch.setenv(name, bed.environ[name])
         service = open_write(Settings(workspaces=(str(bed.workspace),)), is_read_only=True)
         try:
-            return service.journal.changes(ChangeFilter(), 100)[::-1]
+            return look(service.journal)
         finally:
             service.close()
+
+
+def changes(bed: Bed) -> list[ChangeSummary]:
+    """Oldest first."""
+    return read_journal(bed, lambda journal: journal.changes(ChangeFilter(), 100)[::-1])
 
 
 def calls(bed: Bed) -> list[tuple[Any, ...]]:
@@ -80,11 +87,11 @@ def calls(bed: Bed) -> list[tuple[Any, ...]]:
     ]
 
 
-def ask_claude(bed: Bed, *prompts: str) -> None:
+def ask_claude(bed: Bed, *prompts: str, tools: str = TOOLS) -> None:
     """Several prompts in one session. Each is sent when the answer to the one before is there."""
     words = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
     process = subprocess.Popen(
-        [*program(CLAUDE), *words, "--allowedTools", TOOLS],
+        [*program(CLAUDE), *words, "--allowedTools", tools],
         cwd=bed.workspace,
         env=bed.environ,
         stdin=subprocess.PIPE,
@@ -172,6 +179,45 @@ def test_what_claude_code_changes_has_its_call_its_turn_and_its_agent(claude: Be
     assert (bed.workspace / ".env").read_text() == "KEY=1\n"
 
 
+def test_a_call_that_was_not_permitted_is_the_author_of_nothing(claude: Bed) -> None:
+    bed = claude
+
+    def after_the_refusal() -> scripted_model.Use:
+        """The client does not wait for the hook at the end of a batch; a model takes longer than it."""
+        while read_journal(bed, lambda journal: journal.open_calls()):
+            sleep(0.05)
+        return "Bash", {"command": "sh make.sh", "description": "names no file that it makes"}
+
+    refused: scripted_model.Use = ("Bash", {"command": "touch refused.txt", "description": "not permitted"})
+    (bed.workspace / "make.sh").write_text("echo x > made.txt\n")
+    with scripted_model.served(MessagesModel({"script-one": [refused, after_the_refusal]})) as address:
+        bed.environ["ANTHROPIC_BASE_URL"] = address
+        ask_claude(bed, "script-one", tools="Bash(sh make.sh)")
+    assert not (bed.workspace / "refused.txt").exists()
+    assert calls(bed) == [("Bash", "call-script-one-1", 1, False, "done")]
+
+
+def test_a_call_of_our_own_tool_in_claude_code_is_one_change(claude: Bed) -> None:
+    bed = claude
+    perdure(bed, "install", "claude-code", "--apply")
+    scripts: dict[str, list[Step]] = {
+        "script-one": [
+            (scripted_model.WAIT, {}),
+            ("mcp__perdure__safe_write", {"path": "a.txt", "content": "x\n"}),
+            ("mcp__perdure__edit", {"path": "a.txt", "edits": [{"old": "x", "new": "y"}]}),
+        ]
+    }
+    with scripted_model.served(MessagesModel(scripts)) as address:
+        bed.environ["ANTHROPIC_BASE_URL"] = address
+        ask_claude(bed, "script-one", tools="mcp__perdure__safe_write,mcp__perdure__edit")
+    assert (bed.workspace / "a.txt").read_text() == "y\n"
+    assert calls(bed) == [
+        ("mcp__perdure__safe_write", "call-script-one-1", 1, False, "done"),
+        ("mcp__perdure__edit", "call-script-one-2", 1, False, "done"),
+    ]
+    assert len(changes(bed)) == 2
+
+
 def test_the_settings_of_claude_code_are_what_they_were(bed: Bed) -> None:
     file = Path(bed.environ["HOME"]) / ".claude" / "settings.json"
     file.parent.mkdir(parents=True)
@@ -207,10 +253,10 @@ def test_what_codex_changes_has_its_call_its_turn_and_its_agent(bed: Bed) -> Non
     perdure(bed, "install", "codex", "--hooks", "--apply")
     # A person trusts the hooks once, in the client; here they are run without asking.
     options = ["--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox"]
-    with served_responses(ResponsesModel(scripts)) as address:
+    with served(ResponsesModel(scripts)) as address:
         (home / "config.toml").write_text(
             'model = "gpt-5.5"\nmodel_provider = "local"\n[model_providers.local]\nname = "local"\n'
-            f'base_url = "{address}"\nwire_api = "responses"\nenv_key = "LOCAL_KEY"\n'
+            f'base_url = "{address}/v1"\nwire_api = "responses"\nenv_key = "LOCAL_KEY"\n'
         )
         run(bed, [*command, "exec", *options, "--skip-git-repo-check", f"script-one {PROMPT}"])
         session = next(change.session for change in changes(bed) if change.client == "codex")
@@ -225,3 +271,36 @@ def test_what_codex_changes_has_its_call_its_turn_and_its_agent(bed: Bed) -> Non
     # Both the agent, which waits, and its subagent had a call open; the subagent's names the file.
     assert [call[:4] for call in found[3:]] == [("Bash", "call-script-errand-0", 2, True)]
     assert re.fullmatch(r"[0-9a-f-]{36}", session)
+
+
+def test_what_gemini_changes_has_its_call_and_its_turn(bed: Bed) -> None:
+    command = program(GEMINI)
+    scripts: dict[str, list[Step]] = {
+        "script-one": [
+            ("run_shell_command", {"command": "sed -i s/one/two/ a.txt", "description": "edit"}),
+            ("run_shell_command", {"command": "rm .env; false", "description": "remove"}),
+            ("read_file", {"file_path": str(bed.workspace / "a.txt")}),
+            ("write_file", {"file_path": str(bed.workspace / "w.txt"), "content": "w\n"}),
+        ]
+    }
+    (bed.workspace / "a.txt").write_text("one\n")
+    (bed.workspace / ".env").write_text("KEY=1\n")
+    settings = Path(bed.environ["HOME"]) / ".gemini" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}\n')
+    perdure(bed, "install", "gemini", "--hooks", "--apply")
+    with served(GenerateContentModel(scripts)) as address:
+        bed.environ |= {
+            "GEMINI_API_KEY": "none",
+            "GOOGLE_GEMINI_BASE_URL": address,
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+            "PATH": os.environ["PATH"],
+        }
+        run(bed, [*command, "-p", f"script-one {PROMPT}", "--yolo"])
+    found = calls(bed)
+    assert [(tool, turn, status) for tool, _, turn, _, status in found] == [
+        ("run_shell_command", 1, "done"),
+        ("run_shell_command", 1, "done"),
+        ("write_file", 1, "done"),
+    ]
+    assert len({call_id for _, call_id, *_ in found}) == 3

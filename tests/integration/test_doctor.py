@@ -368,6 +368,25 @@ def test_a_client_that_starts_a_perdure_which_is_gone_is_told(bed: Bed, file: st
     assert findings(bed, "clients") == []
 
 
+def test_a_hook_that_cannot_be_started(bed: Bed) -> None:
+    # given hooks of ours that work
+    file = Path(bed.environ["HOME"]) / ".claude" / "settings.json"
+    assert run_here(bed, "install", "claude-code", "--hooks", "--apply").returncode == 0
+    working = told(bed, "doctor", "--only", "clients")["findings"]
+    assert "the command of 1 hook can be started" in [finding["what"] for finding in working]
+    # when the program is gone, or is another one
+    hooks = file.read_text()
+    for program, reason in (
+        ("/nowhere/python", "/nowhere/python is not there"),
+        ("/bin/false", "it ends with 1"),
+    ):
+        file.write_text(hooks.replace(sys.executable, program))
+        # then it is said, with the way out
+        (found,) = [one for one in findings(bed, "clients", code=1) if one["level"] == "error"]
+        assert found["what"] == f"the hook in {file} cannot be started: {reason}"
+        assert found["todo"] == "`perdure install claude-code --hooks --apply`"
+
+
 def test_a_check_that_fails_does_not_keep_the_others_from_being_made(bed: Bed) -> None:
     (bed.root / "home").write_text("not a folder")
     done = run_here(bed, "doctor", "--json")

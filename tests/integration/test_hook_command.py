@@ -138,6 +138,14 @@ def test_a_turn_for_each_prompt(bed: Bed) -> None:
     assert [call[2] for call in calls(bed)] == [1, 2]
 
 
+def test_a_call_that_was_not_permitted_is_over_with_its_batch(bed: Bed) -> None:
+    (bed.workspace / "make.sh").write_text("echo x > made.txt\n")
+    journal(bed, bash_event(bed, "PreToolUse", "touch refused.txt", "toolu_1"))
+    journal(bed, event(bed, "PostToolBatch", tool_calls=[]))
+    run_bash(bed, "sh make.sh", "toolu_2")
+    assert calls(bed) == [("Bash", "toolu_2", None, None, "done")]
+
+
 def test_a_call_of_our_own_tool_is_one_change(bed: Bed) -> None:
     journal(bed, event(bed, "UserPromptSubmit", prompt=MARK))
     given = {"path": "a.txt", "content": "x\n"}

@@ -75,6 +75,7 @@ LIFE = [
     ("claude-code", {**CLAUDE, **SUBAGENT, "hook_event_name": "SubagentStop"}, "agent_stop", "accd65c1658c5580b"),
     ("claude-code", {**CLAUDE, "hook_event_name": "Stop", "stop_hook_active": False}, "agent_stop", None),
     ("claude-code", {**CLAUDE, "hook_event_name": "SessionEnd", "reason": "other"}, "session_end", None),
+    ("claude-code", {**CLAUDE, **SUBAGENT, "hook_event_name": "PostToolBatch"}, "batch_end", "accd65c1658c5580b"),
     ("codex", {**CODEX, "hook_event_name": "UserPromptSubmit", "prompt": "go"}, "prompt", None),
     ("codex", {**CODEX, **SUBAGENT, "hook_event_name": "SubagentStop"}, "agent_stop", "accd65c1658c5580b"),
     ("codex", {**CODEX, "hook_event_name": "Stop"}, "agent_stop", None),

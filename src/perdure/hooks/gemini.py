@@ -29,7 +29,7 @@ READERS: Final = frozenset(
         *("read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content"),
         *("google_web_search", "web_fetch", "get_internal_docs", "list_mcp_resources", "read_mcp_resource"),
         *("ask_user", "write_todos", "update_topic", "complete_task", "enter_plan_mode", "exit_plan_mode"),
-        *("invoke_agent", "activate_skill"),
+        *("invoke_agent", "activate_skill", "list_background_processes", "read_background_output"),
     }
 )  # fmt: skip
 PRESET: Final[dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Client configurations that name a perdure which is not there any more."""
+"""Client configurations and hooks that name a perdure which is not there any more."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import shutil
 from collections.abc import Iterator
 
 from perdure.cli.checks.finding import Finding, Patient, ok
-from perdure.cli.client_option import found_clients
+from perdure.cli.client_option import HOOK_CLIENTS, found_clients
 from perdure.cli.screen import count
+from perdure.registry.clients.hook_text import own_commands
+from perdure.registry.clients.places import hooks_file
+from perdure.registry.clients.splices import Uneditable
 
 CHECK = "clients"
+START_S = 20.0
 MOST_BYTES = 4 * 1024 * 1024
 # In JSON with and without comments, TOML and YAML alike: only the command is looked at, never what follows it.
 _COMMAND = re.compile(
@@ -34,6 +38,7 @@ def check(patient: Patient) -> Iterator[Finding]:
                 "that client has no perdure: its tools are missing",
                 f"put the path of the one that is installed there: {shutil.which('perdure') or 'perdure'}",
             )
+    yield from _check_hooks()
     if not named:
         clients = [client.name for client, _ in found_clients()]
         yield Finding(
@@ -45,6 +50,51 @@ def check(patient: Patient) -> Iterator[Finding]:
         )
     elif not broken:
         yield ok(CHECK, f"{count(named, 'entry names', 'entries name')} a perdure that is there")
+
+
+def _check_hooks() -> Iterator[Finding]:
+    """Whether the command of each hook that we wrote into a user's file can be started."""
+    working = 0
+    for client in HOOK_CLIENTS:
+        path = hooks_file(client, os.environ)
+        for command in _hook_commands(path) if path is not None else ():
+            if (reason := _failure(command)) is None:
+                working += 1
+                continue
+            yield Finding(
+                CHECK,
+                "error",
+                f"the hook in {path} cannot be started: {reason}",
+                "what that client's own tools change is not recorded",
+                f"`perdure install {client} --hooks --apply`",
+            )
+    if working:
+        yield ok(CHECK, f"the command of {count(working, 'hook')} can be started")
+
+
+def _hook_commands(path: str) -> list[str]:
+    try:
+        with open(path, "rb") as file:
+            return own_commands(file.read(MOST_BYTES).decode("utf-8-sig", "replace"))
+    except (OSError, Uneditable, RecursionError):
+        return []
+
+
+def _failure(command: str) -> str | None:
+    """Why a command does not start. Its help does nothing but show that it does."""
+    import shlex
+    import subprocess
+
+    words = shlex.split(command)
+    if not _is_there(words[0]):
+        return f"{words[0]} is not there"
+    try:
+        done = subprocess.run(
+            [*words, "--help"], stdin=subprocess.DEVNULL, capture_output=True, timeout=START_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return type(error).__name__
+    return None if done.returncode == 0 else f"it ends with {done.returncode}"
 
 
 def _files(workspace: str) -> Iterator[str]:

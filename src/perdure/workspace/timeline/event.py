@@ -12,6 +12,7 @@ EventKind = Literal[
     "before_tool",
     "after_tool",
     "failed_tool",
+    "batch_end",  # every call that the agent made has ended, also one that was not permitted
     "agent_stop",  # the main agent or a subagent has finished
     "session_end",
 ]

@@ -115,6 +115,9 @@ class Recorder:
                 self._end(event)
             case "prompt":
                 self._observe(after=lambda: self._begin_turn(event))
+            case "batch_end":
+                if any(_is_of_agent(call, event) for call in self._journal.open_calls()):
+                    self._observe(after=lambda: self._abandon(event, whole_session=False))
             case "agent_stop":
                 self._observe(after=lambda: self._abandon(event, whole_session=False))
             case "session_start" | "session_end":
@@ -165,11 +168,7 @@ class Recorder:
 
     def _find_open(self, event: HookEvent) -> CallRecord | None:
         """The call that an event is about: by the client's id of it, else the newest of the same agent and tool."""
-        calls = [
-            call
-            for call in self._journal.open_calls()
-            if (call.client, call.session) == (event.client, event.session)
-        ]
+        calls = [call for call in self._journal.open_calls() if _is_of_session(call, event)]
         if event.call_id is not None:
             calls = [call for call in calls if call.call_id == event.call_id]
         else:
@@ -194,8 +193,7 @@ class Recorder:
     def _abandon(self, event: HookEvent, *, whole_session: bool) -> None:
         """The ends of these calls will not come: of an agent that has stopped, or of all agents of a session."""
         for call in self._journal.open_calls():
-            is_of_session = (call.client, call.session) == (event.client, event.session)
-            if is_of_session and (whole_session or call.agent == event.agent):
+            if _is_of_agent(call, event) or (whole_session and _is_of_session(call, event)):
                 self._give_up(call)
 
     def _give_up(self, call: CallRecord) -> None:
@@ -629,6 +627,14 @@ _COVERED_KINDS: Final = (0o100000, 0o040000, 0o120000)
 
 def _changes_coverage(path: str) -> bool:
     return path.rpartition("/")[2] == ".gitignore" or path == ".git/info/exclude"
+
+
+def _is_of_session(call: CallRecord, event: HookEvent) -> bool:
+    return (call.client, call.session) == (event.client, event.session)
+
+
+def _is_of_agent(call: CallRecord, event: HookEvent) -> bool:
+    return _is_of_session(call, event) and call.agent == event.agent
 
 
 def _discard(_: object) -> None:
