@@ -25,8 +25,10 @@ from harness.power.disk_log import Record
 from harness.power.driver import Refused, named, run, write_surface
 from harness.power.recording import progress
 from harness.power.workload import Files, Lane
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.calls import Done
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import StorageError
 from perdure.storage.files import temp_names
 from perdure.storage.journal import Filter
 from perdure.surfaces.write.surface import WriteSurface
@@ -137,8 +139,8 @@ def _contents(service: Workspace) -> Iterator[Finding]:
     for sha in {sha.hex() for row in rows for sha in (row.old_sha, row.new_sha) if sha is not None}:
         try:
             kept = hashlib.sha256(service.store.load(sha)).hexdigest()
-        except ToolError as error:
-            kept = str(error.envelope.context.get("reason"))
+        except (ToolError, StorageError) as error:
+            kept = str(tool_error(error).envelope.context.get("reason"))
         if kept != sha:
             yield Finding("undo", f"content {sha[:12]}: {kept[:24]}")
 

@@ -21,6 +21,7 @@ import msgspec
 
 from perdure.platform.files import exchange
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import StorageError
 from perdure.storage.files.pending import PendingFile
 from perdure.workspace.paths.roots import Roots
 
@@ -55,7 +56,7 @@ def race(base: Path, attempts: int, way: Way = "kernel") -> Outcome:
             path = ("d/new", "d/deep/new", "f")[number % 3]
             try:
                 place = _naive(inside, path) if way == "naive" else _confined(workspace, path)
-            except (ToolError, OSError):
+            except (ToolError, StorageError, OSError):
                 refused += 1
                 continue
             landed += 1

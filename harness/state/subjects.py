@@ -15,6 +15,7 @@ from harness.state.events import Outcome
 from perdure.present.normalize import arguments as normalized
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.tools import View
+from perdure.storage.errors import StorageError
 from perdure.surfaces.state.service import StateService
 from perdure.surfaces.state.surface import StateSurface
 from perdure.testing.raw_client import Ended, RawClient
@@ -98,7 +99,7 @@ class InProcess:
         found = self._tools[tool]
         try:
             payload = found.run(normalized(found.spec.params, arguments), self)
-        except ToolError:
+        except (ToolError, StorageError):
             return "refused", {}
         return "done", msgspec.to_builtins(payload)
 

@@ -28,6 +28,7 @@ from harness.crash.write_kinds import HUGE_KINDS, KINDS, Files, Kind, contents, 
 from harness.syscalls.traced_worker import INJECTED, Site, Worker, can_trace, gives_up_a_lock, shown
 from perdure.protocol.envelope import Envelope, ToolError
 from perdure.storage.blobs import Blobs
+from perdure.storage.errors import StorageError
 from perdure.storage.journal import Filter
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.testing.raw_client import Ended
@@ -220,7 +221,7 @@ def _of_draft(run: Run, journal: SqliteJournal, store: ContentStore) -> Iterator
         return
     try:
         store.load(kept.sha.hex())
-    except ToolError as error:
+    except (ToolError, StorageError) as error:
         yield f"a draft was promised that cannot be read: {error}"
 
 

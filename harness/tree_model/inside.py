@@ -20,9 +20,11 @@ import msgspec
 
 from harness.tree_model.answers import Request
 from perdure.platform import fault_points
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.calls import Done
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.tools import View
+from perdure.storage.errors import StorageError
 from perdure.storage.journal import Digest, Filter, Row
 from perdure.surfaces.write import write
 from perdure.surfaces.write.surface import WriteSurface
@@ -191,14 +193,14 @@ class Inside:
     def _missing(self, sha: str) -> list[str]:
         try:
             kept = hashlib.sha256(self._service.store.load(sha)).hexdigest()
-        except ToolError as error:
-            return [f"content {sha[:12]}: {error.envelope.context.get('reason')}"]
+        except (ToolError, StorageError) as error:
+            return [f"content {sha[:12]}: {tool_error(error).envelope.context.get('reason')}"]
         return [] if kept == sha else [f"content {sha[:12]} is {kept[:12]}"]
 
     def _draft(self, identity: str) -> bytes | None:
         try:
             content = self._service.draft(identity)
-        except ToolError:
+        except (ToolError, StorageError):
             return None
         return b"".join(self._service.store.pieces(content))
 

@@ -18,20 +18,22 @@ import pytest
 from state_tools import Store
 
 from harness.state.postgres import Postgres
+from perdure.present.tool_errors import tool_error
+from perdure.storage.errors import LockTimeout, StateError
 from perdure.storage.postgres import migrate as postgres_opening
 from perdure.storage.postgres import pool
 from perdure.storage.postgres.state import PostgresState
-from perdure.storage.process_lock import LockTimeout, ProcessLock, open_lock_file
+from perdure.storage.process_lock import ProcessLock, open_lock_file
 from perdure.storage.sqlite.database import migrations
 from perdure.storage.sqlite.state import SqliteState
-from perdure.storage.state import Loaded, StateError, Wanted
+from perdure.storage.state import Loaded, Wanted
 from perdure.worker.compose import open_backend
 
 SPAWN = multiprocessing.get_context("spawn")
 
 
 def fault(error: StateError) -> tuple[str, str, str]:
-    found = error.envelope.context["fault"]
+    found = tool_error(error).envelope.context["fault"]
     return found["class"], found["code"], found["retry"]
 
 
@@ -69,7 +71,7 @@ def test_a_path_at_which_no_store_can_be_is_a_fault_and_no_missing_key(tmp_path:
         SqliteState(os.path.join(tmp_path, path))
 
     assert fault(refused.value) == ("resource", "state_misplaced", "never")
-    assert refused.value.envelope.error == "blocked"
+    assert tool_error(refused.value).envelope.error == "blocked"
 
 
 def test_a_url_of_another_database_is_refused_and_no_folder_of_that_name_is_made(
@@ -133,7 +135,7 @@ def test_a_file_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path) -> 
     with pytest.raises(StateError) as refused:
         SqliteState(str(path))
 
-    assert "newer version" in refused.value.envelope.context["message"]
+    assert "newer version" in tool_error(refused.value).envelope.context["message"]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (99,)
 
@@ -152,8 +154,8 @@ def test_another_programs_file_is_refused_and_left_as_it_is(tmp_path: Path, kind
     with pytest.raises(StateError) as refused:
         SqliteState(str(path))
 
-    assert "not a state store" in refused.value.envelope.context["message"]
-    assert str(tmp_path) not in str(refused.value.envelope)
+    assert "not a state store" in tool_error(refused.value).envelope.context["message"]
+    assert str(tmp_path) not in str(tool_error(refused.value).envelope)
     assert path.read_bytes() == before
 
 
@@ -328,7 +330,7 @@ def test_a_postgres_store_from_the_future_is_refused(postgres: Postgres) -> None
     with pytest.raises(StateError) as refused:
         PostgresState(dsn)
 
-    assert "newer version" in refused.value.envelope.context["message"]
+    assert "newer version" in tool_error(refused.value).envelope.context["message"]
 
 
 @pytest.mark.parametrize("version", [number for number, _ in postgres_opening.migrations()])

@@ -514,7 +514,8 @@ def test_verify_compares_before_it_settles_what_was_left_open(place: Place, tmp_
 def test_a_stopped_process_that_holds_the_lock_does_not_hold_up_writers_for_ever(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perdure.protocol.envelope import ToolError
+    from perdure.present.tool_errors import tool_error
+    from perdure.storage.errors import LockTimeout
     from perdure.workspace import writer_lock
 
     monkeypatch.setattr(writer_lock, "LOCK_S", 0.05)
@@ -527,10 +528,11 @@ def test_a_stopped_process_that_holds_the_lock_does_not_hold_up_writers_for_ever
     root = os.open(place.workspace, os.O_RDONLY)
     try:
         lock = writer_lock.WriterLock(str(place.workspace.parent / "lock"), [root])
-        with pytest.raises(ToolError) as refused:
+        with pytest.raises(LockTimeout) as refused:
             lock.take()
-        assert refused.value.envelope.context["reason"] == "workspace_locked"
-        assert refused.value.envelope.suggested_action == "retry_later"
+        answer = tool_error(refused.value).envelope
+        assert answer.context["reason"] == "workspace_locked"
+        assert answer.suggested_action == "retry_later"
     finally:
         os.close(root)
         holder.kill()

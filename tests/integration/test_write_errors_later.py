@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,9 +16,9 @@ from write_tools import Tools
 from harness.crash.write_kinds import found_in
 from harness.store_location import store_of
 from perdure.platform import directories, fault_points
-from perdure.protocol.envelope import refuse
-from perdure.protocol.next_step import call_again
-from perdure.storage.journal import JournalError
+from perdure.storage.errors import JournalError
+from perdure.storage.journal import Filter
+from perdure.surfaces.write import transaction
 from perdure.workspace import settler, sync_pass
 from perdure.workspace.sync_pass import AppliedChanges
 
@@ -159,7 +160,7 @@ def test_a_refusal_that_the_journal_could_not_take_down_is_taken_down_with_the_n
         nonlocal calls
         calls += 1
         if calls > 1:
-            raise JournalError(refuse("quota_exceeded", "no_space", "full", next_step=call_again()).envelope)
+            raise JournalError("journal_io", errno=errno.ENOSPC)
         return transact(work)
 
     with monkeypatch.context() as patched:
@@ -207,3 +208,65 @@ def test_a_recovery_that_may_not_write_leaves_the_change_to_the_next_one(
     successor()
 
     assert (workspace / "f").read_text() == "new\n"
+
+
+@pytest.mark.parametrize(
+    "operation", [{"op": "delete", "path": "f"}, {"op": "write", "path": "g", "content": "new\n"}]
+)
+def test_a_transaction_is_made_again_where_its_store_is_removed_meanwhile(
+    tools: Tools, workspace: Path, monkeypatch: pytest.MonkeyPatch, operation: dict[str, str]
+) -> None:
+    (workspace / "f").write_text("old\n")
+    write(tools, "other", "x")
+    transacted, removed = transaction._transacted, False
+
+    def remove_store_first(*given: Any) -> dict[str, Any]:
+        nonlocal removed
+        if not removed:
+            shutil.rmtree(store_of(workspace, workspace.parent / "home"))
+            removed = True
+        return transacted(*given)
+
+    monkeypatch.setattr(transaction, "_transacted", remove_store_first)
+
+    done, told = tools.use("transaction", {"ops": [operation]})
+
+    assert done, told
+    assert [row.path for row in tools.service.journal.rows(Filter(), 5)] == [operation["path"]]
+
+
+def test_an_operation_whose_content_cannot_be_kept_is_named(tools: Tools) -> None:
+    ops = [{"op": "write", "path": name, "content": name * size} for name, size in (("a", 1), ("b", 200_000))]
+    fault_points.arm("blob.open_temp=enospc")
+
+    done, told = tools.use("transaction", {"ops": ops})
+
+    assert not done
+    assert (told["error"], told["context"]["operation"], told["context"]["path"]) == (
+        "quota_exceeded",
+        1,
+        "b",
+    )
+    assert "ops[1]: the disk is full" in told["context"]["message"]
+
+
+def test_a_journal_that_fails_in_a_transaction_names_no_operation(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls of other sessions in the same round fail with it: they must not be told a path of this one."""
+    write(tools, "other", "x")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise JournalError("journal_io", errno=errno.ENOSPC)
+
+    monkeypatch.setattr(tools.service.journal, "append", fail)
+    done, told = tools.use("transaction", {"ops": [{"op": "write", "path": "f", "content": "new\n"}]})
+
+    assert not done
+    assert (told["error"], told["context"]["reason"], told["context"]["of"]) == (
+        "quota_exceeded",
+        "no_space",
+        "journal",
+    )
+    assert "operation" not in told["context"]
+    assert "path" not in told["context"]

@@ -102,7 +102,7 @@ def _named_types(file: Path) -> list[ast.expr]:
 
 def _is_safe(named: ast.expr) -> bool:
     if isinstance(named, ast.Call):
-        return ast.unparse(named.func) == "learned"
+        return ast.unparse(named.func) == "prepare_type"
     return {one.id for one in ast.walk(named) if isinstance(one, ast.Name)} <= BUILT_IN
 
 

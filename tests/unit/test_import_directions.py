@@ -23,10 +23,10 @@ ALLOWED = {
     "platform": {"platform"},
     "protocol": {"protocol"},
     "text": {"text", "risk"} | BASE,
-    "present": {"present"} | BASE,
+    "present": {"present", "storage"} | BASE,
     "validate": {"validate"} | BASE,
     "risk": {"risk"} | BASE,
-    "storage": PORTS,
+    "storage": PORTS - {"present"},
     "workspace": {"workspace"} | PORTS,
     "kernel": {"kernel", "present", "validate"} | BASE,
     "surfaces": {"surfaces", "workspace"} | PORTS,
@@ -142,6 +142,16 @@ def test_every_module_looks_only_where_it_may(file: Path) -> None:
         there = room(module)
         if there and not there.startswith("__"):
             assert there in ALLOWED[here], f"{name(file)} imports {module}"
+
+
+def test_storage_raises_its_own_errors_and_one_module_turns_them_into_answers() -> None:
+    for file in FILES:
+        of_storage = {module for module in imports(file) if room(module) == "storage"}
+        if name(file).startswith("storage/"):
+            answers = {"perdure.protocol.envelope", "perdure.protocol.next_step"} & set(imports(file))
+            assert not answers, f"{name(file)} imports {answers}"
+        elif name(file).startswith("present/"):
+            assert of_storage <= {"perdure.storage.errors"}, name(file)
 
 
 def test_every_room_has_a_rule() -> None:

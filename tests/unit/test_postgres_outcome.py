@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.storage.state import StateError, Written
+from perdure.storage.errors import StateError
+from perdure.storage.state import Written
 
 pytest.importorskip("psycopg")
 
@@ -16,4 +17,4 @@ def test_a_lost_round_that_only_expired_entries_has_an_unknown_outcome() -> None
     store = object.__new__(PostgresState)
     with pytest.raises(StateError) as lost:
         store._settled(Written(7, [], [], {}, []))
-    assert lost.value.envelope.context["reason"] == "state_outcome_unknown"
+    assert (lost.value.code, lost.value.outcome) == ("state_outcome_unknown", "unknown")

@@ -11,8 +11,9 @@ import pytest
 
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again
+from perdure.storage.errors import StateError
 from perdure.storage.memory import MemoryState
-from perdure.storage.state import Author, Decide, Name, StateError, Wanted
+from perdure.storage.state import Author, Decide, Name, Wanted
 from perdure.storage.state_rounds import Job, Payload, Rounds, Step
 
 SOON = 10.0
@@ -97,7 +98,7 @@ def test_a_job_to_which_no_round_comes_in_time_is_refused_untried(store: HeldSto
     store.goes_on.set()
     with pytest.raises(StateError) as error:
         refused.result(SOON)
-    assert error.value.envelope.context["fault"]["code"] == "state_busy"
+    assert error.value.code == "state_busy"
     assert first.result(SOON) == {"version": 1}
     assert tried == []
     rounds.close()

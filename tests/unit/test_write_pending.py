@@ -21,12 +21,12 @@ import pytest
 
 from perdure.platform import fault_points, files
 from perdure.platform.permissions import ACL
-from perdure.protocol.envelope import ToolError
+from perdure.present.tool_errors import tool_error
+from perdure.storage.errors import Conflict, FileChanging, FileError, LockTimeout, StorageError, SyncError
 from perdure.storage.files import pending, swap, temp_names
 from perdure.storage.files.fingerprint import Expected, Identity, seen, sha256_of
 from perdure.storage.files.metadata import FileMetadata, apply, capture
 from perdure.storage.files.pending import Landed, PendingFile
-from perdure.storage.files.swap import Conflict
 from perdure.workspace.recovery.temp_cleanup import sweep
 from perdure.workspace.removal import remove
 
@@ -104,8 +104,8 @@ def _no_descriptor_is_left() -> Iterator[None]:
         assert len(os.listdir("/proc/self/fd")) <= len(before)
 
 
-def reason(error: ToolError) -> str:
-    return str(error.envelope.context["reason"])
+def reason(error: StorageError) -> str:
+    return str(tool_error(error).envelope.context["reason"])
 
 
 def in_processes(count: int, work: Callable[[int], None]) -> list[int]:
@@ -172,10 +172,10 @@ def test_what_does_not_land_leaves_no_trace(folder: Folder) -> None:
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_taken_name_is_refused(folder: Folder) -> None:
-    with pytest.raises(ToolError) as refused:
+    with pytest.raises(FileError) as refused:
         folder.create("f", b"new")
 
-    assert refused.value.envelope.error == "stale_precondition"
+    assert tool_error(refused.value).envelope.error == "stale_precondition"
     assert reason(refused.value) == "file_already_exists"
     assert (folder.read(), folder.names) == (b"old", ["f"])
 
@@ -189,7 +189,7 @@ def test_of_four_creators_exactly_one_wins_in_200_rounds(folder: Folder) -> None
             try:
                 folder.create(f"r{turn}", b"%d" % number * 100)
                 won.append(turn)
-            except ToolError as error:
+            except FileError as error:
                 refused.add(reason(error))
         assert refused <= {"file_already_exists"}
         (folder.path / f"won{number}").write_text(" ".join(map(str, won)))
@@ -264,7 +264,7 @@ def test_a_foreign_edit_is_met_before_it_is_overwritten(folder: Folder, how: str
         folder.replace(b"ours", expected)
 
     with met.value as conflict:
-        assert conflict.envelope.error == "conflict"
+        assert tool_error(conflict).envelope.error == "conflict"
         assert conflict.reason == "changed_meanwhile"
         assert conflict.found is not None
         assert conflict.found.read() == folder.read() == (b"" if how == "truncated" else b"theirs")
@@ -320,7 +320,7 @@ def test_a_file_somebody_has_open_for_writing_is_left_to_them(folder: Folder) ->
         theirs.write(b"theirs")
 
     assert met.value.reason == "open_elsewhere"
-    assert met.value.envelope.suggested_action == "retry_later"
+    assert tool_error(met.value).envelope.suggested_action == "retry_later"
     met.value.close()
     assert (folder.read(), folder.names) == (b"theirs", ["f"])
 
@@ -329,10 +329,10 @@ def test_who_exchanges_in_a_directory_waits_for_his_turn_but_not_for_ever(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(swap, "TURN_S", 0.05)
-    with swap.directory_lock(folder.fd), pytest.raises(ToolError) as refused:
+    with swap.directory_lock(folder.fd), pytest.raises(LockTimeout) as refused:
         folder.replace(b"new")
 
-    assert (refused.value.envelope.error, reason(refused.value)) == ("conflict", "busy")
+    assert (tool_error(refused.value).envelope.error, reason(refused.value)) == ("conflict", "busy")
     assert (folder.read(), folder.names) == (b"old", ["f"])
     folder.replace(b"new")
 
@@ -447,9 +447,7 @@ def test_a_foreign_writer_never_loses_content_unseen(folder: Folder) -> None:
         with open(folder.path / "f", "rb") as file:
             try:
                 expected, facts = seen(file.fileno()), capture(file.fileno())
-            except ToolError as error:
-                if reason(error) != "file_changing":  # the editor came in between each time
-                    raise
+            except FileChanging:  # the editor came in between each time
                 continue
             basis = file.read()
         try:
@@ -683,10 +681,10 @@ def test_an_error_at_any_step_is_typed_and_changes_nothing(
         if where not in points:
             continue
         armed(f"{where}={error}")
-        with pytest.raises(ToolError) as refused:
+        with pytest.raises(FileError) as refused:
             attempt()
 
-        got = refused.value.envelope
+        got = tool_error(refused.value).envelope
         wanted = (
             ("write_corruption", "unknown")
             if "fsync" in where and error not in ("enospc", "edquot")
@@ -708,7 +706,7 @@ def test_a_failed_fsync_is_not_tried_again(folder: Folder, monkeypatch: pytest.M
 
     monkeypatch.setattr(pending, "sync_file", failing)
     with PendingFile(folder.fd, "new", sync=True) as new:
-        with pytest.raises(ToolError) as refused:
+        with pytest.raises(SyncError) as refused:
             new.seal()
         with pytest.raises(ValueError, match="complete"):
             new.create()
@@ -743,9 +741,12 @@ def test_interrupted_calls_are_finished(folder: Folder) -> None:
 def test_a_file_that_grows_over_the_limit_is_refused(folder: Folder) -> None:
     def work(_: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-        with pytest.raises(ToolError) as refused:
+        with pytest.raises(FileError) as refused:
             folder.replace(b"x" * 5000)
-        assert (refused.value.envelope.error, reason(refused.value)) == ("quota_exceeded", "file_too_large")
+        assert (tool_error(refused.value).envelope.error, reason(refused.value)) == (
+            "quota_exceeded",
+            "file_too_large",
+        )
         assert (folder.read(), folder.names) == (b"old", ["f"])
         folder.replace(b"y" * 900)
 
@@ -771,9 +772,12 @@ def tiny(tmp_path: Path) -> Iterator[Folder]:
 def test_a_full_disk_keeps_the_old_file_and_no_litter(tiny: Folder) -> None:
     tiny.create("f", b"old" * 5000)
     for _ in range(3):
-        with pytest.raises(ToolError) as refused:
+        with pytest.raises(FileError) as refused:
             tiny.replace(b"x" * 100_000)
-        assert (refused.value.envelope.error, reason(refused.value)) == ("quota_exceeded", "no_space")
+        assert (tool_error(refused.value).envelope.error, reason(refused.value)) == (
+            "quota_exceeded",
+            "no_space",
+        )
         assert (tiny.read(), tiny.names) == (b"old" * 5000, ["f"])
 
     tiny.replace(b"small")

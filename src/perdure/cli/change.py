@@ -68,7 +68,9 @@ def entries(service: Workspace, rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def _entry(service: Workspace, row: Row, rows: list[Row]) -> dict[str, Any]:
+    from perdure.present.tool_errors import tool_error
     from perdure.protocol.envelope import ToolError
+    from perdure.storage.errors import StorageError
     from perdure.text.diffs import make_git_patch
 
     source = row.detail.get("moved_from") if row.mode == "move" else None
@@ -85,8 +87,8 @@ def _entry(service: Workspace, row: Row, rows: list[Row]) -> dict[str, Any]:
         entry["diff"] = make_git_patch(
             content(service, row.path, old_sha), content(service, row.path, row.new_sha), row.path
         )
-    except ToolError as error:
-        entry["no_diff"] = str(error.envelope.context.get("message", "a content is not kept any longer"))
+    except (ToolError, StorageError) as error:
+        entry["no_diff"] = str(tool_error(error).envelope.context["message"])
     return entry
 
 

@@ -16,7 +16,9 @@ from perdure.cli.screen import Screen, clean, count, home, size
 from perdure.cli.tool_command import print_json, write_settings
 from perdure.cli.usage import StoreUsage, is_gone_for_good, store_usages
 from perdure.host.settings import Settings
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import StorageError
 from perdure.storage.sqlite import read_only
 from perdure.storage.workspace_store import JOURNAL, anchor_path
 
@@ -79,9 +81,10 @@ def _collect(usage: StoreUsage, settings: Settings, options: argparse.Namespace)
         return result
     try:
         return result | _retire(usage, options)
-    except (ToolError, OSError) as error:
-        message = error.envelope.context.get("message") if isinstance(error, ToolError) else error.strerror
-        return result | {"error": str(message or type(error).__name__)}
+    except OSError as error:
+        return result | {"error": error.strerror or type(error).__name__}
+    except (ToolError, StorageError) as error:
+        return result | {"error": str(tool_error(error).envelope.context["message"])}
 
 
 def _retire(usage: StoreUsage, options: argparse.Namespace) -> dict[str, Any]:

@@ -21,9 +21,11 @@ from perdure.cli.parser import new_parser
 from perdure.cli.refusals import in_words
 from perdure.cli.tool_command import CommandCall, write_settings
 from perdure.cli.workspace import find_workspace
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.next_step import FILL, call_tool
 from perdure.protocol.tools import View
+from perdure.storage.errors import StorageError
 
 MOST_BYTES = 64 * 1024 * 1024
 MATCHER = "Write|Edit|MultiEdit|NotebookEdit"
@@ -142,8 +144,8 @@ def _journal(asked: dict[str, Any], path: str, workspace: str) -> int:
             adopt(service, call, path, _before(asked))
         finally:
             service.close()
-    except ToolError as error:
-        print(in_words("hook", msgspec.to_builtins(error.envelope)), file=sys.stderr)
+    except (ToolError, StorageError) as error:
+        print(in_words("hook", msgspec.to_builtins(tool_error(error).envelope)), file=sys.stderr)
         return 1
     except OSError as error:
         print(f"perdure hook: {error.strerror or error}", file=sys.stderr)

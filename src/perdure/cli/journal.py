@@ -10,6 +10,7 @@ from perdure.cli.screen import Screen, clean, home
 from perdure.cli.tool_command import has_store, no_changes, open_for_reading, parser_for, run_tool
 from perdure.present.diff_lines import count_lines, has_counted_lines
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from perdure.worker.compose import Settings
@@ -63,7 +64,7 @@ def _count_lines(payload: dict[str, Any], settings: Settings) -> dict[str, Any]:
                 path, old, _, new = two_versions(
                     service, DiffParams(path=entry["path"], to=entry["journal_id"])
                 )
-            except ToolError:
+            except (ToolError, StorageError):
                 continue  # a content is not kept any longer
             if counts := count_lines(make_git_patch(old, new, path).decode("utf-8", "replace")):
                 entry["added"], entry["removed"] = counts

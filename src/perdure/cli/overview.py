@@ -14,7 +14,6 @@ from perdure.cli.locations import registry_location, state_file, store_place
 from perdure.host import presence
 from perdure.host.settings import Settings
 from perdure.host.workspace_trust import untrusted_files
-from perdure.protocol.envelope import ToolError
 from perdure.protocol.pending_trust import command_for
 from perdure.storage.sqlite import read_only
 
@@ -68,6 +67,7 @@ def state_of(state: str | None) -> dict[str, Any]:
 
 def _of_server(url: str) -> dict[str, Any]:
     """A store behind a URL, through its own backend; its address without what may be secret."""
+    from perdure.storage.errors import StateError
     from perdure.storage.state import Span, StoreError
     from perdure.worker.compose import open_backend
 
@@ -83,12 +83,8 @@ def _of_server(url: str) -> dict[str, Any]:
             ]
         finally:
             backend.close()
-    except ToolError as error:
-        return {
-            "found": True,
-            "path": shown,
-            "error": str(error.envelope.context.get("message", "unavailable")),
-        }
+    except StateError as error:
+        return {"found": True, "path": shown, "error": error.detail}
     except (StoreError, OSError) as error:
         return {"found": True, "path": shown, "error": str(error)}
     return {"found": True, "path": shown, "revision": revision, "namespaces": len(spaces), "leases": leases}

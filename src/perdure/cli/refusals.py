@@ -9,7 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from perdure.cli.screen import clean, encodable
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import StorageError
 
 EXIT_CODES: Final = {
     "invalid_input": 2,
@@ -55,9 +57,9 @@ def _plain(value: Any) -> str:
     return clean(value if isinstance(value, str) else dumps(value, ensure_ascii=False))
 
 
-def tell(command: str, error: ToolError, as_json: bool) -> int:
+def tell(command: str, error: ToolError | StorageError, as_json: bool) -> int:
     """Say it, and return the exit code."""
-    found = msgspec.to_builtins(error.envelope)
+    found = msgspec.to_builtins(tool_error(error).envelope)
     if as_json:
         print(encodable(msgspec.json.encode(found).decode()))
     else:

@@ -22,6 +22,7 @@ from perdure.cli.tool_command import CommandCall, print_json
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_tool
 from perdure.protocol.tools import View
+from perdure.storage.errors import StorageError
 from perdure.storage.state_values import BadValue, parsed
 
 if TYPE_CHECKING:
@@ -329,7 +330,7 @@ def _export(surface: StateSurface, options: argparse.Namespace) -> int:
                 if options.namespace in (None, line.namespace):
                     print(as_json(line))
                 progress.at("export", number)
-    except ToolError as error:
+    except (ToolError, StorageError) as error:
         return tell("state", error, options.json)
     sys.stdout.flush()
     return 0
@@ -349,7 +350,7 @@ def _import(surface: StateSurface, options: argparse.Namespace) -> int:
     except (OSError, sqlite3.Error) as error:
         print(f"perdure state: {options.file}: {error}", file=sys.stderr)
         return 1
-    except ToolError as error:
+    except (ToolError, StorageError) as error:
         return tell("state", error, options.json)
     for one in done["skipped"]:
         where = f"row {one['row']}" + (f" ({one['key']})" if one["key"] else "")

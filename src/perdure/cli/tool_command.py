@@ -21,6 +21,7 @@ from perdure.host.settings import Settings
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_tool
 from perdure.protocol.tools import View
+from perdure.storage.errors import StorageError
 from perdure.storage.workspace_store import find
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def read_journal(
             return run(options, service)
         finally:
             service.close()
-    except ToolError as error:
+    except (ToolError, StorageError) as error:
         return tell(command, error, options.json)
 
 

@@ -13,6 +13,7 @@ from perdure.cli.refusals import tell
 from perdure.cli.screen import clean, count
 from perdure.cli.tool_command import open_for_reading, parser_for, worker_settings
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import StorageError
 
 UNAVAILABLE = 4
 
@@ -31,7 +32,7 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
         service = open_for_reading(worker_settings(options, "verify"))
-    except ToolError as error:
+    except (ToolError, StorageError) as error:
         tell("verify", error, options.json)
         return UNAVAILABLE
     try:

@@ -22,7 +22,7 @@ from msgspec import inspect as shapes
 from perdure.present.paths import BadFileUri, path_text
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.frames import DuplicateMember, members
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.protocol.next_step import FILL, call_again
 from perdure.protocol.tools import DETAILS, PRESENTATION, RENDERS, View
 
@@ -178,7 +178,7 @@ def arguments(params: type[Params], given: Mapping[str, Any], *, roots: tuple[st
     if faults.sentences:
         raise faults.refusal()
     try:
-        return msgspec.convert(normal, type=learned(params), strict=True)
+        return msgspec.convert(normal, type=prepare_type(params), strict=True)
     except msgspec.ValidationError as error:
         _, _, where = str(error).partition(" - at ")
         place = where.strip("`").removeprefix("$").lstrip(".") or "arguments"
@@ -219,7 +219,7 @@ _known: dict[type[msgspec.Struct], shapes.StructType] = {}
 
 def _declared(params: type[msgspec.Struct]) -> shapes.StructType:
     if (found := _known.get(params)) is None:
-        info = shapes.type_info(learned(params))
+        info = shapes.type_info(prepare_type(params))
         assert isinstance(info, shapes.StructType)
         found = _known.setdefault(params, info)
     return found

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 
 ErrorKind = Literal[
     "blocked",
@@ -108,7 +108,9 @@ def refuse(
 
 def error_schema() -> dict[str, Any]:
     """The JSON Schema of an envelope, as published at `perdure://schema/error`."""
-    (_,), components = msgspec.json.schema_components((learned(Envelope),), ref_template="#/$defs/{name}")
+    (_,), components = msgspec.json.schema_components(
+        (prepare_type(Envelope),), ref_template="#/$defs/{name}"
+    )
     body = components["Envelope"]
     properties: dict[str, Any] = {}
     for name, declared in body["properties"].items():

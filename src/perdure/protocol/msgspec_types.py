@@ -1,7 +1,7 @@
-"""Types that msgspec has worked out, by one thread at a time.
+"""Types are prepared for msgspec by one thread at a time.
 
-It does so at the first use of a type, and shows what it has before all of it is there: another thread that uses the type
-meanwhile ends the whole process. So whatever may run in several threads names its types by `learned`.
+msgspec works a type out at its first use, and publishes the result before it is complete: a second thread that uses the
+type meanwhile crashes the process. So code that may run in several threads passes its types through `prepare_type`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import msgspec
 
 Kind = TypeVar("Kind")
 
-_known: Final[set[object]] = set()
-_learning: Final = Lock()
+_prepared: Final[set[object]] = set()
+_preparing: Final = Lock()
 
 
-def learned(kind: Kind) -> Kind:
-    """The same type, which can be used at once."""
-    if kind not in _known:
-        with _learning:
+def prepare_type(kind: Kind) -> Kind:
+    """Return the same type, ready for use in any thread."""
+    if kind not in _prepared:
+        with _preparing:
             msgspec.json.Decoder(kind)
-        _known.add(kind)
+        _prepared.add(kind)
     return kind

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from perdure.protocol.eras import META_CONTRACT
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.protocol.replay import Convergent, NeverReplay, ProbeRequired, ReplayClass
 from perdure.protocol.tool_search import search_meta
 
@@ -159,7 +159,7 @@ _PRESENTATION_SCHEMA: Final[dict[str, Any]] = {"render": {"type": "string"}, "de
 
 def input_schema(params: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON Schema of a tool's arguments, self-contained: several clients do not follow `$ref`."""
-    (root,), components = msgspec.json.schema_components((learned(params),), ref_template="{name}")
+    (root,), components = msgspec.json.schema_components((prepare_type(params),), ref_template="{name}")
     body = _inlined(root, components, ())
     # That what is left out is false or empty goes without saying.
     for declared in body["properties"].values():

@@ -13,6 +13,7 @@ A file that another program has open for writing is not read until it is closed:
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import time
@@ -23,15 +24,15 @@ from typing import NamedTuple
 from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
 from perdure.platform.files import is_open_for_writing
-from perdure.protocol.envelope import ToolError
+from perdure.present.tool_errors import tool_error
 from perdure.registry import backups
 from perdure.registry.errors import ChangedMeanwhile, Forbidden, RegistryUnavailable
 from perdure.registry.file_lock import FileLock
 from perdure.registry.reading import MAX_BYTES, WAIT_S, opened, refused
+from perdure.storage.errors import Conflict, FileError, StorageError
 from perdure.storage.files import metadata
 from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.pending import PendingFile
-from perdure.storage.files.swap import Conflict
 
 Plan = Callable[[bytes | None], bytes | None]
 
@@ -77,8 +78,8 @@ def _registry_errors(target: str) -> Iterator[None]:
     """Turn errors of the system and of the file layer into registry errors."""
     try:
         yield
-    except ToolError as error:
-        raise _from_tool_error(error, os.path.basename(target)) from None
+    except StorageError as error:
+        raise _from_storage_error(error, os.path.basename(target)) from None
     except OSError as error:
         raise refused(error, os.path.basename(target)) from None
 
@@ -138,8 +139,8 @@ def _swap_in(target: str, lock: FileLock, current: FileContent | None, new: byte
                 displaced.seek(0)
                 backups.keep(target, displaced.read() or b"")
         return False
-    except ToolError as error:
-        if error.envelope.context.get("reason") == "file_already_exists":
+    except FileError as error:
+        if error.errno == errno.EEXIST:
             return False
         raise
     finally:
@@ -150,8 +151,9 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _from_tool_error(error: ToolError, name: str) -> Forbidden | RegistryUnavailable:
-    message = f"{name}: {error.envelope.context.get('message', 'the system refused')}"
-    if error.envelope.reason_hint == "permission":
+def _from_storage_error(error: StorageError, name: str) -> Forbidden | RegistryUnavailable:
+    envelope = tool_error(error).envelope
+    message = f"{name}: {envelope.context['message']}"
+    if envelope.reason_hint == "permission":
         return Forbidden(message, hint="check its permissions")
     return RegistryUnavailable(message)

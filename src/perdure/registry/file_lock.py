@@ -18,7 +18,7 @@ from perdure.platform import directories
 from perdure.platform.descriptors import pread, pwrite
 from perdure.platform.fault_points import point
 from perdure.platform.locks import lock_within, try_lock
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.registry import backups
 from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.reading import WAIT_S
@@ -89,7 +89,7 @@ class FileLock:
     def _read_record(self) -> LockRecord:
         try:
             return msgspec.json.decode(
-                pread(self._fd, os.fstat(self._fd).st_size, 0), type=learned(LockRecord)
+                pread(self._fd, os.fstat(self._fd).st_size, 0), type=prepare_type(LockRecord)
             )
         except msgspec.MsgspecError:
             return LockRecord()

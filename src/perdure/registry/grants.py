@@ -18,7 +18,7 @@ import msgspec
 from perdure.platform import directories
 from perdure.platform.locks import lock
 from perdure.platform.sync import sync_directory, sync_file
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.storage.user_dirs import sign_ins_folder
 
 _MARK: Final = 32
@@ -66,7 +66,7 @@ def read_grant(path: str) -> Grant | None:
     """None where nobody has signed in, or what is there cannot be read: a new sign-in mends both."""
     try:
         with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=learned(Grant))
+            return msgspec.json.decode(file.read(), type=prepare_type(Grant))
     except (OSError, msgspec.MsgspecError):
         return None
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.registry.addresses import Address
 from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.fetching import BUSY, Fetcher, Reply, TornReply, expected
@@ -82,7 +82,7 @@ class KeptReplies:
     def _load(self, key: str) -> _Kept | None:
         data = self._shelf.load(key)
         try:
-            return msgspec.msgpack.decode(data, type=learned(_Kept)) if data is not None else None
+            return msgspec.msgpack.decode(data, type=prepare_type(_Kept)) if data is not None else None
         except msgspec.DecodeError:
             return None
 

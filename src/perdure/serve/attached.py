@@ -36,7 +36,7 @@ from perdure.protocol.frames import (
     encode_error,
     salvage_id,
 )
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.protocol.tool_groups import PROFILES
 from perdure.serve.deliveries import asked
 from perdure.serve.exchange import Exchange
@@ -148,7 +148,7 @@ class Line:
 
     def _greeted(self, line: bytes | Oversize) -> HttpSession:
         try:
-            hello = msgspec.json.decode(line if isinstance(line, bytes) else b"", type=learned(Hello))
+            hello = msgspec.json.decode(line if isinstance(line, bytes) else b"", type=prepare_type(Hello))
         except msgspec.MsgspecError:
             raise _Unwelcome from None
         workspace = self._sessions.workspace_of(hello.workspace)
@@ -192,7 +192,7 @@ class Line:
 
     def _delivered(self, session: HttpSession, line: bytes) -> None:
         try:
-            identities = msgspec.json.decode(line, type=learned(Delivered)).delivered
+            identities = msgspec.json.decode(line, type=prepare_type(Delivered)).delivered
         except msgspec.MsgspecError:
             return  # a client of its own making; what it has stays kept
         for raw in identities:

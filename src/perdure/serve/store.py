@@ -21,7 +21,7 @@ from perdure.kernel.state import Invocation, Session
 from perdure.platform.locks import try_lock
 from perdure.platform.permissions import set_mode
 from perdure.protocol.frames import RequestId, decode_id
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 
 BLOCK: Final = 256
 COUNT_S: Final = 1.0
@@ -112,7 +112,7 @@ class Store:
         for row in self._db.execute(
             "SELECT id, identity, workspace, session FROM sessions WHERE id = ?", (identity,)
         ):
-            return Stored(row[0], row[1], row[2], msgspec.msgpack.decode(row[3], type=learned(Session)))
+            return Stored(row[0], row[1], row[2], msgspec.msgpack.decode(row[3], type=prepare_type(Session)))
         return None
 
     def remove_session(self, identity: str) -> None:
@@ -200,7 +200,7 @@ def _packed(call: Invocation) -> bytes:
 
 
 def _unpacked(data: bytes) -> Invocation:
-    call = msgspec.msgpack.decode(data, type=learned(Invocation))
+    call = msgspec.msgpack.decode(data, type=prepare_type(Invocation))
     token = decode_id(Raw(str(call.token).encode())) if call.token is not None else None
     identity = decode_id(Raw(str(call.public_id).encode()))
     assert identity is not None  # it was one when it was packed

@@ -27,13 +27,11 @@ from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
 from perdure.platform.files import link_unnamed, open_unnamed
 from perdure.platform.sync import start_writing, sync_directory, sync_file
-from perdure.protocol.envelope import ToolError, refuse
-from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.storage.digest import sha256_of
+from perdure.storage.errors import ContentDamaged, FileError, SyncError
 from perdure.storage.files import temp_names
 from perdure.storage.files.copy import CANNOT, copy_file
-from perdure.storage.files.fsync import close_quietly, write_all
-from perdure.storage.os_errors import os_refusal, sync_refusal
+from perdure.storage.files.file_io import close_quietly, write_all
 
 CHUNK: Final = 1 << 20
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -79,7 +77,7 @@ class Blobs:
             blob = incoming.take(source)
             incoming.land(_path(blob.sha256))
         except OSError as error:
-            raise os_refusal(error) from None
+            raise FileError(error) from None
         finally:
             incoming.close()
         passed("blob.landed")
@@ -90,18 +88,14 @@ class Blobs:
         try:
             file = FileIO(self._opened(sha256), "rb")
         except FileNotFoundError:
-            raise _damaged("blob_missing", "the store has lost a content that it recorded.", sha256) from None
+            raise ContentDamaged("missing", sha256) from None
         except OSError as error:
-            raise os_refusal(error, sha256=sha256) from None
+            raise FileError(error, sha256=sha256) from None
         try:
             if size is not None and os.fstat(file.fileno()).st_size != size:
-                raise _damaged(
-                    "blob_damaged", "a content in the store is damaged: it has another size.", sha256
-                )
+                raise ContentDamaged("size", sha256)
             if verify and sha256_of(file.fileno()) != sha256:
-                raise _damaged(
-                    "blob_damaged", "a content in the store is damaged: it has another hash.", sha256
-                )
+                raise ContentDamaged("hash", sha256)
         except BaseException:
             file.close()
             raise
@@ -121,7 +115,7 @@ class Blobs:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise os_refusal(error, sha256=sha256) from None
+            raise FileError(error, sha256=sha256) from None
         return True
 
     def __iter__(self) -> Iterator[Blob]:
@@ -169,7 +163,7 @@ class _Incoming:
             point("blob.open_temp")
             self.fd = self._open()
         except OSError as error:
-            raise os_refusal(error) from None
+            raise FileError(error) from None
 
     def _open(self) -> int:
         fd = open_unnamed(self.dir_fd, 0o600)
@@ -216,14 +210,14 @@ class _Incoming:
             point("blob.before_dir_fsync")
             sync_directory(self.dir_fd)
         except OSError as error:
-            raise sync_refusal(error, "directory of kept contents") from None
+            raise SyncError(error, "directory of kept contents") from None
 
     def _sync_content(self) -> None:
         try:
             point("blob.before_fsync")
             sync_file(self.fd)
         except OSError as error:
-            raise sync_refusal(error, "content") from None
+            raise SyncError(error, "content") from None
 
     def _take_place(self, path: str) -> None:
         """Over a blob of the same name, which may be damaged."""
@@ -261,22 +255,5 @@ def _pieces(source: bytes | Readable | Iterable[bytes]) -> Iterator[bytes]:
 
 def _path(sha256: str) -> str:
     if not _SHA256.fullmatch(sha256):
-        raise refuse(
-            "invalid_input",
-            "bad_sha256",
-            "sha256 must be 64 lower-case hex digits.",
-            next_step=call_again(sha256=FILL),
-            suggested_action="fix_syntax",
-        )
+        raise ValueError("sha256 must be 64 lower-case hex digits")
     return sha256
-
-
-def _damaged(reason: str, message: str, sha256: str) -> ToolError:
-    return refuse(
-        "write_corruption",
-        reason,
-        message,
-        next_step=ask_user("to run perdure verify, which names every content that is damaged."),
-        suggested_action="ask_user",
-        sha256=sha256,
-    )

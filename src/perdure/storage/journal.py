@@ -11,32 +11,9 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from perdure.protocol.envelope import ToolError, refuse
-from perdure.protocol.next_step import call_again
-
 Digest = bytes
 State = Literal["aborted", "conflict", "break"]
 T = TypeVar("T")
-
-
-class JournalError(ToolError):
-    """The journal itself failed. Nothing of the transaction happened, for none of its jobs."""
-
-
-class StoreReplaced(JournalError):
-    """The store was removed or replaced while it was open. Nothing was planned: the call can be made again on the one
-    that is there now."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            refuse(
-                "conflict",
-                "store_replaced",
-                "the store of this workspace was removed or replaced, so nothing was changed.",
-                next_step=call_again(),
-                suggested_action="retry_later",
-            ).envelope
-        )
 
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,19 +13,14 @@ from typing import Final
 
 from perdure.platform import directories
 from perdure.platform.locks import lock, try_lock, unlock
-from perdure.protocol.envelope import ToolError, refuse
-from perdure.protocol.next_step import ask_user, call_again, either
-from perdure.storage.files.fsync import close_quietly
+from perdure.storage.errors import LockTimeout
+from perdure.storage.files.file_io import close_quietly
 
 _UNSUPPORTED: Final = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 LOCK_S: Final = 30.0
 """How long a writer waits for the lock of a workspace: longer than any round takes, shorter than a call may."""
-
-
-class LockTimeout(Exception):
-    """Another process has kept the lock for too long."""
 
 
 class ProcessLock:
@@ -153,18 +148,6 @@ def is_locked_here(dir_fd: int) -> bool:
 def _identity(fd: int) -> tuple[int, int]:
     facts = os.fstat(fd)
     return facts.st_dev, facts.st_ino
-
-
-def workspace_locked() -> ToolError:
-    return refuse(
-        "conflict",
-        "workspace_locked",
-        "another process keeps the workspace locked.",
-        next_step=either(
-            call_again(), ask_user("to run perdure doctor, which names a process that is stopped")
-        ),
-        suggested_action="retry_later",
-    )
 
 
 def open_lock_file(path: str) -> int:

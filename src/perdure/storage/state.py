@@ -17,10 +17,6 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from perdure.protocol.envelope import Envelope, ToolError, refuse
-from perdure.protocol.faults import FaultClass, Retry
-from perdure.protocol.next_step import ask_user, call_again
-
 Space = Literal["key", "lease", "once"]
 Name = tuple[Space, str, str]
 """Space, namespace, key."""
@@ -183,33 +179,6 @@ class StateBackend(Protocol):
 
 class StoreError(Exception):
     """A store that cannot be used as it is; said in words that tell what to do."""
-
-
-class StateError(ToolError):
-    """The store itself failed: typed, with advice, and nothing was changed unless it says so."""
-
-
-def state_error(
-    fault: FaultClass,
-    code: str,
-    message: str,
-    retry: Retry = "later",
-    *,
-    outcome: Literal["not_started", "unknown"] = "not_started",
-) -> StateError:
-    found = refuse(
-        "blocked",
-        code,
-        message,
-        next_step=call_again()
-        if retry in ("safe", "later")
-        else ask_user(f"to check the state store: {message}"),
-        reason_hint="network" if fault == "transport" else "unknown",
-        suggested_action="retry_later" if retry in ("safe", "later") else "ask_user",
-        fault={"class": fault, "code": code, "retry": retry, "outcome": outcome},
-    )
-    envelope: Envelope = found.envelope
-    return StateError(envelope)
 
 
 def log_of(found: list[Change], revision: int) -> Log:

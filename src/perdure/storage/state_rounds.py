@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.storage import group_commit
+from perdure.storage.errors import StateError
 from perdure.storage.group_commit import GroupCommit
 from perdure.storage.state import (
     Answer,
@@ -23,11 +24,9 @@ from perdure.storage.state import (
     Loaded,
     Name,
     StateBackend,
-    StateError,
     Usage,
     Wanted,
     Written,
-    state_error,
 )
 
 PATIENCE_S: Final = 20.0
@@ -161,7 +160,7 @@ def _sum(one: Usage, other: Usage) -> Usage:
 
 
 class Job(group_commit.Job):
-    """A decision that waits for its round. `decide` gives the payload, or raises ToolError to change nothing."""
+    """A decision that waits for its round. `decide` gives the payload, or raises to change nothing."""
 
     def __init__(
         self,
@@ -218,7 +217,7 @@ class Rounds:
         now = time.monotonic()
         for job in batch:
             if job.deadline < now:
-                job.error = state_error(
+                job.error = StateError(
                     "resource", "state_busy", "the state store has not come to this call in time"
                 )
         if in_time := [job for job in batch if job.error is None]:
@@ -226,7 +225,7 @@ class Rounds:
 
 
 def _closed() -> StateError:
-    return state_error("resource", "state_closed", "the state store is being closed")
+    return StateError("resource", "state_closed", "the state store is being closed")
 
 
 def _wanted(batch: list[Job]) -> Wanted:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import StateError
 
 IDLE_S: Final = 2.0
 TROUBLE_S: Final = 0.25
@@ -67,5 +67,5 @@ class Watch:
                 known = self._known
             try:
                 self.advance(self._look(known))
-            except ToolError:
+            except StateError:
                 time.sleep(TROUBLE_S)  # a waiter finds out by itself when it asks the store

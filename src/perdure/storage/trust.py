@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.platform import directories
 from perdure.platform.permissions import user_id
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.storage.user_dirs import data_dir, write_private
 
 Verdict = Literal["trusted", "waiting", "changed"]
@@ -74,7 +74,7 @@ class TrustStore:
             if not stat.S_ISREG(facts.st_mode) or facts.st_uid != user_id() or facts.st_mode & 0o022:
                 return None  # not written by this user: it proves nothing
             try:
-                record = msgspec.json.decode(file.read(MAX_RECORD), type=learned(Record))
+                record = msgspec.json.decode(file.read(MAX_RECORD), type=prepare_type(Record))
             except (OSError, msgspec.MsgspecError):
                 return None
         return record if record.path == path else None

@@ -29,7 +29,7 @@ from perdure.platform import directories, file_systems
 from perdure.platform.files import birth_time
 from perdure.platform.permissions import user_id
 from perdure.platform.sync import sync_directory, sync_file
-from perdure.storage.files.fsync import write_all
+from perdure.storage.files.file_io import write_all
 from perdure.storage.user_dirs import data_dir, state_dir
 
 FOLDER: Final = ".perdure"

@@ -17,7 +17,8 @@ from perdure.protocol.calls import Call, KeyStatus
 from perdure.protocol.tools import ToolSpec
 
 Handler = Callable[[Any, Call], object]
-"""From the declared params and the call to the payload, or to a future of it. Fails by raising `ToolError`."""
+"""From the declared params and the call to the payload, or to a future of it. Fails by raising `ToolError` or an
+error of storage."""
 
 
 class Tool(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ import perdure
 from perdure.platform.descriptors import set_blocking
 from perdure.platform.limits import is_processor_timeout
 from perdure.platform.polling import READABLE, WRITABLE, wait
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.validate.checking import check_as
 from perdure.validate.child import LENGTH_BYTES, Reply, Request, framed
 from perdure.validate.detect import detect
@@ -173,7 +173,7 @@ class _Child:
     def ask(self, request: Request, timeout_s: float, late: Callable[[], None]) -> Reply:
         """`late` is called once if there is no answer after a moment."""
         outgoing = framed(msgspec.msgpack.encode(request))
-        return msgspec.msgpack.decode(self._within(timeout_s, outgoing, late), type=learned(Reply))
+        return msgspec.msgpack.decode(self._within(timeout_s, outgoing, late), type=prepare_type(Reply))
 
     def end(self) -> None:
         """Close its input, by which it ends; it waits for nothing else."""

@@ -13,12 +13,12 @@ from msgspec import Raw
 from perdure.present.normalize import arguments, given_arguments, presentation, required, strict_object
 from perdure.present.outcome import sentence
 from perdure.present.result import CallToolResult, answer, failure
+from perdure.present.tool_errors import os_refusal, tool_error
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import Envelope, ToolError, refuse
 from perdure.protocol.next_step import ask_user, call_again, complete
 from perdure.protocol.tools import View
-from perdure.storage.journal import StoreReplaced
-from perdure.storage.os_errors import os_refusal
+from perdure.storage.errors import StorageError, StoreReplaced
 from perdure.surfaces.port import Tool
 from perdure.worker.diagnostics import Diagnostics
 from perdure.worker.group_hints import hint_in_envelope, hint_in_payload
@@ -125,8 +125,8 @@ class ToolCall:
             return self._failure(error)
 
     def _failure(self, error: BaseException) -> CallToolResult:
-        if isinstance(error, ToolError):
-            envelope = hint_in_envelope(error.envelope, self._disabled_groups)
+        if isinstance(error, (ToolError, StorageError)):
+            envelope = hint_in_envelope(tool_error(error).envelope, self._disabled_groups)
         else:
             envelope = _unexpected(self._tool.spec.name, error, self._diagnostics)
         return failure(placed(envelope, self._name, self._arguments()), self._view)

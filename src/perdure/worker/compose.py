@@ -110,12 +110,12 @@ def open_backend(state: str | None, *, is_read_only: bool = False) -> StateBacke
         from perdure.storage.memory import MemoryState
 
         return MemoryState()
+    from perdure.storage.errors import StateError
     from perdure.storage.sqlite.state import SqliteState
-    from perdure.storage.state import state_error
 
     path = (state or os.path.join(data_dir(), "state.db")).removeprefix("sqlite://")
     if "://" in path:
-        raise state_error(
+        raise StateError(
             "resource", "state_url", "a state store is a file, or a URL that begins postgresql://", "never"
         )
     path = os.path.abspath(os.path.expanduser(path))
@@ -125,12 +125,12 @@ def open_backend(state: str | None, *, is_read_only: bool = False) -> StateBacke
 
 
 def _open_postgres(dsn: str) -> StateBackend:
-    from perdure.storage.state import state_error
+    from perdure.storage.errors import StateError
 
     try:
         from perdure.storage.postgres.state import PostgresState
     except ImportError:
-        raise state_error(
+        raise StateError(
             "resource", "postgres_missing", "PostgreSQL needs the extra perdure[postgres]", "never"
         ) from None
     return PostgresState(dsn)

@@ -23,7 +23,7 @@ from perdure.protocol.frames import (
     decode_id,
     members,
 )
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 
 SERVER_INFO: Final = {"name": "perdure", "title": "Perdure", "version": __version__}
 CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "prompts": {}, "logging": {}}
@@ -126,7 +126,7 @@ class Session:
         told = bytes(raw)
         if told != self._told[0]:
             try:
-                self._told = told, msgspec.json.decode(told, type=learned(_Caller))
+                self._told = told, msgspec.json.decode(told, type=prepare_type(_Caller))
             except msgspec.MsgspecError:
                 self._told = told, _Caller()
         return self._told[1]

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from perdure.platform.fault_points import point
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
-from perdure.storage.files.swap import Conflict
-from perdure.storage.journal import Draft, Invocation, Journal, StoreReplaced
-from perdure.storage.os_errors import os_refusal
+from perdure.storage.errors import Conflict, StorageError, StoreReplaced
+from perdure.storage.journal import Draft, Invocation, Journal
 from perdure.workspace import drafts
 from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import Content
@@ -131,8 +131,6 @@ class Change(Job):
         return workspace.save_reads(first)
 
     def record_refusal(self, error: ToolError) -> ToolError:
-        if isinstance(error, StoreReplaced):
-            return error
         if self._refused_content is not None:
             return drafts.record(self._workspace, self._call, error, *self._refused_content)
         if isinstance(error, Rejected):
@@ -179,7 +177,7 @@ class Change(Job):
                 change.revert(self._workspace.store, sync=self._workspace.strict)
             except Conflict as conflict:
                 self._keep_displaced(conflict)  # another program wrote to it already: its content stays
-            except (ToolError, OSError) as error:
+            except (ToolError, StorageError, OSError) as error:
                 log.error("%s cannot be taken back now: %s", change.place.path, error)
                 self.is_stuck = True
         self.discard()
@@ -196,7 +194,7 @@ class Change(Job):
                 self._displaced += [
                     self._workspace.store.take_file(file.fileno()) for file in conflict.displaced
                 ]
-        except (ToolError, OSError) as error:
+        except (ToolError, StorageError, OSError) as error:
             log.error("content of another program could not be kept: %s", error)
             self._is_displaced_lost = conflict.reason != "not_put_back"
 
@@ -219,7 +217,7 @@ class Change(Job):
                 next_step=ask_user("to compare the file with what the other program wrote."),
                 suggested_action="ask_user",
             )
-        return os_refusal(error) if isinstance(error, OSError) else error
+        return tool_error(error) if isinstance(error, OSError) else error
 
     # --- failures of applying ------------------------------------------------------------------------------
 
@@ -233,7 +231,9 @@ class Change(Job):
         if not self.is_stuck:  # else the intents stay open: recovery completes the change
             for seq in self.seqs:
                 journal.conclude(seq, "conflict" if isinstance(error, Conflict) else "aborted")
-        self._failure = self.record_refusal(error) if isinstance(error, ToolError) else error
+        if isinstance(error, (ToolError, StorageError)) and not isinstance(error, StoreReplaced):
+            error = self.record_refusal(tool_error(error))
+        self._failure = error
 
     def describe_failure(self, error: Exception) -> Exception:
         failure = self._failure or error

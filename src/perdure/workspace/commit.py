@@ -20,11 +20,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 from perdure.platform.fault_points import passed, point
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again
+from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.group_commit import MAX_BATCH, GroupCommit
-from perdure.storage.journal import Journal, JournalError
-from perdure.storage.os_errors import os_refusal
+from perdure.storage.journal import Journal
 from perdure.workspace.deferred import Deferred
 from perdure.workspace.jobs import Claims, Job, JournalJob, NextRound
 from perdure.workspace.settler import Settler
@@ -78,7 +79,7 @@ class Committer:
     def record_failures(self) -> None:
         """Before a call looks at the journal: record changes that failed while the journal failed, too."""
         if self._unrecorded:
-            with suppress(ToolError):
+            with suppress(ToolError, StorageError):
                 self.transact(lambda: None)
 
     @property
@@ -106,7 +107,7 @@ class Committer:
             try:
                 with self._locked():
                     self._record_outcomes()
-            except ToolError as error:
+            except (ToolError, StorageError) as error:
                 log.warning("applied changes are settled at the next start: %s", error)
         self._lock.close()
 
@@ -123,7 +124,7 @@ class Committer:
             with self._locked():
                 self._round(batch, deferred)
         except OSError as error:
-            raise os_refusal(error) from None
+            raise tool_error(error) from None
         for job, work in deferred:
             self._defer(job, work)
 
@@ -185,8 +186,8 @@ class Committer:
             except Deferred as work:
                 job.status = "parked"
                 deferred.append((job, work))
-            except (ToolError, OSError) as error:
-                self._refuse(job, os_refusal(error) if isinstance(error, OSError) else error)
+            except (ToolError, StorageError, OSError) as error:
+                self._refuse(job, tool_error(error))
             except Exception as error:  # an unexpected error is its own caller's alone
                 job.error = error
         return settled
@@ -197,7 +198,7 @@ class Committer:
             job.error = self._journal.nested(lambda: job.record_refusal(error))
         except JournalError:
             raise
-        except (ToolError, OSError) as failure:
+        except (ToolError, StorageError, OSError) as failure:
             log.warning("a refused payload could not be kept: %s", failure)
 
     def _defer(self, job: Job, work: Deferred) -> None:

@@ -11,12 +11,14 @@ from typing import Final
 import msgspec
 
 from perdure.platform.descriptors import pread
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import ask_user
 from perdure.storage.blobs import Blobs
+from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.files.fingerprint import CHUNK
 from perdure.storage.files.pending import PendingFile
-from perdure.storage.journal import Journal, JournalError
+from perdure.storage.journal import Journal
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +73,8 @@ class ContentStore:
             return self.find(sha256, verify=True)
         except JournalError:
             raise
-        except ToolError as error:
-            if error.envelope.error != "write_corruption":
+        except (ToolError, StorageError) as error:
+            if tool_error(error).envelope.error != "write_corruption":
                 raise
             log.warning("kept content %s: %s; taken again from the file", sha256[:12], error)
         return msgspec.structs.replace(self.take_file(fd), mends=True)

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any, Final, NoReturn, TypeVar
 
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again
-from perdure.storage.os_errors import os_refusal
+from perdure.storage.errors import StorageError
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ class DeferredWork:
 
     def __init__(self) -> None:
         self._results: dict[Hashable, Any] = {}
-        self._refusals: dict[Hashable, ToolError] = {}
+        self._refusals: dict[Hashable, ToolError | StorageError] = {}
         self._runs: Counter[Hashable] = Counter()
 
     def result(self, key: Hashable, work: Callable[[], T]) -> T:
@@ -76,6 +77,6 @@ class DeferredWork:
         try:
             self._results[key] = deferred.work()
         except OSError as error:
-            self._refusals[key] = os_refusal(error)
-        except ToolError as error:
+            self._refusals[key] = tool_error(error)
+        except (ToolError, StorageError) as error:
             self._refusals[key] = error

@@ -11,7 +11,8 @@ import msgspec
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import Envelope, ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again, call_tool, either
-from perdure.storage.journal import Draft, Invocation, StoreReplaced
+from perdure.storage.errors import StorageError, StoreReplaced
+from perdure.storage.journal import Draft, Invocation
 from perdure.workspace.contents import Content
 from perdure.workspace.jobs import Job
 from perdure.workspace.parts import WorkspaceParts
@@ -109,7 +110,7 @@ def save(workspace: WorkspaceParts, call: Call, error: ToolError, path: str, con
         )
     except StoreReplaced:
         raise
-    except (ToolError, OSError) as failure:
+    except (ToolError, StorageError, OSError) as failure:
         log.warning("a refused payload could not be kept: %s", failure)
         return error
     return recorded
@@ -148,7 +149,7 @@ def save_all(
         workspace.committer.transact(save_each)
     except StoreReplaced:
         raise
-    except (ToolError, OSError) as failure:
+    except (ToolError, StorageError, OSError) as failure:
         log.warning("refused payloads could not be kept: %s", failure)
         return False
     return True

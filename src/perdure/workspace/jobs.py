@@ -68,14 +68,14 @@ class Job(group_commit.Job):
         self.deferred = DeferredWork()
 
     def stage(self) -> None:
-        """In the transaction: decide, write the rows, set `result`. Raises ToolError to change nothing."""
+        """In the transaction: decide, write the rows, set `result`. Raises to change nothing."""
 
     def record_refusal(self, error: ToolError) -> ToolError:
         """In the transaction, after `stage` was rolled back: keep what was refused. Returns the error to answer."""
         return error
 
     def apply(self) -> None:
-        """After COMMIT: make the change on disk. Raises ToolError where it cannot be made, with everything as it was."""
+        """After COMMIT: make the change on disk. Raises where it cannot be made, with everything as it was."""
 
     def record_failure(self, journal: Journal, error: Exception) -> None:
         """In a transaction: conclude the intents that `apply` could not fulfil. Called again where that is rolled back."""

@@ -13,7 +13,8 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from perdure.protocol.envelope import ToolError, refuse
-from perdure.protocol.next_step import call_again, call_tool
+from perdure.protocol.next_step import call_tool
+from perdure.storage.errors import FileChanging, StorageError
 from perdure.storage.files import metadata
 from perdure.storage.files.fingerprint import Expected, Identity, seen
 from perdure.storage.files.metadata import FileMetadata
@@ -152,7 +153,7 @@ class PlanView:
         for path in paths:
             # What is wrong with a path is said where it is planned.
             with (
-                suppress(ToolError),
+                suppress(ToolError, StorageError),
                 self._roots.locate(self._roots.anchored(path), force=True) as place,
             ):
                 if place.found is not None and place.found.st_size >= LARGE:
@@ -288,13 +289,7 @@ def capture(store: ContentStore, fd: int) -> Captured:
     was_kept = store.has(expected.sha256)
     content = store.find_or_mend(fd, expected.sha256) if was_kept else store.take_file(fd)
     if content.sha256 != expected.sha256:
-        raise refuse(
-            "conflict",
-            "file_changing",
-            "another program keeps writing to the file.",
-            next_step=call_again(),
-            suggested_action="retry_later",
-        )
+        raise FileChanging
     return Captured(expected, content, was_kept)
 
 

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from perdure import risk
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.risk.extra import BadPattern
 from perdure.risk.settings import FAMILIES, SECRET_WEIGHT, ExtraPattern, RiskSettings, Share, Thresholds
 from perdure.workspace.paths.protected import GUARDED, NEVER, OURS, Protection
@@ -90,7 +90,7 @@ def parse(table: Mapping[str, Any]) -> Policy:
     given = {key: value for key, value in table.items() if value is not None}
     _check_entries(given)
     try:
-        policy = msgspec.convert(given, type=learned(Policy))
+        policy = msgspec.convert(given, type=prepare_type(Policy))
     except msgspec.ValidationError as error:
         raise _bad(error) from None
     _check_rules(policy.protect)
@@ -221,7 +221,7 @@ def _check_entries(given: Mapping[str, Any]) -> None:
             if name not in known:
                 raise BadPolicy(_no_family(str(name), known), (key, str(name)))
             try:
-                msgspec.convert(value, type=learned(kind))
+                msgspec.convert(value, type=prepare_type(kind))
             except msgspec.ValidationError as error:
                 raise _bad(error, (key, str(name))) from None
     disabled = given.get("disable_families", [])

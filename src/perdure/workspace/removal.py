@@ -8,11 +8,11 @@ from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
 from perdure.platform.files import rename_noreplace
 from perdure.platform.sync import sync_directory
+from perdure.storage.errors import Conflict, FileError, SyncError
 from perdure.storage.files import temp_names
+from perdure.storage.files.file_io import close_quietly
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly
-from perdure.storage.files.swap import Conflict, directory_lock, found_at, mismatch_reason, open_if_regular
-from perdure.storage.os_errors import os_refusal, sync_refusal
+from perdure.storage.files.swap import directory_lock, found_at, mismatch_reason, open_if_regular
 from perdure.text.printable import make_printable
 
 
@@ -36,7 +36,7 @@ def _remove(dir_fd: int, name: str, expected: Expected, sync: bool) -> None:
     except FileNotFoundError:
         raise Conflict("file_vanished") from None
     except OSError as error:
-        raise os_refusal(error, path=make_printable(name)) from None
+        raise FileError(error, path=make_printable(name)) from None
     aside = None
     try:
         point("remove.renamed")
@@ -63,7 +63,7 @@ def _remove(dir_fd: int, name: str, expected: Expected, sync: bool) -> None:
 def _typed(error: BaseException, file: FileIO | None, name: str) -> BaseException:
     if file is not None and not isinstance(error, Conflict):
         close_quietly(file)
-    return os_refusal(error, path=make_printable(name)) if isinstance(error, OSError) else error
+    return FileError(error, path=make_printable(name)) if isinstance(error, OSError) else error
 
 
 def _sync(name: str, dir_fd: int) -> None:
@@ -71,4 +71,4 @@ def _sync(name: str, dir_fd: int) -> None:
         point("write.before_dir_fsync")
         sync_directory(dir_fd)
     except OSError as error:
-        raise sync_refusal(error, "directory", path=make_printable(name)) from None
+        raise SyncError(error, "directory", path=make_printable(name)) from None

@@ -15,6 +15,7 @@ from typing import Final
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again
 from perdure.storage.blobs import Blobs
+from perdure.storage.errors import StorageError
 from perdure.storage.journal import Digest, Journal, Retired
 from perdure.workspace.commit import Committer
 from perdure.workspace.jobs import Job
@@ -56,7 +57,7 @@ class RetentionTask:
         while not self._closing.wait(wait):
             try:
                 self.once()
-            except (ToolError, OSError) as error:
+            except (ToolError, StorageError, OSError) as error:
                 log.warning("retention failed and is tried again in an hour: %s", error)
             wait = EVERY_S
 

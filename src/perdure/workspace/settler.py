@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import StorageError
 from perdure.workspace.sync_pass import AppliedChanges, FailedSyncs, NotDurable, SyncPass
 
 SETTLE_AFTER_S: Final = 6.0
@@ -111,10 +112,10 @@ class Settler:
     def _sync_some(self, some: list[AppliedChanges], syncing: SyncPass) -> None:
         done: list[int] = []
         for changes in some:
-            with suppress(OSError, ToolError):  # then `sync` fails as well
+            with suppress(OSError, ToolError, StorageError):  # then `sync` fails as well
                 changes.begin_sync(syncing)
         for changes in some:
-            with suppress(OSError, ToolError, NotDurable):
+            with suppress(OSError, ToolError, StorageError, NotDurable):
                 changes.sync(syncing)
                 done += changes.seqs
         with self._changed:

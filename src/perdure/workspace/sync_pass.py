@@ -17,11 +17,11 @@ from typing import Final
 from perdure.platform import directories
 from perdure.platform.sync import start_writing, sync_directory, sync_file
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import Conflict, StorageError
 from perdure.storage.files import metadata
+from perdure.storage.files.file_io import close_quietly
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly
 from perdure.storage.files.pending import PendingFile
-from perdure.storage.files.swap import Conflict
 from perdure.workspace.apply import FileChange
 from perdure.workspace.contents import Content, ContentStore
 from perdure.workspace.paths.roots import Place, Roots
@@ -202,7 +202,7 @@ class AppliedChanges:
                 if not self._strict:
                     syncing.sync(self._roots, change, self._store)
             syncing.sync_names(self._roots, self._changes)
-        except (OSError, ToolError) as error:
+        except (OSError, ToolError, StorageError) as error:
             for name in names:
                 syncing.failed.add(name)
             log.error(

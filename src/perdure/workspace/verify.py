@@ -6,7 +6,9 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import StorageError
 from perdure.storage.files.fingerprint import seen
 from perdure.storage.journal import Filter, Problem
 from perdure.workspace.workspace import Workspace
@@ -40,8 +42,8 @@ def _contents(workspace: Workspace, watch: Watch) -> Iterator[Problem]:
             continue
         try:
             workspace.blobs.open(sha.hex(), verify=True).close()
-        except ToolError as error:
-            yield Problem("content", f"{sha.hex()}: {error.envelope.context.get('message', 'unreadable')}")
+        except StorageError as error:
+            yield Problem("content", f"{sha.hex()}: {tool_error(error).envelope.context['message']}")
 
 
 def _drift(workspace: Workspace, watch: Watch) -> Iterator[Problem]:
@@ -58,10 +60,9 @@ def _drift(workspace: Workspace, watch: Watch) -> Iterator[Problem]:
                         found = seen(fd).sha256
                     finally:
                         os.close(fd)
-        except ToolError as error:
-            yield Problem(
-                "drift", f"{row.path} cannot be read: {error.envelope.context.get('reason')}", row.seq
-            )
+        except (ToolError, StorageError) as error:
+            reason = tool_error(error).envelope.context.get("reason")
+            yield Problem("drift", f"{row.path} cannot be read: {reason}", row.seq)
             continue
         if found != wanted:
             what = "is gone" if found is None else "is there again" if wanted is None else "was changed"

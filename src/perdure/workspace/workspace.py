@@ -21,8 +21,9 @@ from perdure.protocol.next_step import FILL, call_again
 from perdure.protocol.replay import SAFE_TO_RETRY, STILL_UNKNOWN
 from perdure.protocol.tools import View
 from perdure.storage.blobs import Blobs
+from perdure.storage.errors import StoreReplaced
 from perdure.storage.files.held_files import HeldFiles
-from perdure.storage.journal import Filter, Journal, StoreReplaced
+from perdure.storage.journal import Filter, Journal
 from perdure.storage.user_dirs import data_dir, state_dir
 from perdure.storage.workspace_store import StorePlace, refuse_link, stores_folder
 from perdure.workspace.change import Change, Plan

@@ -9,14 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.storage.process_lock import (
-    LOCK_S,
-    DirectoryLock,
-    LockTimeout,
-    ProcessLock,
-    open_lock_file,
-    workspace_locked,
-)
+from perdure.storage.process_lock import LOCK_S, DirectoryLock, ProcessLock, open_lock_file
 
 
 class WriterLock:
@@ -33,14 +26,12 @@ class WriterLock:
         )
 
     def take(self) -> None:
-        """Refused where another process keeps it for too long."""
+        """Raises LockTimeout where another process keeps it for too long."""
         for taken, lock in enumerate(self._locks):
             try:
                 lock.take(LOCK_S)
-            except BaseException as error:
+            except BaseException:
                 self._give(taken)
-                if isinstance(error, LockTimeout):
-                    raise workspace_locked() from None
                 raise
 
     def give(self) -> None:

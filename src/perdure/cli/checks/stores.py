@@ -10,7 +10,9 @@ from perdure.cli.locations import state_file, store_place
 from perdure.cli.overview import state_of
 from perdure.cli.progress import Progress
 from perdure.cli.tool_command import write_settings
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import StorageError
 from perdure.storage.sqlite import read_only
 
 CHECK = "journal"
@@ -49,7 +51,7 @@ def _verified(patient: Patient, writes: int) -> Iterator[Finding]:
 
     try:
         service = open_write(write_settings(patient.settings))
-    except (ToolError, OSError) as error:
+    except (ToolError, StorageError, OSError) as error:
         yield Finding(
             CHECK,
             "error",
@@ -121,7 +123,5 @@ def _newer(path: str, family: str) -> Finding | None:
     )
 
 
-def _words(error: Exception) -> str:
-    if isinstance(error, ToolError):
-        return str(error.envelope.context.get("message", error.envelope.error))
-    return str(error)
+def _words(error: ToolError | StorageError | OSError) -> str:
+    return str(error) if isinstance(error, OSError) else str(tool_error(error).envelope.context["message"])

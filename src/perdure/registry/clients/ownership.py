@@ -17,9 +17,10 @@ import msgspec
 from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
 from perdure.platform.locks import lock
-from perdure.protocol.envelope import ToolError
-from perdure.protocol.msgspec_types import learned
+from perdure.present.tool_errors import tool_error
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.registry.errors import RegistryUnavailable, Unreadable
+from perdure.storage.errors import StorageError
 from perdure.storage.files.pending import PendingFile
 from perdure.storage.user_dirs import data_dir
 
@@ -96,7 +97,7 @@ class Ownership:
         path = os.path.join(self._folder, self._name)
         try:
             with open(path, "rb") as file:
-                return msgspec.json.decode(file.read(), type=learned(Sidecar))
+                return msgspec.json.decode(file.read(), type=prepare_type(Sidecar))
         except (FileNotFoundError, NotADirectoryError):
             return self.sidecar
         except (msgspec.MsgspecError, OSError):
@@ -126,11 +127,11 @@ class Ownership:
                     file.replace()
             finally:
                 os.close(dir_fd)
-        except (OSError, ToolError) as error:
+        except (OSError, StorageError) as error:
             raise self._unwritable(error) from None
 
-    def _unwritable(self, error: OSError | ToolError) -> RegistryUnavailable:
-        why = error.strerror if isinstance(error, OSError) else error.envelope.context.get("message")
+    def _unwritable(self, error: OSError | StorageError) -> RegistryUnavailable:
+        why = error.strerror if isinstance(error, OSError) else tool_error(error).envelope.context["message"]
         return RegistryUnavailable(
             f"what Perdure writes there cannot be put on record: {why}", hint=f"look at {self._folder}"
         )

@@ -8,7 +8,6 @@ from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
 from perdure.platform.files import rename_noreplace
 from perdure.platform.sync import sync_directory
-from perdure.protocol.envelope import ToolError
 from perdure.registry import backups
 from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.file_lock import FileLock
@@ -21,7 +20,7 @@ def remove_file(path: str, sha256: str) -> bool:
     """Whether it is gone; not if it has another content, which then stays or comes back to its name."""
     try:
         return _removed(os.path.realpath(path), sha256)
-    except (OSError, ToolError) as error:
+    except OSError as error:
         raise _refused(path, error) from None
 
 
@@ -34,9 +33,8 @@ def settle(path: str) -> None:
         raise _refused(path, error) from None
 
 
-def _refused(path: str, error: OSError | ToolError) -> RegistryUnavailable:
-    why = error.strerror if isinstance(error, OSError) else error.envelope.context.get("message")
-    return RegistryUnavailable(f"{os.path.basename(path)}: {why}")
+def _refused(path: str, error: OSError) -> RegistryUnavailable:
+    return RegistryUnavailable(f"{os.path.basename(path)}: {error.strerror}")
 
 
 def _removed(target: str, sha256: str) -> bool:

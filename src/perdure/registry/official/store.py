@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.registry.official.copy_file import index, opened, put, set_meta
 from perdure.registry.official.records import BadRecord, read_record
 from perdure.registry.official.versions import moment
@@ -76,7 +76,7 @@ class CatalogStore:
     @property
     def progress(self) -> Progress | None:
         found = self._meta("progress")
-        return msgspec.json.decode(found, type=learned(Progress)) if found else None
+        return msgspec.json.decode(found, type=prepare_type(Progress)) if found else None
 
     def count(self) -> int:
         return int(self._one("SELECT count(*) FROM records") or 0)

@@ -10,7 +10,7 @@ from perdure.platform import files
 from perdure.platform.descriptors import pread
 from perdure.platform.fault_points import point
 from perdure.storage.digest import CHUNK
-from perdure.storage.files.fsync import write_all
+from perdure.storage.files.file_io import write_all
 
 CANNOT: Final = (
     errno.EXDEV,

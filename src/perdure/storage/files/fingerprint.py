@@ -10,9 +10,8 @@ from typing import Final
 import msgspec
 
 from perdure.platform.descriptors import pread
-from perdure.protocol.envelope import refuse
-from perdure.protocol.next_step import call_again
 from perdure.storage.digest import sha256_of
+from perdure.storage.errors import FileChanging
 
 CHUNK: Final = 1 << 20
 _SETTLED_NS: Final = 2_000_000_000
@@ -85,13 +84,7 @@ def read_seen(fd: int, most: int) -> tuple[bytes, Expected]:
         if sha256 == before or identity.is_still(os.fstat(fd)):
             return data, Expected(sha256, identity)
         before = sha256
-    raise refuse(
-        "conflict",
-        "file_changing",
-        "another program keeps writing to the file.",
-        next_step=call_again(),
-        suggested_action="retry_later",
-    )
+    raise FileChanging
 
 
 def _hashed(fd: int, most: int) -> tuple[bytes, str]:

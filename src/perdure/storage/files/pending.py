@@ -34,21 +34,19 @@ from perdure.platform.files import (
     reopen_path,
 )
 from perdure.platform.sync import sync_directory, sync_file
-from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import Conflict, FileError, StorageError, SyncError
 from perdure.storage.files import metadata, temp_names
 from perdure.storage.files.copy import copy_file
+from perdure.storage.files.file_io import close_quietly, write_all
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly, write_all
 from perdure.storage.files.metadata import FileMetadata
 from perdure.storage.files.swap import (
-    Conflict,
     PutBack,
     directory_lock,
     mismatch_reason,
     open_if_regular,
     swap_back,
 )
-from perdure.storage.os_errors import os_refusal, sync_refusal
 from perdure.text.printable import make_printable
 
 
@@ -133,7 +131,7 @@ class PendingFile:
         try:
             point("write.created")
             self._sync_names()
-        except (OSError, ToolError) as error:
+        except (OSError, StorageError) as error:
             if self._is_at_name():
                 directories.unlink(self.name, dir_fd=self.dir_fd)
             failed = self._failed(error) if isinstance(error, OSError) else error
@@ -208,7 +206,7 @@ class PendingFile:
             point("write.before_fsync")
             sync_file(self._fd)
         except OSError as error:
-            raise sync_refusal(error, "file", path=make_printable(self.name)) from None
+            raise SyncError(error, "file", path=make_printable(self.name)) from None
 
     def _opened_for_reading(self) -> int:
         """No file of ours has a writer once it has a name: it can be executed, and replaced, at once."""
@@ -320,7 +318,7 @@ class PendingFile:
             point("write.before_dir_fsync")
             sync_directory(self.dir_fd)
         except OSError as error:
-            raise sync_refusal(error, "directory", path=make_printable(self.name)) from None
+            raise SyncError(error, "directory", path=make_printable(self.name)) from None
 
     def _is_at_name(self) -> bool:
         try:
@@ -353,6 +351,6 @@ class PendingFile:
             self.discard()
             raise
 
-    def _failed(self, error: OSError) -> ToolError:
+    def _failed(self, error: OSError) -> FileError:
         self.discard()
-        return os_refusal(error, path=make_printable(self.name))
+        return FileError(error, path=make_printable(self.name))

@@ -25,12 +25,10 @@ from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
 from perdure.platform.files import exchange, is_open_for_writing, rename_noreplace
 from perdure.platform.locks import try_lock
-from perdure.protocol.envelope import Envelope, ToolError
-from perdure.protocol.next_step import call_again
 from perdure.storage.digest import sha256_of
+from perdure.storage.errors import Conflict, ConflictReason, FileError, LockTimeout
+from perdure.storage.files.file_io import close_quietly
 from perdure.storage.files.fingerprint import Expected
-from perdure.storage.files.fsync import close_quietly
-from perdure.storage.os_errors import os_refusal
 from perdure.storage.process_lock import is_locked_here
 
 _NOT_A_FILE: Final = (
@@ -46,48 +44,6 @@ _NOT_A_FILE: Final = (
 SWAPS_MAX: Final = 100
 TURN_S: Final = 20.0
 IDLE_S: Final = 2.0
-_MESSAGES: Final = {
-    "changed_meanwhile": "another program changed the file at the same moment.",
-    "open_elsewhere": "another program has the file open for writing.",
-    "hard_linked": "another program gave the file a second name (hard link) at the same moment.",
-    "not_a_file": "another program put something that is no file in its place.",
-    "file_vanished": "another program removed the file at the same moment.",
-    "not_put_back": "the file was replaced and cannot be put back now.",
-}
-
-
-class Conflict(ToolError):
-    """Somebody else's content was met. Nothing of it is lost: `found` is what stands at the name now, and
-    `displaced` are contents without a name, which only these open files still hold. Close it, or use `with`."""
-
-    def __init__(
-        self,
-        reason: str,
-        found: FileIO | None = None,
-        displaced: Sequence[FileIO] = (),
-    ) -> None:
-        waiting = reason == "open_elsewhere"
-        super().__init__(
-            Envelope(
-                error="conflict",
-                suggested_action="retry_later" if waiting else "reread",
-                context={"reason": reason, "message": _MESSAGES[reason], "next": call_again()},
-            )
-        )
-        self.reason = reason
-        self.found = found
-        self.displaced = tuple(displaced)
-
-    def __enter__(self) -> Conflict:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        for file in (self.found, *self.displaced):
-            if file is not None:
-                close_quietly(file)
 
 
 @contextmanager
@@ -102,7 +58,7 @@ def directory_lock(dir_fd: int) -> Iterator[None]:
     except PermissionError:
         pass  # a directory that may be written but not read cannot be locked
     except OSError as error:
-        raise os_refusal(error) from None
+        raise FileError(error) from None
     try:
         if fd >= 0:
             _lock(fd)
@@ -118,9 +74,9 @@ def _lock(fd: int) -> None:
         try:
             try_lock(fd)
             return
-        except BlockingIOError as error:
+        except BlockingIOError:
             if time.monotonic() > until:
-                raise os_refusal(error, message="another program keeps the directory locked.") from None
+                raise LockTimeout("directory") from None
             time.sleep(0.0005)
         except OSError:
             return  # a file system without locks
@@ -147,7 +103,9 @@ def found_at(dir_fd: int, name: str) -> FileIO | None:
         return None
 
 
-def mismatch_reason(file: FileIO | None, expected: Expected, *, was_certain: bool = False) -> str | None:
+def mismatch_reason(
+    file: FileIO | None, expected: Expected, *, was_certain: bool = False
+) -> ConflictReason | None:
     """Why a file is not the expected one; None if it is.
 
     First that nobody can write to it any more, then its content: a writer who opened it before it was put
@@ -183,7 +141,7 @@ class PutBack:
         self.temp_is_ours = temp_is_ours
         self.is_stuck = is_stuck
 
-    def conflict(self, reason: str) -> Conflict:
+    def conflict(self, reason: ConflictReason) -> Conflict:
         return Conflict("not_put_back" if self.is_stuck else reason, self.found, self.displaced)
 
     def close(self) -> None:

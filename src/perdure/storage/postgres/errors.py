@@ -20,7 +20,8 @@ import psycopg
 from psycopg import errors
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
-from perdure.storage.state import StateError, StoreError, state_error
+from perdure.storage.errors import StateError
+from perdure.storage.state import StoreError
 
 _SHORT: Final = (errors.InsufficientResources, errors.TooManyConnections)
 _DENIED: Final = (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction, errors.InvalidPassword)
@@ -33,21 +34,21 @@ def typed() -> Iterator[None]:
     except psycopg.Error as error:
         raise meaning(error) from None
     except StoreError as error:
-        raise state_error("resource", "state_refused", str(error), "never") from None
+        raise StateError("resource", "state_refused", str(error), "never") from None
 
 
 def meaning(error: psycopg.Error) -> StateError:
     if isinstance(error, errors.LockNotAvailable):
-        return state_error("resource", "state_locked", "another process keeps the state store locked")
+        return StateError("resource", "state_locked", "another process keeps the state store locked")
     if isinstance(error, errors.QueryCanceled):
-        return state_error("resource", "state_slow", "the database took too long")
+        return StateError("resource", "state_slow", "the database took too long")
     if isinstance(error, _SHORT):
-        return state_error("resource", "state_full", "the database is short of space, memory or connections")
+        return StateError("resource", "state_full", "the database is short of space, memory or connections")
     if isinstance(error, _DENIED):
-        return state_error("resource", "state_unwritable", "the database does not permit it", "never")
+        return StateError("resource", "state_unwritable", "the database does not permit it", "never")
     if is_lost(error):
-        return state_error("transport", "state_unreachable", "the database cannot be reached")
-    return state_error("resource", "state_failed", "the state store failed")
+        return StateError("transport", "state_unreachable", "the database cannot be reached")
+    return StateError("resource", "state_failed", "the state store failed")
 
 
 def is_lost(error: psycopg.Error) -> bool:

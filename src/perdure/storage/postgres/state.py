@@ -10,6 +10,7 @@ from typing import Any, Final
 import psycopg
 
 from perdure.platform.fault_points import passed, point
+from perdure.storage.errors import StateError
 from perdure.storage.postgres import state_queries as sql
 from perdure.storage.postgres.errors import is_lost, meaning, typed
 from perdure.storage.postgres.migrate import prepare
@@ -29,12 +30,10 @@ from perdure.storage.state import (
     Name,
     Page,
     Span,
-    StateError,
     Usage,
     Wanted,
     Written,
     log_of,
-    state_error,
 )
 from perdure.storage.state_watch import Watch
 
@@ -73,7 +72,7 @@ class PostgresState:
 
     def round(self, wanted: Wanted, decide: Decide) -> None:
         if not self._writing.acquire(timeout=PATIENCE_S):
-            raise state_error("resource", "state_busy", "the state store has not come to this call in time")
+            raise StateError("resource", "state_busy", "the state store has not come to this call in time")
         try:
             revision = self._tried(wanted, decide)
         finally:
@@ -106,7 +105,7 @@ class PostgresState:
         except BaseException as error:
             _roll_back(connection)
             if isinstance(error, OSError):
-                raise state_error("resource", "state_failed", "the state store failed") from None
+                raise StateError("resource", "state_failed", "the state store failed") from None
             raise
         try:
             connection.execute("COMMIT")
@@ -153,7 +152,7 @@ class PostgresState:
                 continue
             if known is not None:
                 return written.revision
-            raise state_error("transport", "state_unreachable", "the database went away; nothing was changed")
+            raise StateError("transport", "state_unreachable", "the database went away; nothing was changed")
         raise _unknown()
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -292,7 +291,7 @@ def _change(row: tuple[Any, ...]) -> Change:
 
 
 def _unknown() -> StateError:
-    return state_error(
+    return StateError(
         "transport",
         "state_outcome_unknown",
         "the database went away while it committed; read before trying again",

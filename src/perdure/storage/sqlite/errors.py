@@ -1,14 +1,13 @@
-"""What a failure of SQLite means to whoever asked for the work: a refusal, never an exception of the database.
+"""What a failure of SQLite means to the journal: a `JournalError`, never an exception of the database.
 
-| SQLite | error / reason_hint | reason |
-|---|---|---|
-| FULL, and IOERR by its errno | as `storage/os_errors.py` | no_space, io_error … |
-| BUSY, LOCKED, PROTOCOL | conflict / unknown | journal_busy |
-| READONLY, PERM, CANTOPEN | policy_violation / permission | journal_read_only |
-| CORRUPT, NOTADB | write_corruption / unknown | journal_damaged |
-| NOMEM | quota_exceeded / unknown | out_of_memory |
-| the rest | write_corruption / unknown | journal_failed |
-| a store of a newer version, a SQLite that is too old | policy_violation / unknown | journal_refused |
+| SQLite | reason |
+|---|---|
+| FULL, and IOERR by its errno; NOMEM | journal_io, with the errno |
+| BUSY, LOCKED, PROTOCOL | journal_busy |
+| READONLY, PERM, CANTOPEN | journal_read_only |
+| CORRUPT, NOTADB | journal_damaged |
+| the rest | journal_failed |
+| a store of a newer version, a SQLite that is too old | journal_refused |
 """
 
 from __future__ import annotations
@@ -21,10 +20,7 @@ from typing import Any, Final, TypeVar
 
 import apsw
 
-from perdure.protocol.envelope import ErrorKind, ReasonHint, SuggestedAction, ToolError, refuse
-from perdure.protocol.next_step import ask_user, call_again
-from perdure.storage.journal import JournalError
-from perdure.storage.os_errors import os_refusal
+from perdure.storage.errors import JournalError
 from perdure.storage.sqlite.database import StoreError
 
 C = TypeVar("C", bound=type)
@@ -50,49 +46,28 @@ def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(self, *given, **named)
         except (apsw.Error, StoreError) as error:
-            raise refusal(error, getattr(self, "_write", None)) from None
+            raise journal_error(error, getattr(self, "_write", None)) from None
 
     return guarded
 
 
-def refusal(error: BaseException, connection: apsw.Connection | None) -> BaseException:
+def journal_error(error: BaseException, connection: apsw.Connection | None) -> BaseException:
     """The typed form of a failure; what is not SQLite's stays what it is."""
     if isinstance(error, StoreError):
-        return JournalError(
-            _of_journal(
-                "policy_violation", "journal_refused", f"{str(error).rstrip('.')}.", "ask_user"
-            ).envelope
-        )
-    return JournalError(_meaning(error, connection).envelope) if isinstance(error, apsw.Error) else error
+        return JournalError("journal_refused", detail=str(error))
+    return _typed_error(error, connection) if isinstance(error, apsw.Error) else error
 
 
-def _meaning(error: apsw.Error, connection: apsw.Connection | None) -> ToolError:
+def _typed_error(error: apsw.Error, connection: apsw.Connection | None) -> JournalError:
     if isinstance(error, (apsw.FullError, apsw.IOError)):
-        return os_refusal(OSError(_errno(error, connection), ""), of="journal")
-    if isinstance(error, _BUSY):
-        return _of_journal(
-            "conflict", "journal_busy", "another program keeps the journal locked.", "retry_later"
-        )
-    if isinstance(error, _DENIED):
-        return _of_journal(
-            "policy_violation",
-            "journal_read_only",
-            "the journal cannot be written: its file or folder is read-only.",
-            "ask_user",
-            hint="permission",
-        )
-    if isinstance(error, _DAMAGED):
-        return _of_journal(
-            "write_corruption", "journal_damaged", "the journal is damaged and cannot be read.", "ask_user"
-        )
+        return JournalError("journal_io", errno=_errno(error, connection))
     if isinstance(error, apsw.NoMemError):
-        return os_refusal(OSError(errno.ENOMEM, ""), of="journal")
-    return _of_journal(
-        "write_corruption",
-        "journal_failed",
-        "the journal failed for a reason that SQLite does not name.",
-        "ask_user",
-    )
+        return JournalError("journal_io", errno=errno.ENOMEM)
+    if isinstance(error, _BUSY):
+        return JournalError("journal_busy")
+    if isinstance(error, _DENIED):
+        return JournalError("journal_read_only")
+    return JournalError("journal_damaged" if isinstance(error, _DAMAGED) else "journal_failed")
 
 
 def _errno(error: apsw.Error, connection: apsw.Connection | None) -> int:
@@ -105,18 +80,3 @@ def _errno(error: apsw.Error, connection: apsw.Connection | None) -> int:
         return connection.system_errno or errno.EIO
     except apsw.Error:
         return errno.EIO  # it is closed
-
-
-def _of_journal(
-    error: ErrorKind, reason: str, message: str, action: SuggestedAction, *, hint: ReasonHint = "unknown"
-) -> ToolError:
-    return refuse(
-        error,
-        reason,
-        message,
-        next_step=call_again()
-        if action == "retry_later"
-        else ask_user("to run perdure doctor, which says what is wrong with the journal."),
-        reason_hint=hint,
-        suggested_action=action,
-    )

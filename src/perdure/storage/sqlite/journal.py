@@ -21,6 +21,7 @@ import msgspec
 from perdure.platform import directories
 from perdure.platform.boot import boot_id
 from perdure.platform.descriptors import pread, pwrite
+from perdure.storage.errors import JournalError
 from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.journal import (
     Digest,
@@ -29,7 +30,6 @@ from perdure.storage.journal import (
     Intent,
     Invocation,
     Item,
-    JournalError,
     NewRow,
     Problem,
     Retired,
@@ -40,7 +40,7 @@ from perdure.storage.sqlite import analytics, chain, read_only, retention, shelf
 from perdure.storage.sqlite.chain import COLUMNS, GENESIS
 from perdure.storage.sqlite.content_encoding import FILE, RAW, ZLIB, unpacked
 from perdure.storage.sqlite.database import close_detached, open_database, open_reader
-from perdure.storage.sqlite.errors import refusal, typed
+from perdure.storage.sqlite.errors import journal_error, typed
 from perdure.storage.sqlite.readers import ThreadReaders
 
 log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class SqliteJournal:
             self._advance_sums(before)
             self._write.execute("COMMIT")
         except BaseException as error:
-            failure = refusal(error, self._write)
+            failure = journal_error(error, self._write)
             self._is_suspect = isinstance(failure, JournalError)
             try:
                 self._roll_back()

@@ -28,7 +28,7 @@ from perdure.platform.fault_points import point
 from perdure.platform.permissions import user_id
 from perdure.platform.sync import sync_directory, sync_file
 from perdure.storage.files.copy import copy_file
-from perdure.storage.files.fsync import close_quietly, write_all
+from perdure.storage.files.file_io import close_quietly, write_all
 from perdure.storage.user_dirs import state_dir, write_private
 from perdure.storage.workspace_store import FOLDER, JOURNAL, StorePlace, in_workspace
 

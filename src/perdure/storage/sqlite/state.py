@@ -16,8 +16,9 @@ from typing import Any, Final
 import apsw
 
 from perdure.platform.fault_points import passed, point
+from perdure.storage.errors import LockTimeout, StateError
 from perdure.storage.files.held_files import HeldFiles
-from perdure.storage.process_lock import LockTimeout, ProcessLock, open_lock_file
+from perdure.storage.process_lock import ProcessLock, open_lock_file
 from perdure.storage.sqlite import state_queries as sql
 from perdure.storage.sqlite.database import StoreError, close_detached
 from perdure.storage.sqlite.readers import ThreadReaders
@@ -41,7 +42,6 @@ from perdure.storage.state import (
     Wanted,
     Written,
     log_of,
-    state_error,
 )
 from perdure.storage.state_watch import Watch
 from perdure.storage.user_dirs import make_private_folders
@@ -94,7 +94,7 @@ class SqliteState:
 
     def round(self, wanted: Wanted, decide: Decide) -> None:
         if not self._writing.acquire(timeout=PATIENCE_S):
-            raise state_error("resource", "state_busy", "the state store has not come to this call in time")
+            raise StateError("resource", "state_busy", "the state store has not come to this call in time")
         try:
             with self._locked(), typed():
                 self._open_again()
@@ -109,7 +109,7 @@ class SqliteState:
     def _locked(self) -> Iterator[None]:
         """The lock of the file that has its name now."""
         if self._is_closed:
-            raise state_error("resource", "state_closed", "the state store is closed", "safe")
+            raise StateError("resource", "state_closed", "the state store is closed", "safe")
         while True:
             try:
                 self._lock.take(LOCK_S)
@@ -142,7 +142,7 @@ class SqliteState:
         if self._is_read_only or not self._held.are_replaced():
             return
         if not self._writing.acquire(timeout=PATIENCE_S):
-            raise state_error("resource", "state_busy", "the state store has not come to this call in time")
+            raise StateError("resource", "state_busy", "the state store has not come to this call in time")
         try:
             with self._locked(), typed():
                 self._open_again()
@@ -173,7 +173,7 @@ class SqliteState:
                 with suppress(apsw.Error):
                     self._replace_connection()
             if isinstance(error, OSError):
-                raise state_error("resource", "state_failed", "the state store failed") from None
+                raise StateError("resource", "state_failed", "the state store failed") from None
             raise
         return written.revision
 

@@ -20,8 +20,8 @@ from typing import Final
 
 import apsw
 
+from perdure.storage.errors import StateError
 from perdure.storage.sqlite.database import StoreError
-from perdure.storage.state import StateError, state_error
 
 _BUSY: Final = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
 _DENIED: Final = (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError)
@@ -40,7 +40,7 @@ def typed() -> Iterator[None]:
 def typed_error(error: apsw.Error | StoreError) -> StateError:
     if isinstance(error, apsw.Error):
         return meaning(error)
-    return state_error("resource", "state_refused", str(error), "never")
+    return StateError("resource", "state_refused", str(error), "never")
 
 
 def not_opened(error: OSError) -> StateError:
@@ -50,7 +50,7 @@ def not_opened(error: OSError) -> StateError:
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return meaning(apsw.PermissionsError())
     if number in _NO_PLACE:
-        return state_error(
+        return StateError(
             "resource", "state_misplaced", "no state store can be at the path that is set", "never"
         )
     return meaning(apsw.IOError())
@@ -58,11 +58,11 @@ def not_opened(error: OSError) -> StateError:
 
 def meaning(error: apsw.Error) -> StateError:
     if isinstance(error, _BUSY):
-        return state_error("resource", "state_locked", "another process keeps the state store locked")
+        return StateError("resource", "state_locked", "another process keeps the state store locked")
     if isinstance(error, apsw.FullError):
-        return state_error("resource", "state_full", "there is no space for the state store")
+        return StateError("resource", "state_full", "there is no space for the state store")
     if isinstance(error, _DENIED):
-        return state_error("resource", "state_unwritable", "the state store cannot be written", "never")
+        return StateError("resource", "state_unwritable", "the state store cannot be written", "never")
     if isinstance(error, _DAMAGED):
-        return state_error("resource", "state_damaged", "the state store cannot be read", "never")
-    return state_error("resource", "state_failed", "the state store failed")
+        return StateError("resource", "state_damaged", "the state store cannot be read", "never")
+    return StateError("resource", "state_failed", "the state store failed")

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from perdure.platform import directories
 from perdure.platform.descriptors import pread, pwrite
-from perdure.storage.process_lock import LOCK_S, DirectoryLock, LockTimeout, workspace_locked
+from perdure.storage.process_lock import LOCK_S, DirectoryLock
 from perdure.storage.sqlite import legacy_store
 from perdure.storage.user_dirs import make_private_folders, write_private
 from perdure.storage.workspace_store import (
@@ -37,8 +37,6 @@ def prepare(root: str, setting: Setting = "data") -> StorePlace:
             return _prepare_in_data(find(root, setting))  # another process may have moved it meanwhile
         finally:
             lock.give()
-    except LockTimeout:
-        raise workspace_locked() from None
     finally:
         lock.close()
         os.close(fd)

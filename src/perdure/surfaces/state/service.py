@@ -16,7 +16,8 @@ from perdure.protocol.envelope import refuse
 from perdure.protocol.next_step import ask_user
 from perdure.protocol.replay import SAFE_TO_RETRY, STILL_UNKNOWN
 from perdure.protocol.tools import View
-from perdure.storage.state import Answer, Author, Loaded, Name, StateBackend, StateError, Wanted
+from perdure.storage.errors import StateError
+from perdure.storage.state import Answer, Author, Loaded, Name, StateBackend, Wanted
 from perdure.storage.state_limits import StateLimits
 from perdure.storage.state_rounds import Job, Payload, Rounds, Step
 from perdure.surfaces.state.limits import MOST_WAITS

@@ -12,10 +12,10 @@ import msgspec
 
 from perdure.present.shape import Shape
 from perdure.protocol.calls import Call, KeyStatus
-from perdure.protocol.envelope import ToolError
-from perdure.protocol.replay import CONVERGENT, JOURNAL, STILL_UNKNOWN
+from perdure.protocol.replay import STILL_UNKNOWN
 from perdure.protocol.tools import ToolSpec
-from perdure.storage.state import StateError
+from perdure.storage.errors import StateError
+from perdure.surfaces.declarations import declare_read, declare_write
 from perdure.surfaces.port import Resource, Tool
 from perdure.surfaces.state import read, shapes, wait, write
 from perdure.surfaces.state.guides import GUIDES
@@ -29,75 +29,46 @@ Run = Callable[[StateService, Any, Call], Any]
 SAME_FAILURE_S: Final = 1.0
 
 
-def _writes(
-    name: str, title: str, description: str, params: type[msgspec.Struct], *conflict: str, **more: Any
-) -> ToolSpec:
-    return ToolSpec(
-        name=name,
-        title=title,
-        description=description,
-        params=params,
-        replay=JOURNAL,
-        conflict=conflict,
-        **more,
-    )
-
-
-def _reads(
-    name: str, title: str, description: str, params: type[msgspec.Struct], *conflict: str, **more: Any
-) -> ToolSpec:
-    return ToolSpec(
-        name=name,
-        title=title,
-        description=description,
-        params=params,
-        replay=CONVERGENT,
-        conflict=conflict,
-        read_only=True,
-        **more,
-    )
-
-
 TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
     (
-        _reads(
+        declare_read(
             "get_state",
             "Read shared value",
             "Read a JSON value that all agents share, and its version. Pass that to set_state as expected_version.",
             read.Get,
-            "/key",
+            conflict=("/key",),
         ),
         shapes.GOT,
         read.get_state,
     ),
     (
-        _writes(
+        declare_write(
             "set_state",
             "Write shared value",
             "Store JSON under a key all agents see. With expected_version (from get_state) it fails on a "
             "concurrent change; without, it overwrites.",
             write.Set,
-            "/key",
+            conflict=("/key",),
             destructive=True,
         ),
         shapes.SET,
         write.set_state,
     ),
     (
-        _writes(
+        declare_write(
             "force_set_state",
             "Overwrite shared value",
             "Overwrite a shared key, whatever its version. Prefer set_state with expected_version: it notices a "
             "concurrent change.",
             write.ForceSet,
-            "/key",
+            conflict=("/key",),
             destructive=True,
         ),
         shapes.SET,
         write.force_set_state,
     ),
     (
-        _reads(
+        declare_read(
             "list_state",
             "List shared keys",
             "List shared keys by prefix or pattern, in pages; values=true adds their values.",
@@ -107,12 +78,12 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         read.list_state,
     ),
     (
-        _writes(
+        declare_write(
             "delete_state",
             "Delete shared value",
             "Delete a shared key; with expected_version only at that version. state_history still shows it.",
             write.Delete,
-            "/key",
+            conflict=("/key",),
             destructive=True,
             idempotent=True,
         ),
@@ -120,7 +91,7 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         write.delete_state,
     ),
     (
-        _reads(
+        declare_read(
             "state_wait",
             "Wait for a change",
             "Wait until another agent changes a key, or a key with a prefix. Use it instead of calling get_state "
@@ -133,62 +104,64 @@ TOOLS: Final[tuple[tuple[ToolSpec, Shape, Run], ...]] = (
         wait.state_wait,
     ),
     (
-        _writes(
+        declare_write(
             "state_txn",
             "Change several keys",
             "If all compare conditions hold, apply then, else apply else: several keys atomically.",
             Txn,
-            "/then/*/key",
-            "/else/*/key",
+            conflict=(
+                "/then/*/key",
+                "/else/*/key",
+            ),
             destructive=True,
         ),
         shapes.TRANSACTED,
         write.state_txn,
     ),
     (
-        _writes(
+        declare_write(
             "state_patch",
             "Patch shared value",
             "Change a shared key in one step, no read needed: merge an object, increment a number, append to a "
             "list, revert to a version.",
             write.Patch,
-            "/key",
+            conflict=("/key",),
             destructive=True,
         ),
         shapes.PATCHED,
         write.state_patch,
     ),
     (
-        _reads(
+        declare_read(
             "state_history",
             "Key history",
             "Earlier values of a shared key, newest first, each with its agent, time and tool.",
             read.History,
-            "/key",
+            conflict=("/key",),
         ),
         shapes.HISTORY,
         read.state_history,
     ),
     (
-        _writes(
+        declare_write(
             "lease",
             "Lock a name",
             "Lock a name for ttl_s so that one agent works on it: acquire returns a token; renew, release and "
             "set_state (lease_token) need it.",
             write.LeaseCall,
-            "/name",
+            conflict=("/name",),
         ),
         shapes.LEASE,
         write.lease,
     ),
     (
-        _writes(
+        declare_write(
             "once",
             "Run once",
             "Make sure a job runs only once among agents: begin answers run, running or done; finish stores its "
             "result.",
             write.Once,
-            "/key",
+            conflict=("/key",),
         ),
         shapes.ONCE,
         write.once,
@@ -261,7 +234,7 @@ class StateSurface:
     def probe(self, key: str) -> KeyStatus:
         try:
             return self.service.probe(key)
-        except ToolError:
+        except StateError:
             return STILL_UNKNOWN
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.protocol.calls import Call
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.storage.state import Name, Span
 from perdure.storage.state_rounds import Payload, Step
 from perdure.storage.state_values import value_problem
@@ -59,7 +59,7 @@ def json_lines(lines: Iterable[bytes]) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            found = msgspec.structs.replace(msgspec.json.decode(line, type=learned(Line)), row=number)
+            found = msgspec.structs.replace(msgspec.json.decode(line, type=prepare_type(Line)), row=number)
             parse_time(found.expires_at)
         except (ValueError, msgspec.MsgspecError):
             yield Skipped(number, "not a line of an export")

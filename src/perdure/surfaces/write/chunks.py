@@ -14,10 +14,12 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool, either
 from perdure.protocol.tools import arg
+from perdure.storage.errors import StorageError, StoreReplaced
 from perdure.storage.journal import Item
 from perdure.surfaces.write import guards, hash_prefix
 from perdure.surfaces.write.gate import Checks
@@ -209,11 +211,13 @@ def chunk_compose(workspace: Workspace, given: ChunkCompose, call: Call) -> dict
             idempotency_key=given.idempotency_key,
             arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
         ).result()
-    except ToolError as error:
+    except StoreReplaced:
+        raise
+    except (ToolError, StorageError) as error:
         if workspace.journal.item(KIND, given.session) is not None:
             raise
         # The chunks went with the decision, and then the file did not land.
-        raise save(workspace, call, error, given.output_path, composed) from None
+        raise save(workspace, call, tool_error(error), given.output_path, composed) from None
 
 
 def chunk_reset(workspace: Workspace, given: ChunkReset, call: Call) -> dict[str, Any]:

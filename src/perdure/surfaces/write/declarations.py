@@ -1,46 +1,11 @@
-"""How the write surface's tools are declared: the two kinds there are, under both of their names."""
+"""The tools of the write surface have a second name each, `rw.` and the first."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Final
 
-import msgspec
+from perdure.surfaces.declarations import declare_read, declare_write
 
-from perdure.protocol.replay import CONVERGENT, JOURNAL
-from perdure.protocol.tools import ToolSpec
-
-
-def writes(
-    name: str,
-    title: str,
-    description: str,
-    params: type[msgspec.Struct],
-    *,
-    conflict: tuple[str, ...],
-    **more: Any,
-) -> ToolSpec:
-    """A tool that changes something: the journal knows whether it did."""
-    return ToolSpec(
-        name=name,
-        title=title,
-        description=description,
-        params=params,
-        replay=JOURNAL,
-        aliases=(f"rw.{name}",),
-        conflict=conflict,
-        **more,
-    )
-
-
-def reads(name: str, title: str, description: str, params: type[msgspec.Struct]) -> ToolSpec:
-    """A tool that changes nothing: it may be asked again."""
-    return ToolSpec(
-        name=name,
-        title=title,
-        description=description,
-        params=params,
-        replay=CONVERGENT,
-        aliases=(f"rw.{name}",),
-        conflict=("/path",) if name in ("read", "history", "diff") else (),
-        read_only=True,
-    )
+writes: Final = partial(declare_write, alias_prefix="rw.")
+reads: Final = partial(declare_read, alias_prefix="rw.")

@@ -17,10 +17,12 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from perdure import risk
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
 from perdure.risk import Report
+from perdure.storage.errors import StorageError
 from perdure.surfaces.write import screening
 from perdure.surfaces.write.validate import Validate, broken
 from perdure.workspace.change import Plan
@@ -115,8 +117,8 @@ class Checks:
                 report = self._whole(content, text)
                 self._check_risk(report, path)
                 self.warnings += screening.warnings(report)
-        except ToolError as error:
-            raise Rejected(error.envelope, path, content, report) from None
+        except (ToolError, StorageError) as error:
+            raise Rejected(tool_error(error).envelope, path, content, report) from None
         self._screened.add(content.sha256)
 
     def reject(self, error: Rejected) -> Future[Any]:
@@ -195,8 +197,8 @@ class Checks:
                     change.after,
                     refuses=self._validate == "refuse",
                 )
-        except ToolError as error:
-            raise Rejected(error.envelope, change.path, change.after) from None
+        except (ToolError, StorageError) as error:
+            raise Rejected(tool_error(error).envelope, change.path, change.after) from None
         self._passed[change.key] = said
 
     def _added(self, change: _Change) -> Report:

@@ -7,6 +7,7 @@ from typing import Any
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool, either, then
+from perdure.storage.errors import StorageError
 from perdure.surfaces.write import hash_prefix
 from perdure.text import elision, lines
 from perdure.text.codec import decode
@@ -146,7 +147,7 @@ def _changed_lines(
     try:
         old = decode(workspace.store.load(seen)).content if seen is not None else ""
         new = decode(tree.data(known)).content
-    except ToolError:
+    except (ToolError, StorageError):
         return []
     found = lines.diff(lines.split(old), lines.split(new))
     return [[change.b_start + 1, max(change.b_end, change.b_start + 1)] for change in found[:20]]

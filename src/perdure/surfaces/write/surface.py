@@ -12,12 +12,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from perdure.present.shape import Field, Payload, Shape
+from perdure.present.tool_errors import os_refusal
 from perdure.protocol.calls import Call, KeyStatus
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.replay import STILL_UNKNOWN
 from perdure.protocol.tools import ToolSpec
-from perdure.storage.journal import StoreReplaced
-from perdure.storage.os_errors import os_refusal
+from perdure.storage.errors import StorageError, StoreReplaced
 from perdure.surfaces.port import Resource, Tool
 from perdure.surfaces.write import read, transaction, undo, write
 from perdure.surfaces.write.declarations import reads, writes
@@ -426,6 +426,7 @@ class WriteSurface:
                     "Read file",
                     "Read a text file, or its lines from start_line to end_line, with the sha256 of the whole file.",
                     read.Read,
+                    conflict=("/path",),
                 ),
                 READ,
                 read.read,
@@ -486,6 +487,7 @@ class WriteSurface:
                     "File history",
                     "Versions of one file, newest first, with the journal_id that diff and restore take.",
                     read.History,
+                    conflict=("/path",),
                 ),
                 VERSIONS,
                 read.history,
@@ -497,6 +499,7 @@ class WriteSurface:
                     "Unified diff between two versions of a file. Default: from the version before the last "
                     "change to disk.",
                     read.DiffParams,
+                    conflict=("/path",),
                 ),
                 DIFF,
                 read.diff,
@@ -585,7 +588,7 @@ class WriteSurface:
         try:
             with self._used() as service:
                 return service.probe(key)
-        except ToolError:
+        except (ToolError, StorageError):
             return STILL_UNKNOWN
 
     def close(self) -> None:

@@ -6,10 +6,12 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again, either
 from perdure.protocol.tools import arg
+from perdure.storage.errors import JournalError, StorageError, StoreReplaced
 from perdure.storage.files import metadata
 from perdure.surfaces.write import guards
 from perdure.surfaces.write.gate import SECRET_IN_NAME, Checks
@@ -62,8 +64,10 @@ def transaction(workspace: Workspace, given: Transaction, call: Call) -> dict[st
         for problem in filter(None, problems):
             raise problem
         return _transacted(workspace, given, sent, call)
-    except ToolError as error:
-        raise _keeping(workspace, call, given, sent, error) from None
+    except StoreReplaced:
+        raise
+    except (ToolError, StorageError) as error:
+        raise _keeping(workspace, call, given, sent, tool_error(error)) from None
 
 
 def _taken(workspace: Workspace, number: int, one: Operation, sent: list[Content | None]) -> ToolError | None:
@@ -73,9 +77,9 @@ def _taken(workspace: Workspace, number: int, one: Operation, sent: list[Content
     try:
         if one.op == "write":
             found = sent_content(workspace, one.content, one.draft, one.encoding)
-    except ToolError as error:
+    except (ToolError, StorageError) as error:
         found = error.content if isinstance(error, Rejected) else None
-        problem = _numbered(error, number, one.path)
+        problem = _numbered(tool_error(error), number, one.path)
     sent.append(found)
     return problem
 
@@ -135,8 +139,10 @@ def _transacted(
         if content is not None:
             try:
                 checks.sent(one.path, content, one.content if one.encoding != "base64" else None)
-            except ToolError as error:
-                raise _numbered(error, number, one.path) from None
+            except StoreReplaced:
+                raise
+            except (ToolError, StorageError) as error:
+                raise _numbered(tool_error(error), number, one.path) from None
 
     def plan(tree: PlanView) -> dict[str, Any]:
         step = _Step(workspace, tree, call, identity, given)
@@ -148,8 +154,10 @@ def _transacted(
         for number, (one, content) in enumerate(zip(given.ops, sent, strict=True)):
             try:
                 files += step.run(one, content)
-            except ToolError as error:
-                raise _numbered(error, number, one.path) from None
+            except JournalError:
+                raise  # it fails the calls of the whole round, not this operation
+            except (ToolError, StorageError) as error:
+                raise _numbered(tool_error(error), number, one.path) from None
         return {"transaction_id": identity, "files": files, "warnings": step.warnings}
 
     return checks.commit(

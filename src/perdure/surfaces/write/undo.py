@@ -10,13 +10,14 @@ from typing import Annotated, Any
 
 import msgspec
 
+from perdure.present.tool_errors import is_of_system, tool_error
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool, either, then
 from perdure.protocol.tools import arg
+from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.files import metadata
-from perdure.storage.journal import Filter, JournalError, Row
-from perdure.storage.os_errors import is_of_system
+from perdure.storage.journal import Filter, Row
 from perdure.surfaces.write.since import parse_since
 from perdure.surfaces.write.write import sequence, stage_file
 from perdure.text import codec, merge
@@ -57,10 +58,12 @@ def undo(workspace: Workspace, given: Undo, call: Call) -> dict[str, Any]:
             try:
                 known = tree.lookup(row.path, force=True)
                 after = _reverted(workspace, tree, known, row)
-            except ToolError as error:
-                if isinstance(error, JournalError) or is_of_system(error):
+            except JournalError:
+                raise
+            except (ToolError, StorageError) as error:
+                if is_of_system(error):
                     raise
-                conflicts.append(_conflict(workspace, row, error))
+                conflicts.append(_conflict(workspace, row, tool_error(error)))
                 continue
             if _is_changed_since(known, row):
                 kept.append(row.path)
@@ -279,7 +282,7 @@ def _merged(workspace: Workspace, tree: PlanView, known: PlannedFile, new: str, 
         now = codec.decode(tree.data(known))
         base = codec.decode(workspace.store.load(new)).body
         back = codec.decode(workspace.store.load(old)).body
-    except ToolError:
+    except (ToolError, StorageError):
         raise refuse(
             "conflict",
             "changed_since",

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
+from perdure.present.tool_errors import tool_error
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, either
 from perdure.protocol.tools import arg
+from perdure.storage.errors import StorageError
 from perdure.text import codec
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import content_or_draft
@@ -50,8 +52,8 @@ def broken(
     """The warnings about a file's syntax after a change; raises if the change breaks it and `refuses` is set."""
     try:
         content = _text(workspace, after)
-    except ToolError as error:
-        return [f"not validated: {error.envelope.context['message']}"]
+    except (ToolError, StorageError) as error:
+        return [f"not validated: {tool_error(error).envelope.context['message']}"]
     report = workspace.checker.check(content, target_path=path)
     if report.valid:
         return []
@@ -68,7 +70,7 @@ def _previous_text(workspace: Workspace, before: Content | None) -> str:
     """The file's text before the change, empty if there was none."""
     try:
         return _text(workspace, before) if before is not None else ""
-    except ToolError:
+    except (ToolError, StorageError):
         return ""
 
 

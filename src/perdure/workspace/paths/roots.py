@@ -21,10 +21,10 @@ from perdure.platform import directories
 from perdure.platform.fault_points import point
 from perdure.platform.files import can_open_beneath
 from perdure.platform.sync import sync_directory
+from perdure.present.tool_errors import os_refusal
 from perdure.protocol.envelope import SuggestedAction, ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
-from perdure.storage.files.fsync import close_quietly
-from perdure.storage.os_errors import os_refusal
+from perdure.storage.files.file_io import close_quietly
 from perdure.text.printable import make_printable
 from perdure.workspace.paths.names import bad_path, check_name, spelled
 from perdure.workspace.paths.protected import Protection

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Final
 
 from perdure.platform import directories
+from perdure.present.tool_errors import os_refusal
 from perdure.protocol.envelope import ToolError
 from perdure.protocol.next_step import FILL, call_again, call_tool, either
-from perdure.storage.os_errors import os_refusal
 from perdure.text.printable import make_printable
 
 MOST_LOOKED_AT: Final = 1000

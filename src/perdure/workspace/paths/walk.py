@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 
 from perdure.platform import directories
 from perdure.platform.files import open_beneath, open_entry
+from perdure.present.tool_errors import os_refusal
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again
-from perdure.storage.os_errors import os_refusal
 from perdure.text.printable import make_printable
 
 LINKS_MAX: Final = 40

@@ -15,16 +15,19 @@ from perdure.platform import directories
 from perdure.platform.files import rename_noreplace
 from perdure.protocol.envelope import ToolError
 from perdure.storage.digest import sha256_of
+from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.files import swap, temp_names
 from perdure.storage.files.swap import directory_lock, open_if_regular
-from perdure.storage.journal import Digest, JournalError, Row
+from perdure.storage.journal import Digest, Row
 from perdure.workspace.paths.roots import Roots, rooted
 from perdure.workspace.recovery.temp_cleanup import Rescue
 
 
-def restore_displaced(roots: Roots, rows: Iterable[Row], rescue: Rescue) -> dict[str, Exception]:
+def restore_displaced(
+    roots: Roots, rows: Iterable[Row], rescue: Rescue
+) -> dict[str, ToolError | StorageError | OSError]:
     """`rows` are the changes that may or may not have been applied. Returns the directories where that failed."""
-    failed: dict[str, Exception] = {}
+    failed: dict[str, ToolError | StorageError | OSError] = {}
     of_folder: dict[str, list[Row]] = {}
     for row in rows:
         of_folder.setdefault(row.path.rpartition("/")[0], []).append(row)
@@ -37,7 +40,7 @@ def restore_displaced(roots: Roots, rows: Iterable[Row], rescue: Rescue) -> dict
             _put_back_in(dir_fd, changed, rescue)
         except JournalError:
             raise
-        except (OSError, ToolError) as error:
+        except (ToolError, StorageError, OSError) as error:
             failed[folder] = error
         finally:
             os.close(dir_fd)

@@ -35,12 +35,13 @@ from perdure.platform import directories
 from perdure.platform.descriptors import pread
 from perdure.platform.fault_points import point
 from perdure.platform.sync import sync_file
+from perdure.present.tool_errors import is_of_system, tool_error
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.files import metadata
 from perdure.storage.files.fingerprint import Expected, seen
 from perdure.storage.files.metadata import FileMetadata
-from perdure.storage.journal import Digest, Draft, Intent, Journal, JournalError, Row
-from perdure.storage.os_errors import is_of_system, os_refusal
+from perdure.storage.journal import Digest, Draft, Intent, Journal, Row
 from perdure.workspace.apply import FileChange, ancestors
 from perdure.workspace.contents import ContentStore
 from perdure.workspace.paths.roots import Place, Roots, rooted
@@ -51,6 +52,7 @@ from perdure.workspace.sync_pass import sync_directories
 log = logging.getLogger(__name__)
 
 BLOCK: Final = 4096
+Failure = ToolError | StorageError | OSError
 Settled = Literal["settled", "replaced", "lost"]
 
 
@@ -144,12 +146,10 @@ class _Waiting:
     def __contains__(self, path: str) -> bool:
         return path in self.errors
 
-    def add(self, path: str, error: Exception) -> None:
-        shaped = os_refusal(error) if isinstance(error, OSError) else error
-        assert isinstance(shaped, ToolError)
-        self.errors.setdefault(path, shaped)
+    def add(self, path: str, error: Failure) -> None:
+        self.errors.setdefault(path, tool_error(error))
 
-    def add_folder(self, intents: Iterable[Intent], folder: str, error: Exception) -> None:
+    def add_folder(self, intents: Iterable[Intent], folder: str, error: Failure) -> None:
         for intent in intents:
             if intent.row.path.rpartition("/")[0] == folder:
                 self.add(intent.row.path, error)
@@ -160,7 +160,7 @@ class _Waiting:
             yield
         except JournalError:
             raise
-        except (ToolError, OSError) as error:
+        except (ToolError, StorageError, OSError) as error:
             self.add(path, error)
 
 
@@ -201,7 +201,7 @@ def _take_back(roots: Roots, store: ContentStore, row: Row) -> None:
                 FileChange(place, before, facts, after).apply(store, sync=True)
     except JournalError:
         raise
-    except ToolError as error:
+    except (ToolError, StorageError) as error:
         if is_of_system(error):
             raise
         # Somebody is at it already: theirs stays.
@@ -230,7 +230,7 @@ def _settle(roots: Roots, store: ContentStore, intents: list[Intent], *, has_lan
             return "settled"
     except JournalError:
         raise
-    except ToolError as error:
+    except (ToolError, StorageError) as error:
         if is_of_system(error):
             raise
         return "settled" if has_landed else "lost"
@@ -319,7 +319,7 @@ def _is_torn(place: Place, store: ContentStore, sha: Digest) -> bool:
     """Whether the file is this content as a power cut leaves it: cut short, or with blocks of zeros."""
     try:
         content = store.find(sha.hex())
-    except ToolError:
+    except (ToolError, StorageError):
         return False
     fd = place.open()
     try:
@@ -354,9 +354,9 @@ def _rescue(journal: Journal, store: ContentStore) -> Rescue:
     return rescue
 
 
-def _sweep(roots: Roots, intents: Iterable[Intent], rescue: Rescue, began: float) -> dict[str, Exception]:
+def _sweep(roots: Roots, intents: Iterable[Intent], rescue: Rescue, began: float) -> dict[str, Failure]:
     """Remove temporary files beside the files that were about to change. Returns the directories where that failed."""
-    failed: dict[str, Exception] = {}
+    failed: dict[str, Failure] = {}
     for directory in sorted({intent.row.path.rpartition("/")[0] for intent in intents}):
         try:
             dir_fd = roots.open_directory(*rooted(directory))
@@ -370,25 +370,25 @@ def _sweep(roots: Roots, intents: Iterable[Intent], rescue: Rescue, began: float
             raise
         except PermissionError:
             continue  # a directory that may not be written any more keeps what is in it
-        except (OSError, ToolError) as error:
+        except (ToolError, StorageError, OSError) as error:
             failed[directory] = error
         finally:
             os.close(dir_fd)
     return failed
 
 
-def _sync_names(roots: Roots, intents: Iterable[Intent]) -> dict[str, Exception]:
+def _sync_names(roots: Roots, intents: Iterable[Intent]) -> dict[str, Failure]:
     """Every directory from a root to a file. Once the intents are settled nobody looks there again: what was removed
     must not come back, and whoever made a directory may have ended before its own name was durable. Returns the files
     on whose way one could not be synced."""
-    failed: dict[tuple[int, str], Exception] = {}
+    failed: dict[tuple[int, str], Failure] = {}
     folders = {path: _folders(path) for path in {intent.row.path for intent in intents}}
     for root, folder in sorted({one for found in folders.values() for one in found}):
         try:
             sync_directories(roots, root, [folder])
         except PermissionError:
             continue
-        except (OSError, ToolError) as error:
+        except (ToolError, StorageError, OSError) as error:
             failed[root, folder] = error
     return {path: failed[folder] for path, found in folders.items() for folder in found if folder in failed}
 

@@ -10,9 +10,10 @@ import msgspec
 
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
-from perdure.protocol.msgspec_types import learned
+from perdure.protocol.msgspec_types import prepare_type
 from perdure.protocol.next_step import FILL, call_again, call_tool, then
 from perdure.protocol.tools import arg
+from perdure.storage.errors import StorageError
 from perdure.storage.files.fingerprint import read_seen, seen
 from perdure.storage.journal import Filter, Item
 from perdure.surfaces.write import guards
@@ -176,7 +177,7 @@ def _checked(envelope: dict[str, Any]) -> Handoff:
     if wrong:
         raise _bad_handoff(wrong)
     try:
-        return msgspec.convert(envelope, type=learned(Handoff))
+        return msgspec.convert(envelope, type=prepare_type(Handoff))
     except msgspec.ValidationError as error:
         _, _, where = str(error).partition(" - at ")
         raise _bad_handoff(
@@ -241,7 +242,7 @@ def _before(tree: PlanView, known: PlannedFile) -> tuple[str, dict[str, Any]] | 
     try:
         front, _ = front_matter.split(codec.decode(tree.data(known)).content)
         return front, front_matter.parse(front)
-    except ToolError:
+    except (ToolError, StorageError):
         return None
 
 
@@ -313,7 +314,7 @@ def _actual(workspace: Workspace, path: str) -> str | None:
                 return seen(fd).sha256
             finally:
                 os.close(fd)
-    except ToolError:
+    except (ToolError, StorageError):
         return OUTSIDE
 
 
