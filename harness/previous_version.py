@@ -24,6 +24,13 @@ LARGE: Final = "".join(f"line {number} of a large file\n" for number in range(12
 """Large enough to be kept as a blob, and it packs well."""
 
 
+def unpack(archive: Path, folder: Path) -> None:
+    """Extract a fixture. Python 3.11 has filters only from 3.11.4 on."""
+    with tarfile.open(archive) as opened:
+        opened.extraction_filter = getattr(tarfile, "data_filter", None)
+        opened.extractall(folder)
+
+
 def _environment(source: Path, folder: Path, **more: str) -> dict[str, str]:
     """What a process of that version runs in: its source, and a home of its own."""
     (folder / "home").mkdir(exist_ok=True)

@@ -244,7 +244,7 @@ def save(path: Path, rng: random.Random, content: bytes, number: int) -> str:
         special(path)
         return special.__name__.strip("_")
     data = mutated(rng, content)
-    if not path.is_file() or rng.random() < 0.5:  # as an editor that renames
+    if not path.is_file() or not os.access(path, os.W_OK) or rng.random() < 0.5:  # as an editor that renames
         beside = path.with_name(path.name + ".new")
         beside.write_bytes(data)
         os.replace(beside, path)

@@ -119,7 +119,7 @@ def test_every_outcome_has_its_exit_code(terminal: Terminal, words: tuple[str, .
 @pytest.mark.parametrize("words", [("validate",), ("validate", "there")])
 def test_a_section_that_is_there_twice_is_reported(terminal: Terminal, words: tuple[str, ...]) -> None:
     path = terminal.folder / "work" / "mcp.md"
-    path.write_text("## there\ncommand: python\n## other\ncommand: python\n## there\ncommand: node\n")
+    path.write_text("## there\ncommand: python3\n## other\ncommand: python3\n## there\ncommand: node\n")
     named = ("--registry", "mcp.md")
     said = terminal.run(*named, *words, code=1)
     assert "there: failed\n  error: duplicate" in said

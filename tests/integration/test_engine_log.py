@@ -46,7 +46,7 @@ def test_a_sync_that_fails_is_logged(workspace: Path, monkeypatch: pytest.Monkey
     failed, open_row = logged(workspace)
     assert (failed["level"], open_row["level"]) == ("error", "error")
     assert "sync of a failed" in failed["message"]
-    assert "row 1 is not durable: a: write_corruption/fsync_failed/EIO" in open_row["message"]
+    assert "row 1 is not durable: a: fsync_failed/EIO" in open_row["message"]
 
 
 def test_a_recovery_that_cannot_finish_is_logged_with_the_file_it_waits_for(workspace: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.kernel.stage import Stage, tool
-from harness.previous_version import LARGE
+from harness.previous_version import LARGE, unpack
 from perdure.cli.main import main
 from perdure.protocol.mounts import MountSpec
 from perdure.testing.raw_client import RawClient
@@ -21,8 +20,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "previous_version"
 
 @pytest.fixture
 def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    with tarfile.open(FIXTURES / "stores.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(FIXTURES / "stores.tar.gz", tmp_path)
     (tmp_path / "home").mkdir()
     for variable, value in (("HOME", "home"), ("WORKSPACE", "workspace"), ("STATE", "state.db")):
         monkeypatch.setenv(f"PERDURE_{variable}", str(tmp_path / value))

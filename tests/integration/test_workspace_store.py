@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import apsw
 import pytest
 
 from compiled_rules import put_compiled_rules
+from harness.previous_version import unpack
 from harness.store_location import store_of
 from perdure.platform.file_systems import type_in
 from perdure.testing.raw_client import RawClient
@@ -252,8 +252,7 @@ POINTS = (
 
 def unpack_earlier(place: Place) -> Path:
     place.workspace.rmdir()
-    with tarfile.open(FIXTURES / "stores.tar.gz") as archive:
-        archive.extractall(place.workspace.parent, filter="data")
+    unpack(FIXTURES / "stores.tar.gz", place.workspace.parent)
     return place.workspace / ".perdure"
 
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import multiprocessing
 import os
-import tarfile
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -19,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.previous_version import unpack
 from perdure.storage.journal import Filter, NewRow, Row
 from perdure.storage.sqlite import analytics, read_only
 from perdure.storage.sqlite.journal import SqliteJournal
@@ -277,8 +277,7 @@ def test_a_report_is_consistent_while_another_process_writes(tmp_path: Path) -> 
 
 
 def unpacked(name: str, folder: Path) -> Path:
-    with tarfile.open(PREVIOUS / f"{name}.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
+    unpack(PREVIOUS / f"{name}.tar.gz", folder)
     return folder / "workspace" / ".perdure"
 
 

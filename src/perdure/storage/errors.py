@@ -57,6 +57,9 @@ class SyncError(FileError):
         super().__init__(error, path=path)
         self.subject = subject
 
+    def __str__(self) -> str:
+        return f"fsync_failed/{super().__str__()}"
+
 
 class FileChanging(StorageError):
     def __init__(self) -> None:
