@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Iterator
 
 from perdure.cli.checks.finding import Finding, Patient, ok
+from perdure.cli.client_option import found_clients
 from perdure.cli.screen import count
 from perdure.hooks.relay import CLIENTS as HOOK_CLIENTS
-from perdure.hooks.relay import found_clients
 from perdure.registry.clients.hook_text import own_commands
 from perdure.registry.clients.places import hooks_file
 from perdure.registry.clients.splices import Uneditable
