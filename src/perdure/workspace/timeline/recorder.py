@@ -62,7 +62,7 @@ _MOST_NOT_COVERED: Final = 10_000
 _ROW_ID: Final = re.compile(r"\b(?:journal|journal_id)\b\W{0,4}(\d{1,18})\b")
 _TRANSACTION_ID: Final = re.compile(r"\bt_[0-9a-f]{16}\b")
 
-Step = Callable[[], None]
+Step = Callable[[], object]
 
 
 class Recorder:
@@ -112,7 +112,7 @@ class Recorder:
         if event.own_tool is not None:  # it writes its own rows
             self._workspace.committer.transact(lambda: self._journal.begin_call(call))
         else:
-            self._observe(after=lambda: _discard(self._journal.begin_call(call)))
+            self._observe(after=lambda: self._journal.begin_call(call))
 
     def _end(self, event: HookEvent) -> None:
         if not event.may_change_files:
@@ -555,10 +555,6 @@ class _Observation:
 
 _CANNOT_RETURN: Final = ("git", "dependencies", "settings", "ignored", "too_large", "max_total")
 _COVERED_KINDS: Final = (0o100000, 0o040000, 0o120000)
-
-
-def _discard(_: object) -> None:
-    return None
 
 
 def _summarize(places: Iterable[NotCovered]) -> list[NotCovered]:
