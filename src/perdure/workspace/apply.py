@@ -93,6 +93,13 @@ class FileChange:
             back = self._filled(self.old, self.old_kind, self.old_facts, store, sync=sync)
         self._put(back, now, sync=sync)
 
+    def finish_revert(self) -> None:
+        """After all others are taken back: a directory that was made again gets the mode that takes access away."""
+        mode = self.old_facts.mode if self.old_facts is not None else ACCESS
+        if self.old is not None and self.old_kind == "directory" and mode & ACCESS != ACCESS:
+            self.place.reopen_made_again()
+            set_directory_mode(self.place.dir_fd, self.place.name, mode)
+
     def close(self) -> None:
         if self._pending is not None:
             self._pending.discard()
@@ -137,12 +144,12 @@ class ModeChange:
     def __init__(self, place: Place, old: int, new: int) -> None:
         self.place = place
         self._old = old
-        self._new = new
+        self.mode = new
 
     @property
     def grants_access(self) -> bool:
         """Whether it must come before the changes in the directory, and not after them."""
-        return self._new & ACCESS == ACCESS
+        return self.mode & ACCESS == ACCESS
 
     def prepare(self, store: ContentStore, *, sync: bool) -> None:
         pass
@@ -151,11 +158,14 @@ class ModeChange:
         self.place.reopen()
         if self.place.missing:
             self.place.make_parents()  # another change has made them
-        self._set(self._old, self._new, sync)
+        self._set(self._old, self.mode, sync)
 
     def revert(self, store: ContentStore, *, sync: bool) -> None:
         self.place.reopen_made_again()
-        self._set(self._new, self._old, sync)
+        self._set(self.mode, self._old, sync)
+
+    def finish_revert(self) -> None:
+        pass
 
     def close(self) -> None:
         self.place.close()

@@ -172,6 +172,7 @@ _ROW = (
     Field("client"),
     Field("session", full_only=True),
     Field("transaction_id", full_only=True),
+    Field("kind", full_only=True),
     *_MOVED,
 )
 
