@@ -86,6 +86,7 @@ def replace_link_by_file(root: Path) -> None:
 
 
 def remove_all(root: Path) -> None:
+    (root / "closed").chmod(0o700)
     for entry in root.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

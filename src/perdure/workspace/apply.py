@@ -93,13 +93,6 @@ class FileChange:
             back = self._filled(self.old, self.old_kind, self.old_facts, store, sync=sync)
         self._put(back, now, sync=sync)
 
-    def finish_revert(self) -> None:
-        """After all others are taken back: a directory that was made again gets the mode that takes access away."""
-        mode = self.old_facts.mode if self.old_facts is not None else ACCESS
-        if self.old is not None and self.old_kind == "directory" and mode & ACCESS != ACCESS:
-            self.place.reopen_made_again()
-            set_directory_mode(self.place.dir_fd, self.place.name, mode)
-
     def close(self) -> None:
         if self._pending is not None:
             self._pending.discard()
@@ -164,9 +157,6 @@ class ModeChange:
         self.place.reopen_made_again()
         self._set(self.mode, self._old, sync)
 
-    def finish_revert(self) -> None:
-        pass
-
     def close(self) -> None:
         self.place.close()
 
@@ -210,6 +200,9 @@ def entry_changes(
     changes: list[EntryChange] = [
         FileChange(place, before, facts, after, old, old_facts, kind=kind, old_kind=old_kind)
     ]
+    if isinstance(before, ExpectedDirectory) and old_facts is not None and old_facts.mode & ACCESS != ACCESS:
+        # What is in it is removed first.
+        changes.insert(0, ModeChange(place, old_facts.mode, old_facts.mode | ACCESS))
     if is_directory and mode is not None and mode & ACCESS != ACCESS:
         changes.append(ModeChange(place, mode | ACCESS, mode))
     return changes

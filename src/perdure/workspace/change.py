@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -184,24 +184,18 @@ class Change(Job):
         return AppliedChanges(self._changes, self.seqs, workspace.roots, workspace.store, workspace.strict)
 
     def _take_back(self, done: list[EntryChange]) -> None:
-        store, strict = self._workspace.store, self._workspace.strict
         for change in reversed(done):
-            self._try_back(change, partial(change.revert, store, sync=strict))
-        for change in done:
-            self._try_back(change, change.finish_revert)
+            try:
+                change.revert(self._workspace.store, sync=self._workspace.strict)
+            except Conflict as conflict:
+                self._keep_displaced(conflict)  # another program wrote to it already: its content stays
+            except (ToolError, OSError) as error:
+                log.error("%s cannot be taken back now: %s", change.place.path, error)
+                self.is_stuck = True
         self.discard()
         for root in {change.place.root for change in self._changes}:
             made = [path for change in self._changes if change.place.root == root for path in change.made]
             self._workspace.roots.remove_directories(root, made)
-
-    def _try_back(self, change: EntryChange, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except Conflict as conflict:
-            self._keep_displaced(conflict)  # another program wrote to it already: its content stays
-        except (ToolError, OSError) as error:
-            log.error("%s cannot be taken back now: %s", change.place.path, error)
-            self.is_stuck = True
 
     def _keep_displaced(self, conflict: Conflict) -> None:
         """Keep contents of other programs that have lost their name. What could not be put back has kept its temporary

@@ -38,7 +38,7 @@ from perdure.platform.sync import sync_file
 from perdure.protocol.envelope import ToolError
 from perdure.storage.files import metadata
 from perdure.storage.files.metadata import FileMetadata
-from perdure.storage.files.pending_entries import set_directory_mode
+from perdure.storage.files.pending_entries import ACCESS, set_directory_mode
 from perdure.storage.journal import Draft, Intent, Journal, JournalError, Row
 from perdure.storage.os_errors import is_of_system, os_refusal
 from perdure.workspace import entries
@@ -84,7 +84,7 @@ def recover(roots: Roots, journal: Journal, store: ContentStore) -> Waiting:
     for intent in intents:
         of_path.setdefault(intent.row.path, []).append(intent)
     settled: dict[int, Row] = {}
-    closing: Modes = {}
+    closing = _open_directories(roots, undecided, waiting)
     replaced: list[Row] = []
     lost: list[Row] = []
     parted: list[Row] = []
@@ -117,7 +117,7 @@ def recover(roots: Roots, journal: Journal, store: ContentStore) -> Waiting:
         settled.pop(row.seq, None)
     for path in sorted(closing, key=lambda path: path.count("/"), reverse=True):
         with waiting.catch(path):
-            _close_directory(roots, path, closing[path])
+            _set_mode(roots, path, closing[path])
     for path, error in _sync_names(roots, intents).items():
         waiting.add(path, error)
 
@@ -233,7 +233,6 @@ def _take_back(roots: Roots, store: ContentStore, row: Row, closing: Modes) -> N
             if found.state == entries.state_after(row):
                 mode = entries.mode_before(row)
                 facts = metadata.from_journal({"mode": mode}, found.facts, key="mode")
-                closing.pop(row.path, None)
                 later = _make(place, found, entries.state_before(row), facts, store)
                 if later is not None:
                     closing[row.path] = later
@@ -261,6 +260,8 @@ def _settle(
             if not _is_ours(place, found.state, store, intents, ours):
                 return "lost"
             mode = _make(place, found, wanted, _facts(found.facts, ours), store)
+            if wanted is not None and wanted.kind == "directory":
+                closing.pop(row.path, None)
             if mode is not None:
                 closing[row.path] = mode
             return "settled"
@@ -294,7 +295,28 @@ def _make(
     return None
 
 
-def _close_directory(roots: Roots, path: str, mode: int) -> None:
+def _open_directories(roots: Roots, rows: list[Row], waiting: _Waiting) -> Modes:
+    """Give access to the directories that are to go: what is in them goes first. Returns the modes that they had."""
+    modes: Modes = {}
+    for row in rows:
+        mode = entries.mode_before(row)
+        if mode is None or mode & ACCESS == ACCESS or not _empties(row):
+            continue
+        with waiting.catch(row.path), roots.locate_entry(row.path) as place:
+            if entries.look_mode(place) == mode:
+                set_directory_mode(place.dir_fd, place.name, mode | ACCESS)
+                modes[row.path] = mode
+    return modes
+
+
+def _empties(row: Row) -> bool:
+    """Whether a directory goes, or becomes something else."""
+    before, after = entries.state_before(row), entries.state_after(row)
+    is_directory = before is not None and before.kind == "directory"
+    return is_directory and (after is None or after.kind != "directory")
+
+
+def _set_mode(roots: Roots, path: str, mode: int) -> None:
     with roots.locate_entry(path) as place:
         if place.found is not None and entries.kind_of(place.found) == "directory":
             set_directory_mode(place.dir_fd, place.name, mode)
