@@ -41,6 +41,7 @@ from perdure.workspace.contents import Content, ContentStore
 from perdure.workspace.paths.roots import Roots
 from perdure.workspace.planning import PlannedFile, PlanView
 from perdure.workspace.recovery import displaced, recover
+from perdure.workspace.recovery.recover import Modes
 from perdure.workspace.workspace import Workspace
 
 VARIABLE: Final = "PERDURE_SEEDED_BUG"
@@ -196,9 +197,11 @@ def transaction_stays_in_part() -> None:
 @BUGS.add("what did not land is called settled")
 def unapplied_is_settled() -> None:
     def make(original: Function) -> Function:
-        def settle(workspace: Roots, store: ContentStore, intents: list[Intent], *, has_landed: bool) -> Any:
+        def settle(
+            workspace: Roots, store: ContentStore, intents: list[Intent], closing: Modes, *, has_landed: bool
+        ) -> Any:
             is_multiple = intents[-1].row.txn is not None
-            return original(workspace, store, intents, has_landed=has_landed or is_multiple)
+            return original(workspace, store, intents, closing, has_landed=has_landed or is_multiple)
 
         return settle
 

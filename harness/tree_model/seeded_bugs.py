@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from harness.seeded_bugs import SeededBugs, do_nothing, replace
-from perdure.storage.files import metadata, pending
-from perdure.storage.journal import Row
+from perdure.storage.files import metadata, swap
 from perdure.surfaces.write import guards, undo
+from perdure.surfaces.write.reverting import Reverting
 from perdure.workspace.contents import Content
-from perdure.workspace.planning import PlannedFile, PlanView
+from perdure.workspace.planning import PlannedFile
 from perdure.workspace.recovery import recover
 from perdure.workspace.workspace import Workspace
 
@@ -20,16 +20,16 @@ BUGS: Final = SeededBugs()
 def undo_forgets_later_edits() -> None:
     """Undo restores the old content and drops the edits that came later."""
 
-    def reverted(service: Workspace, tree: PlanView, known: PlannedFile, row: Row) -> Content | None:
-        return service.store.find(row.old_sha.hex()) if row.old_sha is not None else None
+    def merge(reverting: Reverting, known: PlannedFile, new: str, old: str) -> Content:
+        return reverting._workspace.store.find(old)
 
-    replace(undo, "_reverted", reverted)
+    replace(Reverting, "_merge", merge)
 
 
 @BUGS.add("undo-again")
 def undo_again() -> None:
     """Undo reverts again what it has reverted already."""
-    replace(undo, "_is_effective", lambda *_: True)
+    replace(undo, "is_effective", lambda *_: True)
 
 
 @BUGS.add("recovery-skips")
@@ -59,7 +59,7 @@ def no_precondition() -> None:
 @BUGS.add("exchange")
 def exchange_unverified() -> None:
     """A write overwrites a foreign edit that comes just before the exchange."""
-    replace(pending, "mismatch_reason", do_nothing)
+    replace(swap, "mismatch_reason", do_nothing)
 
 
 @BUGS.add("keys")

@@ -81,7 +81,7 @@ class Tree:
 
     def _plant(self) -> None:
         root = self.root
-        for folder in ("gone/deep", "becomes-link", "becomes-file", "closed", "moved"):
+        for folder in ("gone/deep", "becomes-link", "becomes-file", "closed", "closed-and-gone", "moved"):
             (root / folder).mkdir(parents=True)
             (root / folder / "file").write_text(f"{folder}\n")
         (root / "empty").mkdir()
@@ -93,10 +93,13 @@ class Tree:
         (root / "script").write_text("#!/bin/sh\n")
         (root / "script").chmod(0o755)
         (root / "closed").chmod(0o500)
+        (root / "closed-and-gone").chmod(0o500)
 
     def _change(self) -> None:
         root = self.root
         shutil.rmtree(root / "gone")
+        (root / "closed-and-gone").chmod(0o700)
+        shutil.rmtree(root / "closed-and-gone")
         for name in ("becomes-link", "becomes-file"):
             shutil.rmtree(root / name)
         (root / "becomes-link").symlink_to("moved")

@@ -88,6 +88,7 @@ def replace_link_by_file(root: Path) -> None:
 
 
 def remove_all(root: Path) -> None:
+    (root / "closed").chmod(0o700)
     for entry in root.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -246,6 +247,30 @@ def test_later_edits_stay_and_the_mode_that_came_later_too(planted: Tools) -> No
     assert undone["kept"] == ["src/a.txt"]
     assert (root / "src/a.txt").read_text() == "one\ntwo\nTHREE\n"
     assert (root / "run.sh").stat().st_mode & 0o777 == 0o711
+
+
+def test_versions_of_links_and_folders_are_listed_compared_and_restored(planted: Tools) -> None:
+    root = planted.workspace
+    with RowRecorder(planted.service, root).change():
+        retarget(root)
+        replace_by_link(root)
+        (root / "empty").rmdir()
+    last = {one["path"]: one for one in use(planted, "journal_tail", n=50)["entries"]}
+    assert (last["link"]["kind"], last["src"]["kind"], last["empty"]["kind"]) == ("link", "link", "directory")
+    for path, row in last.items():
+        (version,) = use(planted, "history", path=path)["versions"]
+        assert version["journal_id"] == row["journal_id"]
+        use(planted, "diff", path=path)
+        use(planted, "diff", path=path, to=row["journal_id"])
+    assert "-src/a.txt" in use(planted, "diff", path="link")["diff"]
+    assert "+run.sh" in use(planted, "diff", path="link")["diff"]
+    (root / "link").unlink()
+    use(planted, "restore", path="link", journal_id=last["link"]["journal_id"])
+    assert (root / "link").readlink() == Path("run.sh")
+    (root / "link").unlink()
+    (root / "link").symlink_to("src")
+    use(planted, "restore", path="link", journal_id=last["link"]["journal_id"])
+    assert (root / "link").readlink() == Path("run.sh")
 
 
 # --- which changes ------------------------------------------------------------------------------------------------

@@ -137,12 +137,12 @@ class ModeChange:
     def __init__(self, place: Place, old: int, new: int) -> None:
         self.place = place
         self._old = old
-        self._new = new
+        self.mode = new
 
     @property
     def grants_access(self) -> bool:
         """Whether it must come before the changes in the directory, and not after them."""
-        return self._new & ACCESS == ACCESS
+        return self.mode & ACCESS == ACCESS
 
     def prepare(self, store: ContentStore, *, sync: bool) -> None:
         pass
@@ -151,11 +151,11 @@ class ModeChange:
         self.place.reopen()
         if self.place.missing:
             self.place.make_parents()  # another change has made them
-        self._set(self._old, self._new, sync)
+        self._set(self._old, self.mode, sync)
 
     def revert(self, store: ContentStore, *, sync: bool) -> None:
         self.place.reopen_made_again()
-        self._set(self._new, self._old, sync)
+        self._set(self.mode, self._old, sync)
 
     def close(self) -> None:
         self.place.close()
@@ -200,6 +200,9 @@ def entry_changes(
     changes: list[EntryChange] = [
         FileChange(place, before, facts, after, old, old_facts, kind=kind, old_kind=old_kind)
     ]
+    if isinstance(before, ExpectedDirectory) and old_facts is not None and old_facts.mode & ACCESS != ACCESS:
+        # What is in it is removed first.
+        changes.insert(0, ModeChange(place, old_facts.mode, old_facts.mode | ACCESS))
     if is_directory and mode is not None and mode & ACCESS != ACCESS:
         changes.append(ModeChange(place, mode | ACCESS, mode))
     return changes

@@ -118,6 +118,13 @@ def directory_facts(place: Place) -> FileMetadata:
     return metadata.of_mode(stat.S_IMODE(place.found.st_mode))
 
 
+def look_mode(place: Place) -> int | None:
+    """The mode of the directory at a place; None where there is none."""
+    if place.found is None or kind_of(place.found) != "directory":
+        return None
+    return stat.S_IMODE(place.found.st_mode)
+
+
 def names_in(place: Place) -> Iterable[str]:
     """The entries of the directory at a place; of one that cannot be listed, one that no program made."""
     try:

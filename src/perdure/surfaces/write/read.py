@@ -14,13 +14,14 @@ from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool
 from perdure.protocol.tools import arg
 from perdure.storage.files.fingerprint import Expected, read_seen
-from perdure.storage.journal import Digest, Filter, Row
+from perdure.storage.journal import Filter, Row
 from perdure.surfaces.write import checkpoints, chunks
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.write import PATH, row_of, sequence
+from perdure.surfaces.write.write import PATH, journal_name, row_of, sequence
 from perdure.text import codec, diffs
 from perdure.text.times import format_time
-from perdure.workspace.planning import MOST_IN_MEMORY, canonical, check_in_memory, journal_path
+from perdure.workspace.entries import EntryState, kind_of, link_target, state_after, state_before
+from perdure.workspace.planning import MOST_IN_MEMORY, check_in_memory, journal_path
 from perdure.workspace.workspace import Workspace
 
 MOST_ROWS = 1000
@@ -128,7 +129,7 @@ def journal_tail(workspace: Workspace, given: JournalTail, call: Call) -> dict[s
             suggested_action="fix_syntax",
             choices=list(MODES),
         )
-    path = canonical(workspace.roots, given.filter_path) if given.filter_path is not None else None
+    path = journal_name(workspace, given.filter_path) if given.filter_path is not None else None
     wanted = Filter(path=path, mode=given.filter_mode, client=given.filter_client, before=before)
     rows = workspace.journal.rows(wanted, given.n + 1)
     payload: dict[str, Any] = {"entries": [_entry(row) for row in reversed(rows[: given.n])]}
@@ -155,7 +156,7 @@ def _entry(row: Row) -> dict[str, Any]:
 
 
 def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
-    path = canonical(workspace.roots, given.path)
+    path = journal_name(workspace, given.path)
     rows = workspace.journal.rows(Filter(path=path), given.n)
     if not rows:
         raise refuse(
@@ -172,11 +173,11 @@ def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
 
 def two_versions(workspace: Workspace, given: DiffParams) -> tuple[str, bytes | None, str, bytes | None]:
     """The canonical path, then the earlier content, its journal_id or `nothing`, and the later content."""
-    path = canonical(workspace.roots, given.path)
+    path = journal_name(workspace, given.path)
     to_data, to_row = _side(workspace, path, given.to)
     if given.from_ is not None:
         row = row_of(workspace, path, given.from_, "from")
-        return path, _loaded(workspace, row, row.new_sha), given.from_, to_data
+        return path, _loaded(workspace, row, state_after(row)), given.from_, to_data
     return path, *_before(workspace, path, to_data, to_row), to_data
 
 
@@ -198,13 +199,16 @@ def diff(workspace: Workspace, given: DiffParams, call: Call) -> dict[str, Any]:
 def _side(workspace: Workspace, path: str, which: str) -> tuple[bytes | None, Row | None]:
     if which != "disk":
         row = row_of(workspace, path, which, "to")
-        return _loaded(workspace, row, row.new_sha), row
+        return _loaded(workspace, row, state_after(row)), row
     return read_disk(workspace, path), None
 
 
 def read_disk(workspace: Workspace, path: str) -> bytes | None:
-    """What a file holds now; None where there is none. Refused above `MOST_IN_MEMORY`."""
+    """What a file holds now, a link's target; None where there is nothing. Refused above `MOST_IN_MEMORY`."""
     roots = workspace.roots
+    last = workspace.journal.last_of(path)
+    if last is not None and {"kind", "kind_before"} & last.detail.keys():
+        return _entry_on_disk(workspace, path)
     try:
         with roots.locate(roots.anchored(path), purpose="read") as place:
             fd = place.open()
@@ -225,19 +229,39 @@ def _before(workspace: Workspace, path: str, data: bytes | None, row: Row | None
         row = workspace.journal.last_of(path)
         if row is None:
             return None, "nothing"
-        known = _loaded(workspace, row, row.new_sha)
+        known = _loaded(workspace, row, state_after(row))
         if known != data:
             return known, str(row.seq)
     older = workspace.journal.rows(Filter(path=path, before=row.seq), 1)
     label = str(older[0].seq) if older else "nothing"
-    return _loaded(workspace, row, row.old_sha), label
+    return _loaded(workspace, row, state_before(row)), label
 
 
-def _loaded(workspace: Workspace, row: Row, sha: Digest | None) -> bytes | None:
-    if sha is None:
-        return None
-    check_in_memory(workspace.store.find(sha.hex()).size, row.path)
-    return workspace.store.load(sha.hex())
+def _entry_on_disk(workspace: Workspace, path: str) -> bytes | None:
+    """Of a path that was a link or a directory: the target, nothing, or the content of a file."""
+    with workspace.roots.locate_entry(path) as place:
+        if place.found is None:
+            return None
+        match kind_of(place.found):
+            case "link":
+                return link_target(place)
+            case "directory":
+                return b""
+            case "file":
+                check_in_memory(place.found.st_size, path)
+                fd = place.open()
+                try:
+                    return pread(fd, place.found.st_size, 0)
+                finally:
+                    os.close(fd)
+
+
+def _loaded(workspace: Workspace, row: Row, state: EntryState | None) -> bytes | None:
+    """The content of a version: a link's is its target, a directory has none."""
+    if state is None or state.kind == "directory":
+        return None if state is None else b""
+    check_in_memory(workspace.store.find(state.sha.hex()).size, row.path)
+    return workspace.store.load(state.sha.hex())
 
 
 def analytics(workspace: Workspace, given: Analytics, call: Call) -> dict[str, Any]:

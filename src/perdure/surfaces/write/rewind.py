@@ -15,8 +15,8 @@ from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.journal import Filter, Journal, Row
 from perdure.surfaces.write.reverting import Authors, Refused, Reverting, payload_of
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.undo import find_change, journal_name
-from perdure.surfaces.write.write import sequence
+from perdure.surfaces.write.undo import find_change
+from perdure.surfaces.write.write import journal_name, sequence
 from perdure.text.printable import make_printable
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.entries import EntryState, state_after, state_before

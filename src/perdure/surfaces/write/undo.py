@@ -15,10 +15,10 @@ from perdure.storage.journal import Journal, Row
 from perdure.storage.timeline import ChangeFilter, ChangeSummary
 from perdure.surfaces.write.reverting import Refused, Reverting, payload_of
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.write import sequence
+from perdure.surfaces.write.write import journal_name, sequence
 from perdure.text.printable import make_printable
 from perdure.workspace.change import PlanFunction
-from perdure.workspace.planning import PlanView, canonical
+from perdure.workspace.planning import PlanView
 from perdure.workspace.workspace import Workspace, new_transaction_id
 
 PAGE: Final = 100
@@ -196,11 +196,3 @@ def is_effective(journal: Journal, row: Row) -> bool:
     """Not taken back, or taken back and then again."""
     by = journal.undone_by(row.seq)
     return by is None or not is_effective(journal, by)
-
-
-def journal_name(workspace: Workspace, path: str) -> str:
-    """The journal's name for a file, link or folder. A link that has rows is not followed."""
-    plain = path.rstrip("/") or path
-    if not plain.startswith("/") and workspace.journal.last_of(plain) is not None:
-        return plain
-    return canonical(workspace.roots, plain)

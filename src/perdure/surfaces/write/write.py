@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perdure.present.tool_errors import os_refusal
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool, then
@@ -24,8 +26,9 @@ from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import INLINE, Content
 from perdure.workspace.drafts import Rejected, content_or_draft
+from perdure.workspace.entries import content_of, names_in, state_after
 from perdure.workspace.paths.similar_files import missing_file
-from perdure.workspace.planning import PlannedFile, PlanView
+from perdure.workspace.planning import PlannedFile, PlanView, canonical
 from perdure.workspace.workspace import Workspace
 
 MOST_COMPARED = 8 * 1024 * 1024
@@ -267,10 +270,19 @@ def apply_edits(
 
 def restore(workspace: Workspace, given: Restore, call: Call) -> dict[str, Any]:
     def plan(tree: PlanView) -> dict[str, Any]:
-        known = tree.lookup(given.path, force=True)  # the version was written once: it was allowed then
+        name = journal_name(workspace, given.path)
+        last = workspace.journal.last_of(name)
+        if last is not None and {"kind", "kind_before"} & last.detail.keys():
+            known = tree.lookup_entry(name)
+        else:
+            known = tree.lookup(given.path, force=True)  # the version was written once: it was allowed then
         guards.check_precondition(known, given.expected_prev_sha256)
         row = row_of(workspace, known.path, given.journal_id)
-        after = workspace.store.find(row.new_sha.hex()) if row.new_sha is not None else None
+        wanted = state_after(row)
+        after = content_of(wanted, workspace.store)
+        kind = wanted.kind if wanted is not None else known.kind
+        if known.is_directory and kind != "directory" and list(names_in(known.place)):
+            raise os_refusal(IsADirectoryError(errno.EISDIR, ""), path=known.path)
         if after is None and known.now is None:
             raise refuse(
                 "not_found",
@@ -282,10 +294,20 @@ def restore(workspace: Workspace, given: Restore, call: Call) -> dict[str, Any]:
             )
         if known.now is None and (gone := workspace.journal.last_of(known.path)) is not None:
             known.facts = metadata.from_journal(gone.detail)
+        elif known.kind != kind:
+            known.facts = metadata.from_journal(row.detail)
         mode = "delete" if after is None else "overwrite" if known.now is not None else "create"
-        return stage_file(tree, known, after, call, op="restore", mode=mode)
+        return stage_file(tree, known, after, call, op="restore", mode=mode, kind=kind)
 
     return workspace.commit(call, PlanFunction(frozenset({given.path}), plan)).result()
+
+
+def journal_name(workspace: Workspace, path: str) -> str:
+    """The journal's name for a file, link or folder. A link that has rows is not followed."""
+    plain = path.rstrip("/") or path
+    if not plain.startswith("/") and workspace.journal.last_of(plain) is not None:
+        return plain
+    return canonical(workspace.roots, plain)
 
 
 def row_of(workspace: Workspace, path: str, journal_id: str, argument: str = "journal_id") -> Row:

@@ -40,9 +40,10 @@ from perdure.protocol.envelope import ToolError
 from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.files import metadata
 from perdure.storage.files.metadata import FileMetadata
+from perdure.storage.files.pending_entries import ACCESS, set_directory_mode
 from perdure.storage.journal import Draft, Intent, Journal, Row
 from perdure.workspace import entries
-from perdure.workspace.apply import ancestors, entry_changes, sync_entry
+from perdure.workspace.apply import ModeChange, ancestors, entry_changes, sync_entry
 from perdure.workspace.contents import ContentStore
 from perdure.workspace.entries import EntryState, Look
 from perdure.workspace.paths.roots import Place, Roots, rooted
@@ -57,6 +58,8 @@ Failure = ToolError | StorageError | OSError
 Settled = Literal["settled", "replaced", "lost"]
 
 
+Modes = dict[str, int]
+"""Directories whose modes take their owner's access away, which is done after all that is in them."""
 Waiting = dict[str, ToolError]
 """The files that a recovery could not finish, each with the reason. Their changes stay open, and the next recovery tries
 again."""
@@ -83,6 +86,7 @@ def recover(roots: Roots, journal: Journal, store: ContentStore) -> Waiting:
     for intent in intents:
         of_path.setdefault(intent.row.path, []).append(intent)
     settled: dict[int, Row] = {}
+    closing = _open_directories(roots, undecided, waiting)
     replaced: list[Row] = []
     lost: list[Row] = []
     parted: list[Row] = []
@@ -98,7 +102,7 @@ def recover(roots: Roots, journal: Journal, store: ContentStore) -> Waiting:
             parted.append(row)
         else:
             with waiting.catch(row.path):
-                result = _settle(roots, store, group, has_landed=_has_landed(intent, landed))
+                result = _settle(roots, store, group, closing, has_landed=_has_landed(intent, landed))
                 if result == "lost":
                     lost.append(row)
                 else:
@@ -110,9 +114,12 @@ def recover(roots: Roots, journal: Journal, store: ContentStore) -> Waiting:
     for row in _ordered_back((*_parted(intents, lost), *parted)):
         if row.path not in waiting:
             with waiting.catch(row.path):
-                _take_back(roots, store, row)
+                _take_back(roots, store, row, closing)
                 lost.append(row)
         settled.pop(row.seq, None)
+    for path in sorted(closing, key=lambda path: path.count("/"), reverse=True):
+        with waiting.catch(path):
+            _set_mode(roots, path, closing[path])
     for path, error in _sync_names(roots, intents).items():
         waiting.add(path, error)
 
@@ -219,14 +226,16 @@ def _parted(intents: list[Intent], lost: list[Row]) -> list[Row]:
     ]
 
 
-def _take_back(roots: Roots, store: ContentStore, row: Row) -> None:
+def _take_back(roots: Roots, store: ContentStore, row: Row, closing: Modes) -> None:
     try:
         with roots.locate_entry(row.path) as place:
             found = entries.look(place)
             if found.state == entries.state_after(row):
                 mode = entries.mode_before(row)
                 facts = metadata.from_journal({"mode": mode}, found.facts, key="mode")
-                _make(place, found, entries.state_before(row), facts, store)
+                later = _make(place, found, entries.state_before(row), facts, store)
+                if later is not None:
+                    closing[row.path] = later
     except JournalError:
         raise
     except (ToolError, StorageError) as error:
@@ -235,7 +244,9 @@ def _take_back(roots: Roots, store: ContentStore, row: Row) -> None:
         # Somebody is at it already: theirs stays.
 
 
-def _settle(roots: Roots, store: ContentStore, intents: list[Intent], *, has_landed: bool) -> Settled:
+def _settle(
+    roots: Roots, store: ContentStore, intents: list[Intent], closing: Modes, *, has_landed: bool
+) -> Settled:
     """Whether the file is now what the last of its intents says, or was before another program changed it."""
     row = intents[-1].row
     try:
@@ -248,7 +259,11 @@ def _settle(roots: Roots, store: ContentStore, intents: list[Intent], *, has_lan
                 return "replaced" if _is_older(place, found.state, store, intents) else "settled"
             if not _is_ours(place, found.state, store, intents, ours):
                 return "lost"
-            _make(place, found, wanted, _facts(found.facts, ours), store)
+            mode = _make(place, found, wanted, _facts(found.facts, ours), store)
+            if wanted is not None and wanted.kind == "directory":
+                closing.pop(row.path, None)
+            if mode is not None:
+                closing[row.path] = mode
             return "settled"
     except JournalError:
         raise
@@ -260,8 +275,8 @@ def _settle(roots: Roots, store: ContentStore, intents: list[Intent], *, has_lan
 
 def _make(
     place: Place, found: Look, wanted: EntryState | None, facts: FileMetadata | None, store: ContentStore
-) -> None:
-    """Put at a place what shall be there."""
+) -> int | None:
+    """Put at a place what shall be there. Returns the mode that a directory gets later."""
     for change in entry_changes(
         place,
         found.expected,
@@ -271,10 +286,41 @@ def _make(
         kind=wanted.kind if wanted is not None else "file",
         old_kind=found.state.kind if found.state is not None else "file",
     ):
+        if isinstance(change, ModeChange) and not change.grants_access:
+            return change.mode
         change.apply(store, sync=True)
         if change.left is not None:
             # The second try; the next recovery makes another.
             directories.unlink(change.left, dir_fd=place.dir_fd)
+    return None
+
+
+def _open_directories(roots: Roots, rows: list[Row], waiting: _Waiting) -> Modes:
+    """Give access to the directories that are to go: what is in them goes first. Returns the modes that they had."""
+    modes: Modes = {}
+    for row in rows:
+        mode = entries.mode_before(row)
+        if mode is None or mode & ACCESS == ACCESS or not _empties(row):
+            continue
+        with waiting.catch(row.path), roots.locate_entry(row.path) as place:
+            if entries.look_mode(place) == mode:
+                set_directory_mode(place.dir_fd, place.name, mode | ACCESS)
+                modes[row.path] = mode
+    return modes
+
+
+def _empties(row: Row) -> bool:
+    """Whether a directory goes, or becomes something else."""
+    before, after = entries.state_before(row), entries.state_after(row)
+    is_directory = before is not None and before.kind == "directory"
+    return is_directory and (after is None or after.kind != "directory")
+
+
+def _set_mode(roots: Roots, path: str, mode: int) -> None:
+    with roots.locate_entry(path) as place:
+        if place.found is not None and entries.kind_of(place.found) == "directory":
+            set_directory_mode(place.dir_fd, place.name, mode)
+            _sync(place)
 
 
 def _is_older(place: Place, found: EntryState | None, store: ContentStore, intents: list[Intent]) -> bool:
