@@ -22,12 +22,14 @@ Scripts = Mapping[str, Sequence[Step]]
 
 
 class MessagesModel:
-    """For `scripted_model.served`: the Messages API, as Claude Code speaks it."""
+    """For `scripted_model.served`: the Messages API, as Claude Code speaks it. It uses the first `at_once` tools of a script
+    at the same time."""
 
-    def __init__(self, scripts: Scripts) -> None:
+    def __init__(self, scripts: Scripts, at_once: Mapping[str, int] | None = None) -> None:
         self._scripts = scripts
+        self._at_once = at_once or {}
 
-    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
         name, done = "", 0
         for message in asked["messages"]:
             parts = message["content"]
@@ -36,10 +38,14 @@ class MessagesModel:
             for part in [{"type": "text", "text": parts}] if isinstance(parts, str) else parts:
                 name, done = _follow(self._scripts, name, done, part.get("text", ""))
                 done += part.get("type") == "tool_result"
-        use = _next(self._scripts, name, done) if asked.get("tools") else None
-        if use is None:
-            return {"type": "text", "text": "done"}
-        return {"type": "tool_use", "id": f"call-{name}-{done}", "name": use[0], "input": use[1]}
+        width = self._at_once.get(name, 1) if done == 0 else 1
+        uses = [(number, _next(self._scripts, name, number)) for number in range(done, done + width)]
+        blocks = [
+            {"type": "tool_use", "id": f"call-{name}-{number}", "name": use[0], "input": use[1]}
+            for number, use in uses
+            if use is not None and asked.get("tools")
+        ]
+        return blocks or [{"type": "text", "text": "done"}]
 
 
 class ResponsesModel:

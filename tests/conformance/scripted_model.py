@@ -22,8 +22,8 @@ WAIT = "WaitForMcpServers"
 
 
 class Answering(Protocol):
-    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """The content block that follows a request."""
+    def answer(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        """The content blocks that follow a request: one text, or tools to be used at the same time."""
 
 
 class Model:
@@ -35,17 +35,17 @@ class Model:
         self._uses: dict[str, Use] = {}
         self.results: list[tuple[str, bool]] = []
 
-    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
         """What it says next: a tool while there are turns left, then one word."""
         offered = {tool["name"] for tool in asked.get("tools", ())}
         with self._lock:
             self._hear(asked["messages"])
             use = self._next(offered)
             if use is None:
-                return {"type": "text", "text": "done"}
+                return [{"type": "text", "text": "done"}]
             identity = f"toolu_{len(self._uses)}"
             self._uses[identity] = use
-            return {"type": "tool_use", "id": identity, "name": use[0], "input": use[1]}
+            return [{"type": "tool_use", "id": identity, "name": use[0], "input": use[1]}]
 
     def _hear(self, messages: list[dict[str, Any]]) -> None:
         said = [part for one in messages if isinstance(one["content"], list) for part in one["content"]]
@@ -118,14 +118,14 @@ def _handler(model: Answering) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _message(name: str, block: dict[str, Any]) -> dict[str, Any]:
+def _message(name: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "id": f"msg_{uuid4().hex}",  # the client joins messages of one identity
         "type": "message",
         "role": "assistant",
         "model": name,
-        "content": [block],
-        "stop_reason": "tool_use" if block["type"] == "tool_use" else "end_turn",
+        "content": blocks,
+        "stop_reason": "tool_use" if blocks[0]["type"] == "tool_use" else "end_turn",
         "stop_sequence": None,
         "usage": {"input_tokens": 1, "output_tokens": 1},
     }
@@ -133,18 +133,22 @@ def _message(name: str, block: dict[str, Any]) -> dict[str, Any]:
 
 def _stream(message: dict[str, Any]) -> bytes:
     """The same, piece by piece."""
-    (block,) = message["content"]
-    if block["type"] == "tool_use":
-        empty, delta = {**block, "input": {}}, {"type": "input_json_delta"}
-        delta["partial_json"] = json.dumps(block["input"])
-    else:
-        empty, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": block["text"]}
-    ending = {"stop_reason": message["stop_reason"], "stop_sequence": None}
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}},
-        {"type": "content_block_start", "index": 0, "content_block": empty},
-        {"type": "content_block_delta", "index": 0, "delta": delta},
-        {"type": "content_block_stop", "index": 0},
+    ]
+    for index, block in enumerate(message["content"]):
+        if block["type"] == "tool_use":
+            empty, delta = {**block, "input": {}}, {"type": "input_json_delta"}
+            delta["partial_json"] = json.dumps(block["input"])
+        else:
+            empty, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": block["text"]}
+        events += [
+            {"type": "content_block_start", "index": index, "content_block": empty},
+            {"type": "content_block_delta", "index": index, "delta": delta},
+            {"type": "content_block_stop", "index": index},
+        ]
+    ending = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    events += [
         {"type": "message_delta", "delta": ending, "usage": {"output_tokens": 1}},
         {"type": "message_stop"},
     ]

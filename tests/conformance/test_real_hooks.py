@@ -117,6 +117,11 @@ def ask_claude(bed: Bed, *prompts: str, tools: str = TOOLS) -> None:
     assert process.returncode == 0
 
 
+def subagent(prompt: str) -> scripted_model.Use:
+    about = {"description": "a subagent", "subagent_type": "general-purpose", "run_in_background": False}
+    return "Agent", {**about, "prompt": prompt}
+
+
 @pytest.fixture
 def claude(bed: Bed) -> Bed:
     program(CLAUDE)
@@ -140,15 +145,7 @@ def test_what_claude_code_changes_has_its_call_its_turn_and_its_agent(claude: Be
         ],
         "script-two": [
             ("Write", {"file_path": written, "content": "w\n"}),
-            (
-                "Agent",
-                {
-                    "description": "a subagent",
-                    "prompt": "script-errand",
-                    "subagent_type": "general-purpose",
-                    "run_in_background": False,
-                },
-            ),
+            subagent("script-errand"),
         ],
         "script-errand": [("Bash", {"command": "mkdir sub && echo x > sub/s.txt", "description": "make"})],
         "script-three": [("Bash", {"command": "mv a.txt b.txt", "description": "rename"})],
@@ -195,6 +192,27 @@ def test_a_call_that_was_not_permitted_is_the_author_of_nothing(claude: Bed) -> 
         ask_claude(bed, "script-one", tools="Bash(sh make.sh)")
     assert not (bed.workspace / "refused.txt").exists()
     assert calls(bed) == [("Bash", "call-script-one-1", 1, False, "done")]
+
+
+def test_subagents_at_the_same_time_are_told_apart(claude: Bed) -> None:
+    bed, names = claude, ("script-left", "script-right")
+    # Each waits for the other between its two changes, so that their calls overlap.
+    scripts: dict[str, list[Step]] = {"script-one": [subagent(name) for name in names]}
+    for name, other in zip(names, reversed(names), strict=True):
+        met = f"touch {bed.root}/{name}; while [ ! -e {bed.root}/{other} ]; do sleep 0.05; done"
+        command = f"echo 1 > {name}.txt; {met}; echo 2 >> {name}.txt"
+        scripts[name] = [("Bash", {"command": command, "description": "change"})]
+    with scripted_model.served(MessagesModel(scripts, {"script-one": 2})) as address:
+        bed.environ["ANTHROPIC_BASE_URL"] = address
+        ask_claude(bed, "script-one")
+    found = [change.call for change in changes(bed) if change.call is not None]
+    assert {call.call_id for call in found} == {"call-script-left-0", "call-script-right-0"}
+    assert len({call.agent for call in found} - {None}) == 2
+    for change in changes(bed):
+        assert change.call is not None
+        rows = read_journal(bed, lambda journal, txn=change.txn: journal.transaction(txn or ""))
+        written = str(change.call.call_id).removeprefix("call-").removesuffix("-0")
+        assert {row.path for row in rows} == {f"{written}.txt"}
 
 
 def test_a_call_of_our_own_tool_in_claude_code_is_one_change(claude: Bed) -> None:

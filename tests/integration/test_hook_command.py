@@ -131,6 +131,14 @@ def test_a_shell_command_can_be_taken_back(bed: Bed) -> None:
     assert file.read_text() == "KEY=1\n"
 
 
+def test_a_byte_order_mark_and_odd_letters_are_no_obstacle(bed: Bed) -> None:
+    (bed.workspace / "a.txt").write_text("x")
+    for name in ("PreToolUse", "PostToolUse"):
+        journal(bed, "\ufeff" + json.dumps(bash_event(bed, name, "rm a.txt # \ud800\0", agent_id="\ud800")))
+        (bed.workspace / "a.txt").unlink(missing_ok=True)
+    assert [call[0] for call in calls(bed)] == ["Bash"]
+
+
 def test_a_turn_for_each_prompt(bed: Bed) -> None:
     for turn in (1, 2):
         journal(bed, event(bed, "UserPromptSubmit", prompt=MARK))

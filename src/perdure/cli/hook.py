@@ -21,11 +21,11 @@ def parser() -> argparse.ArgumentParser:
     from perdure.cli.parser import new_parser
     from perdure.hooks.relay import CLIENTS
 
-    found = new_parser(
+    hook_parser = new_parser(
         "hook",
         "For hooks of a client: record what its own tools change, or steer its write tools to Perdure's.",
     )
-    commands = found.add_subparsers(metavar="COMMAND", required=True, dest="command")
+    commands = hook_parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
     texts = {
         "journal": "record every change that the client's tools make, with agent, turn and call",
         "steer": "refuse the client's own writes in the workspace, and name the tool to use (PreToolUse)",
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--server", default="perdure", help="name of Perdure's entry in the client (default: perdure)"
             )
-    return found
+    return hook_parser
 
 
 def main(argv: list[str]) -> int:

@@ -61,10 +61,10 @@ def sender(payload: Payload) -> str:
 
 def read_event(payload: Payload, client: str | None, environ: Mapping[str, str]) -> HookEvent | None:
     """The event of a payload. `client` is the one that the entry was made for."""
-    found = sender(payload)
-    if found == "cursor" and client == "claude-code":
+    writer = sender(payload)
+    if writer == "cursor" and client == "claude-code":
         from perdure.hooks.cursor import has_own_entry
 
         if has_own_entry(environ):
             return None
-    return client_module(found if found == "cursor" else client or found).read_event(payload, environ)
+    return client_module(writer if writer == "cursor" else client or writer).read_event(payload, environ)

@@ -27,8 +27,8 @@ def text(payload: Payload, *keys: str) -> str | None:
 
 def name(payload: Payload, *keys: str) -> str | None:
     """The same for an identity, which is never long."""
-    found = text(payload, *keys)
-    return None if found is None else found[:MAX_NAME]
+    value = text(payload, *keys)
+    return None if value is None else value[:MAX_NAME]
 
 
 def is_of_a_person(payload: Payload) -> bool:

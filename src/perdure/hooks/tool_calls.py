@@ -50,7 +50,7 @@ def named_files(tool_input: Any) -> tuple[str, ...]:
 
 def _patch_files(text: str) -> list[str]:
     """The files in the headers of a patch as `apply_patch` reads it."""
-    return [found[1] for found in _PATCH_FILE.finditer(text)] if "*** " in text else []
+    return [header[1] for header in _PATCH_FILE.finditer(text)] if "*** " in text else []
 
 
 def _fields(tool_input: Mapping[str, Any]) -> Iterator[str]:
@@ -82,16 +82,16 @@ def mcp_tool(name: str) -> tuple[str, str] | None:
     Cursor, which does not name the server."""
     if name.startswith("MCP:"):
         return "", name.removeprefix("MCP:")
-    if (found := _MCP_NAME.fullmatch(name)) is None:
+    if (match := _MCP_NAME.fullmatch(name)) is None:
         return None
-    return (found["server"], found["tool"]) if found["server"] else (found["gemini"], found["called"])
+    return (match["server"], match["tool"]) if match["server"] else (match["gemini"], match["called"])
 
 
 def own_tool(name: str) -> str | None:
     """The name of Perdure's own tool, where the call is one. A tool of a server that Perdure mounts is not."""
-    if (found := mcp_tool(name)) is None:
+    if (qualified := mcp_tool(name)) is None:
         return None
-    server, tool = found
+    server, tool = qualified
     if server and not server.lower().endswith(SERVER):
         return None
     from perdure.protocol.tool_groups import GROUP_OF
@@ -106,5 +106,5 @@ def may_change_files(name: str, readers: frozenset[str]) -> bool:
         return False
     if (own := own_tool(name)) is not None:
         return own in OWN_WRITERS
-    found = mcp_tool(name)
-    return found is None or found[1].rpartition("__")[2] not in MCP_READERS
+    qualified = mcp_tool(name)
+    return qualified is None or qualified[1].rpartition("__")[2] not in MCP_READERS

@@ -68,13 +68,13 @@ def is_own_command(command: Any) -> bool:
 def own_commands(text: str) -> list[str]:
     """Each command of ours once."""
     root = _parsed(text)
-    found: dict[str, None] = {}
+    commands: dict[str, None] = {}
     for event in _events(text):
         for place in _own_places(text, event):
             node = jsonc.find(root, place)
             assert node is not None
-            found[str(node.value["command"])] = None
-    return list(found)
+            commands[str(node.value["command"])] = None
+    return list(commands)
 
 
 def _with_entry(text: str, event: str, entry: Any) -> str:
