@@ -393,6 +393,29 @@ def test_a_file_that_outgrows_the_limit_can_still_be_restored(root: Path) -> Non
     stage.workspace.close()
 
 
+def test_a_large_file_that_changes_all_the_time_does_not_fill_the_disk(root: Path) -> None:
+    (root / "base.db").write_bytes(os.urandom(1_500_000))
+    stage = Stage(root, TimelineSettings(max_total_mb=2))
+    stage.tell("session_start")
+    covered = [stage.run(f"printf {number} >> base.db") for number in range(3)]
+    assert [len(rows) for rows in covered] == [1, 1, 0]
+    assert stage.not_covered() == {"base.db": "max_total"}
+    (last,) = covered[1]
+    old = stage.content(last.old_sha)
+    assert old is not None
+    assert old.endswith(b"0")
+    stage.workspace.close()
+
+
+def test_what_went_and_was_not_covered_is_said(root: Path) -> None:
+    (root / "node_modules").mkdir()
+    stage = Stage(root)
+    stage.tell("session_start")
+    (row,) = stage.run("rm -r node_modules read.me")
+    assert row.detail["not_covered"] == ["node_modules"]
+    stage.workspace.close()
+
+
 def test_secret_files_are_skipped_where_the_settings_say_so(root: Path) -> None:
     (root / ".env").write_text("X=1\n")
     (root / "config").write_text("token = ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8\n")

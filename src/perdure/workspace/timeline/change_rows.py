@@ -29,14 +29,21 @@ class Heads(NamedTuple):
 
 
 class RowWriter:
-    """For one transaction. `new_transaction` makes the id of a change that no open call made."""
+    """For one transaction. `removed_uncovered` are paths that went and cannot come back: the rows say so. `new_transaction`
+    makes the id of a change that no open call made."""
 
     def __init__(
-        self, journal: Journal, store: ContentStore, heads: Heads, new_transaction: Callable[[], str]
+        self,
+        journal: Journal,
+        store: ContentStore,
+        heads: Heads,
+        removed_uncovered: Sequence[str],
+        new_transaction: Callable[[], str],
     ) -> None:
         self._journal = journal
         self._store = store
         self._heads = heads
+        self._removed_uncovered = removed_uncovered
         self._new_transaction = new_transaction
 
     def write(self, changes: Sequence[PlannedChange], author: Callable[[str], Author]) -> None:
@@ -128,6 +135,8 @@ class RowWriter:
             detail["head"] = self._heads.before
         if self._heads.after is not None and self._heads.after != self._heads.before:
             detail["head_after"] = self._heads.after
+        if self._removed_uncovered:
+            detail["not_covered"] = list(self._removed_uncovered)
         return detail
 
 

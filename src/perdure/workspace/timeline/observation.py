@@ -25,6 +25,8 @@ NOTHING: Final = hashlib.sha256(b"").digest()
 COUNTED_BYTES: Final = 1 << 20
 """Lines of larger files are not counted."""
 COUNTED_IN_ALL: Final = 16 << 20
+LARGE: Final = 1_000_000
+"""Of larger files a new copy is kept at each change only as long as the store has room for it."""
 HASH_MAX: Final = 1_000_000_000
 """A file that has outgrown the limits is hashed up to this size, so that its last covered version can be restored."""
 
@@ -65,8 +67,8 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    """`is_first`: no observation was made before. `left_out` is what the last one did not cover. `room` are the
-    bytes that new files may have together."""
+    """`is_first`: no observation was made before. `left_out` is what the last one did not cover. `room` are the bytes that
+    new files may have together, `large_room` those of new versions of large files."""
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class Planner:
         *,
         is_first: bool,
         room: int,
+        large_room: int,
     ) -> None:
         self._journal = journal
         self._reader = reader
@@ -84,6 +87,7 @@ class Planner:
         self._left_out = frozenset(place.path for place in left_out if not is_capture_pending(place))
         self._is_first = is_first
         self._room = room
+        self._large_room = large_room
         self._last: dict[str, Row] | None = None
         self._counted = 0
         self._changes: list[PlannedChange] = []
@@ -115,7 +119,7 @@ class Planner:
         if entry.kind == "directory":
             self._new_folders.append(entry)
             return
-        if entry.size > self._room:
+        if entry.size > self._room or self._has_no_room(entry):
             self.leave_out(entry.path, "max_total")
             return
         self._room -= entry.size
@@ -151,6 +155,10 @@ class Planner:
                 self._add_folder(entry, before, last)
             else:
                 self._refreshed.append(entry.tracked(None, 0))
+            return
+        if self._has_no_room(entry) and (before is None or self._reader.hash(entry) != before.sha):
+            self.leave_out(entry.path, "max_total")
+            self._plan_outgrown(entry)
             return
         captured = self._read(entry)
         if captured is None:
@@ -239,7 +247,12 @@ class Planner:
         if isinstance(found, str):
             self.leave_out(entry.path, found)
             return None
+        if found is not None and not found.was_kept and found.content.size > LARGE:
+            self._large_room -= found.content.size
         return found
+
+    def _has_no_room(self, entry: Entry) -> bool:
+        return entry.kind == "file" and entry.size > LARGE and entry.size > self._large_room
 
     def leave_out(self, path: str, reason: Reason) -> None:
         self._reasons[path] = NotCovered(path, reason, 1)

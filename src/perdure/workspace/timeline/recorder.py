@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -33,7 +34,7 @@ from perdure.workspace.timeline.change_rows import Heads, RowWriter
 from perdure.workspace.timeline.coverage import Coverage
 from perdure.workspace.timeline.event import HookEvent
 from perdure.workspace.timeline.git_objects import GitObjects, read_blobs
-from perdure.workspace.timeline.observation import Plan, PlannedChange, Planner, is_capture_pending
+from perdure.workspace.timeline.observation import LARGE, Plan, PlannedChange, Planner, is_capture_pending
 from perdure.workspace.timeline.scan import Entry, Scan, Scanner, examine, parents
 from perdure.workspace.timeline.settings import TimelineSettings
 from perdure.workspace.workspace import Workspace, new_transaction_id
@@ -53,6 +54,7 @@ UNSEEN_US: Final = 60 * 1_000_000
 ENDED_CALLS: Final = 200
 """How many ended calls are looked at for one whose process goes on in the background."""
 COMMAND_MAX: Final = 4000
+MOST_REMOVED: Final = 20
 NAME_MAX: Final = 200
 MOST_PATHS: Final = 1000
 _SCANNED_COMMAND: Final = 65_536
@@ -60,7 +62,7 @@ _MOST_NOT_COVERED: Final = 10_000
 _ROW_ID: Final = re.compile(r"\b(?:journal|journal_id)\b\W{0,4}(\d{1,18})\b")
 _TRANSACTION_ID: Final = re.compile(r"\bt_[0-9a-f]{16}\b")
 
-Step = Callable[[], None]
+Step = Callable[[], object]
 
 
 class Recorder:
@@ -113,7 +115,7 @@ class Recorder:
         if event.own_tool is not None:  # it writes its own rows
             self._workspace.committer.transact(lambda: self._journal.begin_call(call))
         else:
-            self._observe(after=lambda: _discard(self._journal.begin_call(call)))
+            self._observe(after=lambda: self._journal.begin_call(call))
 
     def _end(self, event: HookEvent) -> None:
         if not event.may_change_files:
@@ -347,6 +349,7 @@ class _Observation:
             self._left_out,
             is_first=self._last is None,
             room=self._coverage.max_total - sum(file.size for file in self._tracked.values()),
+            large_room=self._large_room(scan),
         )
         self._plan = planner.plan(scan)
         point("timeline.planned")
@@ -355,6 +358,13 @@ class _Observation:
         pending = self._capture(self._plan.unread, self._plan.not_covered, deadline)
         places = {place.path: place for place in scan.not_covered} | self._plan.not_covered | pending
         self._not_covered = _summarize(places.values())
+
+    def _large_room(self, scan: Scan) -> int:
+        """The store may hold the covered files and as much of their history."""
+        if not any(entry.size > LARGE for entry in (*scan.new, *scan.differing)):
+            return 0
+        stored: int = self._workspace.committer.transact(self._journal.stored_bytes)
+        return 2 * self._coverage.max_total - stored
 
     def _scan(self, deadline: float) -> Scan:
         unwalked = {
@@ -488,7 +498,9 @@ class _Observation:
         changes = [change for change in plan.changes if self._is_still(change)]
         left = {change.path for change in plan.changes} - {change.path for change in changes}
         if changes:
-            writer = RowWriter(journal, self._workspace.store, self._heads, new_transaction_id)
+            writer = RowWriter(
+                journal, self._workspace.store, self._heads, self._removed_uncovered(), new_transaction_id
+            )
             writer.write(changes, self._attribution())
         journal.track_files(change.tracked for change in changes if change.tracked is not None)
         journal.track_files(plan.refreshed)
@@ -500,6 +512,18 @@ class _Observation:
             journal.record_observation(self._heads.after)
         point("timeline.commit")
         return unneeded
+
+    def _removed_uncovered(self) -> list[str]:
+        """What was named as not covered and is gone: `.git`, dependencies, large files. It cannot be brought back."""
+        named = {place.path for place in self._not_covered}
+        gone = (
+            place.path
+            for place in self._left_out
+            if place.path not in named
+            and place.reason in _CANNOT_RETURN
+            and examine(self._workspace.roots, place.path) is None
+        )
+        return list(islice(gone, MOST_REMOVED))
 
     def _attribution(self) -> Callable[[str], Author]:
         open_calls = self._journal.open_calls()
@@ -527,6 +551,7 @@ class _Observation:
         return info is not None and change.entry.matches(info)
 
 
+_CANNOT_RETURN: Final = ("git", "dependencies", "settings", "ignored", "too_large", "max_total")
 _COVERED_KINDS: Final = (0o100000, 0o040000, 0o120000)
 
 
@@ -536,10 +561,6 @@ def _is_of_session(call: CallRecord, event: HookEvent) -> bool:
 
 def _is_of_agent(call: CallRecord, event: HookEvent) -> bool:
     return _is_of_session(call, event) and call.agent == event.agent
-
-
-def _discard(_: object) -> None:
-    return None
 
 
 def _summarize(places: Iterable[NotCovered]) -> list[NotCovered]:
