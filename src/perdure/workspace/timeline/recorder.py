@@ -662,10 +662,6 @@ def _is_of_agent(call: CallRecord, event: HookEvent) -> bool:
     return _is_of_session(call, event) and call.agent == event.agent
 
 
-def _discard(_: object) -> None:
-    return None
-
-
 def _summarize(places: Iterable[NotCovered]) -> list[NotCovered]:
     """Single files that wait for their first capture are counted by their top folder; so are all files where there
     are very many."""
