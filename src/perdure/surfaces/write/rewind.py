@@ -1,4 +1,4 @@
-"""`rewind`: the workspace as it was before a change. Everything from that change on is taken back, whoever made it."""
+"""`rewind`: the workspace as it was before a change. Every change from that one on is taken back, by any agent or program."""
 
 from __future__ import annotations
 
