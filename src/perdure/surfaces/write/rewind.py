@@ -1,4 +1,4 @@
-"""`rewind`: the workspace as it was before a change. Every change from that one on is taken back, by any agent or program."""
+"""`rewind`: the workspace as before a change. All changes from that one on are taken back, by any agent or program."""
 
 from __future__ import annotations
 
