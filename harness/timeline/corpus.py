@@ -23,6 +23,10 @@ class Operation(msgspec.Struct, frozen=True):
     needs: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()
     changes_nothing: bool = False
+    lost: tuple[str, ...] = ()
+    """Paths without cover that the command removed: the change names them."""
+    conflict: str = ""
+    """Why the engine refuses to take it back."""
     background_s: float = 0.0
     """How long a process that the command leaves behind goes on writing."""
 
@@ -181,7 +185,7 @@ OPERATIONS: Final = (
     Operation("a link becomes a file", "rm link && echo x > link"),
     Operation("a file becomes a link", "rm README.md && ln -s src/app.py README.md"),
     Operation("a link out of the workspace", "ln -s /etc/hostname outside"),
-    Operation("a hard link", "ln README.md hard.md"),
+    Operation("a hard link", "ln README.md hard.md", conflict="hard_linked"),
     Operation("write through a link", "echo more >> link"),
     Operation("a folder becomes a link", "mv docs d2 && ln -s d2 docs"),
     # Archives, patches
@@ -213,7 +217,7 @@ OPERATIONS: Final = (
     Operation("git rm", "git rm -q src/data.json", needs=("git",)),
     Operation("git commit", "echo x >> README.md && git commit -qam third", needs=("git",)),
     Operation("git revert", "git revert --no-edit HEAD > /dev/null", needs=("git",)),
-    Operation("rm -rf .git and more", "rm -rf .git src", needs=("git",), not_covered=(".git",)),
+    Operation("rm -rf .git and more", "rm -rf .git src", needs=("git",), lost=(".git",)),
     # Programs
     Operation(
         "a formatter",

@@ -1,4 +1,4 @@
-"""`perdure rewind`: the workspace as it was before a change, whoever changed it since."""
+"""`perdure rewind`: the workspace as it was before a change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT_COMMIT = 12
 def parser() -> argparse.ArgumentParser:
     made = parser_for(
         "rewind",
-        "Take back every change from one on, whoever made it: the workspace is as it was before that change. Where "
+        "Take back every change from one on, by any agent or program: the workspace is as it was before that change. Where "
         "a file was changed by something that is not recorded, nothing is changed and the exit code is 3. Redo: "
         "perdure undo --redo.",
     )

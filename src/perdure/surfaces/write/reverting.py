@@ -320,7 +320,8 @@ def payload_of(outcome: Outcome, *, is_dry_run: bool, **more: Any) -> dict[str, 
         **more,
     }
     if outcome.conflicts:
-        raise Refused({**payload, **({"dry_run": True} if is_dry_run else {})})
+        payload.pop("redo", None)
+        raise Refused(payload)
     if is_dry_run:
         reverted = [{**one, "journal_id": None} for one in outcome.reverted]
         raise Refused({**payload, "reverted": reverted, "journal_ids": [], "dry_run": True})

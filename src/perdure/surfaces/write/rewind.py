@@ -1,4 +1,4 @@
-"""`rewind`: the workspace as it was before a change. Everything from that change on is taken back, whoever made it."""
+"""`rewind`: the workspace as before a change. All changes from that one on are taken back, by any agent or program."""
 
 from __future__ import annotations
 

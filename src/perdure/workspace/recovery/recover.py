@@ -233,6 +233,7 @@ def _take_back(roots: Roots, store: ContentStore, row: Row, closing: Modes) -> N
             if found.state == entries.state_after(row):
                 mode = entries.mode_before(row)
                 facts = metadata.from_journal({"mode": mode}, found.facts, key="mode")
+                closing.pop(row.path, None)
                 later = _make(place, found, entries.state_before(row), facts, store)
                 if later is not None:
                     closing[row.path] = later
