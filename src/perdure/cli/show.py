@@ -67,6 +67,8 @@ def _print(service: Workspace, change: dict[str, Any], files: list[dict[str, Any
         others = ", ".join(clean(one) for one in change["shared_with"])
         screen.line(f"shared with {others}: calls that ran at the same time", "yellow")
     screen.line(f"when   {times.full(ts)}  {times.age(ts)}")
+    if "not_covered" in change:
+        screen.line(f"gone, and not covered: {', '.join(map(clean, change['not_covered']))}", "red")
     if "head" in change:
         before, after = ((change["head"][side] or "nothing")[:COMMIT] for side in ("from", "to"))
         screen.line(f"HEAD   {clean(before)} -> {clean(after)}")

@@ -238,6 +238,7 @@ TIMELINE = Shape(
                 Field("more_paths", "count", full_only=True),
                 Field("head", "json", full_only=True),
                 Field("shared_with", "items", full_only=True),
+                Field("not_covered", "items", full_only=True),
                 Field("transaction_id", full_only=True),
             ),
             words=_with_few_paths,

@@ -144,6 +144,8 @@ def describe(workspace: Workspace, change: ChangeSummary, line_counter: LineCoun
         described["more_paths"] = hidden
     if "head_after" in rows[0].detail:
         described["head"] = {"from": rows[0].detail.get("head"), "to": rows[0].detail["head_after"]}
+    if "not_covered" in rows[0].detail:  # what was gone afterwards, and cannot be brought back
+        described["not_covered"] = rows[0].detail["not_covered"]
     if change.txn is not None:
         described["transaction_id"] = change.txn
     return described
