@@ -83,8 +83,12 @@ class Model:
         return self.files[path].content if path in self.files else None
 
     def entry(self, seq: int | str, path: str | None = None) -> Entry | None:
-        found = next((one for one in self.entries if str(one.seq) == str(seq)), None)
-        return found if found is None or path in (None, found.path) else None
+        """By its number. With a path: the entry of that file in the change that the number belongs to."""
+        entry = next((one for one in self.entries if str(one.seq) == str(seq)), None)
+        if entry is None or path in (None, entry.path):
+            return entry
+        of_file = [one for one in self.entries if one.path == path and one.group == entry.group]
+        return of_file[-1] if entry.group is not None and of_file else None
 
     def of(self, path: str) -> list[Entry]:
         return [one for one in self.entries if one.path == path]

@@ -620,7 +620,7 @@ def test_a_frame_of_exactly_the_bound_is_read() -> None:
 def test_a_worker_starts_without_anything_heavy() -> None:
     code = (
         "import sys; from perdure.cli.worker import main; main([]);"
-        "print(*[m for m in ('asyncio', 'mcp', 'difflib', 'socket', 'sqlite3')"
+        "print(*[m for m in ('asyncio', 'mcp', 'difflib', 'sqlite3')"
         " if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run(

@@ -241,3 +241,17 @@ def test_what_is_not_covered_is_replaced_as_a_whole(journal: SqliteJournal) -> N
     journal.transact(lambda: journal.set_not_covered([NotCovered("dist", "ignored", 3)]))
     journal.transact(lambda: journal.set_not_covered([NotCovered("big.bin", "too_large", 1)]))
     assert journal.not_covered() == [NotCovered("big.bin", "too_large", 1)]
+
+
+@pytest.mark.parametrize("many_rows", [0, 5000], ids=["many rows", "few rows"])
+def test_a_change_counts_by_its_last_row_where_a_time_is_given(
+    journal: SqliteJournal, many_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "_MANY_ROWS", many_rows)
+    append(journal, "before")
+    first = append(journal, "a", txn="t_1")
+    last = append(journal, "b", txn="t_1")
+    after = append(journal, "after")
+    assert last.ts > first.ts
+    found = journal.changes(ChangeFilter(since=last.ts), 10)
+    assert [change.id for change in found] == [after.seq, first.seq]

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from perdure.hooks.relay import MOST_BYTES, UNKNOWN, socket_path
-from perdure.platform import sockets
 from perdure.platform.locks import lock
 from perdure.platform.permissions import user_id
 from perdure.storage.user_dirs import private_dir
+
+if TYPE_CHECKING:
+    from socket import socket
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +56,11 @@ class HookListener:
     """`open_handler` is called at the first hook: most workers never get one."""
 
     def __init__(self, root: str, open_handler: Callable[[], HookHandler]) -> None:
-        self._path = socket_path(os.path.realpath(root))
+        self._root = os.path.realpath(root)
+        self._path = ""
         self._open_handler = open_handler
         self._handler: HookHandler | None = None
-        self._listener: socket.socket | None = None
+        self._listener: socket | None = None
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="hooks", daemon=True)
 
@@ -74,6 +75,11 @@ class HookListener:
             self._listener.close()
 
     def _run(self) -> None:
+        # Loaded here, so that the worker answers its first request meanwhile.
+        from perdure.hooks.relay import socket_path
+        from perdure.platform import sockets
+
+        self._path = socket_path(self._root)
         try:
             private_dir("hooks")
             fd = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -102,7 +108,9 @@ class HookListener:
                 self._guard(partial(self._answer, connection))
             self._maintain()
 
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer(self, connection: socket) -> None:
+        from perdure.platform import sockets
+
         if sockets.peer_user(connection) not in (user_id(), None):
             return
         connection.settimeout(READ_S)
@@ -131,7 +139,9 @@ class HookListener:
             log.warning("hooks: %s: %s", type(error).__name__, error)
 
 
-def _read(connection: socket.socket) -> HookRequest:
+def _read(connection: socket) -> HookRequest:
+    from perdure.hooks.relay import MOST_BYTES
+
     pieces: list[bytes] = []
     size = 0
     while piece := connection.recv(1 << 16):
@@ -146,4 +156,6 @@ def _read(connection: socket.socket) -> HookRequest:
 
 
 def _known(text: str) -> str | None:
+    from perdure.hooks.relay import UNKNOWN
+
     return text if text != UNKNOWN else None

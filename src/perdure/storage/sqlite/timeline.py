@@ -47,6 +47,12 @@ _CHANGES_MANY: Final = (
     "EXISTS (SELECT 1 FROM journal AS changed WHERE (changed.seq = journal.seq OR changed.txn = journal.txn) "
     f"AND {_IN_PATHS})"
 )
+# Changes with a row since a time: a call may have begun before.
+_SINCE_FEW: Final = f"journal.seq IN (SELECT {_FIRST_ROW} FROM journal AS changed WHERE {analytics.SINCE})"
+_SINCE_MANY: Final = (
+    f"(({analytics.SINCE}) OR "
+    "EXISTS (SELECT 1 FROM journal AS changed WHERE changed.txn = journal.txn AND changed.ts >= ?))"
+)
 # The old place of a moved file is no file of its own, nor is a directory.
 _TOTALS: Final = (
     "SELECT count(DISTINCT CASE WHEN (new_sha IS NULL AND json_extract(detail, '$.moved_to') IS NOT NULL) "
@@ -234,8 +240,9 @@ def changes(connection: apsw.Connection, wanted: ChangeFilter, n: int) -> list[C
         terms.append(_CHANGES_MANY if is_many else _CHANGES_FEW)
         values += paths
     if wanted.since is not None:
-        terms.append(analytics.SINCE)
-        values += (wanted.since, wanted.since)
+        is_many = _has_many_rows(connection, analytics.SINCE, (wanted.since, wanted.since))
+        terms.append(_SINCE_MANY if is_many else _SINCE_FEW)
+        values += (wanted.since,) * (3 if is_many else 2)
     if wanted.before is not None:
         terms.append("journal.seq < ?")
         values.append(wanted.before)
@@ -246,7 +253,7 @@ def changes(connection: apsw.Connection, wanted: ChangeFilter, n: int) -> list[C
     return [_change(connection, row) for row in found]
 
 
-def _has_many_rows(connection: apsw.Connection, which: str, values: tuple[str, ...]) -> bool:
+def _has_many_rows(connection: apsw.Connection, which: str, values: tuple[str | int, ...]) -> bool:
     """Few rows are found by an index; of many, the newest changes soon fill the page."""
     text = f"SELECT 1 FROM journal AS changed WHERE {which} LIMIT 1 OFFSET {_MANY_ROWS}"
     return connection.execute(text, values).fetchone() is not None
