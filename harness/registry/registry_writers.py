@@ -155,7 +155,7 @@ BUGS: Final = SeededBugs()
 @BUGS.add("overwrites")
 def skip_comparison() -> None:
     """The displaced content is not compared."""
-    replace(pending, "mismatch_reason", lambda file, expected, **_: None)
+    replace(swap, "mismatch_reason", lambda file, expected, **_: None)
 
 
 @BUGS.add("races")

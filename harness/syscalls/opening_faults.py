@@ -107,7 +107,7 @@ class Openings:
         """With a thread that serves calls and has not opened anything yet."""
         self._made += 1
         base = self._base / str(self._made)
-        shutil.copytree(self._base / "left", base)
+        shutil.copytree(self._base / "left", base, ignore=shutil.ignore_patterns("*.sock"))
         relocate(self._base / "left" / "workspace", base / "workspace", base / "home")
         worker = Worker(base)
         worker.use("journal_tail", {"no_such_argument": 1})
