@@ -19,7 +19,6 @@ from compiled_rules import put_compiled_rules
 from harness.processes import wait_for
 from perdure.dash.diffs import reverse_diff
 from perdure.present.diff_lines import line_kinds
-from perdure.protocol.tool_groups import GROUP_OF
 from perdure.storage.timeline import NotCovered
 from perdure.testing import fake_server
 from perdure.testing.http_client import ServeProcess
@@ -164,7 +163,6 @@ def test_the_timeline_has_turns_with_their_calls_diffs_and_undo(served: ServePro
     assert '<span class="badge undone">' in visitor.text("/timeline")
 
 
-@pytest.mark.skipif("rewind" not in GROUP_OF, reason="there is no tool rewind")
 def test_a_rewind_is_previewed_by_author_and_refused_if_something_changed_since(served: ServeProcess) -> None:
     # given three changes of two clients
     record_in(served, Effect("a.txt", None, b"one\n"), turn=1)

@@ -41,11 +41,11 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, service: Workspace) -> int:
-    from perdure.surfaces.write.timeline import rows_of
+    from perdure.surfaces.write.undo import rows_of
     from perdure.workspace.planning import canonical
 
     path = canonical(service.roots, from_here(options.path, service.roots[0].path))
-    last = rows_of(service, find_change(service, options.id))[-1].seq
+    last = rows_of(service.journal, find_change(service, options.id))[-1].seq
     row = next(iter(service.journal.rows(Filter(path=path, before=last + 1), 1)), None)
     history = call_tool("history", path=path)
     if row is not None and row.new_sha is None:

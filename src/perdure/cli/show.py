@@ -32,11 +32,12 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, service: Workspace) -> int:
-    from perdure.surfaces.write.timeline import LineCounter, describe, rows_of
+    from perdure.surfaces.write.timeline import LineCounter, describe
+    from perdure.surfaces.write.undo import rows_of
 
     found = find_change(service, options.id)
     change = describe(service, found, LineCounter(service))
-    files = entries(service, rows_of(service, found))
+    files = entries(service, rows_of(service.journal, found))
     texts = [_with_text(file) for file in files]
     if change["added"] is None:  # too much for a page of the timeline
         counts = [lines for file in texts if "diff" in file and (lines := count_lines(file["diff"]))]

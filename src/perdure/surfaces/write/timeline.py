@@ -15,7 +15,7 @@ from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.journal import Digest, Row
 from perdure.storage.timeline import ChangeFilter, ChangeSummary
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.undo import ANY_SESSION
+from perdure.surfaces.write.undo import ANY_SESSION, newest_session_with_turns, rows_of
 from perdure.surfaces.write.write import sequence
 from perdure.text import lines
 from perdure.text.times import format_time
@@ -75,7 +75,7 @@ def timeline(workspace: Workspace, given: Timeline, call: Call) -> dict[str, Any
     )
     payload: dict[str, Any] = {}
     if given.turn is not None:
-        session = wanted.session or newest_session_with_turns(workspace, wanted)
+        session = wanted.session or newest_session_with_turns(workspace.journal, wanted.client, wanted.agent)
         wanted = msgspec.structs.replace(wanted, turn=given.turn, session=session)
         payload["session"] = session
     changes = workspace.journal.changes(wanted, given.n + 1)
@@ -100,27 +100,12 @@ def _named_path(workspace: Workspace, path: str) -> str | None:
     return name if relative.startswith("../") else relative
 
 
-def newest_session_with_turns(workspace: Workspace, wanted: ChangeFilter) -> str | None:
-    """The session that a turn without a session means: that of the newest change in a turn."""
-    in_turns = ChangeFilter(client=wanted.client, agent=wanted.agent, has_turn=True)
-    change = next(iter(workspace.journal.changes(in_turns, 1)), None)
-    return change.session if change is not None else None
-
-
 # --- one change -------------------------------------------------------------------------------------------------
-
-
-def rows_of(workspace: Workspace, change: ChangeSummary, n: int | None = None) -> list[Row]:
-    """The first `n` rows of a change, or all, oldest first."""
-    if change.txn is not None:
-        return workspace.journal.transaction(change.txn, n)
-    row = workspace.journal.row(change.id)
-    return [row] if row is not None else []
 
 
 def describe(workspace: Workspace, change: ChangeSummary, line_counter: LineCounter) -> dict[str, Any]:
     """Whose change it is, when and how it was made, and what it changed."""
-    rows = rows_of(workspace, change, MOST_ROWS)
+    rows = rows_of(workspace.journal, change, MOST_ROWS)
     files = fold(rows)
     paths = [file.path for file in files]
     if change.added is not None and change.removed is not None:

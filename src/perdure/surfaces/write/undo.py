@@ -76,18 +76,14 @@ def _session(workspace: Workspace, given: Undo, call: Call) -> str | None:
     if given.session is not None:
         return None if given.session == ANY_SESSION else given.session
     if given.turn is not None:
-        return _newest_session(workspace.journal, given)
+        return newest_session_with_turns(workspace.journal, given.client, given.agent)
     return call.session if given.client is None and given.agent is None else None
 
 
-def _newest_session(journal: Journal, given: Undo) -> str | None:
-    before: int | None = None
-    while page := journal.changes(ChangeFilter(client=given.client, agent=given.agent, before=before), PAGE):
-        for change in page:
-            if change.call is not None and change.call.turn is not None:
-                return change.session
-        before = page[-1].id
-    return None
+def newest_session_with_turns(journal: Journal, client: str | None, agent: str | None) -> str | None:
+    """The session that a turn without a session means: that of the newest change in a turn."""
+    change = next(iter(journal.changes(ChangeFilter(client=client, agent=agent, has_turn=True), 1)), None)
+    return change.session if change is not None else None
 
 
 def _nothing(given: Undo, is_own: bool) -> ToolError:
@@ -180,9 +176,10 @@ def find_change(journal: Journal, identity: str, argument: str) -> list[Row]:
     return rows
 
 
-def rows_of(journal: Journal, change: ChangeSummary) -> list[Row]:
+def rows_of(journal: Journal, change: ChangeSummary, n: int | None = None) -> list[Row]:
+    """The first `n` rows of a change, or all, oldest first."""
     if change.txn is not None:
-        return journal.transaction(change.txn)
+        return journal.transaction(change.txn, n)
     row = journal.row(change.id)
     return [row] if row is not None else []
 
