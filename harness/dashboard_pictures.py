@@ -7,10 +7,12 @@ Needs Chromium. Every page is pictured at 1280 and 390 pixels, light and dark, i
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +23,6 @@ from typing import Any, Final
 
 from harness import notes_server
 from harness.processes import wait_for
-from perdure.protocol.tool_groups import GROUP_OF
 from perdure.testing.http_client import HttpClient, ServeProcess
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -36,7 +37,7 @@ PAGES: Final = (
     "/tools",
     "/timeline",
     "/timeline/change?id=5",
-    *(("/timeline/rewind?to=5",) if "rewind" in GROUP_OF else ()),
+    "/timeline/rewind?to=5",
     "/journal",
     "/journal/entry?path=src/invoices.py&id=4",
     "/journal/undo?id=1&id=5&id=12",
@@ -138,8 +139,44 @@ def _work(server: ServeProcess) -> None:
     )
     cursor.call("edit", {"path": "src/invoices.py", "edits": [{"old": "0.19", "new": "0.20"}]})
     cursor.call("undo", {"path": "src/orders.py"})
+    _run_shell_commands(server)
     claude.call("notes__add", {"text": "crash"})
     codex.call("notes__search", {"text": "back"})
+
+
+def _run_shell_commands(server: ServeProcess) -> None:
+    """Two turns of a client whose hooks record its shell."""
+    commands = (
+        ("main", "sed -i 's/price/net_price/' src/invoices.py"),
+        ("main", "mkdir -p docs && printf 'Prices are net.\\n' > docs/prices.md"),
+        ("tester", "printf 'def test_total(): ...\\n' >> tests/test_invoices.py"),
+        ("main", "rm -rf tests"),
+    )
+    for number, (agent_name, command) in enumerate(commands):
+        if number % 2 == 0:
+            _send_hook(server, "UserPromptSubmit", prompt="go on")
+        call = {
+            "tool_name": "Bash",
+            "tool_use_id": f"call-{number}",
+            "tool_input": {"command": command},
+            "tool_response": {},
+            **({"agent_id": agent_name, "agent_type": agent_name} if agent_name != "main" else {}),
+        }
+        _send_hook(server, "PreToolUse", **call)
+        subprocess.run(["sh", "-c", command], cwd=server.workspace, check=True)
+        _send_hook(server, "PostToolUse", **call)
+
+
+def _send_hook(server: ServeProcess, event: str, **more: Any) -> None:
+    folder = str(server.workspace)
+    fields = {"hook_event_name": event, "session_id": "0b5e9d1c-shell", "cwd": folder, **more}
+    subprocess.run(
+        [sys.executable, "-P", "-m", "perdure", "hook", "journal", "--client", "claude-code"],
+        input=json.dumps(fields).encode(),
+        cwd=folder,
+        env={**os.environ, "PERDURE_HOME": str(server.root / "home"), "CLAUDE_PROJECT_DIR": folder},
+        check=True,
+    )
 
 
 def _is_ready(client: HttpClient) -> bool:

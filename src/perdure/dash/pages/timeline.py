@@ -15,13 +15,12 @@ from perdure.dash.pieces import badge, button, code, count, facts, field, file_l
 from perdure.dash.times import when
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
-from perdure.protocol.tool_groups import GROUP_OF
 
 PAGE: Final = 50
 MOST_DIFFS: Final = 30
+MOST_OPEN_DIFFS: Final = 5
 MOST_SUGGESTED: Final = 50
 MOST_FILES: Final = 200
-CAN_REWIND: Final = "rewind" in GROUP_OF
 PLACES_SHOWN: Final = 10
 FILTERS: Final = {
     "client": "Client",
@@ -31,7 +30,7 @@ FILTERS: Final = {
     "path": "File or folder",
     "since": "Since",
 }
-HEADS: Final = ("Time", "Call", "Files", "Lines", "Actions")
+HEADS: Final = ("Change", "Time", "Call", "Files", "Lines", "Actions")
 EMPTY: Final = (
     "No changes yet. To record what an agent does, its shell commands included: "
     "perdure install CLIENT --hooks --apply"
@@ -60,7 +59,7 @@ async def timeline(desk: Desk, ask: Ask) -> Page:
         "Timeline",
         (
             *_notice(ask),
-            Part("filter", card("Filter", search("Timeline", "Show", "/timeline", *fields))),
+            Part("filter", _filter(fields, is_open=any(wanted.values()))),
             Part("turns", element("div", element("div", text(body), class_="days"), more), news="change"),
             Part("not-covered", _not_covered(payload["not_covered"])),
         ),
@@ -78,7 +77,7 @@ async def change(desk: Desk, ask: Ask) -> Page:
         raise NotThere
     [one] = await _masked(found)
     diffs = [
-        await _diff(desk, path, identity, is_open=len(one["paths"]) == 1)
+        await _diff(desk, path, identity, is_open=len(one["paths"]) <= MOST_OPEN_DIFFS)
         for path in one["paths"][:MOST_DIFFS]
     ]
     hidden = max(one["files"], len(one["paths"])) - len(diffs)
@@ -88,9 +87,7 @@ async def change(desk: Desk, ask: Ask) -> Page:
         link("Undo this change…", "/journal/undo", {"id": identity}, class_="button")
         if one["status"] != "undone"
         else None,
-        link("Rewind to before this change…", "/timeline/rewind", {"to": identity}, class_="button")
-        if CAN_REWIND
-        else None,
+        link("Rewind to before this change…", "/timeline/rewind", {"to": identity}, class_="button"),
         class_="actions",
     )
     return Page(
@@ -103,25 +100,29 @@ async def change(desk: Desk, ask: Ask) -> Page:
 async def rewind(desk: Desk, ask: Ask) -> Page:
     """A dry run: what a rewind to before a change takes back, and whose it is."""
     identity = ask.get("to")
-    if not CAN_REWIND or not identity:
+    if not identity:
         raise NotThere
     plan = await desk.tools.call("rewind", to=identity, dry_run=True)
     if plan["conflicts"]:
         return conflicts_page("Rewind", plan["conflicts"], [])
     reverted = plan["reverted"]
-    files = {one["path"] for one in reverted}
+    authors: dict[str, list[str]] = {}
+    for one in reverted:
+        authors.setdefault(one["path"], []).append(one.get("agent") or one["client"])
     newest = (await desk.tools.call("timeline", n=1))["changes"][-1]["id"]
     go = button(desk, "Rewind now", "/timeline/rewind", [("to", identity), ("newest", newest)], kind="danger")
-    shown = ((file_link(one["path"]), one.get("agent") or one["client"]) for one in reverted[:MOST_FILES])
-    hidden = len(reverted) - MOST_FILES
+    shown = [(file_link(path), ", ".join(dict.fromkeys(names))) for path, names in authors.items()][
+        :MOST_FILES
+    ]
+    hidden = len(authors) - len(shown)
     head = plan.get("head")
     left_out = len(plan.get("not_covered", ()))
     body = card(
         "Preview",
         element(
             "p",
-            f"Nothing has changed yet. The workspace will be as it was before change {identity}: everything since is taken "
-            f"back, whoever did it, in {count(len(files), 'file')}.",
+            f"Nothing has changed yet. The workspace will be as it was before change {identity}: this change and all "
+            f"later ones, by any agent or program, are undone in {count(len(authors), 'file')}.",
         ),
         table("Authors of what is taken back", ("Author", "Files"), _authors(reverted), ""),
         note("Git's HEAD was ", code(head["to"][:12]), " then; it stays where it is now.") if head else None,
@@ -137,8 +138,6 @@ async def rewind(desk: Desk, ask: Ask) -> Page:
 
 async def rewind_now(desk: Desk, form: Ask) -> str:
     """What was previewed, unless something was changed since."""
-    if not CAN_REWIND:
-        raise NotThere
     newest = (await desk.tools.call("timeline", n=1))["changes"][-1]["id"]
     if newest != form.get("newest"):
         raise ToolFailed("nothing was rewound: a file was changed after the preview")
@@ -195,13 +194,16 @@ def _call_table(calls: Sequence[Change]) -> Markup:
 def _row(one: Change) -> tuple[Content, ...]:
     identity = one["id"]
     undo = link("Undo", "/journal/undo", {"id": identity}, aria_label=f"Undo change {identity}")
-    show = link("Diff", "/timeline/change", {"id": identity}, aria_label=f"Diff of change {identity}")
+    rewind = link(
+        "Rewind", "/timeline/rewind", {"to": identity}, aria_label=f"Rewind to before change {identity}"
+    )
     return (
+        link(identity, "/timeline/change", {"id": identity}, aria_label=f"Change {identity}"),
         when(one["ts"]),
         _call(one),
         _files(one),
         _lines(one),
-        [show, " ", undo if one["status"] != "undone" else None],
+        [undo, " ", rewind] if one["status"] != "undone" else None,
     )
 
 
@@ -264,6 +266,11 @@ def _not_covered(places: list[dict[str, Any]]) -> Markup:
     hidden = len(places) - PLACES_SHOWN
     rest = note(f"{count(hidden, 'more place')} not shown.") if hidden > 0 else None
     return card("Not covered", element("details", summary, body, rest))
+
+
+def _filter(fields: Iterable[Markup], *, is_open: bool) -> Markup:
+    form = search("Timeline", "Show", "/timeline", *fields)
+    return element("details", element("summary", "Filter"), form, class_="card", open=is_open)
 
 
 def _field(name: str, label: str, value: str, seen: Iterable[Change]) -> Markup:
