@@ -46,7 +46,7 @@ class List(msgspec.Struct, frozen=True):
 class History(msgspec.Struct, frozen=True):
     key: str
     limit: int = 20
-    diff: Annotated[bool, arg("Add a merge patch per version.")] = False
+    diff: Annotated[bool, arg("Add to each version what it changed, as a merge patch.")] = False
     namespace: str = unlisted("default")
 
 

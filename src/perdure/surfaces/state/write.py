@@ -59,7 +59,7 @@ class Delete(msgspec.Struct, frozen=True):
 class Patch(msgspec.Struct, frozen=True):
     key: str
     op: Literal["merge", "increment", "append", "revert"]
-    value: Annotated[str, arg("JSON; for revert, a version", json_text=True)]
+    value: Annotated[str, arg("JSON; for revert, the version to return to", json_text=True)]
     expected_version: int = ANY
     namespace: str = unlisted("default")
 

@@ -367,7 +367,7 @@ def _complete(workspace: Workspace, session: str) -> list[Item]:
         raise refuse(
             "stale_precondition",
             "non_contiguous_chunks",
-            f"of session {session}, {_chunks(missing)} missing.",
+            f"session {session} has no {_chunks(missing)}.",
             next_step=call_tool("chunk_write", session=session, index=missing[0], content=FILL),
             suggested_action="split",
             session=session,
@@ -379,7 +379,7 @@ def _complete(workspace: Workspace, session: str) -> list[Item]:
             "stale_precondition",
             "chunk_count_mismatch",
             (
-                f"of session {session}, {_chunks(missing)} missing."
+                f"session {session} has no {_chunks(missing)}."
                 if missing
                 else f"total_expected is {total}, and session {session} has {len(chunks)} chunks."
             ),
@@ -395,11 +395,11 @@ def _complete(workspace: Workspace, session: str) -> list[Item]:
 
 
 def _chunks(missing: list[int]) -> str:
-    """`chunk 2 is`, `chunks 2 and 3 are`."""
+    """`chunk 2`, `chunks 2 and 3`."""
     if len(missing) == 1:
-        return f"chunk {missing[0]} is"
+        return f"chunk {missing[0]}"
     *first, last = map(str, missing[:20])
-    return f"chunks {', '.join(first)} and {last} are"
+    return f"chunks {', '.join(first)} and {last}"
 
 
 def _next_chunk(session: str, missing: list[int], have: int) -> str:

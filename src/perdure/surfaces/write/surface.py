@@ -646,8 +646,8 @@ class WriteSurface:
                 writes(
                     "rewind",
                     "Rewind workspace",
-                    "The workspace as before a change: that one and all later ones, by any agent or program, are "
-                    "undone. For single changes use undo.",
+                    "Restore the workspace to before a change: undo it and all later ones, by any agent or program. "
+                    "For single changes use undo.",
                     rewind.Rewind,
                     conflict=("/path",),
                     destructive=True,
