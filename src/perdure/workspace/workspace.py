@@ -32,7 +32,7 @@ from perdure.workspace.commit import Committer
 from perdure.workspace.contents import Content, ContentStore
 from perdure.workspace.deferred import DeferredWork
 from perdure.workspace.paths.roots import Roots
-from perdure.workspace.planning import Sighting
+from perdure.workspace.planning import Sighting, canonical
 from perdure.workspace.policy import DEFAULT, Policy
 from perdure.workspace.recovery import recover
 from perdure.workspace.retention import RetentionTask
@@ -154,6 +154,13 @@ class Workspace:
                 self._checker = Checker()
                 self._opened.callback(self._checker.close)
             return self._checker
+
+    def journal_name(self, path: str) -> str:
+        """The journal's name for a file, link or folder. A link that has rows is not followed."""
+        plain = path.rstrip("/") or path
+        if not plain.startswith("/") and self.journal.last_of(plain) is not None:
+            return plain
+        return canonical(self.roots, plain)
 
     # --- changing files -----------------------------------------------------------------------------------
 

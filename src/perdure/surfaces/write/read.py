@@ -17,11 +17,12 @@ from perdure.storage.files.fingerprint import Expected, read_seen
 from perdure.storage.journal import Filter, Row
 from perdure.surfaces.write import checkpoints, chunks
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.write import PATH, journal_name, row_of, sequence
+from perdure.surfaces.write.write import PATH, row_of
 from perdure.text import codec, diffs
 from perdure.text.times import format_time
 from perdure.workspace.entries import EntryState, kind_of, link_target, state_after, state_before
 from perdure.workspace.planning import MOST_IN_MEMORY, check_in_memory, journal_path
+from perdure.workspace.undo.changes import sequence
 from perdure.workspace.workspace import Workspace
 
 MOST_ROWS = 1000
@@ -129,7 +130,7 @@ def journal_tail(workspace: Workspace, given: JournalTail, call: Call) -> dict[s
             suggested_action="fix_syntax",
             choices=list(MODES),
         )
-    path = journal_name(workspace, given.filter_path) if given.filter_path is not None else None
+    path = workspace.journal_name(given.filter_path) if given.filter_path is not None else None
     wanted = Filter(path=path, mode=given.filter_mode, client=given.filter_client, before=before)
     rows = workspace.journal.rows(wanted, given.n + 1)
     payload: dict[str, Any] = {"entries": [_entry(row) for row in reversed(rows[: given.n])]}
@@ -156,7 +157,7 @@ def _entry(row: Row) -> dict[str, Any]:
 
 
 def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
-    path = journal_name(workspace, given.path)
+    path = workspace.journal_name(given.path)
     rows = workspace.journal.rows(Filter(path=path), given.n)
     if not rows:
         raise refuse(
@@ -173,7 +174,7 @@ def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
 
 def two_versions(workspace: Workspace, given: DiffParams) -> tuple[str, bytes | None, str, bytes | None]:
     """The canonical path, then the earlier content, its journal_id or `nothing`, and the later content."""
-    path = journal_name(workspace, given.path)
+    path = workspace.journal_name(given.path)
     to_data, to_row = _side(workspace, path, given.to)
     if given.from_ is not None:
         row = row_of(workspace, path, given.from_, "from")

@@ -13,16 +13,15 @@ from perdure.protocol.next_step import FILL, call_again, call_tool
 from perdure.protocol.tools import arg
 from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.journal import Filter, Journal, Row
-from perdure.surfaces.write.reverting import Authors, Refused, Reverting, payload_of
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.undo import find_change
-from perdure.surfaces.write.write import journal_name, sequence
 from perdure.text.printable import make_printable
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.entries import EntryState, state_after, state_before
 from perdure.workspace.planning import PlanView
 from perdure.workspace.timeline.git_head import read_head
 from perdure.workspace.timeline.recorder import Recorder
+from perdure.workspace.undo.changes import find_change, sequence
+from perdure.workspace.undo.revert import Authors, Refused, Reversal, payload_of
 from perdure.workspace.workspace import Workspace, new_transaction_id
 
 PAGE: Final = 500
@@ -49,7 +48,7 @@ def rewind(workspace: Workspace, given: Rewind, call: Call) -> dict[str, Any]:
         effective = _effective(rows)
         if not effective:
             raise _nothing(given)
-        reverting = Reverting(
+        reversal = Reversal(
             workspace,
             tree,
             call,
@@ -65,7 +64,7 @@ def rewind(workspace: Workspace, given: Rewind, call: Call) -> dict[str, Any]:
         then = _head_then(rows)
         if then is not None and head is not None and then != head:
             more["head"] = {"from": head, "to": then}
-        return payload_of(reverting.run(effective), is_dry_run=given.dry_run, **more)
+        return payload_of(reversal.run(effective), is_dry_run=given.dry_run, **more)
 
     try:
         return workspace.commit(call, PlanFunction(frozenset(), plan)).result()
@@ -88,7 +87,7 @@ def _rows_from(workspace: Workspace, given: Rewind) -> list[Row]:
         first = find_change(journal, text, "to")[0].seq
     else:
         since = _parse_time(text)
-    path = journal_name(workspace, given.path) if given.path is not None else None
+    path = workspace.journal_name(given.path) if given.path is not None else None
     found: list[Row] = []
     before: int | None = None
     while page := journal.rows(Filter(since=since, before=before), PAGE):

@@ -22,7 +22,7 @@ from perdure.surfaces.port import Resource, Tool
 from perdure.surfaces.write import read, rewind, timeline, transaction, undo, write
 from perdure.surfaces.write.declarations import reads, writes
 from perdure.surfaces.write.layer_tools import LAYERS
-from perdure.surfaces.write.reverting import UNKNOWN_CONTENT
+from perdure.workspace.undo.revert import UNKNOWN_CONTENT
 from perdure.workspace.workspace import Workspace
 
 P = TypeVar("P", bound=msgspec.Struct)

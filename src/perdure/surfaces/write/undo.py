@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
-from perdure.protocol.next_step import FILL, call_again, call_tool, either, then
+from perdure.protocol.next_step import call_again, call_tool, either
 from perdure.protocol.tools import arg
 from perdure.storage.journal import Journal, Row
-from perdure.storage.timeline import ChangeFilter, ChangeSummary
-from perdure.surfaces.write.reverting import Refused, Reverting, payload_of
+from perdure.storage.timeline import ChangeFilter
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.write import journal_name, sequence
 from perdure.text.printable import make_printable
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.planning import PlanView
+from perdure.workspace.undo.changes import (
+    find_change,
+    is_effective,
+    newest_first,
+    newest_session_with_turns,
+    rows_of,
+    sequence,
+)
+from perdure.workspace.undo.revert import Refused, Reversal, payload_of
 from perdure.workspace.workspace import Workspace, new_transaction_id
 
 PAGE: Final = 100
@@ -53,11 +59,11 @@ def undo(workspace: Workspace, given: Undo, call: Call) -> dict[str, Any]:
         rows = _select(workspace, given, session, since)
         if not rows:
             raise _nothing(given, session == call.session)
-        reverting = Reverting(workspace, tree, call, op="redo" if given.redo else "undo", txn=identity)
+        reversal = Reversal(workspace, tree, call, op="redo" if given.redo else "undo", txn=identity)
         more: dict[str, Any] = {"redo": True} if given.redo else {}
         if given.turn is not None:
             more["session"] = session or ANY_SESSION
-        return payload_of(reverting.run(rows), is_dry_run=given.dry_run, **more)
+        return payload_of(reversal.run(rows), is_dry_run=given.dry_run, **more)
 
     try:
         return workspace.commit(
@@ -78,12 +84,6 @@ def _session(workspace: Workspace, given: Undo, call: Call) -> str | None:
     if given.turn is not None:
         return newest_session_with_turns(workspace.journal, given.client, given.agent)
     return call.session if given.client is None and given.agent is None else None
-
-
-def newest_session_with_turns(journal: Journal, client: str | None, agent: str | None) -> str | None:
-    """The session that a turn without a session means: that of the newest change in a turn."""
-    change = next(iter(journal.changes(ChangeFilter(client=client, agent=agent, has_turn=True), 1)), None)
-    return change.session if change is not None else None
 
 
 def _nothing(given: Undo, is_own: bool) -> ToolError:
@@ -115,7 +115,7 @@ def _select(workspace: Workspace, given: Undo, session: str | None, since: int |
     if given.change is not None:
         return _named(workspace.journal, given.change)
     wanted = ChangeFilter(
-        path=journal_name(workspace, given.path) if given.path is not None else None,
+        path=workspace.journal_name(given.path) if given.path is not None else None,
         session=session,
         client=given.client,
         agent=given.agent,
@@ -156,40 +156,3 @@ def _named(journal: Journal, ids: str) -> list[Row]:
             )
         found += effective
     return newest_first({row.seq: row for row in found}.values())
-
-
-def find_change(journal: Journal, identity: str, argument: str) -> list[Row]:
-    """The rows of a change, oldest first, by the id of any of its rows or of its transaction."""
-    seq = sequence(identity)
-    row = journal.row(seq) if seq is not None else None
-    rows = journal.transaction(row.txn if row is not None and row.txn is not None else identity)
-    if row is not None and row.txn is None:
-        rows = [row]
-    if not rows:
-        raise refuse(
-            "not_found",
-            "version_not_found",
-            f"the journal has no entry {make_printable(identity)[:64]}.",
-            next_step=then(call_tool("journal_tail"), call_again(**{argument: FILL})),
-            suggested_action="reread",
-        )
-    return rows
-
-
-def rows_of(journal: Journal, change: ChangeSummary, n: int | None = None) -> list[Row]:
-    """The first `n` rows of a change, or all, oldest first."""
-    if change.txn is not None:
-        return journal.transaction(change.txn, n)
-    row = journal.row(change.id)
-    return [row] if row is not None else []
-
-
-def newest_first(rows: Iterable[Row]) -> list[Row]:
-    """A later change of a file must be taken back before an earlier one."""
-    return sorted(rows, key=lambda row: row.seq, reverse=True)
-
-
-def is_effective(journal: Journal, row: Row) -> bool:
-    """Not taken back, or taken back and then again."""
-    by = journal.undone_by(row.seq)
-    return by is None or not is_effective(journal, by)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Annotated, Any, Literal
@@ -28,13 +27,13 @@ from perdure.workspace.contents import INLINE, Content
 from perdure.workspace.drafts import Rejected, content_or_draft
 from perdure.workspace.entries import content_of, names_in, state_after
 from perdure.workspace.paths.similar_files import missing_file
-from perdure.workspace.planning import PlannedFile, PlanView, canonical
+from perdure.workspace.planning import PlannedFile, PlanView
+from perdure.workspace.undo.changes import sequence
 from perdure.workspace.workspace import Workspace
 
 MOST_COMPARED = 8 * 1024 * 1024
 """Up to how many bytes of a file are compared with the content that replaces it, for what is elided there."""
 VERSIONS_TOLD = 5
-_SEQUENCE = re.compile(r"[0-9]{1,18}", re.ASCII)
 ENCODINGS = Literal["utf-8", "utf-16", "latin-1", "base64"]
 
 # What these mean is said in the server's instructions, and once more where a file is written whole.
@@ -270,7 +269,7 @@ def apply_edits(
 
 def restore(workspace: Workspace, given: Restore, call: Call) -> dict[str, Any]:
     def plan(tree: PlanView) -> dict[str, Any]:
-        name = journal_name(workspace, given.path)
+        name = workspace.journal_name(given.path)
         last = workspace.journal.last_of(name)
         if last is not None and {"kind", "kind_before"} & last.detail.keys():
             known = tree.lookup_entry(name)
@@ -302,14 +301,6 @@ def restore(workspace: Workspace, given: Restore, call: Call) -> dict[str, Any]:
     return workspace.commit(call, PlanFunction(frozenset({given.path}), plan)).result()
 
 
-def journal_name(workspace: Workspace, path: str) -> str:
-    """The journal's name for a file, link or folder. A link that has rows is not followed."""
-    plain = path.rstrip("/") or path
-    if not plain.startswith("/") and workspace.journal.last_of(plain) is not None:
-        return plain
-    return canonical(workspace.roots, plain)
-
-
 def row_of(workspace: Workspace, path: str, journal_id: str, argument: str = "journal_id") -> Row:
     """The version of a file by its row, or by any row of the change that made it."""
     seq = sequence(journal_id)
@@ -338,11 +329,6 @@ def _no_version(path: str, journal_id: str, versions: list[str]) -> str:
     more = " and older ones" if len(versions) > VERSIONS_TOLD else ""
     named = f" {journal_id}" if sequence(journal_id) is not None else " with this journal_id"
     return f"{path} has no version{named}: it has {', '.join(versions[:VERSIONS_TOLD])}{more}."
-
-
-def sequence(journal_id: str) -> int | None:
-    """The number of a row; None for what was never given out as one."""
-    return int(journal_id) if _SEQUENCE.fullmatch(journal_id) else None
 
 
 def stage_file(

@@ -54,7 +54,7 @@ class _Step(NamedTuple):
     facts: FileMetadata | None
 
 
-class Reverting:
+class Reversal:
     """One call that takes back rows, in the plan of a change.
 
     `origins` are the states that files had before the first of the rows, where these are known to be all changes since:
