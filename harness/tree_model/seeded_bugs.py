@@ -6,10 +6,11 @@ from typing import Final
 
 from harness.seeded_bugs import SeededBugs, do_nothing, replace
 from perdure.storage.files import metadata, swap
-from perdure.surfaces.write import guards, undo
+from perdure.surfaces.write import guards
 from perdure.workspace.contents import Content
 from perdure.workspace.planning import PlannedFile
 from perdure.workspace.recovery import recover
+from perdure.workspace.undo import selection
 from perdure.workspace.undo.revert import Reversal
 from perdure.workspace.workspace import Workspace
 
@@ -29,7 +30,7 @@ def undo_forgets_later_edits() -> None:
 @BUGS.add("undo-again")
 def undo_again() -> None:
     """Undo reverts again what it has reverted already."""
-    replace(undo, "is_effective", lambda *_: True)
+    replace(selection, "is_effective", lambda *_: True)
 
 
 @BUGS.add("recovery-skips")

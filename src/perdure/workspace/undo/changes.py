@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from perdure.protocol.envelope import refuse
-from perdure.protocol.next_step import FILL, call_again, call_tool, then
 from perdure.storage.journal import Journal, Row
 from perdure.storage.timeline import ChangeFilter, ChangeSummary
-from perdure.text.printable import make_printable
+from perdure.workspace.errors import ChangeNotFound
 
 _SEQUENCE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
@@ -20,21 +18,15 @@ def sequence(journal_id: str) -> int | None:
     return int(journal_id) if _SEQUENCE.fullmatch(journal_id) else None
 
 
-def find_change(journal: Journal, identity: str, argument: str) -> list[Row]:
-    """The rows of a change, oldest first, by the id of any of its rows or of its transaction."""
+def find_change(journal: Journal, identity: str) -> list[Row]:
+    """The rows of a change, oldest first, by the id of any of its rows or of its transaction. Raises ChangeNotFound."""
     seq = sequence(identity)
     row = journal.row(seq) if seq is not None else None
     rows = journal.transaction(row.txn if row is not None and row.txn is not None else identity)
     if row is not None and row.txn is None:
         rows = [row]
     if not rows:
-        raise refuse(
-            "not_found",
-            "version_not_found",
-            f"the journal has no entry {make_printable(identity)[:64]}.",
-            next_step=then(call_tool("journal_tail"), call_again(**{argument: FILL})),
-            suggested_action="reread",
-        )
+        raise ChangeNotFound(identity)
     return rows
 
 
