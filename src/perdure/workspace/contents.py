@@ -122,10 +122,14 @@ class ContentStore:
         return Content(sha256, size, is_kept=True) if size is not None else self.find(sha256)
 
     def load(self, sha256: str) -> bytes:
+        """The whole content; its hash is compared."""
         content = self.find(sha256)
         if content.data is not None:
             return content.data
-        return b"".join(self.pieces(content))
+        data = b"".join(self.pieces(content))
+        if hashlib.sha256(data).digest() != content.digest:
+            raise _damaged()
+        return data
 
     def pieces(self, content: Content) -> Iterator[bytes]:
         if content.data is not None:

@@ -174,13 +174,12 @@ class Reversal:
         store = self._workspace.store
         for sha256 in (new, old):
             check_in_memory(store.find(sha256).size, known.path)
+        contents = self._tree.data(known), store.load(new), store.load(old)
         try:
-            now = codec.decode(self._tree.data(known))
-            base = codec.decode(store.load(new)).body
-            back = codec.decode(store.load(old)).body
-        except (ToolError, StorageError):
+            now, base, back = map(codec.decode, contents)
+        except ToolError:
             raise _Collision(CHANGED_SINCE) from None  # it is not text
-        match merge.merge(base, now.body, back):
+        match merge.merge(base.body, now.body, back.body):
             case merge.Merged(merged):
                 return store.take(codec.encode_body(now.style, merged))
             case merge.Conflict(regions):
