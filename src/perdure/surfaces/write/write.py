@@ -22,7 +22,6 @@ from perdure.surfaces.write.gate import Checks, Verdict
 from perdure.surfaces.write.validate import Validate
 from perdure.text import codec, edits
 from perdure.text.times import format_time
-from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import INLINE, Content
 from perdure.workspace.drafts import Rejected, content_or_draft
 from perdure.workspace.entries import content_of, names_in, state_after
@@ -267,14 +266,22 @@ def apply_edits(
         raise make_tool_error(error, known.path, policy, policy.retry_budget.default) from None
 
 
-def restore(workspace: Workspace, given: Restore, call: Call) -> dict[str, Any]:
-    def plan(tree: PlanView) -> dict[str, Any]:
-        name = workspace.journal_name(given.path)
-        last = workspace.journal.last_of(name)
-        if last is not None and {"kind", "kind_before"} & last.detail.keys():
-            known = tree.lookup_entry(name)
-        else:
-            known = tree.lookup(given.path, force=True)  # the version was written once: it was allowed then
+def restore(workspace: Workspace, given: Restore, call: Call) -> Payload:
+    return workspace.commit(call, _RestoreVersion(workspace, given, call)).result()
+
+
+class _RestoreVersion:
+    """The plan of `restore`: a file, link or directory as it was after a row."""
+
+    def __init__(self, workspace: Workspace, given: Restore, call: Call) -> None:
+        self.paths = frozenset({given.path})
+        self._workspace = workspace
+        self._given = given
+        self._call = call
+
+    def stage(self, tree: PlanView) -> Payload:
+        workspace, given = self._workspace, self._given
+        known = self._lookup(tree)
         guards.check_precondition(known, given.expected_prev_sha256)
         row = row_of(workspace, known.path, given.journal_id)
         wanted = state_after(row)
@@ -296,9 +303,14 @@ def restore(workspace: Workspace, given: Restore, call: Call) -> dict[str, Any]:
         elif known.kind != kind:
             known.facts = metadata.from_journal(row.detail)
         mode = "delete" if after is None else "overwrite" if known.now is not None else "create"
-        return stage_file(tree, known, after, call, op="restore", mode=mode, kind=kind)
+        return stage_file(tree, known, after, self._call, op="restore", mode=mode, kind=kind)
 
-    return workspace.commit(call, PlanFunction(frozenset({given.path}), plan)).result()
+    def _lookup(self, tree: PlanView) -> PlannedFile:
+        name = self._workspace.journal_name(self._given.path)
+        last = self._workspace.journal.last_of(name)
+        if last is not None and {"kind", "kind_before"} & last.detail.keys():
+            return tree.lookup_entry(name)
+        return tree.lookup(self._given.path, force=True)  # the version was written once: it was allowed then
 
 
 def row_of(workspace: Workspace, path: str, journal_id: str, argument: str = "journal_id") -> Row:
