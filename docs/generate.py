@@ -245,6 +245,7 @@ def error_schema() -> str:
 def reasons() -> str:
     """Every failure that the code can answer with, read from where it is raised."""
     from perdure.protocol import faults
+    from perdure.surfaces.write.surface import UNDO_CONFLICTS
 
     refused = sorted(found_refusals())
     rows = [f"| `{reason}` | `{kind}` | {message} |" for reason, kind, message in refused]
@@ -268,6 +269,14 @@ def reasons() -> str:
             "| reason | error | message |",
             "|---|---|---|",
             *rows,
+            "",
+            "## Conflicts",
+            "",
+            "`reason` of each of the `conflicts` of `undo` and `rewind`; the reasons above can stand there, too.",
+            "",
+            "| reason | the file |",
+            "|---|---|",
+            *(f"| `{reason}` | {words} |" for reason, words in UNDO_CONFLICTS.items()),
             "",
             "## Host errors",
             "",

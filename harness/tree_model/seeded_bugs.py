@@ -6,11 +6,12 @@ from typing import Final
 
 from harness.seeded_bugs import SeededBugs, do_nothing, replace
 from perdure.storage.files import metadata, swap
-from perdure.surfaces.write import guards, undo
-from perdure.surfaces.write.reverting import Reverting
+from perdure.surfaces.write import guards
 from perdure.workspace.contents import Content
 from perdure.workspace.planning import PlannedFile
 from perdure.workspace.recovery import recover
+from perdure.workspace.undo import selection
+from perdure.workspace.undo.revert import Reversal
 from perdure.workspace.workspace import Workspace
 
 BUGS: Final = SeededBugs()
@@ -20,16 +21,16 @@ BUGS: Final = SeededBugs()
 def undo_forgets_later_edits() -> None:
     """Undo restores the old content and drops the edits that came later."""
 
-    def merge(reverting: Reverting, known: PlannedFile, new: str, old: str) -> Content:
-        return reverting._workspace.store.find(old)
+    def merge(reversal: Reversal, known: PlannedFile, new: str, old: str) -> Content:
+        return reversal._workspace.store.find(old)
 
-    replace(Reverting, "_merge", merge)
+    replace(Reversal, "_merge", merge)
 
 
 @BUGS.add("undo-again")
 def undo_again() -> None:
     """Undo reverts again what it has reverted already."""
-    replace(undo, "is_effective", lambda *_: True)
+    replace(selection, "is_effective", lambda *_: True)
 
 
 @BUGS.add("recovery-skips")

@@ -16,8 +16,8 @@ import pytest
 from compiled_rules import put_compiled_rules
 from perdure.storage.files.temp_names import PREFIX
 from perdure.surfaces.write.surface import WriteSurface
-from perdure.surfaces.write.undo import is_effective
 from perdure.worker.compose import Durability, Settings, surfaces
+from perdure.workspace.undo.changes import is_effective
 from perdure.workspace.workspace import Workspace
 from row_recorder import Entry, RowRecorder, look
 

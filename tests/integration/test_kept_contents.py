@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -180,3 +181,46 @@ def test_what_was_composed_of_chunks_that_are_gone_and_did_not_land_is_a_draft(t
     assert not is_done
     done(tools, "safe_write", path="a", draft=answer["draft"])
     assert (tools.workspace / "a").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("damage", [remove_blob, damage_blob, cut_blob])
+def test_an_undo_merges_no_damaged_content(tools: Tools, damage: Callable[[Tools, str], None]) -> None:
+    first = done(tools, "safe_write", path="a", content=LARGE_TEXT)["sha256"]
+    done(tools, "safe_write", path="a", content=LARGE_TEXT + "mine\n", mode="overwrite")
+    later = "theirs\n" + LARGE_TEXT + "mine\n"
+    assert tools.use("safe_write", {"path": "a", "content": later, "mode": "overwrite"}, "other")[0]
+    damage(tools, first)
+
+    (conflict,) = done(tools, "undo")["conflicts"]
+    assert conflict["reason"] in ("blob_missing", "blob_damaged", "content_damaged")
+    assert (tools.workspace / "a").read_text() == later
+
+
+def damage_journal_page(folder: str, sha256: str) -> None:
+    """Damage the page of the database that holds a part of this content; a free page may hold the same."""
+    path = os.path.join(folder, "journal.db")
+    connection = apsw.Connection(path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    stored = connection.execute("SELECT data FROM contents WHERE sha = ?", (bytes.fromhex(sha256),)).get
+    page_size = connection.pragma("page_size")
+    connection.close()
+    with open(path, "r+b") as file:
+        for match in re.finditer(re.escape(stored[len(stored) // 2 :][:64]), file.read()):
+            file.seek(match.start() // page_size * page_size)
+            file.write(b"\xff" * 4)  # the number of the page that holds the next part
+
+
+def test_a_journal_that_cannot_be_read_is_told_instead_of_a_stale_file(tools: Tools) -> None:
+    text = "\n".join(hashlib.sha256(str(number).encode()).hexdigest() for number in range(1000))
+    seen = done(tools, "safe_write", path="a", content=text)["sha256"]
+    assert tools.use("safe_write", {"path": "a", "content": "theirs\n", "mode": "overwrite"}, "other")[0]
+    folder = tools.service.folder
+    tools.close()
+    damage_journal_page(folder, seen)
+
+    again = Tools(tools.workspace)
+    is_done, answer = again.use("safe_write", {"path": "a", "content": "mine\n", "mode": "overwrite"})
+    again.close()
+    assert not is_done
+    assert answer["context"]["reason"] == "journal_damaged"
+    assert (tools.workspace / "a").read_text() == "theirs\n"

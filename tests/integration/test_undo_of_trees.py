@@ -18,7 +18,7 @@ from write_tools import TestCall, Tools
 
 from perdure.cli.main import main
 from perdure.storage.timeline import ChangeFilter
-from perdure.surfaces.write.rewind import Rewind, rewind
+from perdure.surfaces.write.undo import Rewind, rewind
 from perdure.workspace.timeline.recorder import Recorder
 from perdure.workspace.verify import verify
 from row_recorder import RowRecorder, look

@@ -137,6 +137,29 @@ def test_a_file_whose_sync_fails_is_written_again_and_not_only_synced_again(
     settle(tools)
 
 
+def test_of_many_files_only_the_one_whose_sync_fails_is_written_again(
+    tools: Tools, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ops = [{"op": "write", "path": f"f{number}", "content": f"{number}\n"} for number in range(40)]
+    assert tools.use("transaction", {"ops": ops})[0]
+    inodes = {file.name: file.stat().st_ino for file in workspace.iterdir()}
+    synced: list[int] = []
+    sync_file = sync_pass.sync_file
+
+    def failing(fd: int) -> None:
+        synced.append(os.fstat(fd).st_ino)
+        if synced[-1] == inodes["f30"]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync_file(fd)
+
+    monkeypatch.setattr(sync_pass, "sync_file", failing)
+    settle(tools)
+
+    assert sorted(set(synced) & set(inodes.values())) == sorted(inodes.values())
+    assert {name for name, inode in inodes.items() if (workspace / name).stat().st_ino != inode} == {"f30"}
+    assert (workspace / "f30").read_text() == "30\n"
+
+
 def test_a_displaced_file_that_could_not_be_unlinked_does_not_stay(
     tools: Tools, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

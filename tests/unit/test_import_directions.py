@@ -94,7 +94,7 @@ SYSTEM_NAMES = re.compile(
 )
 # The test kit's fake servers and clients end processes by themselves: a bug in a port must not hide in both sides.
 TEST_KIT = {"signal", "os.kill", "os.posix_spawnp", "os.pread"}
-COMPOSERS = {"host/compose.py", "worker/compose.py"}
+COMPOSERS = {"host/compose.py", "worker/compose.py", "workspace/workspace.py"}
 BACKENDS = ("perdure.storage.sqlite", "perdure.storage.postgres", "perdure.storage.memory")
 
 

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from perdure.storage.errors import UnusableStore
 from perdure.storage.journal import Draft, Filter, Invocation, NewRow, Row
 from perdure.storage.sqlite import chain
-from perdure.storage.sqlite.database import StoreError, open_database
+from perdure.storage.sqlite.database import open_database
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.text.times import InvalidTime, format_time, parse_time
 
@@ -310,7 +311,7 @@ def test_a_journal_from_the_future_is_refused_and_left_alone(tmp_path: Path) -> 
     other = apsw.Connection(str(path))
     other.pragma("user_version", 999)
     other.close()
-    with pytest.raises(StoreError, match="newer version"):
+    with pytest.raises(UnusableStore, match="newer version"):
         open_database(str(path), "journal")
 
 

@@ -46,9 +46,9 @@ def test_a_file_that_changed_several_times_is_synced_once_and_by_its_last_change
     syncs = SyncPass()
     for one in (last, first):
         syncs.begin(workspace, one)
-    syncs.sync(workspace, first, None)  # type: ignore[arg-type]
+    syncs.sync_files(workspace, [first], None)  # type: ignore[arg-type]
     assert synced == []
-    syncs.sync(workspace, last, None)  # type: ignore[arg-type]
+    syncs.sync_files(workspace, [last], None)  # type: ignore[arg-type]
     assert synced == [(tmp_path / "d" / "f").stat().st_ino]
     syncs.close()
 
@@ -60,7 +60,7 @@ def test_a_file_whose_last_change_removed_it_needs_no_sync_of_its_own(
     syncs = SyncPass()
     for one in (removal, first):
         syncs.begin(workspace, one)
-        syncs.sync(workspace, one, None)  # type: ignore[arg-type]
+        syncs.sync_files(workspace, [one], None)  # type: ignore[arg-type]
     assert synced == []
     syncs.close()
 
@@ -78,8 +78,7 @@ def test_more_files_and_directories_than_may_be_open_are_all_synced_and_closed(
     for one in changes:
         syncs.begin(workspace, one)
     assert len(os.listdir("/proc/self/fd")) - before <= 2 * sync_pass.OPEN_MAX
-    for one in changes:
-        syncs.sync(workspace, one, None)  # type: ignore[arg-type]
+    syncs.sync_files(workspace, changes, None)  # type: ignore[arg-type]
     syncs.sync_names(workspace, changes)
     syncs.close()
     assert len(set(synced)) == len(changes)

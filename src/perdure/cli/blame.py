@@ -75,10 +75,9 @@ def _author(service: Workspace, row: Row) -> dict[str, Any]:
 
 def _current_text(service: Workspace, path: str) -> str:
     """Raises ToolError for a file that is missing, too large or no text."""
-    from perdure.surfaces.write.read import read_disk
     from perdure.text.codec import decode
 
-    data = read_disk(service, path)
+    data = service.read(path)
     if data is None:
         last = service.journal.last_of(path)
         by = f": change {last.seq} by {last.client} deleted it" if last is not None else ""

@@ -41,8 +41,8 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, service: Workspace) -> int:
-    from perdure.surfaces.write.undo import rows_of
     from perdure.workspace.planning import canonical
+    from perdure.workspace.undo.changes import rows_of
 
     path = canonical(service.roots, from_here(options.path, service.roots[0].path))
     last = rows_of(service.journal, find_change(service, options.id))[-1].seq

@@ -67,8 +67,8 @@ def state_of(state: str | None) -> dict[str, Any]:
 
 def _of_server(url: str) -> dict[str, Any]:
     """A store behind a URL, through its own backend; its address without what may be secret."""
-    from perdure.storage.errors import StateError
-    from perdure.storage.state import Span, StoreError
+    from perdure.storage.errors import StateError, UnusableStore
+    from perdure.storage.state import Span
     from perdure.worker.compose import open_backend
 
     shown = _without_secrets(url)
@@ -85,7 +85,7 @@ def _of_server(url: str) -> dict[str, Any]:
             backend.close()
     except StateError as error:
         return {"found": True, "path": shown, "error": error.detail}
-    except (StoreError, OSError) as error:
+    except (UnusableStore, OSError) as error:
         return {"found": True, "path": shown, "error": str(error)}
     return {"found": True, "path": shown, "revision": revision, "namespaces": len(spaces), "leases": leases}
 

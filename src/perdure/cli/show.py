@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
 
 def _run(options: argparse.Namespace, service: Workspace) -> int:
     from perdure.surfaces.write.timeline import LineCounter, describe
-    from perdure.surfaces.write.undo import rows_of
+    from perdure.workspace.undo.changes import rows_of
 
     found = find_change(service, options.id)
     change = describe(service, found, LineCounter(service))

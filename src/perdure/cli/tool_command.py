@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from perdure.cli.screen import Screen, clean, encodable, home
 from perdure.cli.workspace import from_here
 from perdure.cli.write_settings import write_settings
 from perdure.host import presence
+from perdure.protocol.calls import LocalCall
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_tool
 from perdure.protocol.tools import View
@@ -34,26 +34,16 @@ CLIENT: Final = "perdure-cli"
 COMMANDS: Final = {"journal_tail": "journal", "handoff_read": "handoff", "handoff_write": "handoff"}
 
 
-class CommandCall:
-    """The call as its handler sees it (`perdure.protocol.calls.Call`)."""
-
-    invocation_key = None
-    age_s = 0.0
+class CommandCall(LocalCall):
+    """The call of a command, with a progress bar."""
 
     def __init__(self, tool: str, view: View, bar: Progress | None = None) -> None:
+        super().__init__(CLIENT, f"cli-{os.getpid()}", tool=tool, view=view)
         self._bar = bar
-        self.client = CLIENT
-        self.tool = tool
-        self.view = view
-        self.session = f"cli-{os.getpid()}"
-        self.cancelled = threading.Event()
 
     def progress(self, value: float, total: float | None = None, message: str | None = None) -> None:
         if self._bar is not None:
             self._bar.at("files", int(value), int(total or 0))
-
-    def log(self, level: str, message: str) -> None:
-        pass
 
 
 def parser_for(name: str, description: str, *, has_json: bool = True) -> argparse.ArgumentParser:

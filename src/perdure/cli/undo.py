@@ -77,11 +77,11 @@ def documented(payload: dict[str, Any], _: Settings) -> dict[str, Any]:
 
 
 def changes_of(payload: dict[str, Any], settings: Settings) -> list[Row]:
-    """What was taken back; of an undo, and of its redo, the change that was undone."""
+    """The first changes that were taken back; of an undo, and of its redo, the change that was undone."""
     service = open_for_reading(settings)
     try:
         rows = []
-        for one in payload["reverted"]:
+        for one in payload["reverted"][:CHANGES_SHOWN]:
             row = service.journal.row(int(one["undone"]))
             while row is not None and row.undoes is not None:
                 row = service.journal.row(row.undoes)
@@ -110,11 +110,11 @@ def print_outcome(payload: dict[str, Any], changes: list[Row], screen: Screen, *
     done = f"would {verb}" if is_preview else "redid" if is_redo else "undid"
     if payload.get("session"):
         screen.line(f"session {clean(payload['session'])}", "dim")
-    for row in changes[:CHANGES_SHOWN]:
+    for row in changes:
         word = clean(what({"op": row.op, "mode": row.mode}))
         screen.line(f"{done} #{row.seq} {word} {clean(row.path)} by {clean(row.client)}, {times.age(row.ts)}")
-    if len(changes) > CHANGES_SHOWN:
-        screen.line(f"and {count(len(changes) - CHANGES_SHOWN, 'more change')}")
+    if len(payload["reverted"]) > len(changes):
+        screen.line(f"and {count(len(payload['reverted']) - len(changes), 'more change')}")
     for path in payload.get("kept", ()):
         screen.line(f"kept the later edits of {clean(path)}")
     if not payload["reverted"]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Protocol
 
 import msgspec
 
 from perdure.protocol.replay import SafeToRetry, StillUnknown
-from perdure.protocol.tools import View
+from perdure.protocol.tools import DEFAULT_VIEW, View
 
 
 class Flag(Protocol):
@@ -45,6 +46,26 @@ class Call(Protocol):
 
     def log(self, level: str, message: str) -> None:
         """Tell the client something, where it asked for this level. An `alert` is told by `health` as well."""
+
+
+class LocalCall:
+    """A call that no MCP client made: of a command, or of a program that uses the engine as a library."""
+
+    invocation_key: str | None = None
+    age_s = 0.0
+
+    def __init__(self, client: str, session: str = "", *, tool: str = "", view: View = DEFAULT_VIEW) -> None:
+        self.client = client
+        self.session = session or client
+        self.tool = tool
+        self.view = view
+        self.cancelled = threading.Event()
+
+    def progress(self, value: float, total: float | None = None, message: str | None = None) -> None:
+        pass
+
+    def log(self, level: str, message: str) -> None:
+        pass
 
 
 class Done(msgspec.Struct, frozen=True):

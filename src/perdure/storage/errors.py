@@ -124,6 +124,11 @@ class StoreReplaced(JournalError):
         super().__init__("store_replaced")
 
 
+class UnusableStore(Exception):
+    """A database that cannot be used as it is; the text says what to do. Only inside storage: a backend raises it as a
+    `JournalError` or a `StateError`."""
+
+
 class StateError(StorageError):
     """Nothing was changed, unless `outcome` says that this is unknown."""
 

@@ -177,10 +177,6 @@ class StateBackend(Protocol):
     def close(self) -> None: ...
 
 
-class StoreError(Exception):
-    """A store that cannot be used as it is; said in words that tell what to do."""
-
-
 def log_of(found: list[Change], revision: int) -> Log:
     """The log from up to one change too many, and the revision that was read before them."""
     if not found:

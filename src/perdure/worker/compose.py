@@ -54,15 +54,12 @@ def open_write(settings: Settings, *, is_read_only: bool = False, lock_s: float 
     With `is_read_only` nothing is created or recovered. `lock_s` is how long a commit waits for another process."""
     from perdure.registry.locating import user_folder
     from perdure.risk import gate
-    from perdure.storage import workspace_store
     from perdure.storage.disk_cache import Shelved
-    from perdure.storage.sqlite.journal import SqliteJournal
-    from perdure.storage.sqlite.store_setup import prepare
     from perdure.storage.trust import TrustStore
     from perdure.storage.user_dirs import private_dir
     from perdure.worker.logs import log_to_events
     from perdure.workspace import policy_file
-    from perdure.workspace.workspace import Workspace
+    from perdure.workspace.workspace import Workspace, WorkspaceSettings
 
     if not is_read_only:
         with suppress(OSError):  # a log that cannot be written never stops a call
@@ -75,17 +72,17 @@ def open_write(settings: Settings, *, is_read_only: bool = False, lock_s: float 
         in_settings=settings.workspace_policy,
         user=settings.user_policy,
     )
-    root = settings.workspaces[0]
-    return Workspace(
+    return Workspace.open(
         settings.workspaces,
-        workspace_store.find(root, settings.store) if is_read_only else prepare(root, settings.store, lock_s),
-        lambda place: SqliteJournal(place.folder, place.anchor, is_read_only=is_read_only),
-        strict=settings.durability == "strict",
-        keep=settings.keep,
-        timeline=settings.timeline,
-        policy=found.policy,
-        policy_rules=(*found.own, *rules),
-        scratch_get=found.policy.scratch.get and not os.environ.get("RW_SCRATCH_DISABLE_GET"),
+        WorkspaceSettings(
+            store=settings.store,
+            strict=settings.durability == "strict",
+            keep=settings.keep,
+            timeline=settings.timeline,
+            policy=found.policy,
+            policy_rules=(*found.own, *rules),
+            scratch_get=found.policy.scratch.get and not os.environ.get("RW_SCRATCH_DISABLE_GET"),
+        ),
         is_read_only=is_read_only,
         lock_s=lock_s,
     )

@@ -33,7 +33,7 @@ class Content(msgspec.Struct, frozen=True):
     data: bytes | None = None
     is_fresh: bool = False  # a file that this process has just written and hashed
     mends: bool = False  # the copy that was kept is damaged: this one takes its place
-    is_kept: bool = False  # a small one that the journal has: it is read when it is needed
+    is_kept: bool = False  # a small one that the journal has: without `data` it is read when it is needed
 
     @property
     def digest(self) -> bytes:
@@ -73,9 +73,10 @@ class ContentStore:
 
     def find_or_mend(self, fd: int, sha256: str) -> Content:
         """The kept content of an open file, whose hash is known. A copy that is lost or damaged is taken again from the
-        file, which is intact."""
+        file, which is intact. In the transaction that records it: nothing drops it meanwhile."""
         try:
-            return self.find(sha256, verify=True)
+            content = self.find(sha256, verify=True)
+            return content if content.data is None else msgspec.structs.replace(content, is_kept=True)
         except JournalError:
             raise
         except (ToolError, StorageError) as error:
@@ -122,10 +123,14 @@ class ContentStore:
         return Content(sha256, size, is_kept=True) if size is not None else self.find(sha256)
 
     def load(self, sha256: str) -> bytes:
+        """The whole content; its hash is compared."""
         content = self.find(sha256)
         if content.data is not None:
             return content.data
-        return b"".join(self.pieces(content))
+        data = b"".join(self.pieces(content))
+        if hashlib.sha256(data).digest() != content.digest:
+            raise _damaged()
+        return data
 
     def pieces(self, content: Content) -> Iterator[bytes]:
         if content.data is not None:
@@ -143,7 +148,7 @@ class ContentStore:
             with self._blobs.open(content.sha256, size=content.size) as file:
                 pending.copy(file.fileno(), content.sha256)
             return
-        data = self._journal.content(content.digest) if content.is_kept else None
+        data = self._journal.content(content.digest) if content.is_kept and content.data is None else None
         for piece in (data,) if data is not None else self.pieces(content):
             pending.write(piece)
         if pending.sha256 != content.sha256:

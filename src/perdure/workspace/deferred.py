@@ -15,6 +15,7 @@ from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again
 from perdure.storage.errors import StorageError
+from perdure.workspace.errors import WorkspaceError
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ class DeferredWork:
 
     def __init__(self) -> None:
         self._results: dict[Hashable, Any] = {}
-        self._refusals: dict[Hashable, ToolError | StorageError] = {}
+        self._refusals: dict[Hashable, ToolError | StorageError | WorkspaceError] = {}
         self._runs: Counter[Hashable] = Counter()
 
     def result(self, key: Hashable, work: Callable[[], T]) -> T:
@@ -78,5 +79,5 @@ class DeferredWork:
             self._results[key] = deferred.work()
         except OSError as error:
             self._refusals[key] = tool_error(error)
-        except (ToolError, StorageError) as error:
+        except (ToolError, StorageError, WorkspaceError) as error:
             self._refusals[key] = error

@@ -158,7 +158,8 @@ class PlanView:
             known = self._seen(path, place)
             if len(self._known) >= IN_MEMORY_MAX and known.old is not None and known.old.data is not None:
                 # Its content is read again when it is needed.
-                self._store.record(known.old)
+                if not known.old.is_kept:
+                    self._store.record(known.old)
                 known.now = known.old = known.old.without_data()
         except BaseException:
             place.close()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -30,11 +31,26 @@ log = logging.getLogger(__name__)
 
 OPEN_MAX: Final = 48
 """Of files and of directories, at once."""
+AT_ONCE: Final = 16
+SYNC_THREADS: Final = 8
+"""For a call with more files than that. An fsync waits for a flush of the device's cache, and concurrent ones share it."""
 _GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 """How a name answers that is not the file any more: removed, or replaced by something else."""
 
 Name = tuple[int, str]
 """A root and a path beneath it."""
+
+
+def _name(change: EntryChange) -> Name:
+    return change.place.root, change.place.path
+
+
+def _sync_error(fd: int) -> OSError | None:
+    try:
+        sync_file(fd)
+    except OSError as error:
+        return error
+    return None
 
 
 def folder_name(path: str) -> str:
@@ -76,8 +92,12 @@ class SyncPass:
         self._files: dict[Name, int] = {}
         self._directories: dict[Name, int] = {}
         self._synced: set[Name] = set()
+        self._executor: ThreadPoolExecutor | None = None
 
     def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown()
+            self._executor = None
         for fd in (*self._files.values(), *self._directories.values()):
             close_quietly(fd)
         self._files.clear()
@@ -85,7 +105,7 @@ class SyncPass:
 
     def begin(self, roots: Roots, change: EntryChange) -> None:
         """Let the device begin with a file, so that many are waited for at once."""
-        name = (change.place.root, change.place.path)
+        name = _name(change)
         if self._last.setdefault(name, change) is not change or change.file_content is None:
             return
         fd = self._opened(roots, change.place)
@@ -101,27 +121,53 @@ class SyncPass:
         else:
             close_quietly(fd)
 
-    def sync(self, roots: Roots, change: EntryChange, store: ContentStore) -> None:
-        """The file at a path, whichever it is by now."""
-        place = change.place
-        name = (place.root, place.path)
-        if change.file_content is None or self._last.get(name, change) is not change:
-            return
-        fd = self._files.pop(name, None)
-        if fd is None and (fd := self._opened(roots, place)) is None:
-            return
+    def sync_files(self, roots: Roots, changes: Iterable[EntryChange], store: ContentStore) -> None:
+        """The files at the paths of these changes, whichever they are by now."""
+        wanted = [
+            change
+            for change in changes
+            if change.file_content is not None and self._last.get(_name(change), change) is change
+        ]
+        for start in range(0, len(wanted), AT_ONCE):
+            self._sync_some(roots, wanted[start : start + AT_ONCE], store)
+
+    def _sync_some(self, roots: Roots, changes: Sequence[EntryChange], store: ContentStore) -> None:
+        opened: list[tuple[EntryChange, int]] = []
         try:
-            sync_file(fd)
-        except OSError as error:
-            # The kernel may have given up its pages, and a second sync would succeed without them.
-            log.error("sync of %s failed: %s; it is written again", place.path, error)
-            dir_fd = self._directory(roots, place.root, os.path.dirname(place.path))
-            if dir_fd is not None and not _is_written_again(
-                fd, dir_fd, place.name, change.file_content, store
-            ):
-                raise
+            for change in changes:
+                fd = self._files.pop(_name(change), None)
+                if fd is None:
+                    fd = self._opened(roots, change.place)
+                if fd is not None:
+                    opened.append((change, fd))
+            errors = self._sync_all([fd for _, fd in opened])
+            for (change, fd), error in zip(opened, errors, strict=True):
+                if error is not None:
+                    self._write_again(roots, change, fd, store, error)
         finally:
-            close_quietly(fd)
+            for _, fd in opened:
+                close_quietly(fd)
+
+    def _sync_all(self, fds: list[int]) -> list[OSError | None]:
+        if len(fds) > SYNC_THREADS:
+            try:
+                if self._executor is None:
+                    self._executor = ThreadPoolExecutor(SYNC_THREADS, "sync")
+                return list(self._executor.map(_sync_error, fds))
+            except RuntimeError as error:  # no thread can be started
+                log.warning("files are synced one after the other: %s", error)
+        return [_sync_error(fd) for fd in fds]
+
+    def _write_again(
+        self, roots: Roots, change: EntryChange, fd: int, store: ContentStore, error: OSError
+    ) -> None:
+        """The kernel may have given up its pages, and a second sync would succeed without them."""
+        place = change.place
+        log.error("sync of %s failed: %s; it is written again", place.path, error)
+        assert change.file_content is not None
+        dir_fd = self._directory(roots, place.root, os.path.dirname(place.path))
+        if dir_fd is not None and not _is_written_again(fd, dir_fd, place.name, change.file_content, store):
+            raise error
 
     def sync_names(self, roots: Roots, changes: Iterable[EntryChange]) -> None:
         """Every directory in which a name changed, or whose mode did, once."""
@@ -198,7 +244,7 @@ class AppliedChanges:
 
     def sync(self, syncing: SyncPass) -> None:
         """Sync the files, unless they were synced as they were applied, and every directory in which a name changed."""
-        names = [(change.place.root, change.place.path) for change in self._changes]
+        names = [_name(change) for change in self._changes]
         folders = [(root, folder_name(path)) for root, path in names]
         newest = max(self.seqs)
         for name in (*names, *folders):
@@ -207,8 +253,8 @@ class AppliedChanges:
             for change in self._changes:
                 if change.left is not None:
                     syncing.unlink(self._roots, change.place, change.left)
-                if not self._strict:
-                    syncing.sync(self._roots, change, self._store)
+            if not self._strict:
+                syncing.sync_files(self._roots, self._changes, self._store)
             syncing.sync_names(self._roots, self._changes)
         except (OSError, ToolError, StorageError) as error:
             for name in names:

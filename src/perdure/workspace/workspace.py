@@ -9,7 +9,7 @@ from binascii import hexlify
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -23,16 +23,17 @@ from perdure.protocol.tools import View
 from perdure.storage.blobs import Blobs
 from perdure.storage.errors import StoreReplaced
 from perdure.storage.files.held_files import HeldFiles
-from perdure.storage.journal import Filter, Journal
+from perdure.storage.journal import Filter, Journal, Row
 from perdure.storage.process_lock import LOCK_S
 from perdure.storage.user_dirs import data_dir, state_dir
-from perdure.storage.workspace_store import StorePlace, refuse_link, stores_folder
+from perdure.storage.workspace_store import Setting, StorePlace, find, refuse_link, stores_folder
 from perdure.workspace.change import Change, Plan
 from perdure.workspace.commit import Committer
 from perdure.workspace.contents import Content, ContentStore
 from perdure.workspace.deferred import DeferredWork
+from perdure.workspace.file_read import read_file
 from perdure.workspace.paths.roots import Roots
-from perdure.workspace.planning import Sighting
+from perdure.workspace.planning import Sighting, canonical
 from perdure.workspace.policy import DEFAULT, Policy
 from perdure.workspace.recovery import recover
 from perdure.workspace.retention import RetentionTask
@@ -45,32 +46,67 @@ if TYPE_CHECKING:
     from perdure.validate.isolated import Checker
 
 
-class Workspace:
-    """`place` is the store of the first root, made ready for a writer. `open_journal` opens the journal in it.
+class WorkspaceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`store` is where the journal is. With `strict` each file is synced before its change is acknowledged.
+    `policy_rules` protect more paths than the policy does."""
 
-    With `is_read_only` nothing is created, recovered or retired, and no lock is taken. `lock_s` is how long a commit
-    waits for another process.
-    """
+    store: Setting = "data"
+    strict: bool = False
+    keep: Keep = Keep()
+    timeline: TimelineSettings = TimelineSettings()
+    policy: Policy = DEFAULT
+    policy_rules: tuple[str, ...] = ()
+    scratch_get: bool = True
+
+
+DEFAULT_SETTINGS: Final = WorkspaceSettings()
+
+
+class Workspace:
+    """Made by `open`. Call `close`, or use `contextlib.closing`."""
+
+    @classmethod
+    def open(
+        cls,
+        roots: tuple[str, ...],
+        settings: WorkspaceSettings = DEFAULT_SETTINGS,
+        *,
+        is_read_only: bool = False,
+        lock_s: float = LOCK_S,
+    ) -> Workspace:
+        """The workspace of these folders (absolute paths), recovered. Relative paths, and the store, belong to the first.
+
+        With `is_read_only` nothing is created, recovered or retired, and no lock is taken. `lock_s` is how long a commit
+        waits for another process."""
+        from perdure.storage.sqlite.journal import (
+            SqliteJournal,  # a worker that lists its tools needs no database
+        )
+        from perdure.storage.sqlite.store_setup import prepare
+
+        place = find(roots[0], settings.store) if is_read_only else prepare(roots[0], settings.store, lock_s)
+        return cls(
+            roots,
+            place,
+            lambda: SqliteJournal(place.folder, place.anchor, is_read_only=is_read_only),
+            settings,
+            is_read_only=is_read_only,
+            lock_s=lock_s,
+        )
 
     def __init__(
         self,
         roots: tuple[str, ...],
         place: StorePlace,
-        open_journal: Callable[[StorePlace], Journal],
+        open_journal: Callable[[], Journal],
+        settings: WorkspaceSettings,
         *,
-        strict: bool = False,
-        keep: Keep | None = None,
-        timeline: TimelineSettings | None = None,
-        policy: Policy = DEFAULT,
-        policy_rules: tuple[str, ...] = (),
-        scratch_get: bool = True,
-        is_read_only: bool = False,
-        lock_s: float = LOCK_S,
+        is_read_only: bool,
+        lock_s: float,
     ) -> None:
-        self.strict = strict
-        self.policy = policy
-        self.scratch_get = scratch_get
-        self.timeline = timeline or TimelineSettings()
+        self.strict = settings.strict
+        self.policy = settings.policy
+        self.scratch_get = settings.scratch_get
+        self.timeline = settings.timeline
         self.folder = place.folder
         self._sightings = SeenFiles()
         self._unrecovered: dict[str, ToolError] = {}
@@ -78,9 +114,9 @@ class Workspace:
         self._checker: Checker | None = None
         with ExitStack() as opened:
             refuse_link(self.folder)
-            self.roots = Roots(roots, policy.protection(policy_rules, _private_rules(roots)))
+            self.roots = Roots(roots, self.policy.protection(settings.policy_rules, _private_rules(roots)))
             opened.callback(self.roots.close)
-            self.journal = open_journal(place)
+            self.journal = open_journal()
             opened.callback(self.journal.close)
             self.blobs = Blobs(os.path.join(self.folder, "blobs"), is_read_only=is_read_only)
             opened.callback(self.blobs.close)
@@ -93,7 +129,7 @@ class Workspace:
             )
             self.committer = Committer(self.journal, self._lock, self._recover, self._check_store)
             opened.callback(self.committer.close)
-            self.retention = RetentionTask(self.committer, self.journal, self.blobs, keep or Keep())
+            self.retention = RetentionTask(self.committer, self.journal, self.blobs, settings.keep)
             opened.callback(self.retention.close)
             if not is_read_only:
                 self.committer.recover()
@@ -154,6 +190,21 @@ class Workspace:
                 self._checker = Checker()
                 self._opened.callback(self._checker.close)
             return self._checker
+
+    def journal_name(self, path: str) -> str:
+        """The journal's name for a file, link or folder. A link that has rows is not followed."""
+        plain = path.rstrip("/") or path
+        if not plain.startswith("/") and self.journal.last_of(plain) is not None:
+            return plain
+        return canonical(self.roots, plain)
+
+    def read(self, path: str) -> bytes | None:
+        """What a file holds now, or a link's target; None where there is nothing."""
+        return read_file(self.roots, self.journal, path)
+
+    def history(self, path: str, n: int = 1000) -> list[Row]:
+        """The newest `n` rows of a file, newest first."""
+        return self.journal.rows(Filter(path=self.journal_name(path)), n)
 
     # --- changing files -----------------------------------------------------------------------------------
 

@@ -33,12 +33,13 @@ OPTIONAL = {
 
 
 def check_versions(patient: Patient) -> Iterator[Finding]:
-    from perdure.storage.sqlite.database import StoreError, check_library
+    from perdure.storage.errors import UnusableStore
+    from perdure.storage.sqlite.database import check_library
 
     found = 0
     try:
         check_library()
-    except StoreError as error:
+    except UnusableStore as error:
         found += 1
         yield Finding(
             VERSIONS,

@@ -20,8 +20,7 @@ import psycopg
 from psycopg import errors
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
-from perdure.storage.errors import StateError
-from perdure.storage.state import StoreError
+from perdure.storage.errors import StateError, UnusableStore
 
 _SHORT: Final = (errors.InsufficientResources, errors.TooManyConnections)
 _DENIED: Final = (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction, errors.InvalidPassword)
@@ -33,7 +32,7 @@ def typed() -> Iterator[None]:
         yield
     except psycopg.Error as error:
         raise meaning(error) from None
-    except StoreError as error:
+    except UnusableStore as error:
         raise StateError("resource", "state_refused", str(error), "never") from None
 
 

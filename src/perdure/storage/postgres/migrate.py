@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Final
 
+from perdure.storage.errors import UnusableStore
 from perdure.storage.postgres.pool import Connection
-from perdure.storage.state import StoreError
 
 LOCK: Final = 0x50645374  # "PdSt"
 
@@ -23,12 +23,12 @@ def prepare(connection: Connection) -> None:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         found = _format(connection)
         if found > newest:
-            raise StoreError(
+            raise UnusableStore(
                 f"the store was written by a newer version (format {found}, this one knows {newest})"
             )
         encoding = connection.execute("SHOW server_encoding").fetchone()
         if encoding is None or encoding[0] != "UTF8":
-            raise StoreError("the database is not in UTF-8")
+            raise UnusableStore("the database is not in UTF-8")
         if found == 0:
             connection.execute("CREATE SCHEMA IF NOT EXISTS perdure")
         for number, text in steps:

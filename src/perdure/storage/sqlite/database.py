@@ -9,6 +9,7 @@ from typing import Final
 
 import apsw
 
+from perdure.storage.errors import UnusableStore
 from perdure.storage.user_dirs import make_private
 
 # Older libraries can lose committed writes in WAL mode when a checkpoint and a reset coincide.
@@ -17,15 +18,13 @@ BUSY_MS: Final = 10_000
 _FLAGS: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 
 
-class StoreError(Exception):
-    """A store that cannot be used as it is; said in words that tell what to do."""
-
-
 def check_library() -> None:
     found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if found < OLDEST_SQLITE:
         wanted = ".".join(map(str, OLDEST_SQLITE))
-        raise StoreError(f"SQLite {apsw.sqlite_lib_version()} can lose writes; {wanted} or newer is needed")
+        raise UnusableStore(
+            f"SQLite {apsw.sqlite_lib_version()} can lose writes; {wanted} or newer is needed"
+        )
 
 
 def open_database(path: str, family: str) -> apsw.Connection:
@@ -78,7 +77,7 @@ def migrate(connection: apsw.Connection, family: str, path: str) -> None:
     with _immediate(connection):
         version = _version(connection)
         if version > newest:
-            raise StoreError(
+            raise UnusableStore(
                 f"{os.path.basename(path)} was written by a newer version (format {version}, this one knows {newest})"
             )
         for number, text in steps:

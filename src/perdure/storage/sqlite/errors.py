@@ -20,8 +20,7 @@ from typing import Any, Final, TypeVar
 
 import apsw
 
-from perdure.storage.errors import JournalError
-from perdure.storage.sqlite.database import StoreError
+from perdure.storage.errors import JournalError, UnusableStore
 
 C = TypeVar("C", bound=type)
 
@@ -45,7 +44,7 @@ def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(self: Any, *given: Any, **named: Any) -> Any:
         try:
             return method(self, *given, **named)
-        except (apsw.Error, StoreError) as error:
+        except (apsw.Error, UnusableStore) as error:
             raise journal_error(error, getattr(self, "_write", None)) from None
 
     return guarded
@@ -53,7 +52,7 @@ def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def journal_error(error: BaseException, connection: apsw.Connection | None) -> BaseException:
     """The typed form of a failure; what is not SQLite's stays what it is."""
-    if isinstance(error, StoreError):
+    if isinstance(error, UnusableStore):
         return JournalError("journal_refused", detail=str(error))
     return _typed_error(error, connection) if isinstance(error, apsw.Error) else error
 

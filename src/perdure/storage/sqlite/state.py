@@ -16,11 +16,11 @@ from typing import Any, Final
 import apsw
 
 from perdure.platform.fault_points import passed, point
-from perdure.storage.errors import LockTimeout, StateError
+from perdure.storage.errors import LockTimeout, StateError, UnusableStore
 from perdure.storage.files.held_files import HeldFiles
 from perdure.storage.process_lock import ProcessLock, open_lock_file
 from perdure.storage.sqlite import state_queries as sql
-from perdure.storage.sqlite.database import StoreError, close_detached
+from perdure.storage.sqlite.database import close_detached
 from perdure.storage.sqlite.readers import ThreadReaders
 from perdure.storage.sqlite.state_errors import meaning, not_opened, typed, typed_error
 from perdure.storage.sqlite.state_schema import open_read_only, open_reader, open_state
@@ -325,7 +325,7 @@ class SqliteState:
             # To its end, or it would hold its snapshot.
             found: list[tuple[Any, ...]] = list(connection.execute(sql.FIND, name))
             found = found or list(connection.execute(sql.FIND_OR_NONE, name))
-        except (apsw.Error, StoreError) as error:
+        except (apsw.Error, UnusableStore) as error:
             raise typed_error(error) from None
         return found[0]
 
@@ -336,7 +336,7 @@ class SqliteState:
         # By hand what `typed` does: this is most of what reading a key costs.
         try:
             return list(self._read.execute(text, given))
-        except (apsw.Error, StoreError) as error:
+        except (apsw.Error, UnusableStore) as error:
             raise typed_error(error) from None
 
     @property

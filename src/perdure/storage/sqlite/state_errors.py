@@ -20,8 +20,7 @@ from typing import Final
 
 import apsw
 
-from perdure.storage.errors import StateError
-from perdure.storage.sqlite.database import StoreError
+from perdure.storage.errors import StateError, UnusableStore
 
 _BUSY: Final = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
 _DENIED: Final = (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError)
@@ -33,11 +32,11 @@ _DAMAGED: Final = (apsw.CorruptError, apsw.NotADBError)
 def typed() -> Iterator[None]:
     try:
         yield
-    except (apsw.Error, StoreError) as error:
+    except (apsw.Error, UnusableStore) as error:
         raise typed_error(error) from None
 
 
-def typed_error(error: apsw.Error | StoreError) -> StateError:
+def typed_error(error: apsw.Error | UnusableStore) -> StateError:
     if isinstance(error, apsw.Error):
         return meaning(error)
     return StateError("resource", "state_refused", str(error), "never")

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import apsw
 
+from perdure.storage.errors import UnusableStore
 from perdure.storage.sqlite import read_only
-from perdure.storage.sqlite.database import StoreError, check_library, migrate, sync_fully
+from perdure.storage.sqlite.database import check_library, migrate, sync_fully
 from perdure.storage.state_values import value_problem
 from perdure.storage.user_dirs import make_private
 
@@ -34,7 +35,9 @@ def open_state(path: str) -> apsw.Connection:
             _claim(connection, adopts)
     except apsw.NotADBError:
         connection.close()
-        raise StoreError(f"{os.path.basename(path)} is not a state store: it is no database at all") from None
+        raise UnusableStore(
+            f"{os.path.basename(path)} is not a state store: it is no database at all"
+        ) from None
     except BaseException:
         connection.close()
         raise
@@ -80,7 +83,7 @@ def _adopts(connection: apsw.Connection, path: str) -> bool:
     }
     # Ours without its mark: whoever made them was stopped before it could set it.
     if (tables - {FOREIGN, "sqlite_sequence"}) not in (set(), OURS):
-        raise StoreError(f"{os.path.basename(path)} is another program's database, not a state store")
+        raise UnusableStore(f"{os.path.basename(path)} is another program's database, not a state store")
     return FOREIGN in tables
 
 

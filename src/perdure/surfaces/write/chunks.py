@@ -171,7 +171,36 @@ def chunk_compose(workspace: Workspace, given: ChunkCompose, call: Call) -> dict
     )
     checks.sent(given.output_path, composed)
 
-    def plan(tree: PlanView) -> dict[str, Any]:
+    try:
+        return checks.commit(
+            _ComposeFile(workspace, given, call, chunks, composed),
+            idempotency_key=given.idempotency_key,
+            arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+        ).result()
+    except StoreReplaced:
+        raise
+    except (ToolError, StorageError) as error:
+        if workspace.journal.item(KIND, given.session) is not None:
+            raise
+        # The chunks went with the decision, and then the file did not land.
+        raise save(workspace, call, tool_error(error), given.output_path, composed) from None
+
+
+class _ComposeFile:
+    """The plan of `chunk_compose`: the file, and what becomes of the session. The chunks must be those that were read."""
+
+    def __init__(
+        self, workspace: Workspace, given: ChunkCompose, call: Call, chunks: list[Item], composed: Content
+    ) -> None:
+        self.paths = frozenset({given.output_path, _place(given.session)})
+        self._workspace = workspace
+        self._given = given
+        self._call = call
+        self._chunks = chunks
+        self._composed = composed
+
+    def stage(self, tree: PlanView) -> dict[str, Any]:
+        workspace, given, call, chunks = self._workspace, self._given, self._call, self._chunks
         now = [(item.at, item.sha) for item in _complete(workspace, given.session)]
         if now != [(item.at, item.sha) for item in chunks]:
             raise refuse(
@@ -186,15 +215,9 @@ def chunk_compose(workspace: Workspace, given: ChunkCompose, call: Call) -> dict
             workspace, tree, known, call, mode=given.mode, expected=given.expected_prev_sha256
         )
         mode = "overwrite" if known.now is not None else "create"
-        payload = stage_file(
-            tree, known, composed, call, op="compose", mode=mode, detail={"chunks": given.session}
-        )
-        session = workspace.journal.item(KIND, given.session)
-        if given.cleanup:
-            workspace.journal.shelf_remove(KIND, given.session)
-        elif session is not None:
-            meta = {**session.meta, **_counts(session, composes=1)}
-            workspace.journal.shelf_put(msgspec.structs.replace(session, meta=meta))
+        detail = {"chunks": given.session}
+        payload = stage_file(tree, known, self._composed, call, op="compose", mode=mode, detail=detail)
+        self._update_session()
         return {
             **payload,
             "warnings": warnings,
@@ -205,19 +228,13 @@ def chunk_compose(workspace: Workspace, given: ChunkCompose, call: Call) -> dict
             "cleaned_up": given.cleanup,
         }
 
-    try:
-        return checks.commit(
-            PlanFunction(frozenset({given.output_path, _place(given.session)}), plan),
-            idempotency_key=given.idempotency_key,
-            arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
-        ).result()
-    except StoreReplaced:
-        raise
-    except (ToolError, StorageError) as error:
-        if workspace.journal.item(KIND, given.session) is not None:
-            raise
-        # The chunks went with the decision, and then the file did not land.
-        raise save(workspace, call, tool_error(error), given.output_path, composed) from None
+    def _update_session(self) -> None:
+        journal, name = self._workspace.journal, self._given.session
+        if self._given.cleanup:
+            journal.shelf_remove(KIND, name)
+        elif (session := journal.item(KIND, name)) is not None:
+            meta = {**session.meta, **_counts(session, composes=1)}
+            journal.shelf_put(msgspec.structs.replace(session, meta=meta))
 
 
 def chunk_reset(workspace: Workspace, given: ChunkReset, call: Call) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool, either, then
-from perdure.storage.errors import StorageError
+from perdure.storage.errors import JournalError, StorageError
 from perdure.surfaces.write import hash_prefix
 from perdure.text import elision, lines
 from perdure.text.codec import decode
@@ -143,10 +143,12 @@ def _around(changed: list[list[int]]) -> dict[str, int]:
 def _changed_lines(
     workspace: Workspace, tree: PlanView, known: PlannedFile, seen: str | None
 ) -> list[list[int]]:
-    """Which lines of the file are new to the session; none where that cannot be told."""
+    """Which lines of the file are new to the session; none where what it saw is not text, or is lost."""
     try:
         old = decode(workspace.store.load(seen)).content if seen is not None else ""
         new = decode(tree.data(known)).content
+    except JournalError:
+        raise
     except (ToolError, StorageError):
         return []
     found = lines.diff(lines.split(old), lines.split(new))

@@ -8,20 +8,20 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from perdure.platform.descriptors import pread
 from perdure.protocol.calls import Call
-from perdure.protocol.envelope import ToolError, refuse
+from perdure.protocol.envelope import refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool
 from perdure.protocol.tools import arg
 from perdure.storage.files.fingerprint import Expected, read_seen
 from perdure.storage.journal import Filter, Row
 from perdure.surfaces.write import checkpoints, chunks
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.write import PATH, journal_name, row_of, sequence
+from perdure.surfaces.write.write import PATH, row_of
 from perdure.text import codec, diffs
 from perdure.text.times import format_time
-from perdure.workspace.entries import EntryState, kind_of, link_target, state_after, state_before
+from perdure.workspace.entries import EntryState, state_after, state_before
 from perdure.workspace.planning import MOST_IN_MEMORY, check_in_memory, journal_path
+from perdure.workspace.undo.changes import sequence
 from perdure.workspace.workspace import Workspace
 
 MOST_ROWS = 1000
@@ -129,7 +129,7 @@ def journal_tail(workspace: Workspace, given: JournalTail, call: Call) -> dict[s
             suggested_action="fix_syntax",
             choices=list(MODES),
         )
-    path = journal_name(workspace, given.filter_path) if given.filter_path is not None else None
+    path = workspace.journal_name(given.filter_path) if given.filter_path is not None else None
     wanted = Filter(path=path, mode=given.filter_mode, client=given.filter_client, before=before)
     rows = workspace.journal.rows(wanted, given.n + 1)
     payload: dict[str, Any] = {"entries": [_entry(row) for row in reversed(rows[: given.n])]}
@@ -156,8 +156,8 @@ def _entry(row: Row) -> dict[str, Any]:
 
 
 def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
-    path = journal_name(workspace, given.path)
-    rows = workspace.journal.rows(Filter(path=path), given.n)
+    path = workspace.journal_name(given.path)
+    rows = workspace.history(path, given.n)
     if not rows:
         raise refuse(
             "not_found",
@@ -173,7 +173,7 @@ def history(workspace: Workspace, given: History, call: Call) -> dict[str, Any]:
 
 def two_versions(workspace: Workspace, given: DiffParams) -> tuple[str, bytes | None, str, bytes | None]:
     """The canonical path, then the earlier content, its journal_id or `nothing`, and the later content."""
-    path = journal_name(workspace, given.path)
+    path = workspace.journal_name(given.path)
     to_data, to_row = _side(workspace, path, given.to)
     if given.from_ is not None:
         row = row_of(workspace, path, given.from_, "from")
@@ -200,27 +200,7 @@ def _side(workspace: Workspace, path: str, which: str) -> tuple[bytes | None, Ro
     if which != "disk":
         row = row_of(workspace, path, which, "to")
         return _loaded(workspace, row, state_after(row)), row
-    return read_disk(workspace, path), None
-
-
-def read_disk(workspace: Workspace, path: str) -> bytes | None:
-    """What a file holds now, a link's target; None where there is nothing. Refused above `MOST_IN_MEMORY`."""
-    roots = workspace.roots
-    last = workspace.journal.last_of(path)
-    if last is not None and {"kind", "kind_before"} & last.detail.keys():
-        return _entry_on_disk(workspace, path)
-    try:
-        with roots.locate(roots.anchored(path), purpose="read") as place:
-            fd = place.open()
-            try:
-                check_in_memory(size := os.fstat(fd).st_size, path)
-                return pread(fd, size, 0)
-            finally:
-                os.close(fd)
-    except ToolError as error:
-        if error.envelope.error == "not_found":
-            return None
-        raise
+    return workspace.read(path), None
 
 
 def _before(workspace: Workspace, path: str, data: bytes | None, row: Row | None) -> tuple[bytes | None, str]:
@@ -235,25 +215,6 @@ def _before(workspace: Workspace, path: str, data: bytes | None, row: Row | None
     older = workspace.journal.rows(Filter(path=path, before=row.seq), 1)
     label = str(older[0].seq) if older else "nothing"
     return _loaded(workspace, row, state_before(row)), label
-
-
-def _entry_on_disk(workspace: Workspace, path: str) -> bytes | None:
-    """Of a path that was a link or a directory: the target, nothing, or the content of a file."""
-    with workspace.roots.locate_entry(path) as place:
-        if place.found is None:
-            return None
-        match kind_of(place.found):
-            case "link":
-                return link_target(place)
-            case "directory":
-                return b""
-            case "file":
-                check_in_memory(place.found.st_size, path)
-                fd = place.open()
-                try:
-                    return pread(fd, place.found.st_size, 0)
-                finally:
-                    os.close(fd)
 
 
 def _loaded(workspace: Workspace, row: Row, state: EntryState | None) -> bytes | None:

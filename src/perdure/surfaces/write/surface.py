@@ -19,10 +19,10 @@ from perdure.protocol.replay import STILL_UNKNOWN
 from perdure.protocol.tools import ToolSpec
 from perdure.storage.errors import StorageError, StoreReplaced
 from perdure.surfaces.port import Resource, Tool
-from perdure.surfaces.write import read, rewind, timeline, transaction, undo, write
+from perdure.surfaces.write import read, timeline, transaction, undo, write
 from perdure.surfaces.write.declarations import reads, writes
 from perdure.surfaces.write.layer_tools import LAYERS
-from perdure.surfaces.write.reverting import UNKNOWN_CONTENT
+from perdure.workspace.undo.revert import CHANGED_SINCE, LATER_EDIT, NOT_EMPTY, UNKNOWN_CONTENT
 from perdure.workspace.workspace import Workspace
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -284,10 +284,10 @@ DIFF = Shape(
 )
 
 
-_CONFLICTS: Final = {
-    "later_edit": "was changed afterwards in the same lines",
-    "changed_since": "was created, deleted or replaced afterwards",
-    "not_empty": "is a directory that has other files by now",
+UNDO_CONFLICTS: Final = {
+    LATER_EDIT: "was changed afterwards in the same lines",
+    CHANGED_SINCE: "was created, deleted or replaced afterwards",
+    NOT_EMPTY: "is a directory that has other files by now",
     UNKNOWN_CONTENT: "cannot be put back: its content before that change is not known",
 }
 
@@ -320,7 +320,7 @@ def _undo_summary(payload: Payload) -> str:
 
 def _conflict(conflict: Payload) -> str:
     reason = conflict["reason"]
-    return _CONFLICTS.get(reason, f"cannot be changed: {reason}")
+    return UNDO_CONFLICTS.get(reason, f"cannot be changed: {reason}")
 
 
 def _conflicts(conflicts: list[dict[str, Any]]) -> list[str]:
@@ -648,12 +648,12 @@ class WriteSurface:
                     "Rewind workspace",
                     "Restore the workspace to before a change: undo it and all later ones, by any agent or program. "
                     "For single changes use undo.",
-                    rewind.Rewind,
+                    undo.Rewind,
                     conflict=("/path",),
                     destructive=True,
                 ),
                 REWOUND,
-                rewind.rewind,
+                undo.rewind,
             ),
             self._tool(
                 writes(

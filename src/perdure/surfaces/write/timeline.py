@@ -15,12 +15,12 @@ from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.journal import Digest, Row
 from perdure.storage.timeline import ChangeFilter, ChangeSummary
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.undo import ANY_SESSION, newest_session_with_turns, rows_of
-from perdure.surfaces.write.write import sequence
 from perdure.text import lines
 from perdure.text.times import format_time
 from perdure.workspace.changed_files import ChangedFile, fold
 from perdure.workspace.planning import canonical
+from perdure.workspace.undo.changes import newest_session_with_turns, rows_of, sequence
+from perdure.workspace.undo.selection import ANY_SESSION
 from perdure.workspace.workspace import Workspace
 
 MOST_CHANGES: Final = 1000

@@ -18,7 +18,6 @@ from perdure.surfaces.write.gate import SECRET_IN_NAME, Checks
 from perdure.surfaces.write.validate import Validate
 from perdure.surfaces.write.write import CLASSIFY, VALIDATE, apply_edits, is_small, sent_content, stage_file
 from perdure.text import anchored_patch, codec, edits, unified_patch
-from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import Content
 from perdure.workspace.drafts import Rejected, draft_id, save, save_all
 from perdure.workspace.paths.similar_files import missing_file
@@ -125,7 +124,6 @@ def _keeping(
 def _transacted(
     workspace: Workspace, given: Transaction, sent: list[Content | None], call: Call
 ) -> dict[str, Any]:
-    identity = new_transaction_id()
     paths = _paths(given)
     checks = Checks(
         workspace,
@@ -144,27 +142,47 @@ def _transacted(
             except (ToolError, StorageError) as error:
                 raise _numbered(tool_error(error), number, one.path) from None
 
-    def plan(tree: PlanView) -> dict[str, Any]:
-        step = _Step(workspace, tree, call, identity, given)
+    return checks.commit(
+        _RunOperations(workspace, given, call, paths, sent),
+        idempotency_key=given.idempotency_key,
+        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
+    ).result()
+
+
+class _RunOperations:
+    """The plan of `transaction`: its operations in order, each on what those before it made of the files."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        given: Transaction,
+        call: Call,
+        paths: frozenset[str],
+        sent: list[Content | None],
+    ) -> None:
+        self.paths = paths
+        self._workspace = workspace
+        self._given = given
+        self._call = call
+        self._sent = sent
+        self._txn = new_transaction_id()
+
+    def stage(self, tree: PlanView) -> dict[str, Any]:
+        given = self._given
+        step = _Step(self._workspace, tree, self._call, self._txn, given)
         for path, sha256 in given.expected.items():
             known = tree.lookup(path, force=given.force)
             guards.check_precondition(known, sha256)
             step.expected.add(known.path)
         files: list[dict[str, Any]] = []
-        for number, (one, content) in enumerate(zip(given.ops, sent, strict=True)):
+        for number, (one, content) in enumerate(zip(given.ops, self._sent, strict=True)):
             try:
                 files += step.run(one, content)
             except JournalError:
                 raise  # it fails the calls of the whole round, not this operation
             except (ToolError, StorageError) as error:
                 raise _numbered(tool_error(error), number, one.path) from None
-        return {"transaction_id": identity, "files": files, "warnings": step.warnings}
-
-    return checks.commit(
-        PlanFunction(paths, plan),
-        idempotency_key=given.idempotency_key,
-        arguments=msgspec.to_builtins(given) if given.idempotency_key is not None else None,
-    ).result()
+        return {"transaction_id": self._txn, "files": files, "warnings": step.warnings}
 
 
 def _paths(given: Transaction) -> frozenset[str]:
@@ -186,12 +204,12 @@ class _Step:
     """One operation at a time on the tree of the transaction."""
 
     def __init__(
-        self, workspace: Workspace, tree: PlanView, call: Call, identity: str, given: Transaction
+        self, workspace: Workspace, tree: PlanView, call: Call, txn: str, given: Transaction
     ) -> None:
         self._workspace = workspace
         self._tree = tree
         self._call = call
-        self._identity = identity
+        self._txn = txn
         self._force = given.force
         self._detail = {"message": given.message} if given.message else {}
         self.expected: set[str] = set()
@@ -350,7 +368,7 @@ class _Step:
             self._call,
             op=op,
             mode=mode,
-            txn=self._identity,
+            txn=self._txn,
             detail={**self._detail, **detail},
         )
         return {

@@ -1,9 +1,10 @@
-"""`undo` and redo: changes taken back, also under later ones, and nothing half-done."""
+"""`undo` and `rewind`: their arguments, and the answers where nothing can be taken back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import msgspec
 
@@ -11,24 +12,19 @@ from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import FILL, call_again, call_tool, either, then
 from perdure.protocol.tools import arg
-from perdure.storage.journal import Journal, Row
-from perdure.storage.timeline import ChangeFilter, ChangeSummary
-from perdure.surfaces.write.reverting import Refused, Reverting, payload_of
 from perdure.surfaces.write.since import parse_since
-from perdure.surfaces.write.write import journal_name, sequence
 from perdure.text.printable import make_printable
-from perdure.workspace.change import PlanFunction
-from perdure.workspace.planning import PlanView
-from perdure.workspace.workspace import Workspace, new_transaction_id
-
-PAGE: Final = 100
-MOST: Final = 1000
-ANY_SESSION: Final = "any"
-_TAKES_BACK: Final = ("undo", "redo")
+from perdure.workspace.errors import AlreadyUndone, ChangeNotFound, NothingToUndo
+from perdure.workspace.undo.changes import sequence
+from perdure.workspace.undo.rewind import RewindTarget
+from perdure.workspace.undo.rewind import rewind as rewind_changes
+from perdure.workspace.undo.selection import ANY_SESSION, MOST_CHANGES, Selection
+from perdure.workspace.undo.undo import undo as undo_changes
+from perdure.workspace.workspace import Workspace
 
 
 class Undo(msgspec.Struct, frozen=True):
-    n: Annotated[int, arg(ge=1, le=MOST)] = 1
+    n: Annotated[int, arg(ge=1, le=MOST_CHANGES)] = 1
     path: Annotated[str, arg(path="relative")] | None = None
     session: Annotated[str, arg("Default: yours; any: all.")] | None = None
     client: Annotated[str, arg()] | None = None
@@ -42,51 +38,72 @@ class Undo(msgspec.Struct, frozen=True):
     dry_run: Annotated[bool, arg()] = False
 
 
+class Rewind(msgspec.Struct, frozen=True):
+    to: Annotated[str, arg("A change, or a time: 10m, 2h, today, ISO 8601.")]
+    path: Annotated[str, arg(path="relative")] | None = None
+    dry_run: Annotated[bool, arg()] = True
+
+
 def undo(workspace: Workspace, given: Undo, call: Call) -> dict[str, Any]:
-    """Which changes are taken back is decided under the lock: another undo may have taken them back meanwhile."""
-    identity = new_transaction_id()
-    since = parse_since(given.since)
+    selection = Selection(
+        ids=tuple(map(str.strip, given.change.split(","))) if given.change is not None else (),
+        n=given.n,
+        path=given.path,
+        session=given.session,
+        client=given.client,
+        agent=given.agent,
+        turn=given.turn,
+        since=parse_since(given.since),
+        redo=given.redo,
+    )
+    with _changes_named_by("change"):
+        try:
+            result = undo_changes(workspace, call, selection, is_dry_run=given.dry_run)
+        except NothingToUndo as error:
+            raise _no_match(given, is_own=error.session == call.session) from None
+    payload: dict[str, Any] = msgspec.to_builtins(result)
+    return payload
 
-    def plan(tree: PlanView) -> dict[str, Any]:
-        tree.claims.claim_journal()
-        session = _session(workspace, given, call)
-        rows = _select(workspace, given, session, since)
-        if not rows:
-            raise _nothing(given, session == call.session)
-        reverting = Reverting(workspace, tree, call, op="redo" if given.redo else "undo", txn=identity)
-        more: dict[str, Any] = {"redo": True} if given.redo else {}
-        if given.turn is not None:
-            more["session"] = session or ANY_SESSION
-        return payload_of(reverting.run(rows), is_dry_run=given.dry_run, **more)
 
+def rewind(workspace: Workspace, given: Rewind, call: Call) -> dict[str, Any]:
+    text = given.to.strip().removeprefix("#")
+    if sequence(text) is not None or workspace.journal.transaction(text):
+        target = RewindTarget(change=text, path=given.path)
+    else:
+        target = RewindTarget(since=_parse_time(text), path=given.path)
+    with _changes_named_by("to"):
+        try:
+            result = rewind_changes(workspace, call, target, is_dry_run=given.dry_run)
+        except NothingToUndo:
+            raise _nothing_since(given) from None
+    payload: dict[str, Any] = msgspec.to_builtins(result)
+    return payload
+
+
+@contextmanager
+def _changes_named_by(argument: str) -> Iterator[None]:
+    """The errors of the engine about the id of a change that this argument names."""
     try:
-        return workspace.commit(
-            call, PlanFunction(frozenset({given.path} if given.path is not None else ()), plan)
-        ).result()
-    except Refused as refused:
-        return refused.payload
+        yield
+    except ChangeNotFound as error:
+        raise refuse(
+            "not_found",
+            "version_not_found",
+            f"the journal has no entry {make_printable(error.identity)[:64]}.",
+            next_step=then(call_tool("journal_tail"), call_again(**{argument: FILL})),
+            suggested_action="reread",
+        ) from None
+    except AlreadyUndone as error:
+        raise refuse(
+            "conflict",
+            "already_undone",
+            f"change {make_printable(error.identity)[:64]} was undone already.",
+            next_step=call_tool("history", path=error.path),
+            suggested_action="abort",
+        ) from None
 
 
-# --- which changes --------------------------------------------------------------------------------------------
-
-
-def _session(workspace: Workspace, given: Undo, call: Call) -> str | None:
-    """Whose changes: this session's, unless the call names others. A turn is one of the session that changed something
-    last."""
-    if given.session is not None:
-        return None if given.session == ANY_SESSION else given.session
-    if given.turn is not None:
-        return newest_session_with_turns(workspace.journal, given.client, given.agent)
-    return call.session if given.client is None and given.agent is None else None
-
-
-def newest_session_with_turns(journal: Journal, client: str | None, agent: str | None) -> str | None:
-    """The session that a turn without a session means: that of the newest change in a turn."""
-    change = next(iter(journal.changes(ChangeFilter(client=client, agent=agent, has_turn=True), 1)), None)
-    return change.session if change is not None else None
-
-
-def _nothing(given: Undo, is_own: bool) -> ToolError:
+def _no_match(given: Undo, *, is_own: bool) -> ToolError:
     whose = "of this session " if is_own else ""
     what = "undo" if given.redo else "change"
     named = {
@@ -110,86 +127,25 @@ def _nothing(given: Undo, is_own: bool) -> ToolError:
     )
 
 
-def _select(workspace: Workspace, given: Undo, session: str | None, since: int | None) -> list[Row]:
-    """The rows to take back, newest first, whole changes at a time."""
-    if given.change is not None:
-        return _named(workspace.journal, given.change)
-    wanted = ChangeFilter(
-        path=journal_name(workspace, given.path) if given.path is not None else None,
-        session=session,
-        client=given.client,
-        agent=given.agent,
-        turn=given.turn,
-        since=since,
+def _nothing_since(given: Rewind) -> ToolError:
+    where = f" of {make_printable(given.path)}" if given.path is not None else ""
+    return refuse(
+        "not_found",
+        "nothing_to_undo",
+        f"nothing to take back: no change{where} since {make_printable(given.to)[:64]} is in force.",
+        next_step=call_tool("journal_tail"),
+        suggested_action="reread",
     )
-    takes_all = since is not None or given.turn is not None or given.agent is not None
-    most = MOST if takes_all else given.n
-    found: list[Row] = []
-    changes = 0
-    while changes < most and (page := workspace.journal.changes(wanted, PAGE)):
-        for change in page:
-            rows = [row for row in rows_of(workspace.journal, change) if is_effective(workspace.journal, row)]
-            if not rows or not (rows[0].op == "undo" if given.redo else rows[0].op not in _TAKES_BACK):
-                continue
-            found += rows
-            changes += 1
-            if changes == most:
-                break
-        wanted = msgspec.structs.replace(wanted, before=page[-1].id)
-    return newest_first(found)
 
 
-def _named(journal: Journal, ids: str) -> list[Row]:
-    """The changes with these ids: of any of their rows, or of their transactions."""
-    found: list[Row] = []
-    for identity in ids.split(","):
-        rows = find_change(journal, identity.strip(), "change")
-        effective = [row for row in rows if is_effective(journal, row)]
-        seq = sequence(identity.strip())
-        if not effective or (seq is not None and seq not in {row.seq for row in effective}):
-            raise refuse(
-                "conflict",
-                "already_undone",
-                f"change {make_printable(identity.strip())[:64]} was undone already.",
-                next_step=call_tool("history", path=rows[0].path),
-                suggested_action="abort",
-            )
-        found += effective
-    return newest_first({row.seq: row for row in found}.values())
-
-
-def find_change(journal: Journal, identity: str, argument: str) -> list[Row]:
-    """The rows of a change, oldest first, by the id of any of its rows or of its transaction."""
-    seq = sequence(identity)
-    row = journal.row(seq) if seq is not None else None
-    rows = journal.transaction(row.txn if row is not None and row.txn is not None else identity)
-    if row is not None and row.txn is None:
-        rows = [row]
-    if not rows:
+def _parse_time(text: str) -> int | None:
+    try:
+        return parse_since(text)
+    except ToolError:
         raise refuse(
-            "not_found",
-            "version_not_found",
-            f"the journal has no entry {make_printable(identity)[:64]}.",
-            next_step=then(call_tool("journal_tail"), call_again(**{argument: FILL})),
-            suggested_action="reread",
-        )
-    return rows
-
-
-def rows_of(journal: Journal, change: ChangeSummary, n: int | None = None) -> list[Row]:
-    """The first `n` rows of a change, or all, oldest first."""
-    if change.txn is not None:
-        return journal.transaction(change.txn, n)
-    row = journal.row(change.id)
-    return [row] if row is not None else []
-
-
-def newest_first(rows: Iterable[Row]) -> list[Row]:
-    """A later change of a file must be taken back before an earlier one."""
-    return sorted(rows, key=lambda row: row.seq, reverse=True)
-
-
-def is_effective(journal: Journal, row: Row) -> bool:
-    """Not taken back, or taken back and then again."""
-    by = journal.undone_by(row.seq)
-    return by is None or not is_effective(journal, by)
+            "invalid_input",
+            "bad_time",
+            "to must be the id of a change, or a time such as 2026-11-17T13:00Z, 10m, 2h or today.",
+            next_step=call_again(to=FILL),
+            suggested_action="fix_syntax",
+        ) from None

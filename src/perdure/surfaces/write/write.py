@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Annotated, Any, Literal
@@ -23,18 +22,17 @@ from perdure.surfaces.write.gate import Checks, Verdict
 from perdure.surfaces.write.validate import Validate
 from perdure.text import codec, edits
 from perdure.text.times import format_time
-from perdure.workspace.change import PlanFunction
 from perdure.workspace.contents import INLINE, Content
 from perdure.workspace.drafts import Rejected, content_or_draft
 from perdure.workspace.entries import content_of, names_in, state_after
 from perdure.workspace.paths.similar_files import missing_file
-from perdure.workspace.planning import PlannedFile, PlanView, canonical
+from perdure.workspace.planning import PlannedFile, PlanView
+from perdure.workspace.undo.changes import sequence
 from perdure.workspace.workspace import Workspace
 
 MOST_COMPARED = 8 * 1024 * 1024
 """Up to how many bytes of a file are compared with the content that replaces it, for what is elided there."""
 VERSIONS_TOLD = 5
-_SEQUENCE = re.compile(r"[0-9]{1,18}", re.ASCII)
 ENCODINGS = Literal["utf-8", "utf-16", "latin-1", "base64"]
 
 # What these mean is said in the server's instructions, and once more where a file is written whole.
@@ -268,14 +266,22 @@ def apply_edits(
         raise make_tool_error(error, known.path, policy, policy.retry_budget.default) from None
 
 
-def restore(workspace: Workspace, given: Restore, call: Call) -> dict[str, Any]:
-    def plan(tree: PlanView) -> dict[str, Any]:
-        name = journal_name(workspace, given.path)
-        last = workspace.journal.last_of(name)
-        if last is not None and {"kind", "kind_before"} & last.detail.keys():
-            known = tree.lookup_entry(name)
-        else:
-            known = tree.lookup(given.path, force=True)  # the version was written once: it was allowed then
+def restore(workspace: Workspace, given: Restore, call: Call) -> Payload:
+    return workspace.commit(call, _RestoreVersion(workspace, given, call)).result()
+
+
+class _RestoreVersion:
+    """The plan of `restore`: a file, link or directory as it was after a row."""
+
+    def __init__(self, workspace: Workspace, given: Restore, call: Call) -> None:
+        self.paths = frozenset({given.path})
+        self._workspace = workspace
+        self._given = given
+        self._call = call
+
+    def stage(self, tree: PlanView) -> Payload:
+        workspace, given = self._workspace, self._given
+        known = self._lookup(tree)
         guards.check_precondition(known, given.expected_prev_sha256)
         row = row_of(workspace, known.path, given.journal_id)
         wanted = state_after(row)
@@ -297,17 +303,14 @@ def restore(workspace: Workspace, given: Restore, call: Call) -> dict[str, Any]:
         elif known.kind != kind:
             known.facts = metadata.from_journal(row.detail)
         mode = "delete" if after is None else "overwrite" if known.now is not None else "create"
-        return stage_file(tree, known, after, call, op="restore", mode=mode, kind=kind)
+        return stage_file(tree, known, after, self._call, op="restore", mode=mode, kind=kind)
 
-    return workspace.commit(call, PlanFunction(frozenset({given.path}), plan)).result()
-
-
-def journal_name(workspace: Workspace, path: str) -> str:
-    """The journal's name for a file, link or folder. A link that has rows is not followed."""
-    plain = path.rstrip("/") or path
-    if not plain.startswith("/") and workspace.journal.last_of(plain) is not None:
-        return plain
-    return canonical(workspace.roots, plain)
+    def _lookup(self, tree: PlanView) -> PlannedFile:
+        name = self._workspace.journal_name(self._given.path)
+        last = self._workspace.journal.last_of(name)
+        if last is not None and {"kind", "kind_before"} & last.detail.keys():
+            return tree.lookup_entry(name)
+        return tree.lookup(self._given.path, force=True)  # the version was written once: it was allowed then
 
 
 def row_of(workspace: Workspace, path: str, journal_id: str, argument: str = "journal_id") -> Row:
@@ -338,11 +341,6 @@ def _no_version(path: str, journal_id: str, versions: list[str]) -> str:
     more = " and older ones" if len(versions) > VERSIONS_TOLD else ""
     named = f" {journal_id}" if sequence(journal_id) is not None else " with this journal_id"
     return f"{path} has no version{named}: it has {', '.join(versions[:VERSIONS_TOLD])}{more}."
-
-
-def sequence(journal_id: str) -> int | None:
-    """The number of a row; None for what was never given out as one."""
-    return int(journal_id) if _SEQUENCE.fullmatch(journal_id) else None
 
 
 def stage_file(

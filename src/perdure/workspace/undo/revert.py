@@ -11,14 +11,14 @@ in the way of one, is known only then.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from perdure.present.tool_errors import is_of_system, tool_error
 from perdure.protocol.calls import Call
-from perdure.protocol.envelope import ToolError, refuse
-from perdure.protocol.next_step import call_tool
+from perdure.protocol.envelope import ToolError
 from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.files import metadata
 from perdure.storage.files.metadata import FileMetadata
@@ -27,21 +27,33 @@ from perdure.storage.timeline import ANOTHER_PROGRAM, CallRecord, FileKind
 from perdure.text import codec, merge
 from perdure.workspace import entries
 from perdure.workspace.apply import ancestors
+from perdure.workspace.change import Plan
 from perdure.workspace.contents import Content
 from perdure.workspace.entries import EntryState, state_after, state_before
+from perdure.workspace.errors import WorkspaceError
 from perdure.workspace.planning import PlannedFile, PlanView, check_in_memory
+from perdure.workspace.undo.result import NotApplied, RevertedRow, RowConflict, UndoResult
 from perdure.workspace.workspace import Workspace
 
-UNKNOWN_CONTENT = "former_content_unknown"
-"""The reason of a conflict: the store never had the content before the change, or no longer has it."""
+# The reasons of conflicts.
+LATER_EDIT: Final = "later_edit"
+"""In the same lines."""
+CHANGED_SINCE: Final = "changed_since"
+"""Created, deleted or replaced, and no text that could be merged."""
+NOT_EMPTY: Final = "not_empty"
+"""A directory that something was put into."""
+UNKNOWN_CONTENT: Final = "former_content_unknown"
+"""The store never had the content before the change, or no longer has it."""
+LINES_MAX: Final = 10
 
 
-class Outcome(NamedTuple):
-    """What was staged, or would be. With conflicts nothing was. `kept` are the files with later edits, which stay."""
+class _Collision(WorkspaceError):
+    """A row that cannot be taken back because of what came after it. `lines` are those that both changed."""
 
-    reverted: list[dict[str, Any]]
-    conflicts: list[dict[str, Any]]
-    kept: list[str]
+    def __init__(self, reason: str, lines: list[list[int]] | UnsetType = UNSET) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.lines = lines
 
 
 class _Step(NamedTuple):
@@ -54,7 +66,7 @@ class _Step(NamedTuple):
     facts: FileMetadata | None
 
 
-class Reverting:
+class Reversal:
     """One call that takes back rows, in the plan of a change.
 
     `origins` are the states that files had before the first of the rows, where these are known to be all changes since:
@@ -80,21 +92,27 @@ class Reverting:
         self._origins = origins
         self._skipped_reasons = skipped_reasons
         self._authors = Authors(workspace.journal)
-        self._conflicts: list[dict[str, Any]] = []
+        self._conflicts: list[RowConflict] = []
         self._kept: dict[str, None] = {}
 
-    def run(self, rows: list[Row]) -> Outcome:
-        """`rows` newest first."""
+    def run(self, rows: list[Row]) -> UndoResult:
+        """Stage the reversal of `rows`, newest first. With conflicts nothing is staged."""
         steps = list(self._try_all(rows))
         self._check_directories({step.row.path: step.row for step in steps})
         if self._conflicts:
-            return Outcome([], self._conflicts, [])
+            return UndoResult(reverted=[], conflicts=self._conflicts, kept=[], journal_ids=[])
         stays = {
             known.path for known in self._tree.known() if known.path in self._kept and known.is_directory
         }
         for step in steps:
             step.known.forget_plan()
-        return Outcome([self._stage(step, stays) for step in steps], [], list(self._kept))
+        staged = [(step.row, self._stage(step, stays)) for step in steps]
+        return UndoResult(
+            reverted=[self._describe(row, by) for row, by in staged],
+            conflicts=[],
+            kept=list(self._kept),
+            journal_ids=[str(by.seq) for _, by in staged],
+        )
 
     # --- one row ---------------------------------------------------------------------------------------------
 
@@ -106,14 +124,17 @@ class Reverting:
                 step = self._try(known, row, is_last=oldest[row.path] == row.seq)
             except JournalError:
                 raise
+            except _Collision as collision:
+                self._add_conflict(row, collision.reason, collision.lines)
+                continue
             except (ToolError, StorageError) as error:
                 if is_of_system(error):
                     raise
-                refusal = tool_error(error)
-                if refusal.envelope.context.get("reason") in self._skipped_reasons:
+                reason = tool_error(error).envelope.context.get("reason", "refused")
+                if reason in self._skipped_reasons:
                     self._kept[row.path] = None
                 else:
-                    self._conflicts.append(self._conflict(row, refusal))
+                    self._add_conflict(row, reason)
                 continue
             known.now, known.kind, known.facts = step.content, step.kind, step.facts
             yield step
@@ -134,12 +155,7 @@ class Reverting:
             merged = self._tree.derive(known, f"undo {row.seq}", lambda: self._merge(known, new, old))
             return _Step(row, known, merged, "file", _facts(known, row, before))
         else:
-            raise refuse(
-                "conflict",
-                "changed_since",
-                f"{known.path} was created, deleted or replaced after that change.",
-                next_step=call_tool("diff", path=known.path),
-            )
+            raise _Collision(CHANGED_SINCE)  # it was created, deleted or replaced
         facts = _facts(known, row, wanted)
         if wanted == now:
             return _Step(row, known, known.now, known.kind, facts)
@@ -152,51 +168,31 @@ class Reverting:
         except ToolError as error:
             if error.envelope.context.get("reason") != "content_expired":
                 raise
-            raise refuse(
-                "conflict",
-                UNKNOWN_CONTENT,
-                f"the content of {row.path} before change {row.seq} is not known.",
-                next_step=call_tool("history", path=row.path),
-            ) from None
+            raise _Collision(UNKNOWN_CONTENT) from None
 
     def _merge(self, known: PlannedFile, new: str, old: str) -> Content:
         store = self._workspace.store
         for sha256 in (new, old):
             check_in_memory(store.find(sha256).size, known.path)
+        contents = self._tree.data(known), store.load(new), store.load(old)
         try:
-            now = codec.decode(self._tree.data(known))
-            base = codec.decode(store.load(new)).body
-            back = codec.decode(store.load(old)).body
-        except (ToolError, StorageError):
-            raise refuse(
-                "conflict",
-                "changed_since",
-                f"{known.path} is not text and was changed since.",
-                next_step=call_tool("diff", path=known.path),
-            ) from None
-        match merge.merge(base, now.body, back):
+            now, base, back = map(codec.decode, contents)
+        except ToolError:
+            raise _Collision(CHANGED_SINCE) from None  # it is not text
+        match merge.merge(base.body, now.body, back.body):
             case merge.Merged(merged):
                 return store.take(codec.encode_body(now.style, merged))
             case merge.Conflict(regions):
-                raise refuse(
-                    "conflict",
-                    "later_edit",
-                    f"a later change of {known.path} touches the same lines.",
-                    next_step=call_tool("diff", path=known.path),
-                    lines=[list(region.ours) for region in regions[:10]],
-                )
+                raise _Collision(LATER_EDIT, [list(region.ours) for region in regions[:LINES_MAX]])
 
-    def _conflict(self, row: Row, error: ToolError) -> dict[str, Any]:
-        """Why a change cannot be taken back, and the author of the later change, as far as the journal knows."""
-        context = error.envelope.context
-        reason = context.get("reason", "refused")
-        conflict = {"path": row.path, "reason": reason, "undone": str(row.seq)}
-        if "lines" in context:
-            conflict["lines"] = context["lines"]
-        if reason in ("later_edit", "changed_since", "not_empty"):
+    def _add_conflict(self, row: Row, reason: str, lines: list[list[int]] | UnsetType = UNSET) -> None:
+        author: str | UnsetType = UNSET
+        if reason in (LATER_EDIT, CHANGED_SINCE, NOT_EMPTY):
             last = self._workspace.journal.last_of(row.path)
-            conflict["by"] = last.client if last is not None and last.seq > row.seq else ANOTHER_PROGRAM
-        return conflict
+            author = last.client if last is not None and last.seq > row.seq else ANOTHER_PROGRAM
+        self._conflicts.append(
+            RowConflict(path=row.path, reason=reason, undone=str(row.seq), lines=lines, by=author)
+        )
 
     # --- the tree that comes of it ------------------------------------------------------------------------------
 
@@ -213,10 +209,10 @@ class Reverting:
                     known.forget_plan()
                     self._kept[known.path] = None
                 elif known.path in rows:
-                    self._conflicts.append(self._conflict(rows[known.path], _not_empty(known.path)))
+                    self._add_conflict(rows[known.path], NOT_EMPTY)
         for known in planned:
             if known.now is not None and known.path in rows and self._has_obstacle(known):
-                self._conflicts.append(self._conflict(rows[known.path], _parent_replaced(known.path)))
+                self._add_conflict(rows[known.path], CHANGED_SINCE)
 
     def _is_emptied(self, known: PlannedFile, children: Mapping[str, list[PlannedFile]]) -> bool:
         if any(child.now is not None for child in children.get(known.path, ())):
@@ -238,13 +234,13 @@ class Reverting:
 
     # --- staging ---------------------------------------------------------------------------------------------------
 
-    def _stage(self, step: _Step, stays: set[str]) -> dict[str, Any]:
+    def _stage(self, step: _Step, stays: set[str]) -> Row:
         known, row, content = step.known, step.row, step.content
         if known.path in stays:
             content = known.now
         else:
             known.facts = step.facts
-        staged = self._tree.stage(
+        return self._tree.stage(
             known,
             content,
             op=self._op,
@@ -254,29 +250,25 @@ class Reverting:
             undoes=row.seq,
             kind=step.kind if known.path not in stays else known.kind,
         )
-        return self._reverted_row(row, staged)
 
-    def _reverted_row(self, row: Row, staged: Row) -> dict[str, Any]:
-        """The change that was taken back, its author, and the row that takes it back."""
-        told: dict[str, Any] = {
-            "path": row.path,
-            "journal_id": str(staged.seq),
-            "sha256": staged.new_sha.hex() if staged.new_sha is not None else None,
-            "undone": str(row.seq),
-            "op": row.op,
-            "mode": row.mode,
-            "client": row.client,
-            "session": row.session,
-            "this_session": row.session == self._call.session,
-        }
-        if row.txn is not None:
-            told["transaction_id"] = row.txn
+    def _describe(self, row: Row, by: Row) -> RevertedRow:
         author = self._authors.call_of(row)
-        if author is not None and author.agent is not None:
-            told["agent"] = author.agent
-        return told | {
-            key: row.detail[key] for key in ("moved_from", "moved_to", "kind") if key in row.detail
-        }
+        return RevertedRow(
+            path=row.path,
+            journal_id=str(by.seq),
+            sha256=by.new_sha.hex() if by.new_sha is not None else None,
+            undone=str(row.seq),
+            op=row.op,
+            mode=row.mode,
+            client=row.client,
+            session=row.session,
+            this_session=row.session == self._call.session,
+            transaction_id=row.txn if row.txn is not None else UNSET,
+            agent=author.agent if author is not None and author.agent is not None else UNSET,
+            moved_from=row.detail.get("moved_from", UNSET),
+            moved_to=row.detail.get("moved_to", UNSET),
+            kind=row.detail.get("kind", UNSET),
+        )
 
 
 class Authors:
@@ -294,38 +286,13 @@ class Authors:
         return self._calls[key]
 
 
-class Refused(ToolError):
-    """Raised in a plan to change nothing: because of conflicts, or because only a preview was wanted."""
-
-    def __init__(self, payload: dict[str, Any]) -> None:
-        super().__init__(
-            refuse(
-                "conflict",
-                "undo_conflict",
-                "a later change is in the way.",
-                next_step=call_tool("journal_tail"),
-            ).envelope
-        )
-        self.payload = payload
-
-
-def payload_of(outcome: Outcome, *, is_dry_run: bool, **more: Any) -> dict[str, Any]:
-    """The answer. Raises it as `Refused` where nothing is to be changed."""
-    ids = [one["journal_id"] for one in outcome.reverted]
-    payload = {
-        "reverted": outcome.reverted,
-        "conflicts": outcome.conflicts,
-        "kept": outcome.kept,
-        "journal_ids": ids,
-        **more,
-    }
-    if outcome.conflicts:
-        payload.pop("redo", None)
-        raise Refused(payload)
-    if is_dry_run:
-        reverted = [{**one, "journal_id": None} for one in outcome.reverted]
-        raise Refused({**payload, "reverted": reverted, "journal_ids": [], "dry_run": True})
-    return payload
+def commit_reversal(workspace: Workspace, call: Call, plan: Plan) -> UndoResult:
+    """Commit a plan whose payload is an `UndoResult`. One that changes nothing has a result, too."""
+    try:
+        payload = workspace.commit(call, plan).result()
+    except NotApplied as stopped:
+        return stopped.result
+    return msgspec.convert(payload, UndoResult)
 
 
 def _is_entry(row: Row) -> bool:
@@ -346,21 +313,3 @@ def _facts(known: PlannedFile, row: Row, wanted: EntryState | None) -> FileMetad
     if mode is not None and known.facts is not None and known.facts.mode == row.detail.get("file_mode"):
         return msgspec.structs.replace(known.facts, mode=mode)
     return known.facts
-
-
-def _not_empty(path: str) -> ToolError:
-    return refuse(
-        "conflict",
-        "not_empty",
-        f"{path} is a directory, and something was put into it since.",
-        next_step=call_tool("journal_tail"),
-    )
-
-
-def _parent_replaced(path: str) -> ToolError:
-    return refuse(
-        "conflict",
-        "changed_since",
-        f"a directory of {path} is a file or a link by now.",
-        next_step=call_tool("journal_tail"),
-    )
