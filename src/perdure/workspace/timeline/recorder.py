@@ -35,8 +35,8 @@ from perdure.workspace.timeline.change_rows import Heads, RowWriter
 from perdure.workspace.timeline.coverage import Coverage
 from perdure.workspace.timeline.event import HookEvent
 from perdure.workspace.timeline.git_objects import GitObjects, read_blobs
-from perdure.workspace.timeline.observation import LARGE, Plan, PlannedChange, Planner, is_capture_pending
 from perdure.workspace.timeline.partial_scan import PartialScanner
+from perdure.workspace.timeline.planner import LARGE, Plan, PlannedChange, Planner, is_capture_pending
 from perdure.workspace.timeline.scan import Entry, Scan, Scanner, examine, parents
 from perdure.workspace.timeline.settings import TimelineSettings
 from perdure.workspace.timeline.tracked import TrackedFiles
