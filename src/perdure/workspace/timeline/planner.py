@@ -18,6 +18,7 @@ from perdure.storage.timeline import FileKind, NotCovered, TrackedFile
 from perdure.text import codec, lines
 from perdure.workspace.timeline.capture import Captured, ContentReader
 from perdure.workspace.timeline.coverage import Reason
+from perdure.workspace.timeline.not_covered import is_capture_pending
 from perdure.workspace.timeline.scan import Entry, Scan, parents
 
 NOTHING: Final = hashlib.sha256(b"").digest()
@@ -277,12 +278,6 @@ def count_lines(old: bytes, new: bytes) -> tuple[int, int]:
         return len(b), len(a)
     parts = lines.diff(a, b)
     return sum(part.b_end - part.b_start for part in parts), sum(part.a_end - part.a_start for part in parts)
-
-
-def is_capture_pending(place: NotCovered) -> bool:
-    """Whether the files of a place are tracked, and only their contents are not kept yet; else its folder was
-    never walked."""
-    return place.reason == "not_yet" and place.files is not None
 
 
 def _before(known: TrackedFile, last: Row | None) -> State | None:
