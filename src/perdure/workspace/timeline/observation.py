@@ -1,6 +1,9 @@
 """One observation of a workspace: what differs from the tracked files, and its record in the journal.
 
     scan ─▶ read what differs ─▶ capture what was never seen ─▶ under the workspace's lock: rows and tracked files
+
+What was planned outside of the lock is checked again under it; a file that was changed in between is left for the next
+observation.
 """
 
 from __future__ import annotations
