@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -52,6 +54,15 @@ def listen(root: Path) -> Iterator[Callable[..., HookListener]]:
 
 def wait_until_bound(root: Path) -> None:
     assert wait_for(lambda: os.path.exists(socket_path(str(root))), 10)
+
+
+def test_the_path_to_the_worker_imports_little() -> None:
+    """A client starts it twice for each call of a tool."""
+    program = "import sys, perdure.cli.main, perdure.cli.hook_journal; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    assert "perdure.hooks.relay" in modules
+    assert modules.isdisjoint({"typing", "re", "hashlib", "json", "argparse", "logging", "msgspec", "apsw"})
 
 
 def test_without_a_listener_the_hook_works_alone(root: Path) -> None:

@@ -84,12 +84,14 @@ class HookListener:
             private_dir("hooks")
             fd = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
             lock(fd)  # released by the end of the process
-            with suppress(FileNotFoundError):
-                os.unlink(self._path)
             listener = sockets.new_local()
-            sockets.bind_private(listener, self._path)
+            temporary = f"{self._path}.new"  # a hook that finds the name can connect
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            sockets.bind_private(listener, temporary)
             listener.listen(BACKLOG)
             listener.settimeout(IDLE_S)
+            os.replace(temporary, self._path)
         except OSError as error:
             log.warning("hooks are not taken: %s", error)
             return
