@@ -12,6 +12,7 @@ import pytest
 
 from harness.processes import wait_for
 from perdure.hooks.relay import PROJECT_VARIABLES, RelayError, relay, socket_path
+from perdure.storage.errors import LockTimeout
 from perdure.storage.store_id import store_id
 from perdure.worker.hook_listener import Elsewhere, HookListener, HookRequest
 
@@ -116,6 +117,15 @@ def test_a_recorder_that_fails_says_why_and_takes_the_next_hook(
     with pytest.raises(RelayError, match="the disk is full"):
         relay(b"bad", client="c", workspace=str(root))
     assert relay(b"good", client="c", workspace=str(root))
+
+
+def test_an_error_of_storage_is_told_in_words(root: Path, listen: Callable[..., HookListener]) -> None:
+    def handle(request: HookRequest) -> None:
+        raise LockTimeout("observation")
+
+    listen(handle)
+    with pytest.raises(RelayError, match="the next hook records what has changed"):
+        relay(b"{}", client="c", workspace=str(root))
 
 
 def test_the_socket_that_a_killed_worker_left_is_replaced(root: Path) -> None:

@@ -65,18 +65,7 @@ def _hand_over(event: HookEvent, workspace: str, tell: Callable[[str], object]) 
 
 
 def describe(error: BaseException) -> str:
-    """Without any content: a message may be shown and is logged."""
     from perdure.host.settings import SettingsError
-    from perdure.present.tool_errors import tool_error
-    from perdure.protocol.envelope import ToolError
-    from perdure.storage.errors import StorageError
+    from perdure.present.error_line import describe_error
 
-    if isinstance(error, (SettingsError, RelayError)):
-        return str(error)
-    if isinstance(error, (ToolError, StorageError)):
-        envelope = tool_error(error).envelope
-        return str(envelope.context.get("message") or envelope.error)
-    if isinstance(error, OSError):
-        place = f"{error.filename}: " if isinstance(error.filename, str) else ""
-        return f"{place}{error.strerror or type(error).__name__}"
-    return type(error).__name__
+    return str(error) if isinstance(error, (SettingsError, RelayError)) else describe_error(error)

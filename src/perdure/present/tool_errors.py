@@ -277,7 +277,9 @@ def _lock_timeout(error: LockTimeout) -> ToolError:
     return refuse(
         "conflict",
         "workspace_locked",
-        "another process keeps the workspace locked.",
+        "another hook still looks through the workspace; the next hook records what has changed."
+        if error.subject == "observation"
+        else "another process keeps the workspace locked.",
         next_step=either(
             call_again(), ask_user("to run perdure doctor, which names a process that is stopped")
         ),

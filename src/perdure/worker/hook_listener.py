@@ -18,6 +18,7 @@ import msgspec
 
 from perdure.platform.locks import lock
 from perdure.platform.permissions import user_id
+from perdure.present.error_line import describe_error
 from perdure.storage.user_dirs import private_dir
 
 if TYPE_CHECKING:
@@ -125,8 +126,9 @@ class HookListener:
         except Elsewhere:
             reply = "elsewhere\0"
         except Exception as error:
-            log.warning("a hook of %s failed: %s", request.client, error)
-            reply = f"failed\0{error}"
+            text = str(error) if isinstance(error, ValueError) else describe_error(error)
+            log.warning("a hook of %s failed: %s", request.client, text)
+            reply = f"failed\0{text}"
         connection.sendall(reply.encode(errors="replace"))
 
     def _maintain(self) -> None:

@@ -32,7 +32,8 @@ from perdure.workspace.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
-LOCK_S: Final = 20.0
+LOCK_S: Final = 8.0
+"""How long an observation waits for another one: less than a hook waits for a worker, and than its watchdog."""
 MOST_CHANGED: Final = 5_000
 """Above this many changed paths the whole workspace is looked through."""
 
@@ -203,7 +204,7 @@ class Recorder:
         fd = open_lock_file(self._lock_path)
         try:
             if not lock_within(fd, LOCK_S):
-                raise LockTimeout
+                raise LockTimeout("observation")
             yield
         finally:
             os.close(fd)
