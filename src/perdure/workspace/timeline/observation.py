@@ -100,7 +100,7 @@ class Observation:
             self._tracked,
             self._left_out,
             is_first=self._last is None,
-            room=self._coverage.max_total - sum(file.size for file in self._tracked.values()),
+            room=self._room() if scan.new else 0,
             large_room=self._large_room(scan),
         )
         self._plan = planner.plan(scan)
@@ -114,6 +114,9 @@ class Observation:
         if self._scanner is not None:
             places = self._scanner.unexamined(self._left_out) | places
         self._not_covered = summarize(places.values())
+
+    def _room(self) -> int:
+        return self._coverage.max_total - sum(file.size for file in self._tracked.values())
 
     def _large_room(self, scan: Scan) -> int:
         """The store may hold the covered files and as much of their history."""

@@ -116,12 +116,11 @@ class Recorder:
         if event.own_tool is not None:
             self._workspace.committer.transact(lambda: self._calls.link_own_rows(event))
             return
-        call = self._calls.new_call(event)
 
         def begin_unseen() -> None:
             """The hook before the call did not come, or failed: what changed since the last observation is its."""
             if self._calls.find_open(event) is None:
-                self._journal.begin_call(call)
+                self._journal.begin_call(self._calls.new_call(event))
 
         self._observe(before=begin_unseen, after=lambda: self._calls.end(event))
 
