@@ -17,6 +17,8 @@ _MOST_COMMAND: Final = 16_384
 _MOST_WORDS: Final = 500
 _WORD: Final = re.compile(r"""(?:[^\s"'`;&|<>()]|"[^"]*"|'[^']*')+""")
 _NEXT_COMMAND: Final = re.compile(r"[;&|(`\n]")
+_HERE_DOCUMENT: Final = re.compile(r"""(?<!<)<<-?[ \t]*["']?(\w+)""")
+_TEXT_COMMANDS: Final = ("echo", "printf")
 _QUOTE: Final = re.compile(r"""["']""")
 
 
@@ -47,16 +49,22 @@ def _journal_path(roots: Roots, absolute: str) -> str | None:
 def command_words(command: str, cwd: str) -> Iterable[tuple[str, str]]:
     """The words of a command line that may be paths, each with the folder that it is relative to, after each `cd`.
 
-    A shell is not imitated: a word with a wildcard or a variable names the folder before it.
+    A shell is not imitated: a word with a wildcard or a variable names the folder before it. Text is no path: the body of a
+    here-document, and what `echo` and `printf` print.
     """
-    is_cd = False
+    command = _without_here_documents(command)
+    is_cd = is_text = False
     end = 0
     for number, match in enumerate(_WORD.finditer(command[:_MOST_COMMAND])):
         if number >= _MOST_WORDS:
             return
         is_program = number == 0 or _NEXT_COMMAND.search(command, end, match.start()) is not None
+        is_redirected = ">" in command[end : match.start()]
         end = match.end()
         word = _QUOTE.sub("", match[0])
+        is_text = word in _TEXT_COMMANDS if is_program else is_text and not is_redirected
+        if is_text:
+            continue
         if is_cd:
             cwd = os.path.join(cwd, word)
         is_cd = word in ("cd", "pushd")
@@ -67,6 +75,22 @@ def command_words(command: str, cwd: str) -> Iterable[tuple[str, str]]:
             word = word[: special.start()].rpartition("/")[0]
         if word and not is_cd and (not is_program or "/" in word):
             yield word, cwd
+
+
+def _without_here_documents(command: str) -> str:
+    """Without their bodies. One without a last line is none."""
+    lines = command.split("\n")
+    unindented = [line.lstrip("\t") for line in lines]
+    kept: list[str] = []
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        kept.append(line)
+        number += 1
+        for match in _HERE_DOCUMENT.finditer(line) if len(kept) <= _MOST_WORDS else ():
+            if match[1] in unindented[number:]:
+                number = unindented.index(match[1], number) + 1
+    return "\n".join(kept)
 
 
 def redact(command: str) -> str:
