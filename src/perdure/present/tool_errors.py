@@ -274,12 +274,18 @@ def _sync_failure(error: SyncError) -> ToolError:
 def _lock_timeout(error: LockTimeout) -> ToolError:
     if error.subject == "directory":
         return _from_errno(errno.EAGAIN, message="another program keeps the directory locked.")
+    if error.subject == "observation":
+        return refuse(
+            "conflict",
+            "observation_locked",
+            "another hook still looks through the workspace; the next hook records what has changed.",
+            next_step=call_again(),
+            suggested_action="retry_later",
+        )
     return refuse(
         "conflict",
         "workspace_locked",
-        "another hook still looks through the workspace; the next hook records what has changed."
-        if error.subject == "observation"
-        else "another process keeps the workspace locked.",
+        "another process keeps the workspace locked.",
         next_step=either(
             call_again(), ask_user("to run perdure doctor, which names a process that is stopped")
         ),
