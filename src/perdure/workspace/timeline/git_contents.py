@@ -1,11 +1,13 @@
-"""Contents that only git had, kept in the store as soon as their files change."""
+"""Contents that only git had, fetched as soon as their files change."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from perdure.storage.timeline import TrackedFile
+from perdure.workspace.contents import Content
 from perdure.workspace.timeline.first_capture import BATCH_BYTES
 from perdure.workspace.timeline.git_objects import read_blobs
 from perdure.workspace.timeline.scan import Scan
@@ -14,8 +16,9 @@ from perdure.workspace.workspace import Workspace
 log = logging.getLogger(__name__)
 
 
-def fetch_from_git(workspace: Workspace, tracked: Mapping[str, TrackedFile], scan: Scan) -> None:
-    """Keep the contents of files that git had and that are changed or gone now."""
+def fetch_from_git(workspace: Workspace, tracked: Mapping[str, TrackedFile], scan: Scan) -> list[Content]:
+    """The contents of files that git had and that are changed or gone now. Where they are very many, all but the returned
+    ones are kept at once; these are to be kept by the transaction that records the changes."""
     paths = [entry.path for entry in (*scan.differing, *scan.outgrown)]
     files = [*map(tracked.__getitem__, paths), *scan.gone]
     wanted = {
@@ -26,16 +29,22 @@ def fetch_from_git(workspace: Workspace, tracked: Mapping[str, TrackedFile], sca
     batch: list[str] = []
     size = 0
     for oid, file in wanted.items():
+        if size > BATCH_BYTES:
+            contents = _read(workspace, batch, wanted)
+            workspace.committer.transact(partial(keep, workspace, contents))
+            batch, size = [], 0
         batch.append(oid)
         size += file.size
-        if size > BATCH_BYTES:
-            _keep_blobs(workspace, batch, wanted)
-            batch, size = [], 0
-    if batch:
-        _keep_blobs(workspace, batch, wanted)
+    return _read(workspace, batch, wanted) if batch else []
 
 
-def _keep_blobs(workspace: Workspace, oids: list[str], wanted: dict[str, TrackedFile]) -> None:
+def keep(workspace: Workspace, contents: Iterable[Content]) -> None:
+    """Inside a transaction."""
+    for content in contents:
+        workspace.store.record(content, by_row=False)
+
+
+def _read(workspace: Workspace, oids: list[str], wanted: Mapping[str, TrackedFile]) -> list[Content]:
     contents = [
         content
         for oid, data in read_blobs(workspace.roots[0].path, oids)
@@ -43,9 +52,4 @@ def _keep_blobs(workspace: Workspace, oids: list[str], wanted: dict[str, Tracked
     ]
     if len(contents) < len(oids):
         log.warning("git no longer has the content of %d changed files", len(oids) - len(contents))
-
-    def keep() -> None:
-        for content in contents:
-            workspace.store.record(content, by_row=False)
-
-    workspace.committer.transact(keep)
+    return contents

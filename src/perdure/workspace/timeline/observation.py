@@ -16,13 +16,14 @@ from typing import Final
 from perdure.platform.fault_points import point
 from perdure.storage.journal import Digest
 from perdure.storage.timeline import NotCovered, TrackedFile
+from perdure.workspace.contents import Content
 from perdure.workspace.timeline import git_head
 from perdure.workspace.timeline.attribution import Author, attribute
 from perdure.workspace.timeline.capture import ContentReader
 from perdure.workspace.timeline.change_rows import Heads, RowWriter
 from perdure.workspace.timeline.coverage import Coverage
 from perdure.workspace.timeline.first_capture import FirstCapture
-from perdure.workspace.timeline.git_contents import fetch_from_git
+from perdure.workspace.timeline.git_contents import fetch_from_git, keep
 from perdure.workspace.timeline.git_objects import GitObjects
 from perdure.workspace.timeline.not_covered import CANNOT_RETURN, is_capture_pending, summarize
 from perdure.workspace.timeline.partial_scan import PartialScanner
@@ -65,6 +66,7 @@ class Observation:
         self._untracking: list[str] = []
         self.left: set[str] = set()
         """Paths that were changed while they were being recorded."""
+        self._fetched: list[Content] = []  # from git, not kept yet
         self._capture: FirstCapture | None = None
         self._reader = ContentReader(workspace.roots, workspace.store, settings.secrets)
         self._last = self._journal.last_observation()
@@ -93,12 +95,13 @@ class Observation:
         head = git_head.read_head(self._workspace.roots[0].path)
         self._heads = Heads(self._last.head if self._last is not None else None, head)
         scan = self._scan(deadline)
-        fetch_from_git(self._workspace, self._tracked, scan)
+        self._fetched = fetch_from_git(self._workspace, self._tracked, scan)
         planner = Planner(
             self._journal,
             self._reader,
             self._tracked,
             self._left_out,
+            {content.digest: content.data for content in self._fetched if content.data is not None},
             is_first=self._last is None,
             room=self._room() if scan.new else 0,
             large_room=self._large_room(scan),
@@ -164,6 +167,7 @@ class Observation:
         journal, plan = self._journal, self._plan
         changes = [change for change in plan.changes if self._is_still(change)]
         self.left = {change.path for change in plan.changes} - {change.path for change in changes}
+        keep(self._workspace, self._fetched)
         if changes:
             writer = RowWriter(
                 journal, self._workspace.store, self._heads, self._removed_uncovered(), new_transaction_id

@@ -68,8 +68,9 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    """`is_first`: no observation was made before. `left_out` is what the last one did not cover. `room` are the bytes that
-    new files may have together, `large_room` those of new versions of large files."""
+    """`is_first`: no observation was made before. `left_out` is what the last one did not cover. `fetched` are contents by
+    their hash that are not in the store yet. `room` are the bytes that new files may have together, `large_room` those of
+    new versions of large files."""
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class Planner:
         reader: ContentReader,
         tracked: Mapping[str, TrackedFile],
         left_out: Iterable[NotCovered],
+        fetched: Mapping[bytes, bytes],
         *,
         is_first: bool,
         room: int,
@@ -86,6 +88,7 @@ class Planner:
         self._reader = reader
         self._tracked = tracked
         self._left_out = frozenset(place.path for place in left_out if not is_capture_pending(place))
+        self._fetched = fetched
         self._is_first = is_first
         self._room = room
         self._large_room = large_room
@@ -237,7 +240,9 @@ class Planner:
         new = captured.content.data if captured is not None and is_file else b""
         old: bytes | None = b""
         if before is not None and before.kind == "file":
-            old = self._journal.content(before.sha)
+            old = self._fetched.get(before.sha)
+            if old is None:
+                old = self._journal.content(before.sha)
         if old is None or new is None or max(len(old), len(new)) > COUNTED_BYTES:
             return None
         self._counted += len(old) + len(new)
