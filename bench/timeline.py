@@ -7,8 +7,11 @@ hook's JSON on its standard input. Each round runs everything once, so that what
 |---|---|
 | both hooks, with a resident host | two bare Python starts, and shadow-git snapshots before and after the call |
 | each hook, without a host | a bare Python start and `git status` of the same tree |
-| bytes in the store after many calls | the changed contents, compressed |
+| bytes in the store after many calls that change source files of about 10 KB | the changed contents, compressed |
 | a rewind of 1,000 files | `git checkout` of the same files |
+
+What a change costs beside its contents (rows, indexes) does not depend on the size of the files, so the bytes in the store
+are also shown for smaller files.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import argparse
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -24,6 +28,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 
 from bench.client import Client
 from bench.report import Report, machine, ms, p50
@@ -33,6 +38,7 @@ LARGEST = SIZES[-1]
 ROUNDS, QUICK = 20, 5
 CHANGED = 5
 CALLS, QUICK_CALLS = 1_000, 100
+SOURCE_BYTES, SMALLER_SOURCES = 10_000, (400, 4_000)
 REWOUND = 1_000
 RESIDENT_MS = 40.0
 COLD_RATIO, SNAPSHOT_RATIO, STORED_RATIO, REWIND_RATIO = 4.0, 3.0, 1.3, 2.0
@@ -53,10 +59,12 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="perdure-bench-") as scratch:
             tree = Tree(Path(scratch), options.perdure, files)
             measure_hooks(tree, report, rounds, is_judged=files == LARGEST)
-    with tempfile.TemporaryDirectory(prefix="perdure-bench-") as scratch:
-        measure_storage(
-            Tree(Path(scratch), options.perdure, SIZES[0]), report, QUICK_CALLS if options.quick else CALLS
-        )
+    for mean in (SOURCE_BYTES, *SMALLER_SOURCES):
+        is_judged = mean == SOURCE_BYTES
+        calls = CALLS if is_judged and not options.quick else QUICK_CALLS
+        with tempfile.TemporaryDirectory(prefix="perdure-bench-") as scratch:
+            tree = SourceTree(Path(scratch), options.perdure, SIZES[0], mean)
+            measure_storage(tree, report, calls, is_judged=is_judged)
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as scratch:
         measure_rewind(Tree(Path(scratch), options.perdure, REWOUND), report, rounds)
     report.close()
@@ -83,10 +91,13 @@ class Tree:
             path = self.path(number)
             if number % 20 == 0:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"line of file {number}\n" * 20)
+            path.write_text(self.text(number))
         self.run([*GIT, "init", "-q"])
         self.run([*GIT, "add", "-A"])
         self.run([*GIT, "commit", "-qm", "all"])
+
+    def text(self, number: int) -> str:
+        return f"line of file {number}\n" * 20
 
     def path(self, number: int) -> Path:
         return self.root / f"d{number // 500}" / f"s{number // 20 % 25}" / f"f{number}.txt"
@@ -99,11 +110,13 @@ class Tree:
         return time.perf_counter() - began
 
     def change(self, serial: int) -> int:
-        """What the tool does. Returns how many bytes it wrote, compressed."""
+        """What the tool does: one more line in each file. Returns how many bytes it wrote, compressed."""
         written = 0
         for step in range(CHANGED):
             path = self.path((serial * 7919 + step * 104_729) % self.files)
-            content = f"call {serial}, change {step}\n" + path.read_text()
+            lines = path.read_text().split("\n")
+            lines.insert((serial * 31 + step) % len(lines), f"# call {serial}, change {step}")
+            content = "\n".join(lines)
             path.write_text(content)
             written += len(zlib.compress(content.encode(), 1))
         return written
@@ -156,6 +169,22 @@ class Tree:
         return self.run([sys.executable, "-c", "pass"])
 
 
+class SourceTree(Tree):
+    """The same with pieces of the standard library's source text, of this many bytes on average."""
+
+    def __init__(self, scratch: Path, command: Path, files: int, mean: int) -> None:
+        self.mean = mean
+        self._random = Random(1)
+        folder = Path(os.__file__).parent
+        self._source = "".join(path.read_text(errors="ignore") for path in sorted(folder.glob("*.py")))
+        super().__init__(scratch, command, files)
+
+    def text(self, number: int) -> str:
+        size = int(self.mean * self._random.uniform(0.3, 1.7))
+        start = self._random.randrange(len(self._source) - size)
+        return self._source[start : start + size]
+
+
 def measure_hooks(tree: Tree, report: Report, rounds: int, *, is_judged: bool) -> None:
     report.title(f"Two hooks around a call that changes {CHANGED} of {tree.files:,} files, p50")
     first = tree.hook("PreToolUse", 0) + tree.hook("PostToolUse", 0)
@@ -200,21 +229,33 @@ def measure_hooks(tree: Tree, report: Report, rounds: int, *, is_judged: bool) -
         report.figure("shadow git", shadow)
 
 
-def measure_storage(tree: Tree, report: Report, calls: int) -> None:
-    report.title(f"Bytes in the store after {calls:,} calls")
-    home = tree.scratch / "home"
+def measure_storage(tree: SourceTree, report: Report, calls: int, *, is_judged: bool) -> None:
+    report.title(f"Bytes in the store after {calls:,} calls, files of {tree.mean:,} bytes")
     with Client([tree.command, "run"], cwd=tree.root, env=tree.environ) as client:
         client.initialize()
         tree.call()
-        before = _size(home)
+    before = _stored(tree)
+    with Client([tree.command, "run"], cwd=tree.root, env=tree.environ) as client:
+        client.initialize()
         written = sum(tree.call()[2] for _ in range(calls))
-    stored = _size(home) - before
-    report.ratio(
-        "stored / changed, compressed",
-        f"{stored / 1e6:.2f} MB of {written / 1e6:.2f} MB",
-        stored / written,
-        STORED_RATIO,
-    )
+    stored = _stored(tree) - before
+    text = f"{stored / 1e6:.2f} MB of {written / 1e6:.2f} MB"
+    if is_judged:
+        report.ratio("stored / changed, compressed", text, stored / written, STORED_RATIO)
+    else:
+        each = (stored - written) / calls / CHANGED
+        report.figure("stored / changed, compressed", f"{text}  ratio {stored / written:.2f}x")
+        report.figure("beside the contents", f"{each:,.0f} bytes for each changed file")
+
+
+def _stored(tree: Tree) -> int:
+    """The bytes of all files of the store, with SQLite's log written back, as the last close of the journal does."""
+    home = tree.scratch / "home"
+    for journal in home.glob("workspaces/*/journal.db"):
+        connection = sqlite3.connect(journal)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.close()
+    return sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
 
 
 def measure_rewind(tree: Tree, report: Report, rounds: int) -> None:
@@ -247,10 +288,6 @@ def measure_rewind(tree: Tree, report: Report, rounds: int) -> None:
         p50(rewinds) / p50(checkouts),
         REWIND_RATIO,
     )
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 if __name__ == "__main__":

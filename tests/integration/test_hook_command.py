@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
@@ -13,9 +14,12 @@ from typing import Any
 import pytest
 from commands import SCRIPT, perdure, told
 
+from perdure.cli import hook_journal
+from perdure.hooks import relay
 from perdure.storage.timeline import ChangeFilter, ChangeSummary
 from perdure.storage.workspace_store import find
 from perdure.worker.compose import Settings, open_write
+from perdure.workspace.timeline import recorder
 from testbed import Bed
 
 SESSION = "0f4a2c1e-9b1d-4a57-8a64-3b0f9a3c77d1"
@@ -340,6 +344,25 @@ def test_a_workspace_that_another_process_keeps_locked(bed: Bed) -> None:
     finally:
         holder.communicate()
     journal(bed, bash_event(bed, "PostToolUse", "ls"))
+
+
+def test_waiting_for_another_observation_ends_before_the_hook_is_given_up() -> None:
+    assert recorder.LOCK_S < relay.ANSWER_S < hook_journal.DEADLINE_S
+
+
+@pytest.mark.thorough
+def test_a_hook_that_waits_too_long_for_another_observation_says_so_and_the_next_one_catches_up(
+    bed: Bed,
+) -> None:
+    journal(bed, bash_event(bed, "PreToolUse", "echo 2 > a.txt"))
+    (bed.workspace / "a.txt").write_text("2\n")
+    (lock,) = bed.root.rglob("observation.lock")
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = hook(bed, "journal", bash_event(bed, "PostToolUse", "echo 2 > a.txt"))
+        failed_open(bed, done, "the next hook records what has changed")
+    journal(bed, bash_event(bed, "PostToolUse", "echo 2 > a.txt"))
+    assert calls(bed) == [("Bash", "toolu_1", None, None, "done")]
 
 
 def test_a_client_that_never_closes_the_pipe_goes_on(bed: Bed) -> None:

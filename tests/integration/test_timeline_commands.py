@@ -16,7 +16,7 @@ from commands import Terminal
 
 from harness import store_location
 from perdure.cli.main import main
-from perdure.storage.journal import Journal
+from perdure.storage.journal import Journal, NewRow
 from perdure.storage.timeline import NotCovered
 from perdure.worker.compose import Settings, open_write
 from recorded_calls import Effect, record, record_other_program
@@ -106,6 +106,27 @@ def test_a_pipe_gets_one_line_for_each_change_with_nothing_cut(run: Run, project
         assert part in first
     assert "another program" in second
     assert second.endswith("notes")
+
+
+def new_row(path: str) -> NewRow:
+    return NewRow(
+        path=path,
+        op="write",
+        mode="create",
+        old_sha=None,
+        new_sha=b"1" * 32,
+        bytes=1,
+        client="c",
+        session="s",
+        txn="t_0123456789abcdef",
+    )
+
+
+def test_lines_that_are_too_many_to_count_are_no_empty_column(run: Run, project: Path) -> None:
+    with journal_of(project) as journal:
+        rows = [new_row(f"many/{n}") for n in range(600)]
+        journal.transact(lambda: journal.settle([journal.append(row).seq for row in rows]))
+    assert "+? −?" in run("timeline")[1]
 
 
 def test_a_terminal_groups_calls_by_turn_and_fits_them_into_its_width(bed: Bed) -> None:

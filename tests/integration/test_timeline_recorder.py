@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import time
@@ -17,13 +18,14 @@ import pytest
 from perdure.cli.usage import store_usages
 from perdure.platform.fault_points import arm
 from perdure.protocol.envelope import ToolError
+from perdure.storage.errors import LockTimeout
 from perdure.storage.journal import Filter, Row
 from perdure.storage.timeline import ChangeFilter
 from perdure.storage.workspace_store import find
 from perdure.worker.compose import Settings, open_write
 from perdure.workspace.retention import RetentionTask
 from perdure.workspace.retention_limits import Keep
-from perdure.workspace.timeline import recorder as recorder_module
+from perdure.workspace.timeline import observation, recorder
 from perdure.workspace.timeline.event import HookEvent
 from perdure.workspace.timeline.recorder import Recorder
 from perdure.workspace.timeline.settings import TimelineSettings
@@ -485,6 +487,21 @@ def test_an_observation_that_fails_leaves_its_changes_for_the_next(stage: Stage,
     assert stage.workspace.journal.open_calls() == []
 
 
+def test_an_observation_that_waits_too_long_for_another_leaves_its_changes_for_the_next(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = stage.begin("echo 1 > new")
+    (stage.root / "new").write_text("1\n")
+    monkeypatch.setattr(recorder, "LOCK_S", 0.05)
+    with open(os.path.join(stage.workspace.folder, "observation.lock")) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(LockTimeout):
+            stage.tell("after_tool", **facts)
+    assert stage.rows() == []
+    stage.tell("after_tool", **facts)
+    assert shape(stage.rows()) == [("create", "new")]
+
+
 def test_disabled_it_does_nothing(root: Path) -> None:
     stage = Stage(root, TimelineSettings(enabled=False))
     stage.tell("session_start")
@@ -604,7 +621,7 @@ def test_a_first_capture_that_runs_out_of_time_goes_on_and_invents_nothing(
     (root / "deep" / "er").mkdir(parents=True)
     (root / "deep" / "er" / "f").write_text("f")
     stage = Stage(root)
-    monkeypatch.setattr(recorder_module, "CAPTURE_S", -1.0)
+    monkeypatch.setattr(observation, "CAPTURE_S", -1.0)
     stage.tell("session_start")
     assert stage.not_covered() == {"read.me": "not_yet", "src": "not_yet", "deep": "not_yet"}
     # Nothing is known of what these were, so that an undo could only do harm.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from harness.processes import wait_for
 from perdure.hooks.relay import PROJECT_VARIABLES, RelayError, relay, socket_path
+from perdure.storage.errors import LockTimeout
 from perdure.storage.store_id import store_id
 from perdure.worker.hook_listener import Elsewhere, HookListener, HookRequest
 
@@ -52,6 +55,15 @@ def listen(root: Path) -> Iterator[Callable[..., HookListener]]:
 
 def wait_until_bound(root: Path) -> None:
     assert wait_for(lambda: os.path.exists(socket_path(str(root))), 10)
+
+
+def test_the_path_to_the_worker_imports_little() -> None:
+    """A client starts it twice for each call of a tool."""
+    program = "import sys, perdure.cli.main, perdure.cli.hook_journal; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    assert "perdure.hooks.relay" in modules
+    assert modules.isdisjoint({"typing", "re", "hashlib", "json", "argparse", "logging", "msgspec", "apsw"})
 
 
 def test_without_a_listener_the_hook_works_alone(root: Path) -> None:
@@ -105,6 +117,15 @@ def test_a_recorder_that_fails_says_why_and_takes_the_next_hook(
     with pytest.raises(RelayError, match="the disk is full"):
         relay(b"bad", client="c", workspace=str(root))
     assert relay(b"good", client="c", workspace=str(root))
+
+
+def test_an_error_of_storage_is_told_in_words(root: Path, listen: Callable[..., HookListener]) -> None:
+    def handle(request: HookRequest) -> None:
+        raise LockTimeout("observation")
+
+    listen(handle)
+    with pytest.raises(RelayError, match="the next hook records what has changed"):
+        relay(b"{}", client="c", workspace=str(root))
 
 
 def test_the_socket_that_a_killed_worker_left_is_replaced(root: Path) -> None:

@@ -12,8 +12,8 @@ from perdure.workspace.timeline.attribution import (
     LATE_SHELL_US,
     Author,
     attribute,
-    command_words,
 )
+from perdure.workspace.timeline.named_paths import command_words
 
 NOW = 10_000_000_000
 
@@ -100,7 +100,13 @@ def test_the_newest_of_several_ended_calls_is_late() -> None:
     [
         ("sed -i s/a/b/ src/x.py", ["s/a/b/", "src/x.py"]),
         ("cat <in >out 2>/dev/null", ["in", "out", "2", "/dev/null"]),
-        ("echo 'a b' > \"c d\"", ["a b", "c d"]),
+        ("rm 'a b' \"c d\"", ["a b", "c d"]),
+        ("echo 'a b' src/x.py > \"c d\"", ["c d"]),
+        ("printf '%s' src/x.py | tee y; rm z", ["y", "z"]),
+        ("cat > a.txt <<'EOF' && rm b\nsee src/x.py\nEOF\nrm c", ["a.txt", "EOF", "b", "c"]),
+        ("cat <<-END <<OTHER\n\tsrc/x.py\n\tEND\nsrc/y.py\nOTHER\nrm c", ["OTHER", "c"]),
+        ("echo $((1 <<n)); rm a\nrm b", ["n", "a", "b"]),
+        ("cat <<< src/x.py\nrm b", ["src/x.py", "b"]),
         ("tool --file=x -v y", ["x", "y"]),
         ("rm src/*.py $HOME/x", ["src"]),
         ("a; b && c | ./d", ["./d"]),

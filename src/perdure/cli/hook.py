@@ -57,13 +57,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    from perdure.hooks.relay import CLIENTS
-
-    if argv[:2] == ["journal", "--client"] and argv[2:] in [[name] for name in CLIENTS]:
-        # As the entry of a client says it: no parser is loaded.
-        from perdure.cli.hook_journal import run
-
-        return run(argv[2], None)
     options = parser().parse_args(argv)
     if options.command == "settings":
         return _print_settings(options.mode, options.client or "claude-code")
@@ -96,10 +89,11 @@ def _print_settings(mode: str, client: str) -> int:
 
 
 def _steer(named: str | None, server: str) -> int:
-    from perdure.cli.hook_journal import read_payload
+    from perdure.cli.cold_hook import parse_payload
     from perdure.cli.workspace import find_project
+    from perdure.hooks.relay import MOST_BYTES
 
-    payload = read_payload()
+    payload = parse_payload(sys.stdin.buffer.read(MOST_BYTES)) if sys.stdin is not None else None
     if payload is None:
         print("perdure hook steer: standard input is not the JSON object of a hook", file=sys.stderr)
         return 1

@@ -1,8 +1,11 @@
-"""`perdure hook journal`: one event of a client's hook, handed to the recorder.
+"""`perdure hook journal`: one event of a client's hook, handed to the worker that serves the workspace.
 
 The hook never keeps the client from working: whatever fails is one line on standard error and one in the log, and the
 exit code is 0. A failed observation loses nothing: the next one finds the same changes. Nothing is printed, because
 clients add what a hook prints to the conversation.
+
+A client starts this for every call of a tool, so the path to the worker imports little. What a hook without a worker needs
+is in `cold_hook.py`.
 """
 
 from __future__ import annotations
@@ -11,16 +14,10 @@ import os
 import sys
 from contextlib import suppress
 from threading import Timer
-from typing import TYPE_CHECKING, Any, Final
 
-from perdure.hooks.relay import MOST_BYTES, RelayError, relay
+from perdure.hooks.relay import MOST_BYTES, relay
 
-if TYPE_CHECKING:
-    from perdure.workspace.timeline.event import HookEvent
-
-LOCK_S: Final = 2.0
-"""How long it waits for another process that writes to the workspace."""
-DEADLINE_S: Final = 15.0
+DEADLINE_S = 15.0
 """After this the client goes on without it: less than the time that the clients' entries allow."""
 
 
@@ -32,89 +29,17 @@ def run(client: str | None, workspace: str | None) -> int:
     try:
         hook = sys.stdin.buffer.read(MOST_BYTES) if sys.stdin is not None else b""
         if not relay(hook, client=client, workspace=workspace):
-            payload = parse_payload(hook)
-            if payload is None:
-                _tell("standard input is not the JSON object of a hook")
-            else:
-                _record(payload, client, workspace)
+            from perdure.cli.cold_hook import record
+
+            record(hook, client, workspace, tell=_tell)
     except (
         BaseException
     ) as error:  # SystemExit and KeyboardInterrupt too: an exit code of 2 would block the call
-        _tell(_describe(error))
+        from perdure.cli.cold_hook import describe
+
+        _tell(describe(error))
     watchdog.cancel()
     return 0
-
-
-def read_payload() -> dict[str, Any] | None:
-    return parse_payload(sys.stdin.buffer.read(MOST_BYTES)) if sys.stdin is not None else None
-
-
-def parse_payload(hook: bytes) -> dict[str, Any] | None:
-    """The JSON object that a client gave; a byte order mark may stand before it."""
-    from json import loads
-
-    try:
-        payload = loads(hook)
-    except (ValueError, RecursionError):
-        return None
-    return payload if isinstance(payload, dict) else None
-
-
-def _record(payload: dict[str, Any], client: str | None, workspace: str | None) -> None:
-    from perdure.hooks.clients import read_event
-
-    event = read_event(payload, client, os.environ)
-    if event is None or not event.may_change_files:
-        return
-    from perdure.cli.workspace import find_project
-
-    place = find_project(workspace, event.project, event.cwd)
-    if workspace is not None or not _is_too_wide(place):
-        _hand_over(event, place)
-
-
-def _is_too_wide(place: str) -> bool:
-    """The home folder and the root of the file system are recorded only if Perdure knows them as workspaces: a client
-    that is started there works on no project."""
-    from perdure.storage.workspace_store import is_known
-
-    is_wide = place in (os.path.realpath(os.path.expanduser("~")), os.path.abspath(os.sep))
-    return is_wide and not is_known(place)
-
-
-def _hand_over(event: HookEvent, workspace: str) -> None:
-    from perdure.cli.write_settings import write_settings
-    from perdure.host.settings import load
-    from perdure.worker.compose import open_write
-    from perdure.workspace.timeline.recorder import Recorder
-
-    settings = load({"workspace": [workspace]}, os.environ, leave_out_faults=True)
-    if settings.timeline.enabled:
-        service = open_write(write_settings(settings), lock_s=LOCK_S)
-        try:
-            Recorder(service, settings.timeline).handle(event)
-        finally:
-            service.close()
-    if settings.faults:
-        _tell(settings.faults[0].detail)
-
-
-def _describe(error: BaseException) -> str:
-    """Without any content: a message may be shown and is logged."""
-    from perdure.host.settings import SettingsError
-    from perdure.present.tool_errors import tool_error
-    from perdure.protocol.envelope import ToolError
-    from perdure.storage.errors import StorageError
-
-    if isinstance(error, (SettingsError, RelayError)):
-        return str(error)
-    if isinstance(error, (ToolError, StorageError)):
-        envelope = tool_error(error).envelope
-        return str(envelope.context.get("message") or envelope.error)
-    if isinstance(error, OSError):
-        place = f"{error.filename}: " if isinstance(error.filename, str) else ""
-        return f"{place}{error.strerror or type(error).__name__}"
-    return type(error).__name__
 
 
 def _abandon() -> None:

@@ -31,7 +31,8 @@ def parser() -> argparse.ArgumentParser:
     made = parser_for(
         "timeline",
         "What agents and other programs did, newest last: for each tool call its agent, turn, command, files, and lines "
-        "added and removed. Times are local. `perdure show ID` shows a change, `perdure undo ID` takes it back.",
+        "added and removed (+? −? where there are too many to count). Times are local. "
+        "`perdure show ID` shows a change, `perdure undo ID` takes it back.",
     )
     made.add_argument("-n", "--n", type=int, default=N, help=f"how many changes (default: {N})")
     made.add_argument("--turn", type=int, help="only this turn of the session, or of the newest session")
@@ -166,7 +167,9 @@ def _files(change: Change) -> str:
 
 
 def _lines(change: Change) -> str:
-    return f"+{change['added']:,} −{change['removed']:,}" if change["added"] is not None else ""
+    if change["added"] is None:
+        return "+? −?"
+    return f"+{change['added']:,} −{change['removed']:,}"
 
 
 def _what(change: Change) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from perdure.hooks.payload import Payload, is_of_a_person, name, new_event, text
+from perdure.hooks.payload import Payload, new_event
 from perdure.workspace.timeline.event import EventKind, HookEvent
 
 NAME: Final = "claude-code"
@@ -40,20 +40,7 @@ PRESET: Final[dict[str, Any]] = {}
 
 
 def read_event(payload: Payload, environ: Mapping[str, str]) -> HookEvent | None:
-    kind = KINDS.get(str(payload.get("hook_event_name")))
-    if kind is None or (kind == "prompt" and not is_of_a_person(payload)):
-        return None
-    return new_event(
-        NAME,
-        kind,
-        payload,
-        session=name(payload, "session_id"),
-        readers=READERS,
-        project=environ.get("CLAUDE_PROJECT_DIR"),
-        cwd=text(payload, "cwd"),
-        call_id=name(payload, "tool_use_id"),
-        response=payload.get("tool_response"),
-    )
+    return new_event(NAME, payload, KINDS, READERS, environ.get("CLAUDE_PROJECT_DIR"))
 
 
 def entries(command: str) -> dict[str, Any]:

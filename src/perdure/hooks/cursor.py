@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from perdure.hooks.payload import Payload, is_of_a_person, name, new_event, text
+from perdure.hooks.payload import Payload, new_event, text
 from perdure.workspace.timeline.event import EventKind, HookEvent
 
 NAME: Final = "cursor"
@@ -43,22 +43,16 @@ PRESET: Final[dict[str, Any]] = {"version": 1}
 
 
 def read_event(payload: Payload, environ: Mapping[str, str]) -> HookEvent | None:
-    kind = KINDS.get(str(payload.get("hook_event_name")).lower())
-    if kind is None or (kind == "prompt" and not is_of_a_person(payload)):
-        return None
     roots = payload.get("workspace_roots")
     root = roots[0] if isinstance(roots, list) and roots and isinstance(roots[0], str) else None
-    return new_event(
-        NAME,
-        kind,
-        payload,
-        session=name(payload, "conversation_id", "session_id"),
-        readers=READERS,
-        project=root or environ.get("CURSOR_PROJECT_DIR"),
-        cwd=text(payload, "cwd") or _input_cwd(payload),
-        call_id=name(payload, "tool_use_id"),
-        response=_response(payload),
-    )
+    payload = {
+        **payload,
+        "hook_event_name": str(payload.get("hook_event_name")).lower(),
+        "session_id": text(payload, "conversation_id", "session_id"),
+        "cwd": text(payload, "cwd") or _input_cwd(payload),
+        "tool_response": _response(payload),
+    }
+    return new_event(NAME, payload, KINDS, READERS, root or environ.get("CURSOR_PROJECT_DIR"))
 
 
 def _input_cwd(payload: Payload) -> str | None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from perdure.hooks.payload import Payload, is_of_a_person, name, new_event, text
+from perdure.hooks.payload import Payload, new_event
 from perdure.workspace.timeline.event import EventKind, HookEvent
 
 NAME: Final = "gemini"
@@ -36,23 +36,11 @@ PRESET: Final[dict[str, Any]] = {}
 
 
 def read_event(payload: Payload, environ: Mapping[str, str]) -> HookEvent | None:
-    kind = KINDS.get(str(payload.get("hook_event_name")))
-    if kind is None or (kind == "prompt" and not is_of_a_person(payload)):
-        return None
     response = payload.get("tool_response")
-    if kind == "after_tool" and isinstance(response, Mapping) and response.get("error"):
-        kind = "failed_tool"
-    return new_event(
-        NAME,
-        kind,
-        payload,
-        session=name(payload, "session_id"),
-        readers=READERS,
-        project=environ.get("GEMINI_PROJECT_DIR"),
-        cwd=text(payload, "cwd"),
-        call_id=_call_id(payload) if kind.endswith("_tool") else None,
-        response=response,
-    )
+    has_failed = isinstance(response, Mapping) and bool(response.get("error"))
+    kinds: Mapping[str, EventKind] = {**KINDS, "AfterTool": "failed_tool"} if has_failed else KINDS
+    payload = {**payload, "tool_use_id": _call_id(payload)}
+    return new_event(NAME, payload, kinds, READERS, environ.get("GEMINI_PROJECT_DIR"))
 
 
 def _call_id(payload: Payload) -> str:

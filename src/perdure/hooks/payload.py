@@ -44,20 +44,20 @@ def agent(payload: Payload) -> str | None:
 
 def new_event(
     client: str,
-    kind: EventKind,
     payload: Payload,
-    *,
-    session: str | None,
+    kinds: Mapping[str, EventKind],
     readers: frozenset[str],
     project: str | None = None,
-    cwd: str | None = None,
-    call_id: str | None = None,
-    response: Any = None,
 ) -> HookEvent | None:
-    """None where the client left out what an event needs: a session, or the name of a tool."""
+    """From the fields as Claude Code names them. None for an event that the time machine does not need, and where the client
+    left out what an event needs: a session, or the name of a tool."""
+    kind = kinds.get(str(payload.get("hook_event_name")))
+    if kind is None or (kind == "prompt" and not is_of_a_person(payload)):
+        return None
+    session = name(payload, "session_id")
     if session is None:
         return None
-    where = cwd or project or os.getcwd()
+    where = text(payload, "cwd") or project or os.getcwd()
     if kind not in _TOOL_KINDS:
         return HookEvent(
             client=client, kind=kind, session=session, cwd=where, project=project, agent=agent(payload)
@@ -75,10 +75,10 @@ def new_event(
         project=project,
         agent=agent(payload),
         tool=tool,
-        call_id=call_id,
+        call_id=name(payload, "tool_use_id"),
         command=None if is_patch or own is not None else command_line(tool_input),
         paths=named_files(tool_input),
         may_change_files=may_change_files(tool, readers),
         own_tool=own,
-        response=response if own is not None else None,
+        response=payload.get("tool_response") if own is not None else None,
     )

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from socket import SHUT_WR
 
 from perdure.platform import sockets
-from perdure.storage.store_id import store_id
 from perdure.storage.user_dirs import data_dir, state_dir
 
 CLIENTS = ("claude-code", "codex", "gemini", "cursor")
@@ -63,18 +62,34 @@ def _project() -> str:
 
 
 def socket_path(root: str) -> str:
-    """Where the recorder of a workspace listens. `root` is canonical."""
-    return os.path.join(state_dir(), "hooks", f"{store_id(root)}.sock")
+    """Where the recorder of a workspace listens. The name is the folder's identity in its file system, which needs no hash
+    function: to load one takes longer than the rest of a hook. A recorder checks that it is the one that is meant."""
+    info = os.stat(root)
+    return os.path.join(state_dir(), "hooks", f"{info.st_dev:x}-{info.st_ino:x}.sock")
 
 
 def _find_address(project: str) -> str | None:
-    for root in [os.path.realpath(project)] if project else _folders_above(os.path.realpath(os.getcwd())):
-        address = socket_path(root)
-        if os.path.exists(address):
-            return address
-        if os.path.exists(os.path.join(data_dir(), "workspaces", store_id(root))):
-            return None  # a nearer workspace, which no process serves
+    if project:
+        return _address_of(os.path.realpath(project))
+    for folder in _folders_above(os.path.realpath(os.getcwd())):
+        address = _address_of(folder)
+        if address is not None or _is_workspace(folder):
+            return address  # None: a nearer workspace, which no process serves
     return None
+
+
+def _address_of(root: str) -> str | None:
+    try:
+        address = socket_path(root)
+    except OSError:
+        return None  # there is no such folder
+    return address if os.path.exists(address) else None
+
+
+def _is_workspace(root: str) -> bool:
+    from perdure.storage.store_id import store_id
+
+    return os.path.exists(os.path.join(data_dir(), "workspaces", store_id(root)))
 
 
 def _folders_above(folder: str) -> Iterator[str]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 from os import access, fwalk, link, mkdir, open, readlink, rename, replace, rmdir, stat, symlink, unlink
-from typing import Final
 
 __all__ = [
     "DIRECTORY",
@@ -38,11 +37,11 @@ __all__ = [
     "unlink",
 ]
 
-PLACE: Final[int] = getattr(os, "O_PATH", os.O_RDONLY)
-DIRECTORY: Final = os.O_DIRECTORY
-NOFOLLOW: Final = os.O_NOFOLLOW
-NONBLOCK: Final = os.O_NONBLOCK
-ENTRY: Final[int] = (
+PLACE: int = getattr(os, "O_PATH", os.O_RDONLY)
+DIRECTORY = os.O_DIRECTORY
+NOFOLLOW = os.O_NOFOLLOW
+NONBLOCK = os.O_NONBLOCK
+ENTRY: int = (
     os.O_PATH | os.O_NOFOLLOW
     if hasattr(os, "O_PATH")
     else os.O_RDONLY | getattr(os, "O_SYMLINK", os.O_NOFOLLOW)

@@ -21,11 +21,16 @@ def try_lock(fd: int) -> None:
 
 
 def lock_within(fd: int, seconds: float) -> bool:
-    """Wait in the kernel's queue; False after a timeout, when the caller must close the descriptor.
+    """Take the lock, or wait in the kernel's queue; False after a timeout, when the caller must close the descriptor.
 
     The system's call has no timeout, so a thread waits for it. To close the descriptor releases the lock if the
     thread still acquires it.
     """
+    try:
+        try_lock(fd)
+        return True
+    except BlockingIOError:
+        pass
     waiter = threading.Thread(target=lock, args=(fd,), daemon=True)
     waiter.start()
     waiter.join(seconds)

@@ -16,7 +16,6 @@ from os import fchmod as set_mode
 from os import fchown as set_owner
 from os import getegid as group_id
 from os import geteuid as user_id
-from typing import Final
 
 __all__ = [
     "ACL",
@@ -32,8 +31,8 @@ __all__ = [
     "user_id",
 ]
 
-ACL: Final = "system.posix_acl_access"
-_NO_XATTRS: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)
+ACL = "system.posix_acl_access"
+_NO_XATTRS = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)
 
 
 def current_umask() -> int:

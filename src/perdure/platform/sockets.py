@@ -7,11 +7,8 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
-from perdure.platform.permissions import private_umask
-
-_LONGEST_PATH: Final = 100  # Linux allows 107 bytes, macOS 103
+_LONGEST_PATH = 100  # Linux allows 107 bytes, macOS 103
 
 
 def new_local() -> socket.socket:
@@ -20,6 +17,8 @@ def new_local() -> socket.socket:
 
 def bind_private(listener: socket.socket, path: str) -> None:
     """Make a local socket reachable at a path, for its owner alone. Raises OSError where the path is taken."""
+    from perdure.platform.permissions import private_umask  # not for a hook, which only connects
+
     with private_umask(), _short_path(path) as address:
         listener.bind(address)
 

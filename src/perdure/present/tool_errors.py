@@ -274,6 +274,14 @@ def _sync_failure(error: SyncError) -> ToolError:
 def _lock_timeout(error: LockTimeout) -> ToolError:
     if error.subject == "directory":
         return _from_errno(errno.EAGAIN, message="another program keeps the directory locked.")
+    if error.subject == "observation":
+        return refuse(
+            "conflict",
+            "observation_locked",
+            "another hook still looks through the workspace; the next hook records what has changed.",
+            next_step=call_again(),
+            suggested_action="retry_later",
+        )
     return refuse(
         "conflict",
         "workspace_locked",

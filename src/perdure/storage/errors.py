@@ -101,7 +101,7 @@ class ContentDamaged(StorageError):
 
 
 class LockTimeout(StorageError):
-    def __init__(self, subject: Literal["workspace", "directory"] = "workspace") -> None:
+    def __init__(self, subject: Literal["workspace", "directory", "observation"] = "workspace") -> None:
         super().__init__(subject)
         self.subject = subject
 

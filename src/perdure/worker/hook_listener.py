@@ -18,6 +18,7 @@ import msgspec
 
 from perdure.platform.locks import lock
 from perdure.platform.permissions import user_id
+from perdure.present.error_line import describe_error
 from perdure.storage.user_dirs import private_dir
 
 if TYPE_CHECKING:
@@ -84,12 +85,14 @@ class HookListener:
             private_dir("hooks")
             fd = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
             lock(fd)  # released by the end of the process
-            with suppress(FileNotFoundError):
-                os.unlink(self._path)
             listener = sockets.new_local()
-            sockets.bind_private(listener, self._path)
+            temporary = f"{self._path}.new"  # a hook that finds the name can connect
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            sockets.bind_private(listener, temporary)
             listener.listen(BACKLOG)
             listener.settimeout(IDLE_S)
+            os.replace(temporary, self._path)
         except OSError as error:
             log.warning("hooks are not taken: %s", error)
             return
@@ -123,8 +126,9 @@ class HookListener:
         except Elsewhere:
             reply = "elsewhere\0"
         except Exception as error:
-            log.warning("a hook of %s failed: %s", request.client, error)
-            reply = f"failed\0{error}"
+            text = str(error) if isinstance(error, ValueError) else describe_error(error)
+            log.warning("a hook of %s failed: %s", request.client, text)
+            reply = f"failed\0{text}"
         connection.sendall(reply.encode(errors="replace"))
 
     def _maintain(self) -> None:

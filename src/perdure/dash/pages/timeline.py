@@ -228,7 +228,7 @@ def _files(one: Change) -> Content:
 
 def _lines(one: Change) -> Content:
     if one["added"] is None:
-        return ""
+        return "not counted"
     return [
         element("span", f"+{one['added']:,}", class_="plus"),
         " ",

@@ -185,11 +185,10 @@ class Scanner:
         try:
             if folder.path and self._is_other_root(fd):
                 return []
-            with os.scandir(fd) as entries:
-                found = list(entries)
-            if any(entry.name == ".gitignore" for entry in found):
+            names = os.listdir(fd)
+            if ".gitignore" in names:
                 folder = self._add_patterns(fd, folder)
-            return self._examine(prefix, folder, found, root)
+            return self._examine(prefix, folder, fd, names, root)
         except OSError as error:
             self._refused(prefix + folder.path, error)
             return []
@@ -202,7 +201,7 @@ class Scanner:
         return folder._replace(chain=(own, *folder.chain)) if own else folder
 
     def _examine(
-        self, prefix: str, folder: WalkedFolder, entries: list[os.DirEntry[str]], root: Root
+        self, prefix: str, folder: WalkedFolder, fd: int, names: list[str], root: Root
     ) -> list[WalkedFolder]:
         inner: list[WalkedFolder] = []
         base = f"{folder.path}/" if folder.path else ""
@@ -212,18 +211,25 @@ class Scanner:
         is_quick = is_plain and not settings.has_ignore
         full_base = prefix + base
         files = 0
-        for entry in entries:
-            name = entry.name
+        for name in names:
             path = full_base + name
             try:
-                info = entry.stat(follow_symlinks=False)
+                info = directories.stat(name, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 self._refused(path, error)
                 continue
             known = missing.get(path)
-            if known is not None and is_quick and _is_unchanged(known, info) and info.st_size <= max_file:
+            if (  # the usual case, written out: it runs for every file of the workspace
+                known is not None
+                and known.ctime_ns == info.st_ctime_ns
+                and known.mtime_ns == info.st_mtime_ns
+                and known.inode == info.st_ino
+                and known.size == info.st_size <= max_file
+                and known.mode == info.st_mode & 0o7777
+                and is_quick
+            ):
                 del missing[path]
                 files += 1
                 if known.sha is None and known.git_oid is None:

@@ -1,0 +1,71 @@
+"""A hook of a workspace that no process serves: its own process records it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from perdure.cli.workspace import find_project
+from perdure.hooks.clients import read_event
+from perdure.hooks.relay import RelayError
+from perdure.storage.workspace_store import is_known
+from perdure.workspace.timeline.event import HookEvent
+
+LOCK_S: Final = 2.0
+"""How long it waits for another process that writes to the workspace."""
+
+
+def parse_payload(hook: bytes) -> dict[str, Any] | None:
+    """The JSON object that a client gave; a byte order mark may stand before it."""
+    try:
+        payload = json.loads(hook)
+    except (ValueError, RecursionError):
+        return None
+    return payload if isinstance(payload, dict) else None
+
+
+def record(hook: bytes, client: str | None, workspace: str | None, *, tell: Callable[[str], object]) -> None:
+    """`tell` is given what the user should know. Raises where the hook could not be recorded."""
+    payload = parse_payload(hook)
+    if payload is None:
+        tell("standard input is not the JSON object of a hook")
+        return
+    event = read_event(payload, client, os.environ)
+    if event is None or not event.may_change_files:
+        return
+    place = find_project(workspace, event.project, event.cwd)
+    if workspace is not None or not _is_too_wide(place):
+        _hand_over(event, place, tell)
+
+
+def _is_too_wide(place: str) -> bool:
+    """The home folder and the root of the file system are recorded only if Perdure knows them as workspaces: a client
+    that is started there works on no project."""
+    is_wide = place in (os.path.realpath(os.path.expanduser("~")), os.path.abspath(os.sep))
+    return is_wide and not is_known(place)
+
+
+def _hand_over(event: HookEvent, workspace: str, tell: Callable[[str], object]) -> None:
+    from perdure.cli.write_settings import write_settings
+    from perdure.host.settings import load
+    from perdure.worker.compose import open_write
+    from perdure.workspace.timeline.recorder import Recorder
+
+    settings = load({"workspace": [workspace]}, os.environ, leave_out_faults=True)
+    if settings.timeline.enabled:
+        service = open_write(write_settings(settings), lock_s=LOCK_S)
+        try:
+            Recorder(service, settings.timeline).handle(event)
+        finally:
+            service.close()
+    if settings.faults:
+        tell(settings.faults[0].detail)
+
+
+def describe(error: BaseException) -> str:
+    from perdure.host.settings import SettingsError
+    from perdure.present.error_line import describe_error
+
+    return str(error) if isinstance(error, (SettingsError, RelayError)) else describe_error(error)
