@@ -126,3 +126,14 @@ def test_events_taken_while_no_hook_comes_are_not_lost(watched: Watched) -> None
     watched.run("true")
     [row] = [row for row in watched.workspace.journal.rows(Filter(), 10) if row.seq > head]
     assert (row.path, row.client) == ("README.md", "another program")
+
+
+@pytest.mark.parametrize("how", ["rm -rf notes && mkdir notes", "mv notes old && mkdir notes && rm -rf old"])
+def test_a_folder_that_was_made_anew_is_watched_again(watched: Watched, how: str) -> None:
+    watched.run("true")
+    watched.run(how)
+    head = watched.head()
+    watched.run("echo new > notes/new.txt")
+    assert [row.path for row in watched.workspace.journal.rows(Filter(), 10) if row.seq > head] == [
+        "notes/new.txt"
+    ]
