@@ -58,13 +58,20 @@ class PlannedChange(NamedTuple):
 
 class Plan(NamedTuple):
     """`refreshed` are files that are the same as before, or as Perdure's own tools left them, with other times.
-    `unread` are files without a content in the store that are to be captured: nothing is known of what they were."""
+    `unread` are files without a content in the store that are to be captured: nothing is known of what they were.
+    `unstable` are paths of files that were gone when they were read, or kept changing."""
 
     changes: list[PlannedChange]
     refreshed: list[TrackedFile]
     untracked: list[str]
     unread: list[Entry]
     not_covered: dict[str, NotCovered]
+    unstable: list[str]
+
+    def paths(self) -> set[str]:
+        """Those that it says something about."""
+        tracked = {file.path for file in self.refreshed}
+        return {change.path for change in self.changes} | tracked | {*self.untracked}
 
 
 class Planner:
@@ -95,6 +102,7 @@ class Planner:
         self._refreshed: list[TrackedFile] = []
         self._untracked: list[str] = []
         self._unread: list[Entry] = []
+        self._unstable: list[str] = []
         self._reasons: dict[str, NotCovered] = {}
         self._explained: set[str] = set()  # folders that Perdure made for a file
         self._new_folders: list[Entry] = []
@@ -114,7 +122,9 @@ class Planner:
         for entry in self._new_folders:
             self._plan_folder(entry)
         self._unread += scan.unread
-        return Plan(self._changes, self._refreshed, self._untracked, self._unread, self._reasons)
+        return Plan(
+            self._changes, self._refreshed, self._untracked, self._unread, self._reasons, self._unstable
+        )
 
     def _plan_new(self, entry: Entry) -> None:
         if entry.kind == "directory":
@@ -248,6 +258,8 @@ class Planner:
         if isinstance(found, str):
             self.leave_out(entry.path, found)
             return None
+        if found is None:
+            self._unstable.append(entry.path)
         if found is not None and not found.was_kept and found.content.size > LARGE:
             self._large_room -= found.content.size
         return found
