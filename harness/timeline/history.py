@@ -45,6 +45,8 @@ class Record(msgspec.Struct, frozen=True):
     not_covered: dict[str, str]
     problems: list[str]
     missing: list[str]
+    texts: dict[str, bytes] = {}
+    """The contents that the rows name, where they were asked for."""
 
 
 def read_head(launcher: Launcher, root: Path) -> int:
@@ -59,7 +61,7 @@ def read_head(launcher: Launcher, root: Path) -> int:
     return int(launcher.ask(read))
 
 
-def read_record(launcher: Launcher, root: Path, contents: set[str]) -> Record:
+def read_record(launcher: Launcher, root: Path, contents: set[str], *, with_texts: bool = False) -> Record:
     """`contents` are hashes of contents that must be there."""
 
     def read() -> Record:
@@ -89,6 +91,7 @@ def read_record(launcher: Launcher, root: Path, contents: set[str]) -> Record:
             {place.path: place.reason for place in journal.not_covered()},
             [problem.detail for problem in verify(workspace)],
             sorted(sha for sha in contents if not _is_kept(workspace, sha)),
+            _read_texts(workspace, rows) if with_texts else {},
         )
         workspace.close()
         return record
@@ -99,6 +102,11 @@ def read_record(launcher: Launcher, root: Path, contents: set[str]) -> Record:
 
 def _open(root: Path) -> Workspace:
     return open_write(Settings(workspaces=(str(root),), surfaces=("write",)), is_read_only=True)
+
+
+def _read_texts(workspace: Workspace, rows: list[RecordedRow]) -> dict[str, bytes]:
+    wanted = {sha for row in rows if row.detail.get("kind") != "directory" for sha in (row.old, row.new)}
+    return {sha: workspace.store.load(sha) for sha in wanted if sha is not None and _is_kept(workspace, sha)}
 
 
 def _is_kept(workspace: Workspace, sha: str) -> bool:
