@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from harness.timeline.launcher import Launcher
-from harness.timeline.shell import Tree
+from harness.timeline.shell import Tree, read_tree
 from perdure.storage.journal import Filter
 from perdure.worker.compose import Settings, open_write
 from perdure.workspace.verify import verify
 from perdure.workspace.workspace import Workspace
 
+OWN_TOOLS: Final = "own tools"
 _ALL_ROWS: Final = 1_000_000
 
 
@@ -184,6 +186,54 @@ def sharers_of(record: Record, row: RecordedRow) -> set[str]:
         if other.txn == row.txn and other.seq <= row.seq and "call" in other.detail:
             told = {owner, *other.detail["call"].get("shared_with", ())}
     return told
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """An acknowledged hook. `author` is who made the changes since the moment before: the id of a call, another program,
+    `OWN_TOOLS`, or empty where that cannot be known."""
+
+    head: int
+    tree: Digests
+    author: str
+
+
+class Witness:
+    """Keeps its own copy of the tree at each acknowledged hook, and compares the journal with them in the end."""
+
+    def __init__(self, launcher: Launcher, root: Path) -> None:
+        self._launcher = launcher
+        self._root = root
+        self._contents: set[str] = set()
+        self.moments: list[Moment] = []
+
+    def see(self, author: str) -> None:
+        tree = digests_of(read_tree(self._root))
+        self.moments.append(Moment(read_head(self._launcher, self._root), tree, author))
+        self._contents |= {sha for kind, _, sha in tree.values() if kind == "file"}
+
+    def judge(self) -> list[str]:
+        record = read_record(self._launcher, self._root, self._contents)
+        wrong = [f"verify: {problem}" for problem in record.problems]
+        wrong += [f"kept: {sha} is not in the store" for sha in record.missing]
+        first = self.moments[0]
+        for former, moment in pairwise(self.moments):
+            lines = differences(moment.tree, replay(first.tree, record.rows, first.head, moment.head))
+            if lines:
+                wrong.append(f"true: at row {moment.head}: {lines[:4]}")
+            for row in record.rows:
+                if moment.author and row.path and former.head < row.seq <= moment.head:
+                    authors = sharers_of(record, row) or {row.client if row.op == "native" else OWN_TOOLS}
+                    if moment.author not in authors:
+                        wrong.append(f"whose: row {row.seq} of {row.path}: {authors}, not {moment.author}")
+        return wrong
+
+    def first_row(self) -> int | None:
+        """The first after the first moment."""
+        rows = read_record(self._launcher, self._root, set()).rows
+        return next((row.seq for row in rows if row.seq > self.moments[0].head), None)
+
+    def compare_with_first(self) -> list[str]:
+        return differences(self.moments[0].tree, digests_of(read_tree(self._root)))
 
 
 def is_below(path: str, folder: str) -> bool:

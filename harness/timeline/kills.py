@@ -30,25 +30,24 @@ import time
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from harness.timeline.client import ResidentWorker, TrialClient, is_acknowledged, is_open, tool_call
 from harness.timeline.history import (
+    OWN_TOOLS,
     Digests,
+    Moment,
     Record,
     RecordedRow,
+    Witness,
     differences,
     digests_of,
     is_below,
-    read_head,
     read_record,
     replay,
-    sharers_of,
 )
 from harness.timeline.launcher import Conditions, Ended, Launcher
 from harness.timeline.mischief import Mischief
 from harness.timeline.seeded_bugs import BUGS
-from harness.timeline.shell import Tree, read_tree
+from harness.timeline.shell import read_tree
 from perdure.platform.fault_points import names
 from perdure.storage.timeline import ANOTHER_PROGRAM
 
@@ -59,15 +58,6 @@ _COMMAND_POINTS: Final = tuple(
 )
 _MOST_POINTS: Final = 60
 _LONGEST_S: Final = 0.06
-
-
-class Moment(msgspec.Struct, frozen=True):
-    """An acknowledged hook. `author` is who made the changes since the moment before: the id of a call, another program,
-    or empty where that cannot be known."""
-
-    head: int
-    tree: Digests
-    author: str
 
 
 class History:
@@ -82,14 +72,12 @@ class History:
         self.kills = 0
         self.log: list[str] = []
         self._worker: ResidentWorker | None = None
-        self._moments: list[Moment] = []
-        self._contents: set[str] = set()
+        self._witness = Witness(self.launcher, self.root)
         self._is_certain = True
         self._has_lost_end = False
         self.mischief.steps(25)
         self.mischief.choose_actions()
         self._acknowledge(self.client.hook("SessionStart"), ANOTHER_PROGRAM)
-        self._first: Tree = read_tree(self.root)
 
     def run(self, rounds: int) -> None:
         for number in range(rounds):
@@ -168,11 +156,8 @@ class History:
         self, ended: Ended, author: str, *, may_fail: bool = False, may_die: bool = False
     ) -> bool:
         if is_acknowledged(ended):
-            tree = digests_of(read_tree(self.root))
             is_certain = self._is_certain and not (self._has_lost_end and author == ANOTHER_PROGRAM)
-            head = read_head(self.launcher, self.root)
-            self._moments.append(Moment(head, tree, author if is_certain else ""))
-            self._contents |= {sha for kind, _, sha in tree.values() if kind == "file"}
+            self._witness.see(author if is_certain else "")
             self._is_certain = True
             return True
         self._is_certain = False
@@ -198,7 +183,9 @@ class History:
         verb = self.chance.choice(("undo", "rewind"))
         before = digests_of(read_tree(self.root))
         expected = (
-            _rewound(self._moments[0], record, rows) if verb == "rewind" else _undone(record, rows, before)
+            _rewound(self._witness.moments[0], record, rows)
+            if verb == "rewind"
+            else _undone(record, rows, before)
         )
         conditions = self._aim(_COMMAND_POINTS)
         ended = self.client.command(verb, str(rows[0].seq), conditions=conditions)
@@ -206,12 +193,12 @@ class History:
             f"{verb} {rows[0].seq} {conditions.faults} -> {ended.code} {(ended.out + ended.err)[-200:]}"
         )
         self.kills += ended.code == -signal.SIGKILL
-        self._hook("UserPromptSubmit", "", "own tools", is_aimed=self.chance.random() < 0.3)
+        self._hook("UserPromptSubmit", "", OWN_TOOLS, is_aimed=self.chance.random() < 0.3)
         self._stop_worker()
         if not is_acknowledged(again := self.client.hook("UserPromptSubmit", prompt="go on")):
             self.wrong.append(f"caught up: a hook ended with {again}")
             return
-        self._acknowledge(again, "own tools")
+        self._acknowledge(again, OWN_TOOLS)
         now = digests_of(read_tree(self.root))
         is_done = ended.code == 0
         if expected is not None and differences(expected, now) and (is_done or differences(before, now)):
@@ -225,40 +212,17 @@ class History:
         ended = self.client.hook("UserPromptSubmit", prompt="go on")
         if not self._acknowledge(ended, ""):
             return
-        record = read_record(self.launcher, self.root, self._contents)
-        self.wrong += [f"verify: {problem}" for problem in record.problems]
-        self.wrong += [f"kept: {sha} is not in the store" for sha in record.missing]
-        for former, moment in zip(self._moments, self._moments[1:], strict=False):
-            self._judge(record, former, moment)
-        self._rewind_all(record)
+        self.wrong += self._witness.judge()
+        self._rewind_all()
 
-    def _judge(self, record: Record, former: Moment, moment: Moment) -> None:
-        first = self._moments[0]
-        lines = differences(moment.tree, replay(first.tree, record.rows, first.head, moment.head))
-        if lines:
-            self.wrong.append(f"true: at row {moment.head}: {lines[:4]}")
-        for row in record.rows:
-            if former.head < row.seq <= moment.head and row.path:
-                self._judge_author(record, row, moment)
-
-    def _judge_author(self, record: Record, row: RecordedRow, moment: Moment) -> None:
-        authors = sharers_of(record, row) or {row.client if row.op == "native" else "own tools"}
-        if moment.author and moment.author not in authors:
-            self.wrong.append(f"whose: row {row.seq} of {row.path} is of {authors}, not of {moment.author}")
-
-    def _rewind_all(self, record: Record) -> None:
-        first = next((row for row in record.rows if row.seq > self._moments[0].head), None)
-        if first is None:
+    def _rewind_all(self) -> None:
+        if (first := self._witness.first_row()) is None:
             return
-        ended = self.client.command("rewind", str(first.seq))
-        if ended.code != 0:
-            is_nothing = "nothing_to_undo" in ended.out + ended.err
-            if not is_nothing:
-                self.wrong.append(f"back: rewind {first.seq} ended with {ended}")
-                return
-        lines = differences(digests_of(self._first), digests_of(read_tree(self.root)))
-        if lines:
-            self.wrong.append(f"back: after rewind {first.seq}: {lines[:4]}")
+        ended = self.client.command("rewind", str(first))
+        if ended.code != 0 and "nothing_to_undo" not in ended.out + ended.err:
+            self.wrong.append(f"back: rewind {first} ended with {ended}")
+        elif lines := self._witness.compare_with_first():
+            self.wrong.append(f"back: after rewind {first}: {lines[:4]}")
 
 
 def _rewound(first: Moment, record: Record, rows: list[RecordedRow]) -> Digests | None:
