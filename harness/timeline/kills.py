@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -255,6 +256,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 20))
     parser.add_argument("--bug", default="", choices=("", *BUGS))
     parser.add_argument("--folder", help="where the workspaces are made")
+    parser.add_argument("--keep", help="copy the folder of a history that failed to this one")
     options = parser.parse_args()
     rounds = kills = 0
     failed: list[int] = []
@@ -262,11 +264,14 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="perdure-kills-", dir=options.folder) as folder:
             history = History(Path(folder), seed, options.bug)
             history.run(options.each)
-        rounds, kills = rounds + options.each, kills + history.kills
-        if history.wrong:
+            rounds, kills = rounds + options.each, kills + history.kills
+            if not history.wrong:
+                continue
             failed.append(seed)
+            if options.keep:
+                shutil.copytree(folder, Path(options.keep) / str(seed), symlinks=True)
             print(
-                json.dumps({"seed": seed, "wrong": history.wrong[:5], "log": history.log[-40:]}, indent=1),
+                json.dumps({"seed": seed, "wrong": history.wrong[:5], "log": history.log}, indent=1),
                 flush=True,
             )
             if options.bug:
