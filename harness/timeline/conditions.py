@@ -13,6 +13,8 @@
 | workspace_made_anew | the workspace is removed and made again, in a call and between calls |
 | store_removed | Perdure's folder is removed |
 | git_clean | `git clean -fdx` in the middle of a call |
+| remade_folder | a folder is removed and made again, with the same name |
+| same_times | a file is changed and gets its old size and time back |
 | nested | a workspace in a workspace, with hooks of both |
 | stopped_worker | the resident recorder does not answer |
 
@@ -260,6 +262,37 @@ def git_clean(stage: Stage) -> None:
     stage.finish()
 
 
+def remade_folder(stage: Stage) -> None:
+    """As a build does with its output."""
+    stage.begin()
+
+    def remake() -> None:
+        shutil.rmtree(stage.root / "notes")
+        (stage.root / "notes").mkdir()
+
+    for _ in range(3):
+        stage.call(remake)
+        stage.call(partial(stage.append, "notes/new.txt"))
+        stage.append("notes/other.txt")
+        stage.call(stage.change_all)
+    stage.finish()
+
+
+def same_times(stage: Stage) -> None:
+    """A file with another content, and the size and the time of the last change that it had."""
+    stage.begin()
+    place = stage.root / "src" / "util.py"
+    for letter in (b"a", b"b"):
+        info = place.stat()
+
+        def change(content: bytes = letter * info.st_size, info: os.stat_result = info) -> None:
+            place.write_bytes(content)
+            os.utime(place, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+        stage.call(change)
+    stage.finish()
+
+
 def nested(stage: Stage) -> None:
     inner_root = stage.root / "packages" / "inner"
     inner_root.mkdir(parents=True)
@@ -305,6 +338,8 @@ ALONE: Final[dict[str, Check]] = {
         workspace_made_anew,
         store_removed,
         git_clean,
+        remade_folder,
+        same_times,
         nested,
     )
 }
@@ -316,6 +351,8 @@ RESIDENT: Final[dict[str, Check]] = {
         workspace_made_anew,
         store_removed,
         git_clean,
+        remade_folder,
+        same_times,
         nested,
         stopped_worker,
     )
