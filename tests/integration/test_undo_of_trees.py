@@ -383,6 +383,24 @@ def test_a_rewind_removes_a_folder_that_an_undo_had_to_leave(planted: Tools) -> 
     assert look(root) == now
 
 
+def test_a_folder_that_an_undo_makes_again_is_part_of_the_undo(planted: Tools) -> None:
+    root, recorder = planted.workspace, Recorder(planted.service)
+    recorder.observe()
+    before = look(root)
+    (root / "src/a.txt").unlink()
+    recorder.observe()
+    shutil.rmtree(root / "src")
+    recorder.observe()
+    without = look(root)
+    use(planted, "undo", change="1")
+    recorder.observe()
+    assert list(verify(planted.service)) == []
+    use(planted, "undo", redo=True)
+    assert look(root) == without
+    use(planted, "rewind", to="1", dry_run=False)
+    assert look(root) == before
+
+
 def test_a_rewind_of_one_folder_leaves_the_rest(three_turns: Tools) -> None:
     use(three_turns, "rewind", to="1", path="src", dry_run=False)
     assert {"first", "second", "fourth"} <= look(three_turns.workspace).keys()

@@ -54,6 +54,8 @@ class PlannedChange(NamedTuple):
     last_seq: int | None
     lines: tuple[int, int] | None
     """Added and removed, of a text; None where that is too large to count."""
+    made_with: Row | None = None
+    """Of a folder that one of Perdure's own tools made: the row of the file for which it did."""
 
 
 class Plan(NamedTuple):
@@ -104,7 +106,7 @@ class Planner:
         self._unread: list[Entry] = []
         self._unstable: list[str] = []
         self._reasons: dict[str, NotCovered] = {}
-        self._explained: set[str] = set()  # folders that Perdure made for a file
+        self._explained: dict[str, Row] = {}  # folders that Perdure made for a file, with its row
         self._new_folders: list[Entry] = []
 
     def plan(self, scan: Scan) -> Plan:
@@ -144,7 +146,8 @@ class Planner:
         before = _state_of(last) if last is not None else None
         if before is not None and (before.kind, before.sha) == (entry.kind, captured.content.digest):
             self._refreshed.append(captured.tracked())
-            self._explained.update(parents(entry.path))
+            if last is not None:
+                self._explained.update(dict.fromkeys(parents(entry.path), last))
             return
         self._add(captured, before, last)
 
@@ -152,10 +155,11 @@ class Planner:
         last = self._last_row(entry.path)
         before = _state_of(last) if last is not None else None
         is_known = before is not None and before.kind == "directory"
-        if is_known or entry.path in self._explained or (last is None and self._was_left_out(entry.path)):
+        file = self._explained.get(entry.path)
+        if is_known or (last is None and (file is not None or self._was_left_out(entry.path))):
             self._refreshed.append(entry.tracked(None, 0))
             return
-        self._add_folder(entry, before, last)
+        self._add_folder(entry, before, last, file)
 
     def _plan_differing(self, entry: Entry) -> None:
         known = self._tracked[entry.path]
@@ -232,12 +236,14 @@ class Planner:
             PlannedChange(entry.path, before, after, entry.size, None, entry, tracked, _seq(last), (0, 0))
         )
 
-    def _add_folder(self, entry: Entry, before: State | None, last: Row | None) -> None:
+    def _add_folder(
+        self, entry: Entry, before: State | None, last: Row | None, made_with: Row | None = None
+    ) -> None:
         after = State("directory", NOTHING, entry.mode)
         tracked = entry.tracked(None, 0)
         lines = self._count_lines(before, None)
         self._changes.append(
-            PlannedChange(entry.path, before, after, 0, None, entry, tracked, _seq(last), lines)
+            PlannedChange(entry.path, before, after, 0, None, entry, tracked, _seq(last), lines, made_with)
         )
 
     def _count_lines(self, before: State | None, captured: Captured | None) -> tuple[int, int] | None:
