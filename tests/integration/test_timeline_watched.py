@@ -84,11 +84,11 @@ def test_a_look_at_everything_finds_nothing_more(watched: Watched, operation: Op
     watched.run("true")
     before = watched.head()
     watched.run(operation.command)
-    if not operation.background_s:
+    if not operation.is_background:
         assert (watched.head() > before) is not operation.changes_nothing
     seen, head, left_out = watched.tracked(), watched.head(), watched.workspace.journal.not_covered()
     Recorder(watched.workspace).observe()
-    if not operation.background_s:
+    if not operation.is_background:
         assert watched.head() == head
         assert watched.tracked().keys() == seen.keys()
         assert {path: file.sha for path, file in watched.tracked().items()} == {
