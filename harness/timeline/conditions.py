@@ -5,8 +5,8 @@
 
 | condition | |
 |---|---|
-| full_disk | the file system with Perdure's folder is full during some hooks (root only) |
-| read_only | it is read-only (root only) |
+| full_disk | the file system with Perdure's folder is full during some hooks (where it can be mounted) |
+| read_only | it is read-only (likewise) |
 | errors | system calls fail at a fault point |
 | clock | the clock is set back, and forth |
 | few_files | a hook may open few files |
@@ -186,9 +186,8 @@ def read_only(stage: Stage) -> None:
 
 def _mount(stage: Stage, options: str) -> Path:
     """A file system of its own for Perdure's folder, in this process and its children only."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_NEW_MOUNTS) != 0:
-        raise OSError(ctypes.get_errno(), "unshare")
+    if ctypes.CDLL(None).unshare(_NEW_MOUNTS) != 0:
+        raise PermissionError("unshare")
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
     home = stage.launcher.home
     home.mkdir()
@@ -360,6 +359,14 @@ RESIDENT: Final[dict[str, Check]] = {
 MOUNTING: Final = ("full_disk", "read_only")
 
 
+def can_mount() -> bool:
+    """Root can, unless a container forbids it."""
+    if shutil.which("unshare") is None:
+        return False
+    command = ["unshare", "--mount", "mount", "-t", "tmpfs", "trial", "/mnt"]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
 def run(check: Check, folder: Path, bug: str = "", *, is_resident: bool) -> list[str]:
     """What was wrong. In a process of its own: a condition may mount a file system."""
     report = folder / "wrong"
@@ -393,8 +400,8 @@ def main() -> int:
         for name, check in checks.items():
             if options.only and name not in options.only.split(","):
                 continue
-            if name in MOUNTING and os.geteuid() != 0:
-                print(f"{name}: skipped, needs root")
+            if name in MOUNTING and not can_mount():
+                print(f"{name}: skipped, nothing can be mounted")
                 continue
             with tempfile.TemporaryDirectory(prefix="perdure-conditions-", dir=options.folder) as folder:
                 wrong = run(check, Path(folder), options.bug, is_resident=is_resident)

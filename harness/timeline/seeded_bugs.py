@@ -26,7 +26,7 @@ from perdure.workspace.timeline.observation import Observation
 from perdure.workspace.timeline.planner import Plan, Planner
 from perdure.workspace.timeline.recorder import Recorder
 from perdure.workspace.timeline.scan import Scanner
-from perdure.workspace.timeline.tracked import TrackedFiles
+from perdure.workspace.timeline.watcher import FileWatcher
 
 KILLS: Final = "kills --rounds 100 --seed 1"
 AGENTS: Final = "agents --rounds 40 --seed 1"
@@ -144,20 +144,6 @@ def rewind_skips_others() -> None:
     wrap(rewind, "_effective", make)
 
 
-@BUGS.add("stale-tracked", KILLS)
-def stale_tracked() -> None:
-    """A resident recorder does not read the tracked files again that another process has changed."""
-
-    def make(original: Function) -> Function:
-        def load(self: TrackedFiles) -> None:
-            if self._version is None:
-                original(self)
-
-        return load
-
-    wrap(TrackedFiles, "load", make)
-
-
 @BUGS.add("links-forgotten", KILLS)
 def links_forgotten() -> None:
     """A new link is not recorded."""
@@ -251,6 +237,12 @@ def watched_by_name() -> None:
         return collect
 
     wrap(Recorder, "_collect_changes", make)
+
+
+@BUGS.add("events-dropped", CONDITIONS + " --only git_clean")
+def events_dropped() -> None:
+    """The events of the file system are lost, and nobody notices."""
+    replace(FileWatcher, "drain", lambda *_: set())
 
 
 @BUGS.add("times-only", CONDITIONS + " --only same_times")
