@@ -27,8 +27,8 @@ class Operation(msgspec.Struct, frozen=True):
     """Paths without cover that the command removed: the change names them."""
     conflict: str = ""
     """Why the engine refuses to take it back."""
-    background_s: float = 0.0
-    """How long a process that the command leaves behind goes on writing."""
+    is_background: bool = False
+    """It leaves a process behind that writes when the file `go` appears beside the workspace, and then makes `gone`."""
 
 
 def environ() -> dict[str, str]:
@@ -239,8 +239,9 @@ OPERATIONS: Final = (
     Operation("a command that fails half-way", "echo x > half.txt && rm src/util.py && false"),
     Operation(
         "a background writer",
-        "(sleep 0.4; echo late >> README.md) > /dev/null 2>&1 & echo now > now.txt",
-        background_s=0.8,
+        "(for i in $(seq 500); do [ -e ../go ] && echo late >> README.md && echo > ../gone && exit; sleep 0.02; done)"
+        " > /dev/null 2>&1 & echo now > now.txt",
+        is_background=True,
     ),
     Operation("read only", "cat src/*.py > /dev/null; ls -R . > /dev/null", changes_nothing=True),
     Operation("touch only the time", "touch -d '2020-01-01' README.md", changes_nothing=True),

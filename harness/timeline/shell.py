@@ -8,15 +8,16 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Final
 
+from harness.processes import wait_for
 from harness.timeline.corpus import Operation, environ, make_workspace
 
 COMMAND: Final = (sys.executable, "-m", "perdure")
 SESSION: Final = "corpus-session"
 LATER: Final = "later by another program\n"
+_BACKGROUND_S: Final = 20.0
 
 Tree = dict[str, tuple[str, int, bytes]]
 """Path below the root -> kind, mode, and content or target."""
@@ -42,10 +43,11 @@ def check(operation: Operation, folder: Path, *, with_later_edit: bool) -> None:
     )
     client.hook("PostToolUse" if done.returncode == 0 else "PostToolUseFailure", **_tool(operation))
     after = read_tree(client.root)
-    if operation.background_s:
-        time.sleep(
-            operation.background_s
-        )  # a real process writes behind the call's back: there is no event to wait for
+    if operation.is_background:
+        (folder / "go").touch()
+        _expect(
+            wait_for((folder / "gone").exists, _BACKGROUND_S), "the process in the background has not written"
+        )
         client.hook("UserPromptSubmit", prompt="go on")
     listed = client.json("timeline")
     changes = [change for change in listed["changes"] if change["client"] == "claude-code"]
@@ -152,7 +154,7 @@ def _check_record(operation: Operation, changes: list[Any]) -> None:
     _expect(bool(change["paths"]), "no path is named")
     missing = [path for path in operation.lost if path not in change.get("not_covered", [])]
     _expect(not missing, f"not named as lost: {missing}")
-    if operation.background_s:
+    if operation.is_background:
         _expect(any(one["status"] == "late" for one in changes), f"nothing is late: {changes}")
 
 

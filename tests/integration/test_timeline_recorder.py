@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from harness.processes import wait_for
 from perdure.cli.usage import store_usages
 from perdure.platform.fault_points import arm
 from perdure.protocol.envelope import ToolError
@@ -270,6 +271,36 @@ def test_two_overlapping_calls_are_told_apart_by_the_paths_that_they_name(stage:
     assert by_path["third"].detail["call"]["call_id"] == "c1"
     assert by_path["third"].detail["call"]["shared_with"] == ["c2"]
     assert by_path["third"].txn == by_path["src/app.py"].txn
+
+
+@pytest.mark.parametrize("later", ["changed", "removed"])
+def test_a_file_that_another_call_changes_while_this_one_ends_is_of_both(
+    stage: Stage, tmp_path: Path, later: str
+) -> None:
+    """Left for the next observation, the first line would be of the second call alone."""
+    first, second = stage.begin("make"), stage.begin("make")
+    shared, pause = stage.root / "read.me", tmp_path / "pause"
+    with shared.open("a") as file:
+        file.write("by the first\n")
+    arm(f"timeline.captured=pause:{pause}@1")
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            ending = pool.submit(stage.tell, "after_tool", **first)
+            assert wait_for(pause.exists, 20)
+            if later == "changed":
+                shared.write_text(shared.read_text() + "by the second\n")
+            else:
+                shared.unlink()
+            pause.unlink()
+            ending.result()
+    finally:
+        arm("")
+    [row] = stage.rows()
+    assert row.detail["call"]["call_id"] == "c1"
+    assert row.detail["call"]["shared_with"] == ["c2"]
+    assert row.mode == ("overwrite" if later == "changed" else "delete")
+    stage.tell("after_tool", **second)
+    assert stage.rows() == [row]
 
 
 def test_a_call_whose_end_never_came_is_unfinished(stage: Stage) -> None:

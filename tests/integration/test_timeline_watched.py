@@ -84,11 +84,11 @@ def test_a_look_at_everything_finds_nothing_more(watched: Watched, operation: Op
     watched.run("true")
     before = watched.head()
     watched.run(operation.command)
-    if not operation.background_s:
+    if not operation.is_background:
         assert (watched.head() > before) is not operation.changes_nothing
     seen, head, left_out = watched.tracked(), watched.head(), watched.workspace.journal.not_covered()
     Recorder(watched.workspace).observe()
-    if not operation.background_s:
+    if not operation.is_background:
         assert watched.head() == head
         assert watched.tracked().keys() == seen.keys()
         assert {path: file.sha for path, file in watched.tracked().items()} == {
@@ -126,3 +126,14 @@ def test_events_taken_while_no_hook_comes_are_not_lost(watched: Watched) -> None
     watched.run("true")
     [row] = [row for row in watched.workspace.journal.rows(Filter(), 10) if row.seq > head]
     assert (row.path, row.client) == ("README.md", "another program")
+
+
+@pytest.mark.parametrize("how", ["rm -rf notes && mkdir notes", "mv notes old && mkdir notes && rm -rf old"])
+def test_a_folder_that_was_made_anew_is_watched_again(watched: Watched, how: str) -> None:
+    watched.run("true")
+    watched.run(how)
+    head = watched.head()
+    watched.run("echo new > notes/new.txt")
+    assert [row.path for row in watched.workspace.journal.rows(Filter(), 10) if row.seq > head] == [
+        "notes/new.txt"
+    ]

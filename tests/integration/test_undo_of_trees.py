@@ -367,6 +367,40 @@ def test_a_rewind_goes_exactly_back_over_changes_of_the_same_lines(planted: Tool
     assert look(root) == before
 
 
+def test_a_rewind_removes_a_folder_that_an_undo_had_to_leave(planted: Tools) -> None:
+    root, recorder = planted.workspace, RowRecorder(planted.service, planted.workspace)
+    before = look(root)
+    with recorder.change() as first:
+        (root / "new").mkdir()
+        (root / "new/ours").write_text("x")
+    with recorder.change():
+        (root / "new/theirs").write_text("not ours\n")
+    assert use(planted, "undo", change=str(first[0]))["kept"] == ["new"]
+    now = look(root)
+    use(planted, "rewind", to=str(first[0]), dry_run=False)
+    assert look(root) == before
+    use(planted, "undo", redo=True)
+    assert look(root) == now
+
+
+def test_a_folder_that_an_undo_makes_again_is_part_of_the_undo(planted: Tools) -> None:
+    root, recorder = planted.workspace, Recorder(planted.service)
+    recorder.observe()
+    before = look(root)
+    (root / "src/a.txt").unlink()
+    recorder.observe()
+    shutil.rmtree(root / "src")
+    recorder.observe()
+    without = look(root)
+    use(planted, "undo", change="1")
+    recorder.observe()
+    assert list(verify(planted.service)) == []
+    use(planted, "undo", redo=True)
+    assert look(root) == without
+    use(planted, "rewind", to="1", dry_run=False)
+    assert look(root) == before
+
+
 def test_a_rewind_of_one_folder_leaves_the_rest(three_turns: Tools) -> None:
     use(three_turns, "rewind", to="1", path="src", dry_run=False)
     assert {"first", "second", "fourth"} <= look(three_turns.workspace).keys()

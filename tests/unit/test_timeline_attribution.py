@@ -90,6 +90,11 @@ def test_a_change_between_calls(
     assert attribute("f", [], [one], NOW) == (Author((one,), is_late=True) if is_late else Author())
 
 
+def test_after_the_clock_was_set_back_no_change_is_late() -> None:
+    one = call(1, "f", ended=NOW + 3_600_000_000, status="done")
+    assert attribute("f", [], [one], NOW) == Author()
+
+
 def test_the_newest_of_several_ended_calls_is_late() -> None:
     old, new = call(1, "f", ended=NOW - 2, status="done"), call(2, "f", ended=NOW - 1, status="done")
     assert attribute("f", [], [new, old], NOW) == Author((new,), is_late=True)

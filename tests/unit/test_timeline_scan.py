@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from perdure.storage.blobs import Blobs
+from perdure.storage.errors import FileError
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.storage.timeline import TrackedFile
 from perdure.workspace.contents import ContentStore
@@ -195,6 +197,22 @@ def test_a_file_that_never_stops_changing_is_left_for_later(
 
     monkeypatch.setattr(capture, "pread", append)
     assert reader.read(entry) is None
+
+
+def test_without_descriptors_it_fails_and_takes_no_file_for_unreadable(
+    roots: Roots, reader: ContentReader, tmp_path: Path
+) -> None:
+    (tmp_path / "work" / "file").write_text("x")
+    [entry] = run(roots).new
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        with pytest.raises(FileError):
+            run(roots)
+        with pytest.raises(FileError):
+            reader.read(entry)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_own_folders_and_git_are_never_walked(roots: Roots, tmp_path: Path) -> None:

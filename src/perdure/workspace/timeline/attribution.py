@@ -59,4 +59,5 @@ def names(call: CallRecord, path: str) -> bool:
 
 def _is_recent(call: CallRecord, now_us: int) -> bool:
     limit = LATE_SHELL_US if call.command is not None else LATE_OTHER_US
-    return call.status != "late" and call.ended is not None and now_us - call.ended <= limit
+    # An end in the future: the clock was set back, and nobody knows how long ago it was.
+    return call.status != "late" and call.ended is not None and 0 <= now_us - call.ended <= limit

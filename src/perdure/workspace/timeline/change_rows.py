@@ -50,6 +50,9 @@ class RowWriter:
         groups: dict[tuple[bool, tuple[int, ...]], list[PlannedChange]] = defaultdict(list)
         authors: dict[tuple[bool, tuple[int, ...]], Author] = {}
         for change in changes:
+            if change.made_with is not None:
+                self._append(change, None, change.made_with.txn, "create", _detail(change))
+                continue
             made_by = author(change.path)
             key = made_by.is_late, tuple(call.id for call in made_by.calls)
             authors[key] = made_by
@@ -100,6 +103,7 @@ class RowWriter:
         detail: dict[str, Any],
     ) -> int:
         before, after = change.before, change.after
+        source = call or change.made_with
         if before is not None:
             self._journal.keep_content(before.sha)
         if change.content is not None:
@@ -112,8 +116,8 @@ class RowWriter:
                 old_sha=before.sha if before is not None else None,
                 new_sha=after.sha if after is not None else None,
                 bytes=change.size,
-                client=call.client if call is not None else ANOTHER_PROGRAM,
-                session=call.session if call is not None else "",
+                client=source.client if source is not None else ANOTHER_PROGRAM,
+                session=source.session if source is not None else "",
                 txn=txn,
                 detail=detail,
             )

@@ -2,8 +2,9 @@
 
     scan ─▶ read what differs ─▶ capture what was never seen ─▶ under the workspace's lock: rows and tracked files
 
-What was planned outside of the lock is checked again under it; a file that was changed in between is left for the next
-observation.
+What was planned outside of the lock is checked again under it, and a file that was changed in between is read again there.
+Left for the next observation, it would be a change of the calls that are open then, not of the one that ends now. None of
+Perdure's own tools writes under the lock, so what is read agrees with the journal.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from perdure.workspace.timeline.git_objects import GitObjects
 from perdure.workspace.timeline.not_covered import CANNOT_RETURN, is_capture_pending, summarize
 from perdure.workspace.timeline.partial_scan import PartialScanner
 from perdure.workspace.timeline.planner import LARGE, Plan, PlannedChange, Planner
-from perdure.workspace.timeline.scan import Scan, Scanner, examine, parents
+from perdure.workspace.timeline.scan import Scan, Scanner, entry_of, examine, parents
 from perdure.workspace.timeline.settings import TimelineSettings
 from perdure.workspace.timeline.tracked import TrackedFiles
 from perdure.workspace.workspace import Workspace, new_transaction_id
@@ -73,7 +74,8 @@ class Observation:
         self._left_out = self._journal.not_covered()
         self._tracked = tracked.by_path
         self._heads = Heads(None, None)
-        self._plan = Plan([], [], [], [], {})
+        self._plan = Plan([], [], [], [], {}, [])
+        self._large_room = 0
         self._not_covered: list[NotCovered] = []
         self._scanner: PartialScanner | None = None
 
@@ -96,17 +98,8 @@ class Observation:
         self._heads = Heads(self._last.head if self._last is not None else None, head)
         scan = self._scan(deadline)
         self._fetched = fetch_from_git(self._workspace, self._tracked, scan)
-        planner = Planner(
-            self._journal,
-            self._reader,
-            self._tracked,
-            self._left_out,
-            {content.digest: content.data for content in self._fetched if content.data is not None},
-            is_first=self._last is None,
-            room=self._room() if scan.new else 0,
-            large_room=self._large_room(scan),
-        )
-        self._plan = planner.plan(scan)
+        self._large_room = self._find_large_room(scan)
+        self._plan = self._planner(scan).plan(scan)
         point("timeline.planned")
         git = (
             GitObjects(self._workspace.roots[0].path) if self._plan.unread and self._uses_git(scan) else None
@@ -118,10 +111,22 @@ class Observation:
             places = self._scanner.unexamined(self._left_out) | places
         self._not_covered = summarize(places.values())
 
-    def _room(self) -> int:
+    def _planner(self, scan: Scan) -> Planner:
+        return Planner(
+            self._journal,
+            self._reader,
+            self._tracked,
+            self._left_out,
+            {content.digest: content.data for content in self._fetched if content.data is not None},
+            is_first=self._last is None,
+            room=self._find_room() if scan.new else 0,
+            large_room=self._large_room,
+        )
+
+    def _find_room(self) -> int:
         return self._coverage.max_total - sum(file.size for file in self._tracked.values())
 
-    def _large_room(self, scan: Scan) -> int:
+    def _find_large_room(self, scan: Scan) -> int:
         """The store may hold the covered files and as much of their history."""
         if not any(entry.size > LARGE for entry in (*scan.new, *scan.differing)):
             return 0
@@ -166,15 +171,19 @@ class Observation:
         """In the transaction, under the workspace's lock."""
         journal, plan = self._journal, self._plan
         changes = [change for change in plan.changes if self._is_still(change)]
-        self.left = {change.path for change in plan.changes} - {change.path for change in changes}
+        outdated = {change.path for change in plan.changes} - {change.path for change in changes}
+        again = self._plan_again(outdated.union(plan.unstable))
+        changes += again.changes
+        self.left = outdated.union(plan.unstable) - again.paths()
         keep(self._workspace, self._fetched)
         if changes:
             writer = RowWriter(
                 journal, self._workspace.store, self._heads, self._removed_uncovered(), new_transaction_id
             )
             writer.write(changes, self._attribution())
-        self._tracking = [change.tracked for change in changes if change.tracked is not None] + plan.refreshed
-        self._untracking = [path for path in plan.untracked if path not in self.left]
+        self._tracking = [change.tracked for change in changes if change.tracked is not None]
+        self._tracking += plan.refreshed + again.refreshed
+        self._untracking = [path for path in plan.untracked if path not in outdated] + again.untracked
         if self._tracking:
             journal.track_files(self._tracking)
         unneeded = journal.untrack_files(self._untracking) if self._untracking else []
@@ -208,8 +217,26 @@ class Observation:
         now = int(self._clock() * 1_000_000)
         return lambda path: attribute(path, open_calls, ended_calls, now)
 
+    def _plan_again(self, paths: set[str]) -> Plan:
+        """Of files that have changed since they were read."""
+        if not paths:
+            return Plan([], [], [], [], {}, [])
+        scan = Scan([], [], [], [], [], [], [], 0)
+        for path in sorted(paths):
+            known = self._tracked.get(path)
+            try:
+                info = examine(self._workspace.roots, path)
+            except OSError:
+                continue
+            entry = entry_of(path, info) if info is not None else None
+            if entry is None:
+                scan.gone.extend([known] if known is not None else [])
+            elif entry.size <= self._coverage.max_file:
+                (scan.new if known is None else scan.differing).append(entry)
+        return self._planner(scan).plan(scan)
+
     def _is_still(self, change: PlannedChange) -> bool:
-        """Whether nothing happened to the file since it was planned. If so it is left for the next observation."""
+        """Whether nothing happened to the file since it was planned."""
         last = self._journal.last_of(change.path)
         if (last.seq if last is not None else None) != change.last_seq:
             return False

@@ -87,7 +87,7 @@ def _select(roots: Roots, tracked: TrackedFiles, changed: Iterable[str]) -> tupl
     for path in changed:
         if path == ".git" or path.startswith(".git/"):
             continue
-        if path == ".":
+        if not path:
             listed.add("")
             continue
         listed.add(path.rpartition("/")[0])

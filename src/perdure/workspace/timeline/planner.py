@@ -54,17 +54,26 @@ class PlannedChange(NamedTuple):
     last_seq: int | None
     lines: tuple[int, int] | None
     """Added and removed, of a text; None where that is too large to count."""
+    made_with: Row | None = None
+    """Of a folder that one of Perdure's own tools made: the row of the file for which it did."""
 
 
 class Plan(NamedTuple):
     """`refreshed` are files that are the same as before, or as Perdure's own tools left them, with other times.
-    `unread` are files without a content in the store that are to be captured: nothing is known of what they were."""
+    `unread` are files without a content in the store that are to be captured: nothing is known of what they were.
+    `unstable` are paths of files that were gone when they were read, or kept changing."""
 
     changes: list[PlannedChange]
     refreshed: list[TrackedFile]
     untracked: list[str]
     unread: list[Entry]
     not_covered: dict[str, NotCovered]
+    unstable: list[str]
+
+    def paths(self) -> set[str]:
+        """Those that it says something about."""
+        tracked = {file.path for file in self.refreshed}
+        return {change.path for change in self.changes} | tracked | {*self.untracked}
 
 
 class Planner:
@@ -98,8 +107,9 @@ class Planner:
         self._refreshed: list[TrackedFile] = []
         self._untracked: list[str] = []
         self._unread: list[Entry] = []
+        self._unstable: list[str] = []
         self._reasons: dict[str, NotCovered] = {}
-        self._explained: set[str] = set()  # folders that Perdure made for a file
+        self._explained: dict[str, Row] = {}  # folders that Perdure made for a file, with its row
         self._new_folders: list[Entry] = []
 
     def plan(self, scan: Scan) -> Plan:
@@ -117,7 +127,9 @@ class Planner:
         for entry in self._new_folders:
             self._plan_folder(entry)
         self._unread += scan.unread
-        return Plan(self._changes, self._refreshed, self._untracked, self._unread, self._reasons)
+        return Plan(
+            self._changes, self._refreshed, self._untracked, self._unread, self._reasons, self._unstable
+        )
 
     def _plan_new(self, entry: Entry) -> None:
         if entry.kind == "directory":
@@ -137,7 +149,8 @@ class Planner:
         before = _state_of(last) if last is not None else None
         if before is not None and (before.kind, before.sha) == (entry.kind, captured.content.digest):
             self._refreshed.append(captured.tracked())
-            self._explained.update(parents(entry.path))
+            if last is not None:
+                self._explained.update(dict.fromkeys(parents(entry.path), last))
             return
         self._add(captured, before, last)
 
@@ -145,10 +158,11 @@ class Planner:
         last = self._last_row(entry.path)
         before = _state_of(last) if last is not None else None
         is_known = before is not None and before.kind == "directory"
-        if is_known or entry.path in self._explained or (last is None and self._was_left_out(entry.path)):
+        file = self._explained.get(entry.path)
+        if is_known or (last is None and (file is not None or self._was_left_out(entry.path))):
             self._refreshed.append(entry.tracked(None, 0))
             return
-        self._add_folder(entry, before, last)
+        self._add_folder(entry, before, last, file)
 
     def _plan_differing(self, entry: Entry) -> None:
         known = self._tracked[entry.path]
@@ -225,12 +239,14 @@ class Planner:
             PlannedChange(entry.path, before, after, entry.size, None, entry, tracked, _seq(last), (0, 0))
         )
 
-    def _add_folder(self, entry: Entry, before: State | None, last: Row | None) -> None:
+    def _add_folder(
+        self, entry: Entry, before: State | None, last: Row | None, made_with: Row | None = None
+    ) -> None:
         after = State("directory", NOTHING, entry.mode)
         tracked = entry.tracked(None, 0)
         lines = self._count_lines(before, None)
         self._changes.append(
-            PlannedChange(entry.path, before, after, 0, None, entry, tracked, _seq(last), lines)
+            PlannedChange(entry.path, before, after, 0, None, entry, tracked, _seq(last), lines, made_with)
         )
 
     def _count_lines(self, before: State | None, captured: Captured | None) -> tuple[int, int] | None:
@@ -253,6 +269,8 @@ class Planner:
         if isinstance(found, str):
             self.leave_out(entry.path, found)
             return None
+        if found is None:
+            self._unstable.append(entry.path)
         if found is not None and not found.was_kept and found.content.size > LARGE:
             self._large_room -= found.content.size
         return found

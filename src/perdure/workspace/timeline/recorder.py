@@ -71,6 +71,7 @@ class Recorder:
         self._watch = watch
         self._watcher: ChangeSource | None = None
         self._watched: frozenset[str] = frozenset()
+        self._is_watch_stale = False  # a watched folder may have been removed, or replaced by another
         self._unobserved: set[str] | None = None  # what has changed; None: look at everything
 
     # --- events --------------------------------------------------------------------------------------------
@@ -155,11 +156,11 @@ class Recorder:
         with self._only_observer():
             self._tracked.load()
             folders = self._tracked.folders()
-            is_stale = folders != self._watched
+            if folders == self._watched:
+                self._collect_changes()
+            is_stale = folders != self._watched or self._is_watch_stale
             if is_stale:
                 self._renew_watch(folders)
-            else:
-                self._collect_changes()
         if is_stale:  # what changed in a new folder before it was watched
             self._observe()
 
@@ -171,6 +172,7 @@ class Recorder:
         except (OSError, RuntimeError) as error:
             log.warning("the files are not watched, so each hook looks through all of them: %s", error)
         self._watched = folders
+        self._is_watch_stale = False
         self._unobserved = None
 
     def close(self) -> None:
@@ -180,6 +182,8 @@ class Recorder:
 
     def _collect_changes(self) -> None:
         changed = self._watcher.drain() if self._watcher is not None else None
+        if self._watcher is not None:
+            self._is_watch_stale |= changed is None or not self._watched.isdisjoint(changed)
         if changed is None or self._unobserved is None:
             self._unobserved = None
         else:

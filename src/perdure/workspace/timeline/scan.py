@@ -11,11 +11,13 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from perdure.platform import directories
 from perdure.platform.files import open_beneath
+from perdure.storage.errors import FileError
 from perdure.storage.files.temp_names import PREFIX
 from perdure.storage.timeline import FileKind, NotCovered, TrackedFile
 from perdure.text.printable import make_printable
@@ -185,7 +187,8 @@ class Scanner:
         try:
             if folder.path and self._is_other_root(fd):
                 return []
-            names = os.listdir(fd)
+            with _not_exhausted():
+                names = os.listdir(fd)
             if ".gitignore" in names:
                 folder = self._add_patterns(fd, folder)
             return self._examine(prefix, folder, fd, names, root)
@@ -383,6 +386,19 @@ class WalkedFolder(NamedTuple):
 # --- opening beneath a root ---------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _not_exhausted() -> Iterator[None]:
+    """Raises FileError, which no caller takes for a fact about a file, where the system has no descriptor or memory left:
+    then the observation fails, and the next one finds the same changes."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise FileError(error) from None
+        raise
+
+
+@_not_exhausted()
 def open_folder(root: Root, path: str) -> int:
     """A descriptor to list a folder. Refuses links and other file systems on the way."""
     if root.by_kernel and len(path) < _LONG:
@@ -394,6 +410,7 @@ def open_folder(root: Root, path: str) -> int:
         os.close(place)
 
 
+@_not_exhausted()
 def open_file(root: Root, path: str) -> int:
     """A descriptor to read a file. It may be no regular file: the caller looks."""
     if root.by_kernel and len(path) < _LONG:
@@ -405,6 +422,7 @@ def open_file(root: Root, path: str) -> int:
         os.close(parent)
 
 
+@_not_exhausted()
 def open_parent(root: Root, path: str) -> tuple[int, str]:
     """A descriptor of a path's folder, which can only be used to reach what is in it, and the last name."""
     folder, _, name = path.rpartition("/")
@@ -470,7 +488,8 @@ def _excludes(root: Root) -> tuple[Patterns, ...]:
 
 def _patterns(dir_fd: int, name: str, folder: str) -> Patterns:
     try:
-        fd = directories.open(name, _FILE, dir_fd=dir_fd)
+        with _not_exhausted():
+            fd = directories.open(name, _FILE, dir_fd=dir_fd)
     except OSError:
         return Patterns(())
     try:
@@ -495,7 +514,7 @@ def _has_many(root: Root, path: str) -> bool:
         except OSError:
             continue
         try:
-            with os.scandir(fd) as entries:
+            with _not_exhausted(), os.scandir(fd) as entries:
                 for entry in entries:
                     count += 1
                     if count > MOST_IN_IGNORED:

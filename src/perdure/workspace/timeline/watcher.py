@@ -4,8 +4,9 @@ The library's own thread collects events all the time. `drain` creates a file in
 for the event of that file: events arrive in order, so every change made before the call is known by then.
 
 Each folder is watched by itself: a recursive watch would follow links out of the workspace, and watch the folders of
-dependencies. So a new folder is not watched: it is to be looked through as a whole, and watched by a new watcher. The system
-drops events when too many wait: a large number of changes counts as unknown.
+dependencies. So a new folder is not watched: it is to be looked through as a whole, and watched by a new watcher. A watch is
+of the folder, not of its name: one that is removed and made anew under the same name is a new folder. The system drops
+events when too many wait: a large number of changes counts as unknown.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class FileWatcher:
         return {self._relative(path) for path in paths if not path.startswith(self._cookies)}
 
     def _relative(self, path: str) -> str:
-        return os.path.relpath(path, self._root)
+        return os.path.relpath(path, self._root) if path != self._root else ""
 
     def close(self) -> None:
         self._changes.close()
