@@ -49,7 +49,7 @@ from perdure.storage.timeline import (
     ChangeSummary,
     NewCall,
     NotCovered,
-    Observation,
+    ObservationRecord,
     TrackedFile,
 )
 
@@ -506,7 +506,7 @@ class SqliteJournal:
     def not_covered(self) -> list[NotCovered]:
         return timeline.not_covered(self._read)
 
-    def last_observation(self) -> Observation | None:
+    def last_observation(self) -> ObservationRecord | None:
         return timeline.last_observation(self._read)
 
     def open_calls(self) -> list[CallRecord]:
