@@ -32,7 +32,7 @@ ALLOWED = {
     "surfaces": {"surfaces", "workspace"} | PORTS,
     "registry": {"registry"} | PORTS,
     "hooks": {"hooks", "workspace", "storage", "text"} | BASE,
-    "host": {"host"} | MIDDLE,
+    "host": {"host", "hooks"} | MIDDLE,
     "worker": {"worker", "hooks"} | MIDDLE,
     "serve": {"serve", "host"} | MIDDLE,
     "dash": {"dash", "serve", "host"} | MIDDLE,

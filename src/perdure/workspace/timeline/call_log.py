@@ -45,7 +45,7 @@ class CallLog:
             call_id=event.call_id,
             command=_shorten(redact(event.command)) if event.command is not None else None,
             paths=named_paths(event, self._roots),
-            process=event.process,
+            process=event.host or event.process,
         )
 
     def find_open(self, event: HookEvent) -> CallRecord | None:
@@ -104,6 +104,16 @@ class CallLog:
             if number:
                 call = self._journal.begin_call(self.new_call(event))
             self._journal.update_call(call.id, status="done", seq=row.seq, txn=row.txn)
+
+    def has_hook(self, event: HookEvent) -> bool:
+        """Whether a hook of the same client told of a call that the host sends to a mounted server. The client's name of
+        the tool has more before it."""
+        return any(
+            call.tool != event.tool
+            and call.tool.endswith(event.tool or "")
+            and (call.process is None or event.process is None or call.process == event.process)
+            for call in self._journal.open_calls()
+        )
 
     def has_open(self, event: HookEvent) -> bool:
         """Of the agent of an event."""
