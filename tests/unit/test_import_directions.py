@@ -67,7 +67,7 @@ OF_EXTRA = {
     "postgres": "storage/postgres/",
     "oauth": "serve/authorities.py",
     "otel": "host/otlp.py",
-    "seal": "surfaces/write/scratch_cipher.py",
+    "seal": "storage/cipher.py",
     "top": "cli/top_live.py",
 }
 # What a system may lack or do differently: only the ports in platform/ use it.
