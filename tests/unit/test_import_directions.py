@@ -34,7 +34,7 @@ ALLOWED = {
     "hooks": {"hooks", "workspace", "storage", "text"} | BASE,
     "host": {"host", "hooks"} | MIDDLE,
     "worker": {"worker", "hooks"} | MIDDLE,
-    "serve": {"serve", "host"} | MIDDLE,
+    "serve": {"serve", "host", "hooks"} | MIDDLE,
     "dash": {"dash", "serve", "host"} | MIDDLE,
     "cli": {"cli", "dash", "serve", "host", "worker", "hooks", "testing"} | MIDDLE,
 }

@@ -44,6 +44,11 @@ def relay(hook: bytes, *, client: str | None, workspace: str | None) -> bool:
     variables = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
     variables.append(f"{PROCESS_VARIABLE}={client_process() or ''}")
     request = encode_request(hook, client=client, cwd=os.getcwd(), project=project, variables=variables)
+    return send_request(address, request)
+
+
+def send_request(address: str, request: bytes) -> bool:
+    """Whether the recorder at an address took it; False where no process listens, or it is about another workspace."""
     with sockets.new_local() as connection:
         connection.settimeout(ANSWER_S)
         try:
