@@ -237,6 +237,31 @@ def test_a_call_of_our_own_tool_in_claude_code_is_one_change(claude: Bed) -> Non
     assert len(changes(bed)) == 2
 
 
+def test_a_call_to_a_mounted_server_in_claude_code_is_one_change(claude: Bed) -> None:
+    """The hook through `sh -c` and the host are tied by the process of the client."""
+    bed = claude
+    perdure(bed, "install", "claude-code", "--apply")
+    writer = Path(__file__).parents[1] / "integration" / "servers" / "file_writer.py"
+    settings = f'[timeline]\nmounts = true\n[mounts]\nfiles = "{sys.executable} -S {writer}"\n'
+    bed.settings(settings)
+    tool = "mcp__perdure__files__write_file"
+    scripts: dict[str, list[Step]] = {
+        "script-one": [
+            (scripted_model.WAIT, {}),
+            (tool, {"path": "a.txt", "content": "x\n"}),
+            (tool, {"path": "b.txt", "content": "x\n"}),
+        ]
+    }
+    with scripted_model.served(MessagesModel(scripts)) as address:
+        bed.environ["ANTHROPIC_BASE_URL"] = address
+        ask_claude(bed, "script-one", tools=tool)
+    assert calls(bed) == [
+        (tool, "call-script-one-1", 1, False, "done"),
+        (tool, "call-script-one-2", 1, False, "done"),
+    ]
+    assert [change.files for change in changes(bed)] == [1, 1]
+
+
 def test_claude_code_posts_its_hooks_to_the_server(bed: Bed) -> None:
     program(CLAUDE)
     bed.environ |= {
