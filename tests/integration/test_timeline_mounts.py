@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,39 @@ def test_a_call_that_a_hook_of_the_same_client_tells_of_is_one_change(bed_of_mou
     perdure(bed, *words, stdin=json.dumps({**facts, "hook_event_name": "PostToolUse", "tool_response": "ok"}))
     (change,) = timeline(bed)
     assert (change["tool"], change["call_id"]) == ("mcp__perdure__files__write_file", "toolu_1")
+
+
+@pytest.mark.thorough
+def test_a_call_that_runs_while_the_host_is_replaced_ends_in_the_timeline(bed_of_mounts: Bed) -> None:
+    bed = bed_of_mounts
+    client = start(bed)
+    call = client.begin_use("files__linger", {"path": "a.txt", "content": "x\n"})
+    assert wait_for((bed.workspace / "a.txt").exists, 20)
+    os.kill(client.pid, signal.SIGUSR2)
+    assert wait_for(
+        lambda: any("host_replaced" in path.read_text() for path in bed.root.rglob("events.jsonl")), 20
+    )
+    (bed.workspace / "go").touch()
+    assert "result" in client.wait(call)
+    (change,) = timeline(bed)
+    assert (change["tool"], change["status"], change["paths"]) == ("files__linger", "done", ["a.txt", "go"])
+
+
+@pytest.mark.thorough
+def test_a_call_that_is_cancelled_while_it_waits_for_the_recorder(bed_of_mounts: Bed) -> None:
+    bed = bed_of_mounts
+    client = start(bed)
+    address = hook_socket(bed)
+    os.unlink(address)
+    with sockets.new_local() as deaf:
+        sockets.bind_private(deaf, address)
+        deaf.listen(8)
+        client.cancel(client.begin_use("files__write_file", {"path": "a.txt", "content": "x\n"}))
+        # what the client asks next goes behind it, in order
+        assert "result" in client.wait(
+            client.begin_use("files__peek", {"path": "b.txt", "content": "x\n"}), 30
+        )
+    assert (bed.workspace / "a.txt").exists()
 
 
 @pytest.mark.thorough

@@ -1,6 +1,7 @@
 """A stdio MCP server whose tools write files into its working directory.
 
-`write_file` writes and answers, `crash` writes and ends, `peek` writes although it says that it only reads.
+`write_file` writes and answers, `crash` writes and ends, `peek` writes although it says that it only reads, `linger` writes
+and answers once there is a file `go`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from typing import Any
 
 VERSION = "2025-06-18"
@@ -15,6 +17,7 @@ SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}, "content"
 TOOLS = [
     {"name": "write_file", "inputSchema": SCHEMA},
     {"name": "crash", "inputSchema": SCHEMA},
+    {"name": "linger", "inputSchema": SCHEMA},
     {"name": "peek", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}},
 ]
 
@@ -31,6 +34,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
             file.write(arguments["content"])
         if params["name"] == "crash":
             os._exit(1)
+        while params["name"] == "linger" and not os.path.exists("go"):
+            time.sleep(0.01)
         return {"content": [{"type": "text", "text": "written"}]}
     return {}
 
