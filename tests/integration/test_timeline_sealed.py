@@ -107,6 +107,15 @@ def test_undo_keeps_a_later_edit_of_a_secret_and_seals_what_it_writes(stage: Sta
     assert b"secret-word" not in stored(stage.bed.root / "home")
 
 
+def test_a_collision_names_the_lines_and_prints_none(stage: Stage) -> None:
+    stage.change((".env", SECOND))
+    stage.change((".env", SECOND.replace("particular", "peculiar-particular")))
+    output = stage.run("undo", str(stage.ids()[0]), code=3)
+    assert "particular" not in output
+    assert (stage.root / ".env").read_text() != FIRST
+    assert "particular" not in stage.run("undo", str(stage.ids()[0]), "--json", code=3)
+
+
 def test_nothing_prints_a_secret(stage: Stage) -> None:
     stage.change((".env", SECOND), ("app.py", "two\n"))
     stage.change((".env", FIRST))
@@ -120,6 +129,10 @@ def test_nothing_prints_a_secret(stage: Stage) -> None:
         stage.run("timeline", "--json"),
         stage.run("journal"),
         stage.run("rewind", first, "--dry-run"),
+        stage.run("undo", first, "--dry-run", "--json", code=None),
+        stage.run("history", ".env", "--json"),
+        stage.run("call", "timeline", "--json"),
+        stage.run("call", "diff", "path=.env", f"to={first}", code=None),
     ]
     for output in outputs:
         assert "particular-word" not in output
