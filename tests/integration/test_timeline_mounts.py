@@ -119,6 +119,8 @@ def test_a_recorder_that_does_not_answer_delays_a_call_by_its_bound_only(bed_of_
         # then it is made all the same
         assert "result" in client.wait(call, 30)
     assert (bed.workspace / "a.txt").read_text() == "x\n"
+    # and it is said
+    assert "a call of files went on unobserved" in client.stderr
 
 
 @pytest.mark.thorough

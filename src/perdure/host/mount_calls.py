@@ -14,7 +14,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from socket import SHUT_WR, socket
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -54,6 +54,14 @@ class _Annotations(msgspec.Struct, frozen=True):
     readOnlyHint: bool | None = None
 
 
+class _Call(NamedTuple):
+    """A call that was observed before it was sent. Its mount may be gone when it ends. `tool` is the public name."""
+
+    invocation: Invocation
+    tool: str
+    cwd: str
+
+
 class MountCalls:
     """For one session. `perform` carries out an effect that was held back."""
 
@@ -64,7 +72,7 @@ class MountCalls:
         self._workspace = os.path.realpath(workspace)
         self._loop = loop
         self._perform = perform
-        self._calls: dict[int, Invocation] = {}
+        self._calls: dict[int, _Call] = {}
         """The calls that were observed before they were sent and have not ended."""
         self._queues: dict[_Link, deque[tuple[Effect, _Observation | None]]] = {}
         """Frames to one process keep their order: those behind a call wait with it."""
@@ -74,7 +82,7 @@ class MountCalls:
         """After an upgrade of the host: the calls that its predecessor has sent."""
         for call in self._kernel.state.calls.values():
             if isinstance(call.state, InFlight) and self._may_change_files(call):
-                self._calls[call.seq] = call
+                self._begin(call)
 
     def filter(self, effects: list[Effect]) -> list[Effect]:
         """The effects of one event that are carried out now."""
@@ -86,7 +94,7 @@ class MountCalls:
                     now.append(effect)
                 case ToChild():
                     pass
-                case ToClient(frame) if (call := _answered(ended, frame)) is not None:
+                case ToClient(frame) if (call := _find_answered(ended, frame)) is not None:
                     ended.remove(call)
                     if not self._hold_answer(call, effect):
                         now.append(effect)
@@ -122,8 +130,7 @@ class MountCalls:
         observation = None
         call = self._kernel.state.calls.get(purpose.seq) if isinstance(purpose, ForCall) else None
         if call is not None and call.seq not in self._calls and self._may_change_files(call):
-            self._calls[call.seq] = call
-            observation = self._observe("before", call, lambda: self._advance(link))
+            observation = self._observe("before", self._begin(call), lambda: self._advance(link))
         if observation is None and link not in self._queues:
             return False
         self._queues.setdefault(link, deque()).append((effect, observation))
@@ -141,10 +148,19 @@ class MountCalls:
 
     def _take_queue(self, link: _Link) -> list[Effect]:
         queue = self._queues.pop(link, deque())
-        for _, observation in queue:
+        effects: list[Effect] = []
+        while queue:  # `_advance` may be at it
+            effect, observation = queue.popleft()
+            effects.append(effect)
             if observation is not None:
                 observation.give_up()
-        return [effect for effect, _ in queue]
+        return effects
+
+    def _begin(self, call: Invocation) -> _Call:
+        spec = self._kernel.specs[call.mount]
+        begun = _Call(call, spec.prefix + call.name, spec.cwd or self._workspace)
+        self._calls[call.seq] = begun
+        return begun
 
     def _purpose(self, frame: bytes) -> object:
         """Of a request of the host; None for any other frame."""
@@ -172,14 +188,11 @@ class MountCalls:
 
     # --- after it --------------------------------------------------------------------------------------------
 
-    def _take_ended(self) -> list[Invocation]:
+    def _take_ended(self) -> list[_Call]:
         running = self._kernel.state.calls
-        ended = [call for seq, call in self._calls.items() if seq not in running]
-        for call in ended:
-            del self._calls[call.seq]
-        return ended
+        return [self._calls.pop(seq) for seq in list(self._calls) if seq not in running]
 
-    def _hold_answer(self, call: Invocation, effect: Effect) -> bool:
+    def _hold_answer(self, call: _Call, effect: Effect) -> bool:
         observation: _Observation | None = None
 
         def send() -> None:
@@ -194,33 +207,36 @@ class MountCalls:
 
     # --- the recorder ----------------------------------------------------------------------------------------
 
-    def _observe(self, when: str, call: Invocation, then: Callable[[], None]) -> _Observation | None:
+    def _observe(self, when: str, call: _Call, then: Callable[[], None]) -> _Observation | None:
         """None where no recorder takes it."""
-        connection = sockets.new_local()
-        connection.setblocking(False)
         try:
+            connection = sockets.new_local()
+        except OSError:
+            return None
+        try:
+            connection.setblocking(False)
             sockets.connect(connection, socket_path(self._workspace))
             request = self._request(when, call)
             if connection.send(request) < len(request):
                 raise BlockingIOError
             connection.shutdown(SHUT_WR)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a path that is not UTF-8
             connection.close()
             return None
-        return _Observation(connection, self._loop, then, lambda: self._tell(call.mount))
+        return _Observation(connection, self._loop, then, lambda: self._tell(call.invocation.mount))
 
-    def _request(self, when: str, call: Invocation) -> bytes:
-        spec, session = self._kernel.specs[call.mount], self._kernel.state.session
-        arguments = members_if_clear(Raw(call.params) if call.params is not None else None).get("arguments")
+    def _request(self, when: str, call: _Call) -> bytes:
+        session, params = self._kernel.state.session, call.invocation.params
+        arguments = members_if_clear(Raw(params) if params is not None else None).get("arguments")
         payload = {
             "when": when,
             "client": session.client_name,
             "session": session.session_id,
             "process": session.client_process,
             "host": own_process(),
-            "tool": spec.prefix + call.name,
-            "call_id": f"{session.session_id}.{call.seq}",
-            "cwd": spec.cwd or self._workspace,
+            "tool": call.tool,
+            "call_id": f"{session.session_id}.{call.invocation.seq}",
+            "cwd": call.cwd,
             "arguments": arguments if arguments is not None and len(bytes(arguments)) <= MOST_INPUT else None,
         }
         return encode_request(
@@ -228,10 +244,11 @@ class MountCalls:
         )
 
     def _tell(self, mount: str) -> None:
-        detail = f"the time machine did not answer within {ANSWER_S:g} s: the call went on unobserved"
-        self._perform(
-            Note("fault", {"class": "timeout", "code": "not_observed", "mount": mount, "detail": detail})
+        """Not as a fault of the mount, which works."""
+        detail = (
+            f"a call of {mount} went on unobserved: the time machine did not answer within {ANSWER_S:g} s"
         )
+        self._perform(Note("fault", {"class": "timeout", "code": "not_observed", "detail": detail}))
 
 
 class _Observation:
@@ -275,10 +292,10 @@ def _ignore() -> None:
     pass
 
 
-def _answered(ended: list[Invocation], frame: bytes) -> Invocation | None:
+def _find_answered(ended: list[_Call], frame: bytes) -> _Call | None:
     """The call among these that a frame answers."""
     for call in ended:
-        head = _HEAD + msgspec.json.encode(call.public_id) + b","
+        head = _HEAD + msgspec.json.encode(call.invocation.public_id) + b","
         if frame.startswith(head) and not frame.startswith(b'"method"', len(head)):
             return call
     return None
