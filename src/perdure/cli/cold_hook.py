@@ -7,9 +7,12 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from perdure.cli.workspace import find_project
 from perdure.hooks.clients import read_event
 from perdure.hooks.relay import RelayError
+from perdure.platform.process_tree import client_process
 from perdure.storage.workspace_store import is_known
 from perdure.workspace.timeline.event import HookEvent
 
@@ -35,6 +38,7 @@ def record(hook: bytes, client: str | None, workspace: str | None, *, tell: Call
     event = read_event(payload, client, os.environ)
     if event is None or not event.may_change_files:
         return
+    event = msgspec.structs.replace(event, process=client_process())
     place = find_project(workspace, event.project, event.cwd)
     if workspace is not None or not _is_too_wide(place):
         _hand_over(event, place, tell)

@@ -18,6 +18,7 @@ from perdure.cli.screen import Screen, clean, encodable, home
 from perdure.cli.workspace import from_here
 from perdure.cli.write_settings import write_settings
 from perdure.host import presence
+from perdure.platform.process_tree import client_process
 from perdure.protocol.calls import LocalCall
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_tool
@@ -39,6 +40,7 @@ class CommandCall(LocalCall):
 
     def __init__(self, tool: str, view: View, bar: Progress | None = None) -> None:
         super().__init__(CLIENT, f"cli-{os.getpid()}", tool=tool, view=view)
+        self.process = client_process()
         self._bar = bar
 
     def progress(self, value: float, total: float | None = None, message: str | None = None) -> None:

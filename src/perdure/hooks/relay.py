@@ -11,10 +11,11 @@ resident recorder a hook costs hardly more than the start of Python.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from socket import SHUT_WR
 
 from perdure.platform import sockets
+from perdure.platform.process_tree import client_process
 from perdure.storage.user_dirs import data_dir, state_dir
 
 CLIENTS = ("claude-code", "codex", "gemini", "cursor")
@@ -23,6 +24,8 @@ MOST_BYTES = 64 * 1024 * 1024
 UNKNOWN = "-"
 """Stands for a client or project that the hook's process does not know."""
 PROJECT_VARIABLES = ("CLAUDE_PROJECT_DIR", "CURSOR_PROJECT_DIR", "GEMINI_PROJECT_DIR")
+PROCESS_VARIABLE = "client_process"
+"""In the header of a request: the client's process (`platform/process_tree.py`)."""
 _VARIABLES = (*PROJECT_VARIABLES, "HOME")
 
 
@@ -38,7 +41,13 @@ def relay(hook: bytes, *, client: str | None, workspace: str | None) -> bool:
     if address is None:
         return False
     variables = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
-    header = "\0".join((client or UNKNOWN, os.getcwd(), project or UNKNOWN, *variables, "", ""))
+    variables.append(f"{PROCESS_VARIABLE}={client_process() or ''}")
+    request = encode_request(hook, client=client, cwd=os.getcwd(), project=project, variables=variables)
+    return send_request(address, request)
+
+
+def send_request(address: str, request: bytes) -> bool:
+    """Whether the recorder at an address took it; False where no process listens, or it is about another workspace."""
     with sockets.new_local() as connection:
         connection.settimeout(ANSWER_S)
         try:
@@ -46,7 +55,7 @@ def relay(hook: bytes, *, client: str | None, workspace: str | None) -> bool:
         except OSError:
             return False  # its process has ended
         try:
-            connection.sendall(os.fsencode(header) + hook)
+            connection.sendall(request)
             connection.shutdown(SHUT_WR)
             reply = b"".join(iter(lambda: connection.recv(65536), b""))
         except OSError as error:
@@ -55,6 +64,13 @@ def relay(hook: bytes, *, client: str | None, workspace: str | None) -> bool:
     if status == "failed" or not status:
         raise RelayError(text or "the recorder ended in the middle of the hook")
     return status == "ok"
+
+
+def encode_request(
+    hook: bytes, *, client: str | None, cwd: str, project: str, variables: Iterable[str] = ()
+) -> bytes:
+    header = "\0".join((client or UNKNOWN, cwd, project or UNKNOWN, *variables, "", ""))
+    return os.fsencode(header) + hook
 
 
 def _project() -> str:

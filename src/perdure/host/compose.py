@@ -20,6 +20,7 @@ from perdure.host.settings import Settings
 from perdure.host.workspace_trust import trust_mark
 from perdure.kernel.core import Kernel
 from perdure.platform.guardian import Guardian
+from perdure.platform.process_tree import client_process
 from perdure.platform.processes import start_time
 from perdure.protocol.faults import Fault
 from perdure.protocol.mounts import MountSpec
@@ -30,7 +31,9 @@ from perdure.storage.user_dirs import state_dir
 
 if TYPE_CHECKING:
     from perdure.host.exporting import Exporter
+    from perdure.host.mount_calls import EventLoop, MountCalls
     from perdure.host.tracing import Tracing
+    from perdure.kernel.events import Effect
     from perdure.kernel.state import ChildCatalog, KnownTools
 
 BUILTIN = "perdure"
@@ -123,6 +126,7 @@ def serve_stdio(
         },
         untrusted=registry.untrusted if registry is not None else (),
     )
+    kernel.state.session.client_process = client_process() or ""
     shell = new_shell(kernel, client_in, client_out, guardian, settings, registry)
     announce(kernel, settings)
     try:
@@ -181,7 +185,7 @@ def new_shell(
     from perdure.host import upgrade
 
     exporter = new_exporter(settings)
-    return Shell(
+    shell = Shell(
         kernel,
         settings=settings,
         client_in=client_in,
@@ -197,6 +201,22 @@ def new_shell(
         exporter=exporter,
         tracing=_tracing(exporter, kernel) if exporter is not None else None,
     )
+    shell.mount_calls = new_mount_calls(
+        kernel, settings, settings.workspaces[0], shell, lambda effect: shell.perform([effect])
+    )
+    return shell
+
+
+def new_mount_calls(
+    kernel: Kernel, settings: Settings, workspace: str, loop: EventLoop, perform: Callable[[Effect], None]
+) -> MountCalls | None:
+    """Loaded only where calls of mounted servers are recorded."""
+    timeline = settings.timeline
+    if kernel.wrapped or not (timeline.enabled and timeline.mounts) or "write" not in settings.surfaces:
+        return None
+    from perdure.host.mount_calls import MountCalls
+
+    return MountCalls(kernel, workspace, loop, perform)
 
 
 def new_exporter(settings: Settings) -> Exporter | None:

@@ -35,6 +35,10 @@ class Call(Protocol):
     @property
     def session(self) -> str: ...
     @property
+    def process(self) -> str | None:
+        """The client's process, which its hooks name too (`platform/process_tree.py`); None where it is not known."""
+
+    @property
     def view(self) -> View:
         """To be kept beside a journaled result, so that a probe can answer as the call would have."""
 
@@ -53,6 +57,7 @@ class LocalCall:
 
     invocation_key: str | None = None
     age_s = 0.0
+    process: str | None = None
 
     def __init__(self, client: str, session: str = "", *, tool: str = "", view: View = DEFAULT_VIEW) -> None:
         self.client = client

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from perdure.platform.process_tree import has_ended
 from perdure.storage.journal import Journal
 from perdure.storage.timeline import CallRecord, NewCall
 from perdure.workspace.paths.roots import Roots
@@ -44,6 +45,7 @@ class CallLog:
             call_id=event.call_id,
             command=_shorten(redact(event.command)) if event.command is not None else None,
             paths=named_paths(event, self._roots),
+            process=event.host or event.process,
         )
 
     def find_open(self, event: HookEvent) -> CallRecord | None:
@@ -82,10 +84,11 @@ class CallLog:
         else:
             self._journal.update_call(call.id, status="unfinished")
 
-    def give_up_old(self) -> None:
+    def give_up_dead(self) -> None:
+        """Calls of a client that is gone, and those older than a day."""
         before = int(self._clock() * 1_000_000) - DAY_US
         for call in self._journal.open_calls():
-            if call.begun < before:
+            if call.begun < before or (call.process is not None and has_ended(call.process)):
                 self._give_up(call)
 
     def link_own_rows(self, event: HookEvent) -> None:
@@ -101,6 +104,16 @@ class CallLog:
             if number:
                 call = self._journal.begin_call(self.new_call(event))
             self._journal.update_call(call.id, status="done", seq=row.seq, txn=row.txn)
+
+    def has_hook(self, event: HookEvent) -> bool:
+        """Whether a hook of the same client told of a call that the host sends to a mounted server. The client's name of
+        the tool has more before it."""
+        return any(
+            call.tool != event.tool
+            and call.tool.endswith(event.tool or "")
+            and (call.process is None or event.process is None or call.process == event.process)
+            for call in self._journal.open_calls()
+        )
 
     def has_open(self, event: HookEvent) -> bool:
         """Of the agent of an event."""

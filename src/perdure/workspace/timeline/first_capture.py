@@ -74,7 +74,8 @@ class FirstCapture:
 
     def _find_in_git(self, captured: Captured) -> Captured:
         data = captured.content.data
-        if self._git is None or data is None or captured.entry.kind != "file":
+        is_sealed = captured.content.sealed is not None
+        if self._git is None or data is None or is_sealed or captured.entry.kind != "file":
             return captured
         return captured._replace(git_oid=self._git.find_clean(captured.entry.path, data))
 

@@ -103,7 +103,7 @@ class Recorder:
             self._observe()
 
     def _begin(self, event: HookEvent) -> None:
-        if not event.may_change_files:
+        if not event.may_change_files or (event.host is not None and self._calls.has_hook(event)):
             return
         call = self._calls.new_call(event)
         if event.own_tool is not None:  # it writes its own rows
@@ -112,7 +112,7 @@ class Recorder:
             self._observe(after=lambda: self._journal.begin_call(call))
 
     def _end(self, event: HookEvent) -> None:
-        if not event.may_change_files:
+        if not event.may_change_files or (event.host is not None and self._calls.has_hook(event)):
             return
         if event.own_tool is not None:
             self._workspace.committer.transact(lambda: self._calls.link_own_rows(event))
@@ -198,7 +198,7 @@ class Recorder:
         unneeded = observation.record()
         if after is not None:
             after()
-        self._calls.give_up_old()
+        self._calls.give_up_dead()
         return unneeded
 
     @contextmanager

@@ -174,14 +174,16 @@ class Reversal:
         store = self._workspace.store
         for sha256 in (new, old):
             check_in_memory(store.find(sha256).size, known.path)
-        contents = self._tree.data(known), store.load(new), store.load(old)
+        contents = self._tree.data(known), store.read(new), store.read(old)
         try:
             now, base, back = map(codec.decode, contents)
         except ToolError:
             raise _Collision(CHANGED_SINCE) from None  # it is not text
         match merge.merge(base.body, now.body, back.body):
             case merge.Merged(merged):
-                return store.take(codec.encode_body(now.style, merged))
+                content = store.take(codec.encode_body(now.style, merged))
+                is_secret = store.is_sealed(new) or store.is_sealed(old)
+                return store.seal(content) if is_secret and content.data is not None else content
             case merge.Conflict(regions):
                 raise _Collision(LATER_EDIT, [list(region.ours) for region in regions[:LINES_MAX]])
 
