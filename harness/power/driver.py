@@ -57,6 +57,7 @@ class PowerCall:
     """A call as the write surface sees it (`perdure.protocol.calls.Call`)."""
 
     client = "power"
+    process = None
 
     def __init__(self, tool: str, session: str, key: str | None, view: View = FULL) -> None:
         self.tool = tool

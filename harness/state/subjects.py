@@ -87,6 +87,7 @@ class InProcess:
 
     client = session = "in-process"
     invocation_key = None
+    process = None
     age_s = 0.0
     view = View("json", "full")
 

@@ -24,6 +24,7 @@ class TestCall:
     __test__ = False
     tool = "test"
     invocation_key = None
+    process = None
     age_s = 0.0
     view = VIEW
 

@@ -10,6 +10,7 @@ import pytest
 
 from harness.processes import wait_for
 from perdure.hooks.relay import PROJECT_VARIABLES, RelayError, relay, socket_path
+from perdure.platform.process_tree import client_process
 from perdure.storage.store_id import store_id
 from perdure.worker.hook_listener import Elsewhere, HookListener, HookRequest
 
@@ -70,8 +71,14 @@ def test_a_hook_reaches_the_worker_of_its_workspace(
     assert relay(b'{"a": 1}', client="codex", workspace=None)
     [request] = requests
     assert request == HookRequest(
-        "codex", str(root / "src"), str(root), {"CLAUDE_PROJECT_DIR": str(root)}, b'{"a": 1}'
+        "codex",
+        str(root / "src"),
+        str(root),
+        {"CLAUDE_PROJECT_DIR": str(root)},
+        b'{"a": 1}',
+        client_process(),
     )
+    assert request.process is not None
 
 
 def test_without_a_project_the_nearest_workspace_above_is_meant(

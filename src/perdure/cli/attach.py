@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.host.lines import LineReader
 from perdure.platform import polling, sockets
+from perdure.platform.process_tree import client_process
 
 if TYPE_CHECKING:
     import argparse
@@ -95,6 +96,7 @@ class Attached:
     def __init__(self, workspace: str, patience: float, *, start: bool, profile: str = "") -> None:
         self._workspace = workspace
         self._profile = profile
+        self._process = client_process() or ""
         self._patience = patience
         self._start = start
         self._session: str | None = None
@@ -237,6 +239,7 @@ class Attached:
                 "workspace": self._workspace,
                 "profile": self._profile,
                 "confirms": True,
+                "process": self._process,
             }
             line.sendall(dumps(hello).encode() + b"\n")
             while not lines.ready:

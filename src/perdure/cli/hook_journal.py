@@ -66,8 +66,12 @@ def _record(payload: dict[str, Any], client: str | None, workspace: str | None) 
     event = read_event(payload, client, os.environ)
     if event is None or not event.may_change_files:
         return
-    from perdure.cli.workspace import find_project
+    import msgspec
 
+    from perdure.cli.workspace import find_project
+    from perdure.platform.process_tree import client_process
+
+    event = msgspec.structs.replace(event, process=client_process())
     place = find_project(workspace, event.project, event.cwd)
     if workspace is not None or not _is_too_wide(place):
         _hand_over(event, place)

@@ -19,6 +19,7 @@ from perdure.cli.screen import Screen, clean, encodable, home
 from perdure.cli.workspace import from_here
 from perdure.cli.write_settings import write_settings
 from perdure.host import presence
+from perdure.platform.process_tree import client_process
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_tool
 from perdure.protocol.tools import View
@@ -41,6 +42,7 @@ class CommandCall:
     age_s = 0.0
 
     def __init__(self, tool: str, view: View, bar: Progress | None = None) -> None:
+        self.process = client_process()
         self._bar = bar
         self.client = CLIENT
         self.tool = tool

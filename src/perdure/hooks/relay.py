@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from socket import SHUT_WR
 
 from perdure.platform import sockets
+from perdure.platform.process_tree import client_process
 from perdure.storage.store_id import store_id
 from perdure.storage.user_dirs import data_dir, state_dir
 
@@ -24,6 +25,8 @@ MOST_BYTES = 64 * 1024 * 1024
 UNKNOWN = "-"
 """Stands for a client or project that the hook's process does not know."""
 PROJECT_VARIABLES = ("CLAUDE_PROJECT_DIR", "CURSOR_PROJECT_DIR", "GEMINI_PROJECT_DIR")
+PROCESS_VARIABLE = "client_process"
+"""In the header of a request: the client's process (`platform/process_tree.py`)."""
 _VARIABLES = (*PROJECT_VARIABLES, "HOME")
 
 
@@ -39,6 +42,7 @@ def relay(hook: bytes, *, client: str | None, workspace: str | None) -> bool:
     if address is None:
         return False
     variables = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
+    variables.append(f"{PROCESS_VARIABLE}={client_process() or ''}")
     header = "\0".join((client or UNKNOWN, os.getcwd(), project or UNKNOWN, *variables, "", ""))
     with sockets.new_local() as connection:
         connection.settimeout(ANSWER_S)

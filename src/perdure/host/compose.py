@@ -20,6 +20,7 @@ from perdure.host.settings import Settings
 from perdure.host.workspace_trust import trust_mark
 from perdure.kernel.core import Kernel
 from perdure.platform.guardian import Guardian
+from perdure.platform.process_tree import client_process
 from perdure.platform.processes import start_time
 from perdure.protocol.faults import Fault
 from perdure.protocol.mounts import MountSpec
@@ -123,6 +124,7 @@ def serve_stdio(
         },
         untrusted=registry.untrusted if registry is not None else (),
     )
+    kernel.state.session.client_process = client_process() or ""
     shell = new_shell(kernel, client_in, client_out, guardian, settings, registry)
     announce(kernel, settings)
     try:

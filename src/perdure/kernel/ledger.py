@@ -280,6 +280,8 @@ def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> byte
 def _caller(k: Kernel) -> dict[str, object]:
     session = k.state.session
     known: dict[str, object] = {"name": session.client_name, "session": session.session_id}
+    if session.client_process:
+        known["process"] = session.client_process
     enabled = k.groups
     if len(enabled) < len(GROUP_NAMES):
         known["disabled_groups"] = [name for name in GROUP_NAMES if name not in enabled]

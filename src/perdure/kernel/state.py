@@ -367,6 +367,8 @@ class Session(msgspec.Struct):
     version: str = ""
     client_info: bytes = b'{"name":"unknown","version":"0"}'
     client_name: str = "unknown"
+    client_process: str = ""
+    """The process of the client, where the shell knows it (`platform/process_tree.py`)."""
     capabilities: bytes = b"{}"
     log_level: str = ""
     profile: str = ""

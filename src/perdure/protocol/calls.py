@@ -34,6 +34,10 @@ class Call(Protocol):
     @property
     def session(self) -> str: ...
     @property
+    def process(self) -> str | None:
+        """The client's process, which its hooks name too (`platform/process_tree.py`); None where it is not known."""
+
+    @property
     def view(self) -> View:
         """To be kept beside a journaled result, so that a probe can answer as the call would have."""
 

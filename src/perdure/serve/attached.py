@@ -57,6 +57,8 @@ class Hello(msgspec.Struct):
     workspace: str = ""
     profile: str = ""
     confirms: bool = False
+    process: str = ""
+    """The process of the client (`platform/process_tree.py`)."""
 
 
 class Welcome(msgspec.Struct):
@@ -163,6 +165,7 @@ class Line:
             raise self._refused("too many sessions are open") from None
         except StoreError as error:
             raise self._refused(f"perdure serve cannot write its store ({error})") from None
+        session.kernel.state.session.client_process = hello.process
         self._confirms = hello.confirms
         if session.tracing is not None:
             session.tracing.transport = {"network.transport": "unix"}

@@ -55,6 +55,8 @@ class NewCall(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str | None = None
     command: str | None = None
     paths: tuple[str, ...] = ()
+    process: str | None = None
+    """The client's process."""
     status: CallStatus = "open"
 
 
@@ -75,6 +77,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     status: CallStatus
     txn: str | None
     seq: int | None
+    process: str | None = None
 
 
 class ChangeFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,6 +67,7 @@ class Context:
         age_s: float,
         client: str,
         session: str,
+        process: str | None,
         progress_token: int | str | None,
         log_level: str | None,
     ) -> None:
@@ -76,6 +77,7 @@ class Context:
         self.age_s = age_s
         self.client = client
         self.session = session
+        self.process = process
         self.cancelled = running.cancelled
         self._running = running
         self._token = progress_token

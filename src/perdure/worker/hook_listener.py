@@ -38,6 +38,8 @@ class HookRequest(msgspec.Struct, frozen=True):
     project: str | None
     environ: dict[str, str]
     json: bytes
+    process: str | None = None
+    """The client's process."""
 
 
 class Elsewhere(Exception):
@@ -140,7 +142,7 @@ class HookListener:
 
 
 def _read(connection: socket) -> HookRequest:
-    from perdure.hooks.relay import MOST_BYTES
+    from perdure.hooks.relay import MOST_BYTES, PROCESS_VARIABLE
 
     pieces: list[bytes] = []
     size = 0
@@ -152,7 +154,8 @@ def _read(connection: socket) -> HookRequest:
     header, _, told = b"".join(pieces).partition(b"\0\0")
     client, cwd, project, *variables = os.fsdecode(header).split("\0")
     environ = dict(variable.split("=", 1) for variable in variables if "=" in variable)
-    return HookRequest(_known(client), cwd, _known(project), environ, told)
+    process = environ.pop(PROCESS_VARIABLE, "") or None
+    return HookRequest(_known(client), cwd, _known(project), environ, told, process)
 
 
 def _known(text: str) -> str | None:

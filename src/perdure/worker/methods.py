@@ -106,6 +106,7 @@ class Methods:
                 age_s=asked.age_s(),
                 client=asked.client,
                 session=asked.session,
+                process=asked.process,
                 progress_token=asked.meta_id("progressToken"),
                 log_level=asked.log_level if asked.log_level in eras.LOG_LEVELS else None,
             )

@@ -38,6 +38,7 @@ class ResidentRecorder:
             return
         if not self._is_meant(request, event):
             raise Elsewhere
+        event = msgspec.structs.replace(event, process=request.process)
         with self._surface.use() as workspace:
             self._recorder_of(workspace).handle(event)
 

@@ -51,6 +51,7 @@ class Asked(msgspec.Struct, frozen=True):
     meta: Members
     client: str
     session: str
+    process: str | None
     log_level: str | None
     disabled_groups: frozenset[str] = frozenset()
     """Groups of tools that the session of the caller does not list."""
@@ -79,6 +80,7 @@ class _Caller(msgspec.Struct, frozen=True):
 
     name: str | None = None
     session: str | None = None
+    process: str | None = None
     disabled_groups: frozenset[str] = frozenset()
 
 
@@ -115,6 +117,7 @@ class Session:
             meta=meta,
             client=caller.name or own or self._client,
             session=caller.session or self._id,
+            process=caller.process,
             log_level=_text(meta.get(eras.META_LOG_LEVEL)) if is_modern else self.log_level,
             disabled_groups=caller.disabled_groups,
         )

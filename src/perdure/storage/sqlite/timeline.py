@@ -147,6 +147,7 @@ def begin_call(connection: apsw.Connection, call: NewCall, now: int) -> CallReco
         status=call.status,
         txn=call.txn,
         seq=None,
+        process=call.process,
     )
     values = msgspec.structs.asdict(record) | {
         "id": None,

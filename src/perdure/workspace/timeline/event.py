@@ -27,6 +27,8 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     project: str | None = None
     """The client's project folder, where it names one."""
+    process: str | None = None
+    """The client's process (`platform/process_tree.py`)."""
     agent: str | None = None
     """The subagent; None is the client's main agent."""
     tool: str | None = None

@@ -22,6 +22,7 @@ import msgspec
 from perdure import risk
 from perdure.platform.fault_points import passed, point
 from perdure.platform.locks import lock_within
+from perdure.platform.process_tree import has_ended
 from perdure.storage.errors import LockTimeout
 from perdure.storage.journal import Digest, Row
 from perdure.storage.process_lock import open_lock_file
@@ -166,6 +167,7 @@ class Recorder:
             call_id=event.call_id,
             command=_shorten(_redact(event.command)) if event.command is not None else None,
             paths=self._named_paths(event),
+            process=event.process,
         )
 
     def _find_open(self, event: HookEvent) -> CallRecord | None:
@@ -204,10 +206,11 @@ class Recorder:
         else:
             self._journal.update_call(call.id, status="unfinished")
 
-    def _give_up_old_calls(self) -> None:
+    def _give_up_dead_calls(self) -> None:
+        """Calls of a client that is gone, and those older than a day."""
         before = int(self._clock() * 1_000_000) - DAY_US
         for call in self._journal.open_calls():
-            if call.begun < before:
+            if call.begun < before or (call.process is not None and has_ended(call.process)):
                 self._give_up(call)
 
     def _link_own_rows(self, event: HookEvent) -> None:
@@ -335,7 +338,7 @@ class Recorder:
         unneeded = observation.record()
         if after is not None:
             after()
-        self._give_up_old_calls()
+        self._give_up_dead_calls()
         return unneeded
 
     @contextmanager
