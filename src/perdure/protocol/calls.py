@@ -38,6 +38,10 @@ class Call(Protocol):
         """The client's process, which its hooks name too (`platform/process_tree.py`); None where it is not known."""
 
     @property
+    def force(self) -> bool:
+        """Whether a person told to override the reservations of others."""
+
+    @property
     def view(self) -> View:
         """To be kept beside a journaled result, so that a probe can answer as the call would have."""
 

@@ -35,6 +35,8 @@ from perdure.workspace.paths.roots import Roots
 from perdure.workspace.planning import Sighting
 from perdure.workspace.policy import DEFAULT, Policy
 from perdure.workspace.recovery import recover
+from perdure.workspace.reservations.access import Reservations
+from perdure.workspace.reservations.settings import ReservationSettings
 from perdure.workspace.retention import RetentionTask
 from perdure.workspace.retention_limits import Keep
 from perdure.workspace.seen_files import Saved, SeenFiles
@@ -61,6 +63,7 @@ class Workspace:
         strict: bool = False,
         keep: Keep | None = None,
         timeline: TimelineSettings | None = None,
+        reservations: ReservationSettings | None = None,
         policy: Policy = DEFAULT,
         policy_rules: tuple[str, ...] = (),
         scratch_get: bool = True,
@@ -82,6 +85,7 @@ class Workspace:
             opened.callback(self.roots.close)
             self.journal = open_journal(place)
             opened.callback(self.journal.close)
+            self.reservations = Reservations(self.journal, reservations or ReservationSettings())
             self.blobs = Blobs(os.path.join(self.folder, "blobs"), is_read_only=is_read_only)
             opened.callback(self.blobs.close)
             if not is_read_only and not self.journal.rows(Filter(), 1):
