@@ -22,6 +22,7 @@ from scripted_agents import GenerateContentModel, MessagesModel, ResponsesModel,
 
 from perdure.storage.journal import Journal
 from perdure.storage.timeline import ChangeFilter, ChangeSummary
+from perdure.testing.http_client import ServeProcess
 from perdure.worker.compose import Settings, open_write
 from testbed import Bed
 
@@ -234,6 +235,60 @@ def test_a_call_of_our_own_tool_in_claude_code_is_one_change(claude: Bed) -> Non
         ("mcp__perdure__edit", "call-script-one-2", 1, False, "done"),
     ]
     assert len(changes(bed)) == 2
+
+
+def test_a_call_to_a_mounted_server_in_claude_code_is_one_change(claude: Bed) -> None:
+    """The hook through `sh -c` and the host are tied by the process of the client."""
+    bed = claude
+    perdure(bed, "install", "claude-code", "--apply")
+    writer = Path(__file__).parents[1] / "integration" / "servers" / "file_writer.py"
+    settings = f'[timeline]\nmounts = true\n[mounts]\nfiles = "{sys.executable} -S {writer}"\n'
+    bed.settings(settings)
+    tool = "mcp__perdure__files__write_file"
+    scripts: dict[str, list[Step]] = {
+        "script-one": [
+            (scripted_model.WAIT, {}),
+            (tool, {"path": "a.txt", "content": "x\n"}),
+            (tool, {"path": "b.txt", "content": "x\n"}),
+        ]
+    }
+    with scripted_model.served(MessagesModel(scripts)) as address:
+        bed.environ["ANTHROPIC_BASE_URL"] = address
+        ask_claude(bed, "script-one", tools=tool)
+    assert calls(bed) == [
+        (tool, "call-script-one-1", 1, False, "done"),
+        (tool, "call-script-one-2", 1, False, "done"),
+    ]
+    assert [change.files for change in changes(bed)] == [1, 1]
+
+
+def test_claude_code_posts_its_hooks_to_the_server(bed: Bed) -> None:
+    program(CLAUDE)
+    bed.environ |= {
+        "ANTHROPIC_API_KEY": "sk-none",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "PATH": os.environ["PATH"],
+    }
+    scripts: dict[str, list[scripted_model.Use]] = {
+        "script-one": [("Bash", {"command": "echo one > a.txt", "description": "write"})],
+        "script-two": [
+            ("Bash", {"command": "echo two > b.txt; false", "description": "fail"}),
+            ("Bash", {"command": "rm a.txt", "description": "remove"}),
+        ],
+    }
+    server = ServeProcess(bed.root, env=bed.environ)
+    try:
+        perdure(bed, "install", "claude-code", "--hooks", "--shared", "--apply")
+        with scripted_model.served(MessagesModel(scripts)) as address:
+            bed.environ["ANTHROPIC_BASE_URL"] = address
+            ask_claude(bed, "script-one", "script-two")
+    finally:
+        assert server.stop() == 0
+    assert calls(bed) == [
+        ("Bash", "call-script-one-0", 1, False, "done"),
+        ("Bash", "call-script-two-0", 2, False, "done"),
+        ("Bash", "call-script-two-1", 2, False, "done"),
+    ]
 
 
 def test_the_settings_of_claude_code_are_what_they_were(bed: Bed) -> None:

@@ -58,6 +58,29 @@ def agent(bed: Bed) -> Client:
     return bed.run()
 
 
+def use_shell(bed: Bed, command: str) -> None:
+    """As Claude Code does, with the hooks in its settings file."""
+    hooks = json.loads((bed.root / ".claude" / "settings.json").read_text())["hooks"]
+    for event in ("PreToolUse", "PostToolUse"):
+        payload = {
+            "session_id": "s1",
+            "cwd": str(bed.workspace),
+            "hook_event_name": event,
+            "tool_name": "Bash",
+            "tool_input": {"command": command},
+            "tool_use_id": "toolu_1",
+        }
+        if event == "PostToolUse":
+            subprocess.run(["sh", "-c", command], cwd=bed.workspace, check=True)
+        subprocess.run(
+            ["sh", "-c", hooks[event][0]["hooks"][0]["command"]],
+            env={**bed.environ, "HOME": str(bed.root), "CLAUDE_PROJECT_DIR": str(bed.workspace)},
+            cwd=bed.workspace,
+            input=json.dumps(payload).encode(),
+            check=True,
+        )
+
+
 def test_the_tutorial_can_be_followed_from_its_first_line_to_its_last(bed: Bed, agent: Client) -> None:
     tutorial = "tutorial/ten-minutes.md"
     assert commands_of(tutorial, "1. See it happen") == ["make demo"]
@@ -94,7 +117,17 @@ def test_the_tutorial_can_be_followed_from_its_first_line_to_its_last(bed: Bed, 
     run(bed, undo)
     assert (bed.workspace / "notes.md").read_text() == "one\ntwo\nthree\n"
 
-    put, get = commands_of(tutorial, "6. Two agents, one state")
+    install, timeline, undo, look = commands_of(tutorial, "6. Bring back what a command removed")
+    run(bed, install)
+    (bed.workspace / "src").mkdir()
+    (bed.workspace / "src" / "app.py").write_text("print()\n")
+    use_shell(bed, "rm -rf src")
+    assert not (bed.workspace / "src").exists()
+    assert "rm -rf src" in run(bed, timeline)
+    run(bed, undo)
+    assert run(bed, look) == "app.py\n"
+
+    put, get = commands_of(tutorial, "7. Two agents, one state")
     run(bed, put)
     assert "step" in run(bed, get)
     stale = agent.use_data(

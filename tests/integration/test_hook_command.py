@@ -167,6 +167,35 @@ def test_a_call_of_our_own_tool_is_one_change(bed: Bed) -> None:
     assert len(told(bed, "history", "a.txt")["versions"]) == 1
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("render", ["porcelain", "json"])
+def test_calls_of_our_own_tools_are_one_change_each_with_a_running_host(bed: Bed, render: str) -> None:
+    client = bed.run()
+    journal(bed, event(bed, "UserPromptSubmit", prompt=MARK))
+    steps: list[tuple[str, dict[str, Any]]] = [
+        ("safe_write", {"path": "a.txt", "content": "one\n"}),
+        ("edit", {"path": "a.txt", "edits": [{"old": "one", "new": "two"}]}),
+        ("transaction", {"ops": [{"op": "write", "path": f"{n}.txt", "content": n} for n in "bc"]}),
+        ("undo", {"n": 1}),
+    ]
+    for number, (tool, given) in enumerate(steps):
+        about = {
+            "tool_name": f"mcp__perdure__{tool}",
+            "tool_input": given,
+            "tool_use_id": f"toolu_{number}",
+            "agent_id": "a7",
+        }
+        journal(bed, event(bed, "PreToolUse", **about))
+        answer = client.use(tool, {**given, "render": render})
+        assert not answer["result"].get("isError"), answer
+        journal(bed, event(bed, "PostToolUse", tool_response=answer["result"]["content"], **about))
+    assert calls(bed) == [
+        (f"mcp__perdure__{tool}", f"toolu_{number}", 1, "a7", "done")
+        for number, (tool, _) in enumerate(steps)
+    ]
+    assert len(changes(bed)) == len(steps)
+
+
 @pytest.mark.parametrize(
     "about",
     [

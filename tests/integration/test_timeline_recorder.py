@@ -23,7 +23,7 @@ from perdure.storage.workspace_store import find
 from perdure.worker.compose import Settings, open_write
 from perdure.workspace.retention import RetentionTask
 from perdure.workspace.retention_limits import Keep
-from perdure.workspace.timeline import recorder as recorder_module
+from perdure.workspace.timeline import observation
 from perdure.workspace.timeline.event import HookEvent
 from perdure.workspace.timeline.recorder import Recorder
 from perdure.workspace.timeline.settings import TimelineSettings
@@ -604,7 +604,7 @@ def test_a_first_capture_that_runs_out_of_time_goes_on_and_invents_nothing(
     (root / "deep" / "er").mkdir(parents=True)
     (root / "deep" / "er" / "f").write_text("f")
     stage = Stage(root)
-    monkeypatch.setattr(recorder_module, "CAPTURE_S", -1.0)
+    monkeypatch.setattr(observation, "CAPTURE_S", -1.0)
     stage.tell("session_start")
     assert stage.not_covered() == {"read.me": "not_yet", "src": "not_yet", "deep": "not_yet"}
     # Nothing is known of what these were, so that an undo could only do harm.

@@ -32,9 +32,9 @@ ALLOWED = {
     "surfaces": {"surfaces", "workspace"} | PORTS,
     "registry": {"registry"} | PORTS,
     "hooks": {"hooks", "workspace", "storage", "text"} | BASE,
-    "host": {"host"} | MIDDLE,
+    "host": {"host", "hooks"} | MIDDLE,
     "worker": {"worker", "hooks"} | MIDDLE,
-    "serve": {"serve", "host"} | MIDDLE,
+    "serve": {"serve", "host", "hooks"} | MIDDLE,
     "dash": {"dash", "serve", "host"} | MIDDLE,
     "cli": {"cli", "dash", "serve", "host", "worker", "hooks", "testing"} | MIDDLE,
 }
@@ -67,7 +67,7 @@ OF_EXTRA = {
     "postgres": "storage/postgres/",
     "oauth": "serve/authorities.py",
     "otel": "host/otlp.py",
-    "seal": "surfaces/write/scratch_cipher.py",
+    "seal": "storage/cipher.py",
     "top": "cli/top_live.py",
 }
 # What a system may lack or do differently: only the ports in platform/ use it.

@@ -28,7 +28,7 @@ def texts(picture: str) -> list[str]:
 
 
 def test_every_line_is_drawn_and_a_long_one_is_wrapped(recorder: ModuleType) -> None:
-    drawn = texts(recorder.draw(["$ perdure demo", "", "  a <b> & c", "word " * 40]))
+    drawn = texts(recorder.draw(["$ perdure demo", "", "  a <b> & c", "word " * 40], "A run"))
     assert drawn[:2] == ["$ perdure demo", "\u00a0 a <b> & c"]
     assert " ".join(drawn[2:]).split() == ["word"] * 40
     assert max(map(len, drawn)) <= recorder.COLUMNS
@@ -41,6 +41,15 @@ def test_the_recording_shows_the_whole_demo_and_is_small() -> None:
     assert drawn[0] == "$ perdure demo"
     assert any("kill -9" in line for line in drawn)
     assert any("every promise held" in line.lower() for line in drawn[-3:])
+
+
+def test_the_recording_of_the_rescue_ends_with_the_files_back() -> None:
+    picture = (DOCS / "pictures" / "rescue.svg").read_bytes()
+    assert len(picture) < 100_000
+    drawn = [line.replace("\u00a0", " ") for line in texts(picture.decode())]
+    gone, back = (number for number, line in enumerate(drawn) if line == "$ ls src")
+    assert "ls: " in drawn[gone + 1]
+    assert drawn[back + 1].split() == ["app.py", "util.py"]
 
 
 def test_the_screenshot_is_a_picture() -> None:

@@ -7,10 +7,15 @@ import shutil
 import subprocess
 import sys
 
+import msgspec
 import pytest
+from msgspec import Raw
 
+from harness.kernel.stage import Stage, tool
 from perdure.platform import process_tree
 from perdure.platform.process_tree import has_ended
+from perdure.protocol.mounts import MountSpec
+from perdure.worker.session import Asked, Session
 
 PRINT = "from perdure.platform.process_tree import client_process; print(client_process())"
 OWN = f"{sys.executable} -c '{PRINT}'"
@@ -86,6 +91,18 @@ def test_a_process_has_ended_once_its_id_is_free_or_used_again(own_identity: str
 @pytest.mark.parametrize("identity", ["1:1:1", "", "x", "0:x:1"])
 def test_a_process_of_another_namespace_may_still_run(identity: str) -> None:
     assert not has_ended(identity)
+
+
+def test_the_host_tells_the_worker_with_each_call() -> None:
+    stage = Stage(MountSpec("w", builtin=True))
+    stage.initialize()
+    stage.serve("w", [tool("get", "convergent")])
+    stage.kernel.state.session.client_process = "1:2:3"
+    stage.call(1, "get", {})
+    (sent,) = stage.got("w", "tools/call")
+    asked = Session().asked("tools/call", Raw(msgspec.json.encode(sent.params)))
+    assert isinstance(asked, Asked)
+    assert asked.process == "1:2:3"
 
 
 def test_ps_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

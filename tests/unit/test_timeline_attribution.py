@@ -12,8 +12,8 @@ from perdure.workspace.timeline.attribution import (
     LATE_SHELL_US,
     Author,
     attribute,
-    command_words,
 )
+from perdure.workspace.timeline.named_paths import command_words
 
 NOW = 10_000_000_000
 

@@ -12,6 +12,7 @@ from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again
 from perdure.storage import errors
 from perdure.storage.errors import (
+    CipherError,
     Conflict,
     ContentDamaged,
     FileChanging,
@@ -45,6 +46,9 @@ ANSWERS = [
         "journal_refused",
     ),
     (StoreReplaced(), "conflict", "store_replaced"),
+    (CipherError("no_key"), "policy_violation", "no_key"),
+    (CipherError("no_cipher"), "policy_violation", "no_cipher"),
+    (CipherError("wrong_key"), "policy_violation", "wrong_key"),
     (StateError("resource", "state_full", "there is no space"), "blocked", "state_full"),
 ]
 

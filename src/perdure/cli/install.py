@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 NAME: Final = "perdure"
 CONFLICT: Final = 3
+POSTING: Final = "claude-code"
+"""The client that can post its hooks to an address."""
 TOLD: Final = {
     "added": "added",
     "updated": "updated",
@@ -50,6 +52,12 @@ def parser() -> argparse.ArgumentParser:
         + ", ".join(HOOK_CLIENTS),
     )
     found.add_argument(
+        "--shared",
+        action="store_true",
+        help="with --hooks: the client posts its hooks to the running perdure serve, without a process for each; for "
+        "claude-code",
+    )
+    found.add_argument(
         "--workspace",
         metavar="DIR",
         help="where files may be written (default: the client's project, or here where it has none)",
@@ -67,6 +75,8 @@ def main(argv: list[str]) -> int:
     options = command.parse_args(argv)
     if options.client is None:
         return list_clients(command, options)
+    if options.shared and not options.hooks:
+        command.error("--shared is for --hooks")
     client, path = chosen(options)
 
     from perdure.registry.errors import RegistryError
@@ -109,12 +119,32 @@ def _install_hooks(
     if options.profile is not None:
         command.error("--profile is for the entry that starts Perdure, not for --hooks")
     workspace = _workspace(command, options) if options.workspace is not None else None
-    entries, preset = hook_entries(client.name, workspace)
+    address = _hook_address(command, client) if options.shared else None
+    entries, preset = hook_entries(client.name, workspace, address)
     file = path if options.file else hooks_path
     return installing.install_hooks(client, file, entries, preset, apply=options.apply)
 
 
-def hook_entries(client: str, workspace: str | None = None) -> tuple[dict[str, Any], Mapping[str, Any]]:
+def _hook_address(command: argparse.ArgumentParser, client: Client) -> str:
+    """Where the running `perdure serve` takes the client's hooks."""
+    from urllib.parse import urlsplit
+
+    from perdure.cli.asking import ask_all
+    from perdure.host import presence
+
+    if client.name != POSTING:
+        command.error(f"--shared: {client.title} cannot post its hooks, only {POSTING} can")
+    serving = [host for host in presence.running() if host.kind == "serve"]
+    reports = [asked.report for asked in ask_all(serving) if asked.report is not None]
+    if not reports:
+        command.error("--shared: no perdure serve is running; start one, or leave --shared out")
+    address = urlsplit(reports[0]["address"])
+    return f"{address.scheme}://{address.netloc}/hooks/{client.name}"
+
+
+def hook_entries(
+    client: str, workspace: str | None = None, address: str | None = None
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """Perdure's entries for each event of a client, and what its file needs beside them."""
     from shlex import join
 
@@ -124,7 +154,7 @@ def hook_entries(client: str, workspace: str | None = None) -> tuple[dict[str, A
     where = () if workspace is None else ("--workspace", workspace)
     module = client_module(client)
     return module.entries(
-        join((*running_words(), "hook", "journal", "--client", client, *where))
+        join((*running_words(), "hook", "journal", "--client", client, *where)), address
     ), module.PRESET
 
 

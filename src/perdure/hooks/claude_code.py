@@ -37,6 +37,11 @@ READERS: Final = frozenset(
     }
 )  # fmt: skip
 PRESET: Final[dict[str, Any]] = {}
+# The token itself is never in a settings file. A server without one does not look at the header.
+TOKEN: Final = {
+    "headers": {"Authorization": "Bearer $PERDURE_TOKEN"},
+    "allowedEnvVars": ["PERDURE_TOKEN"],
+}
 
 
 def read_event(payload: Payload, environ: Mapping[str, str]) -> HookEvent | None:
@@ -56,14 +61,18 @@ def read_event(payload: Payload, environ: Mapping[str, str]) -> HookEvent | None
     )
 
 
-def entries(command: str) -> dict[str, Any]:
-    """The group for each event. The pattern saves a process for each tool that only reads. The client does not wait for
-    the end of a batch: there is nearly always nothing to do."""
+def entries(command: str, address: str | None = None) -> dict[str, Any]:
+    """The group for each event. The pattern saves a process for each tool that only reads."""
+    return {event: group(kind, _hook(kind, command, address), READERS) for event, kind in KINDS.items()}
+
+
+def _hook(kind: EventKind, command: str, address: str | None) -> dict[str, Any]:
+    """The client posts no `SessionStart`. It does not wait for the end of a batch: there is nearly always nothing to
+    do."""
+    if address is not None and kind != "session_start":
+        return {"type": "http", "url": address, "timeout": TIMEOUT_S, **TOKEN}
     hook = {"type": "command", "command": command, "timeout": TIMEOUT_S}
-    return {
-        event: group(kind, {**hook, "async": True} if kind == "batch_end" else hook, READERS)
-        for event, kind in KINDS.items()
-    }
+    return {**hook, "async": True} if kind == "batch_end" else hook
 
 
 def group(kind: EventKind, hook: dict[str, Any], readers: frozenset[str]) -> dict[str, Any]:

@@ -21,8 +21,8 @@ class HookClient(Protocol):
     def read_event(self, payload: Payload, environ: Mapping[str, str]) -> HookEvent | None:
         """None for an event that the time machine does not need."""
 
-    def entries(self, command: str) -> dict[str, Any]:
-        """What is added to the list of each event."""
+    def entries(self, command: str, address: str | None = None) -> dict[str, Any]:
+        """What is added to the list of each event. `address` is where the client posts its hooks, where it can."""
 
 
 def client_module(client: str) -> HookClient:

@@ -57,7 +57,7 @@ def read_event(payload: Payload, environ: Mapping[str, str]) -> HookEvent | None
     )
 
 
-def entries(command: str) -> dict[str, Any]:
+def entries(command: str, address: str | None = None) -> dict[str, Any]:
     """Every tool: the regular expressions of Codex cannot say `all but these`."""
     return {
         event: {"hooks": [{"type": "command", "command": command, "timeout": _timeout(kind)}]}

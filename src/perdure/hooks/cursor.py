@@ -87,5 +87,5 @@ def has_own_entry(environ: Mapping[str, str]) -> bool:
         return False
 
 
-def entries(command: str) -> dict[str, Any]:
+def entries(command: str, address: str | None = None) -> dict[str, Any]:
     return {event: {"command": command, "timeout": TIMEOUT_S} for event in EVENTS}

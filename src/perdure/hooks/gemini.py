@@ -60,7 +60,7 @@ def _call_id(payload: Payload) -> str:
     return f"call-{hashlib.sha256(json.dumps(call, sort_keys=True).encode()).hexdigest()[:16]}"
 
 
-def entries(command: str) -> dict[str, Any]:
+def entries(command: str, address: str | None = None) -> dict[str, Any]:
     from perdure.hooks.claude_code import group
 
     hook = {"name": "perdure", "type": "command", "command": command, "timeout": TIMEOUT_MS}

@@ -11,7 +11,7 @@ resident recorder a hook costs hardly more than the start of Python.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from socket import SHUT_WR
 
 from perdure.platform import sockets
@@ -43,7 +43,12 @@ def relay(hook: bytes, *, client: str | None, workspace: str | None) -> bool:
         return False
     variables = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
     variables.append(f"{PROCESS_VARIABLE}={client_process() or ''}")
-    header = "\0".join((client or UNKNOWN, os.getcwd(), project or UNKNOWN, *variables, "", ""))
+    request = encode_request(hook, client=client, cwd=os.getcwd(), project=project, variables=variables)
+    return send_request(address, request)
+
+
+def send_request(address: str, request: bytes) -> bool:
+    """Whether the recorder at an address took it; False where no process listens, or it is about another workspace."""
     with sockets.new_local() as connection:
         connection.settimeout(ANSWER_S)
         try:
@@ -51,7 +56,7 @@ def relay(hook: bytes, *, client: str | None, workspace: str | None) -> bool:
         except OSError:
             return False  # its process has ended
         try:
-            connection.sendall(os.fsencode(header) + hook)
+            connection.sendall(request)
             connection.shutdown(SHUT_WR)
             reply = b"".join(iter(lambda: connection.recv(65536), b""))
         except OSError as error:
@@ -60,6 +65,13 @@ def relay(hook: bytes, *, client: str | None, workspace: str | None) -> bool:
     if status == "failed" or not status:
         raise RelayError(text or "the recorder ended in the middle of the hook")
     return status == "ok"
+
+
+def encode_request(
+    hook: bytes, *, client: str | None, cwd: str, project: str, variables: Iterable[str] = ()
+) -> bytes:
+    header = "\0".join((client or UNKNOWN, cwd, project or UNKNOWN, *variables, "", ""))
+    return os.fsencode(header) + hook
 
 
 def _project() -> str:

@@ -31,7 +31,9 @@ from perdure.storage.user_dirs import state_dir
 
 if TYPE_CHECKING:
     from perdure.host.exporting import Exporter
+    from perdure.host.mount_calls import EventLoop, MountCalls
     from perdure.host.tracing import Tracing
+    from perdure.kernel.events import Effect
     from perdure.kernel.state import ChildCatalog, KnownTools
 
 BUILTIN = "perdure"
@@ -183,7 +185,7 @@ def new_shell(
     from perdure.host import upgrade
 
     exporter = new_exporter(settings)
-    return Shell(
+    shell = Shell(
         kernel,
         settings=settings,
         client_in=client_in,
@@ -199,6 +201,22 @@ def new_shell(
         exporter=exporter,
         tracing=_tracing(exporter, kernel) if exporter is not None else None,
     )
+    shell.mount_calls = new_mount_calls(
+        kernel, settings, settings.workspaces[0], shell, lambda effect: shell.perform([effect])
+    )
+    return shell
+
+
+def new_mount_calls(
+    kernel: Kernel, settings: Settings, workspace: str, loop: EventLoop, perform: Callable[[Effect], None]
+) -> MountCalls | None:
+    """Loaded only where calls of mounted servers are recorded."""
+    timeline = settings.timeline
+    if kernel.wrapped or not (timeline.enabled and timeline.mounts) or "write" not in settings.surfaces:
+        return None
+    from perdure.host.mount_calls import MountCalls
+
+    return MountCalls(kernel, workspace, loop, perform)
 
 
 def new_exporter(settings: Settings) -> Exporter | None:

@@ -67,6 +67,7 @@ from perdure.storage.event_log import EventLog
 
 if TYPE_CHECKING:
     from perdure.host.exporting import Exporter
+    from perdure.host.mount_calls import MountCalls
     from perdure.host.registry_mounts import RegistryMounts as Registry
     from perdure.host.tracing import Tracing
 
@@ -89,6 +90,21 @@ def _places(error: Exception) -> str:
     """Where it was raised, innermost first. Neither the message nor the source is shown: they may hold content."""
     frames = traceback.extract_tb(error.__traceback__)[-MOST_FRAMES:]
     return " ".join(f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in reversed(frames))
+
+
+class Deadline:
+    """An action at a time, until it is cancelled."""
+
+    def __init__(
+        self, deadlines: list[tuple[float, Callable[[], None]]], at: float, action: Callable[[], None]
+    ) -> None:
+        self._deadlines = deadlines
+        self._entry = at, action
+        deadlines.append(self._entry)
+
+    def cancel(self) -> None:
+        if self._entry in self._deadlines:
+            self._deadlines.remove(self._entry)
 
 
 class Shell:
@@ -133,6 +149,8 @@ class Shell:
         self._console = console
         self._exporter = exporter
         self._tracing = tracing
+        self.mount_calls: MountCalls | None = None
+        self._readers: dict[int, Callable[[], None]] = {}
         self._poll = new_poll()
         self._masks: dict[int, int] = {}
         self._by_output: dict[int, Child] = {}
@@ -156,7 +174,7 @@ class Shell:
         if self.registry is not None:
             self.deadlines.append((time.monotonic() + LOOK_S, self._look))
         if not resumed:
-            self._apply(self.kernel.start(time.monotonic()))
+            self.perform(self.kernel.start(time.monotonic()))
             self._drain_events()
         else:
             self._take_up()
@@ -188,6 +206,8 @@ class Shell:
 
     def _take_up(self) -> None:
         """Notice what happened to the children while there was no one to hear it."""
+        if self.mount_calls is not None:
+            self.mount_calls.take_up()
         self._reap()
         for child in list(self.children.values()):
             link = self.kernel.link(*child.key)
@@ -226,7 +246,9 @@ class Shell:
                     effects = self.kernel.handle(event, time.monotonic())
                 except Exception as error:
                     effects = self._survive(event, error)
-                self._apply(effects if self._tracing is None else self._tracing.does(effects))
+                if self._tracing is not None:
+                    effects = self._tracing.does(effects)
+                self.perform(effects if self.mount_calls is None else self.mount_calls.filter(effects))
         finally:
             self._busy = False
 
@@ -336,6 +358,8 @@ class Shell:
         elif (child := self._by_stderr.get(fd)) is not None:
             if not child.read_stderr():
                 self._forget_stderr(child)
+        elif (reader := self._readers.get(fd)) is not None:
+            reader()
         elif self._control is not None and self._control.owns(fd):
             self._control.ready(fd, self._poll, self.kernel, time.monotonic())
 
@@ -367,6 +391,19 @@ class Shell:
             if child.broken_at + BROKEN_GRACE_S <= now:
                 child.broken_at = None
                 self._give_up(child, "transport", "pipe_closed", "the child closed its pipe and lives on")
+
+    # --- as an event loop (`mount_calls.EventLoop`) --------------------------------------------------------
+
+    def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        self._readers[fd] = callback
+        self._poll.register(fd, READABLE)
+
+    def remove_reader(self, fd: int) -> None:
+        del self._readers[fd]
+        self._poll.unregister(fd)
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Deadline:
+        return Deadline(self.deadlines, time.monotonic() + delay, callback)
 
     # --- the client's side -----------------------------------------------------------------------------------
 
@@ -647,7 +684,7 @@ class Shell:
 
     # --- effects -----------------------------------------------------------------------------------------------------------
 
-    def _apply(self, effects: list[Effect]) -> None:
+    def perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case ToClient(frame):

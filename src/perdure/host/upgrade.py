@@ -147,6 +147,8 @@ def _replace_ourselves(shell: Shell) -> None:
     if not _can_dump(shell):
         _keep(shell, "an oversize frame is on its way")
         return
+    if shell.mount_calls is not None:
+        shell.mount_calls.release()
     try:
         path = write_capsule(_pack(shell))
     except Exception as error:

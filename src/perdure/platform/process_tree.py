@@ -44,6 +44,11 @@ def client_process() -> str | None:
     return None
 
 
+def own_process() -> str | None:
+    info = read_process(os.getpid())
+    return f"{_namespace()}:{os.getpid()}:{info.start}" if info is not None else None
+
+
 def has_ended(identity: str) -> bool:
     """Whether the process of an identity is gone. False where that cannot be told, as in another namespace."""
     namespace, _, rest = identity.partition(":")

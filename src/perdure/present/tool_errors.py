@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 from perdure.protocol.envelope import ErrorKind, ReasonHint, SuggestedAction, ToolError, refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again, either
 from perdure.storage.errors import (
+    CipherError,
     Conflict,
     ConflictReason,
     ContentDamaged,
@@ -206,6 +207,8 @@ def tool_error(error: ToolError | StorageError | OSError) -> ToolError:
             )
         case ContentDamaged():
             return _content_failure(error)
+        case CipherError():
+            return _cipher_failure(error)
         case LockTimeout():
             return _lock_timeout(error)
         case StoreReplaced():
@@ -293,6 +296,34 @@ def _content_failure(error: ContentDamaged) -> ToolError:
             "blob_damaged", "a content in the store is damaged: it has another size.", error.sha256
         )
     return _damaged("blob_damaged", "a content in the store is damaged: it has another hash.", error.sha256)
+
+
+_CIPHER: Final = {
+    "no_key": (
+        "the content is to be encrypted, and there is no key.",
+        "to set PERDURE_SCRATCH_KEY, or to give the system a keyring.",
+    ),
+    "no_cipher": (
+        "the content is to be encrypted, and no cipher is installed.",
+        "to install perdure[seal].",
+    ),
+    "wrong_key": (
+        "the content was encrypted with another key, or is damaged.",
+        "for the key it was encrypted with (PERDURE_SCRATCH_KEY).",
+    ),
+}
+
+
+def _cipher_failure(error: CipherError) -> ToolError:
+    message, step = _CIPHER[error.reason]
+    return refuse(
+        "policy_violation",
+        error.reason,
+        message,
+        next_step=ask_user(step),
+        reason_hint="permission",
+        suggested_action="ask_user",
+    )
 
 
 def _damaged(reason: str, message: str, sha256: str) -> ToolError:

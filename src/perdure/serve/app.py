@@ -22,7 +22,7 @@ from perdure.host.workspace_trust import untrusted_files
 from perdure.platform.guardian import Guardian, end_marked
 from perdure.protocol.mounts import MountSpec
 from perdure.serve import attached as attached_clients
-from perdure.serve import connections, prometheus
+from perdure.serve import connections, hooks, prometheus
 from perdure.serve.answering import Headers, Receive, Scope, Send, respond
 from perdure.serve.entrance import Entrance
 from perdure.serve.guard import LOOPBACK, Denied, Guard
@@ -89,6 +89,7 @@ class App:
         self._registries = Registries()
         self.sessions: Sessions | None = None
         self._mcp: Streamable | None = None
+        self._hooks: hooks.Hooks | None = None
         self._front = front
         self._pages: Pages | None = None
         # Access tokens are for /mcp: pages for people are kept by the token alone.
@@ -113,6 +114,8 @@ class App:
             exporter=new_exporter(self._settings),
         )
         self._mcp = Streamable(self.sessions, self._workspace_of)
+        if not self._options.wrap:
+            self._hooks = hooks.Hooks(self._settings.workspaces, self._mcp.read_body)
         self._pages = self._front(self.sessions, self._options) if self._front is not None else None
 
     async def close(self) -> None:
@@ -133,7 +136,8 @@ class App:
             return
         path: str = scope["path"]
         denied = self._guard.check(scope["headers"]) or self._too_fast(scope)
-        is_page = self._shows_pages and path not in (*ENDPOINTS, *self._documents)
+        is_hook = path.startswith(hooks.PREFIX)
+        is_page = self._shows_pages and not is_hook and path not in (*ENDPOINTS, *self._documents)
         scope[OWNER] = ""
         if denied is None and not is_page and path != "/healthz" and path not in self._documents:
             found = await self._entrance.admit(scope["headers"])
@@ -146,6 +150,8 @@ class App:
             await respond(send, denied.status, body, list(denied.headers))
         elif path == "/mcp" and self._mcp is not None:
             await self._mcp(scope, receive, send)
+        elif is_hook and self._hooks is not None:
+            await self._hooks(scope, receive, send)
         elif is_page and self._pages is not None:
             await self._pages(scope, receive, send)
         elif scope["method"] in ("GET", "HEAD") and (document := self._document(path)) is not None:

@@ -68,6 +68,7 @@ from perdure.serve.store import StoreError
 from perdure.serve.switchboard import Switchboard
 
 if TYPE_CHECKING:
+    from perdure.host.mount_calls import MountCalls
     from perdure.host.tracing import Tracing
 
 KEEP_S: Final = 60.0
@@ -126,6 +127,7 @@ class HttpSession:
         self.is_over = False
         self._is_left = False
         self.tracing: Tracing | None = None
+        self.mount_calls: MountCalls | None = None
         self._switchboard = switchboard
         self._records = records
         self._said = said
@@ -173,7 +175,8 @@ class HttpSession:
         except Exception as error:
             effects = self._contain(event, error)
         effects = self._save_calls(effects)
-        self._apply(self._traced(effects))
+        effects = self._traced(effects)
+        self._apply(effects if self.mount_calls is None else self.mount_calls.filter(effects))
         self._save_session()
 
     def _trace(self, event: Event) -> None:
@@ -233,6 +236,10 @@ class HttpSession:
                 self._perform(effect)
             except Exception:
                 log.exception("an effect could not be carried out: %s", type(effect).__name__)
+
+    def perform(self, effect: Effect) -> None:
+        """An effect that was held back."""
+        self._apply([effect])
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -408,6 +415,8 @@ class HttpSession:
             self.tracing.end()
 
     def unload(self) -> None:
+        if self.mount_calls is not None:
+            self.mount_calls.release()
         self.is_over = True
         if self._timer is not None:
             self._timer.cancel()

@@ -17,7 +17,7 @@ import msgspec
 
 from perdure import __version__
 from perdure.host import catalogs
-from perdure.host.compose import places_of
+from perdure.host.compose import new_mount_calls, places_of
 from perdure.host.console import Console
 from perdure.host.serve_options import ServeLimits
 from perdure.host.settings import Settings
@@ -294,6 +294,13 @@ class Sessions:
             said=self._said,
             save_catalog=save_catalog,
             save_tools=lambda effect: self._registries.save_tools(workspace, effect),
+        )
+        session.mount_calls = new_mount_calls(
+            kernel,
+            self.settings,
+            workspace or self.settings.workspaces[0],
+            asyncio.get_running_loop(),
+            session.perform,
         )
         if self._exporter is not None:
             from perdure.host.tracing import Tracing

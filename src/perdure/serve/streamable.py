@@ -124,7 +124,7 @@ class Streamable:
         takes_json, takes_stream = _accepted(headers)
         if not takes_json or not (takes_stream or is_modern):
             raise refused(406, "send the header Accept: application/json, text/event-stream.")
-        frame = await self._body(headers, receive)
+        frame = await self.read_body(headers, receive)
         message = decode(frame)
         if isinstance(message, Malformed):
             body = encode_error(message.id, message.code, message.reason)
@@ -140,7 +140,7 @@ class Streamable:
             413, f"the body has more than {most} bytes: send a large file in pieces (chunk_append)."
         )
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+    async def read_body(self, headers: Headers, receive: Receive) -> bytes:
         declared = _header(headers, b"content-length")
         if declared.isdigit() and int(declared) > self._most_bytes:
             raise self._too_large()

@@ -6,6 +6,7 @@
     ├── FileChanging         a file changed each time while it was read
     ├── Conflict             a name holds the content of another program         reason, found, displaced
     ├── ContentDamaged       a kept content is missing, or is not its hash       reason, sha256
+    ├── CipherError          a content cannot be sealed, or not be read again    reason
     ├── LockTimeout          another process has kept a lock for too long        subject
     ├── JournalError         the journal failed, and nothing was changed         reason, errno, detail
     │   └── StoreReplaced    the store was removed or replaced while it was open
@@ -98,6 +99,12 @@ class ContentDamaged(StorageError):
         super().__init__(reason)
         self.reason = reason
         self.sha256 = sha256
+
+
+class CipherError(StorageError):
+    def __init__(self, reason: Literal["no_key", "no_cipher", "wrong_key"]) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class LockTimeout(StorageError):

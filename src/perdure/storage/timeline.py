@@ -36,7 +36,7 @@ class NotCovered(msgspec.Struct, frozen=True):
     files: int | None = None
 
 
-class Observation(msgspec.Struct, frozen=True):
+class ObservationRecord(msgspec.Struct, frozen=True):
     """The last look at the workspace: when, in microseconds, and the commit that git's HEAD stood for."""
 
     ts: int
@@ -156,7 +156,7 @@ class TimelineReading(Protocol):
 
     def not_covered(self) -> list[NotCovered]: ...
 
-    def last_observation(self) -> Observation | None:
+    def last_observation(self) -> ObservationRecord | None:
         """None where the workspace was never looked at."""
 
     def open_calls(self) -> list[CallRecord]: ...

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from perdure.hooks import mount
 from perdure.hooks.clients import read_event
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker.hook_listener import Elsewhere, HookRequest
@@ -33,12 +34,16 @@ class ResidentRecorder:
         payload = msgspec.json.decode(request.json)
         if not isinstance(payload, dict):
             raise ValueError("standard input is not the JSON object of a hook")
-        event = read_event(payload, request.client, request.environ)
+        if request.client == mount.CLIENT:
+            event = mount.read_call(payload)
+        else:
+            event = read_event(payload, request.client, request.environ)
         if event is None or not event.may_change_files:
             return
         if not self._is_meant(request, event):
             raise Elsewhere
-        event = msgspec.structs.replace(event, process=request.process)
+        if event.host is None:
+            event = msgspec.structs.replace(event, process=request.process)
         with self._surface.use() as workspace:
             self._recorder_of(workspace).handle(event)
 

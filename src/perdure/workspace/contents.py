@@ -14,6 +14,7 @@ from perdure.platform.descriptors import pread
 from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import ask_user
+from perdure.storage import cipher
 from perdure.storage.blobs import Blobs
 from perdure.storage.errors import JournalError, StorageError
 from perdure.storage.files.fingerprint import CHUNK
@@ -34,6 +35,7 @@ class Content(msgspec.Struct, frozen=True):
     is_fresh: bool = False  # a file that this process has just written and hashed
     mends: bool = False  # the copy that was kept is damaged: this one takes its place
     is_kept: bool = False  # a small one that the journal has: it is read when it is needed
+    sealed: bytes | None = None  # the same encrypted: this is kept instead of `data`
 
     @property
     def digest(self) -> bytes:
@@ -84,10 +86,17 @@ class ContentStore:
             log.warning("kept content %s: %s; taken again from the file", sha256[:12], error)
         return msgspec.structs.replace(self.take_file(fd), mends=True)
 
+    def seal(self, content: Content) -> Content:
+        """A small content, to be kept encrypted. Raises CipherError."""
+        assert content.data is not None
+        return msgspec.structs.replace(content, sealed=cipher.seal(content.data, content.sha256))
+
     def record(self, content: Content, *, by_row: bool = True) -> None:
         """Inside the transaction: this content is needed from now on, by a row or only as a draft."""
         if content.is_kept:
             self._journal.keep_content(content.digest)
+        elif content.sealed is not None:
+            self._journal.store_sealed(content.digest, content.size, content.sealed, by_row=by_row)
         elif content.data is not None:
             self._journal.store_content(content.digest, content.data, by_row=by_row, mends=content.mends)
         else:
@@ -104,6 +113,8 @@ class ContentStore:
             if hashlib.sha256(data).digest() != digest:
                 raise _damaged()
             return Content(sha256, len(data), data)
+        if self.is_sealed(sha256):
+            return self.find_kept(sha256)
         if not self._journal.content_file(digest):
             raise refuse(
                 "not_found",
@@ -121,7 +132,24 @@ class ContentStore:
         size = self._journal.content_size(bytes.fromhex(sha256))
         return Content(sha256, size, is_kept=True) if size is not None else self.find(sha256)
 
+    def is_sealed(self, sha256: str) -> bool:
+        return self._journal.sealed_content(bytes.fromhex(sha256)) is not None
+
     def load(self, sha256: str) -> bytes:
+        """A content that may be shown. One that is sealed may not: `read` gives it for writing it back."""
+        if self.is_sealed(sha256):
+            raise refuse(
+                "policy_violation",
+                "content_sealed",
+                "this version looks like a secret: it is kept encrypted and is not shown.",
+                next_step=ask_user("to look at the file itself. undo and rewind bring this version back."),
+                reason_hint="permission",
+                suggested_action="ask_user",
+                sha256=sha256,
+            )
+        return self.read(sha256)
+
+    def read(self, sha256: str) -> bytes:
         content = self.find(sha256)
         if content.data is not None:
             return content.data
@@ -132,11 +160,20 @@ class ContentStore:
             yield content.data
             return
         if content.is_kept:
-            yield self.load(content.sha256)
+            yield self._kept(content.sha256)
             return
         with self._blobs.open(content.sha256, size=content.size) as file:
             while piece := file.read(CHUNK):
                 yield piece
+
+    def _kept(self, sha256: str) -> bytes:
+        """A small content that the journal has."""
+        digest = bytes.fromhex(sha256)
+        sealed = self._journal.sealed_content(digest)
+        data = cipher.unseal(sealed, sha256) if sealed is not None else self._journal.content(digest)
+        if data is None or hashlib.sha256(data).digest() != digest:
+            raise _damaged()
+        return data
 
     def fill(self, pending: PendingFile, content: Content) -> None:
         if content.is_fresh:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 from perdure.present.tool_errors import tool_error
 from perdure.protocol.envelope import ToolError
-from perdure.storage.errors import StorageError
+from perdure.storage import cipher
+from perdure.storage.errors import CipherError, StorageError
 from perdure.storage.journal import Filter, Problem
 from perdure.workspace.entries import look, state_after
 from perdure.workspace.workspace import Workspace
@@ -29,6 +30,7 @@ def verify(workspace: Workspace, watch: Watch = lambda *_: None) -> Iterator[Pro
     rows = newest[0].seq if newest else 0
     yield from workspace.journal.verify(lambda seq: watch("journal", seq, rows))
     yield from _contents(workspace, watch)
+    yield from _sealed_contents(workspace)
     yield from _drift(workspace, watch)
 
 
@@ -43,6 +45,19 @@ def _contents(workspace: Workspace, watch: Watch) -> Iterator[Problem]:
             workspace.blobs.open(sha.hex(), verify=True).close()
         except StorageError as error:
             yield Problem("content", f"{sha.hex()}: {tool_error(error).envelope.context['message']}")
+
+
+def _sealed_contents(workspace: Workspace) -> Iterator[Problem]:
+    for sha, sealed in workspace.journal.sealed_contents():
+        try:
+            data = cipher.unseal(sealed, sha.hex())
+        except CipherError as error:
+            if error.reason != "wrong_key":
+                return  # without a key nothing can be told
+            yield Problem("content", f"{sha.hex()}: {tool_error(error).envelope.context['message']}")
+            continue
+        if hashlib.sha256(data).digest() != sha:
+            yield Problem("content", f"{sha.hex()} is damaged")
 
 
 def _drift(workspace: Workspace, watch: Watch) -> Iterator[Problem]:

@@ -1,12 +1,13 @@
 """Perdure's hooks in a client's JSON file: `hooks` holds a list for each event, and each list entries of anybody.
 
 An entry is a hook (Cursor), or a group with a list of hooks and a pattern (the others). Ours is a hook whose command is
-`perdure hook journal`, of whichever version and wherever it is installed.
+`perdure hook journal`, of whichever version and wherever it is installed, or one that is posted to `perdure serve`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -18,6 +19,7 @@ from perdure.registry.jsonc import JsonProblem, Node
 ROOT: Final = "hooks"
 PROGRAM: Final = "perdure"
 WORDS: Final = ("hook", "journal")
+_ADDRESS: Final = re.compile(r"https?://[^/]+/hooks/[a-z-]+")
 _Place = tuple[str | int, ...]
 
 
@@ -65,6 +67,14 @@ def is_own_command(command: Any) -> bool:
     return os.path.basename(words[at - 1]).partition(".")[0] == PROGRAM
 
 
+def is_own_hook(hook: Any) -> bool:
+    if not isinstance(hook, dict):
+        return False
+    if hook.get("type") == "http":
+        return _ADDRESS.fullmatch(str(hook.get("url"))) is not None
+    return is_own_command(hook.get("command"))
+
+
 def own_commands(text: str) -> list[str]:
     """Each command of ours once."""
     root = _parsed(text)
@@ -73,7 +83,8 @@ def own_commands(text: str) -> list[str]:
         for place in _own_places(text, event):
             node = jsonc.find(root, place)
             assert node is not None
-            commands[str(node.value["command"])] = None
+            if "command" in node.value:
+                commands[str(node.value["command"])] = None
     return list(commands)
 
 
@@ -123,10 +134,10 @@ def _own_places(text: str, event: str) -> Iterator[_Place]:
     for index, value in enumerate(node.value):
         if not isinstance(value, dict):
             continue
-        if is_own_command(value.get("command")):
+        if is_own_hook(value):
             yield (ROOT, event, index)
         for number, hook in enumerate(_hooks(value)):
-            if isinstance(hook, dict) and is_own_command(hook.get("command")):
+            if is_own_hook(hook):
                 yield (ROOT, event, index, "hooks", number)
 
 
@@ -136,14 +147,12 @@ def _hooks(value: Any) -> list[Any]:
 
 
 def _own_count(value: Any) -> int:
-    return sum(isinstance(hook, dict) and is_own_command(hook.get("command")) for hook in _hooks(value))
+    return sum(map(is_own_hook, _hooks(value)))
 
 
 def _is_own(value: Any) -> bool:
     """Whether an entry holds a hook of ours and nobody else's."""
-    if not isinstance(value, dict):
-        return False
-    return is_own_command(value.get("command")) or 0 < _own_count(value) == len(_hooks(value))
+    return is_own_hook(value) or 0 < _own_count(value) == len(_hooks(value))
 
 
 def _is_shared(value: Any) -> bool:

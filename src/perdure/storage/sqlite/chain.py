@@ -12,7 +12,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from perdure.storage.sqlite.content_encoding import unpacked
+from perdure.storage.sqlite.content_encoding import SEALED, unpacked
 
 GENESIS: Final = bytes(32)
 BREAK: Final = "break"
@@ -84,6 +84,12 @@ def read_anchor(path: str) -> tuple[int, bytes] | None:
 
 
 def contents(connection: apsw.Connection) -> Iterator[tuple[bytes, bytes | None]]:
-    """Every kept content by its hash; None stands for a file's."""
-    for sha, codec, data in connection.execute("SELECT sha, codec, data FROM contents"):
+    """Every kept content that is not sealed, by its hash; None stands for a file's."""
+    for sha, codec, data in connection.execute(
+        "SELECT sha, codec, data FROM contents WHERE codec != ?", (SEALED,)
+    ):
         yield sha, unpacked(codec, data)
+
+
+def sealed_contents(connection: apsw.Connection) -> Iterator[tuple[bytes, bytes]]:
+    yield from connection.execute("SELECT sha, data FROM contents WHERE codec = ?", (SEALED,))

@@ -39,7 +39,7 @@ from perdure.storage.journal import (
 from perdure.storage.reservations import ReservationBook
 from perdure.storage.sqlite import analytics, chain, read_only, reservations, retention, shelf, timeline
 from perdure.storage.sqlite.chain import COLUMNS, GENESIS
-from perdure.storage.sqlite.content_encoding import FILE, RAW, ZLIB, unpacked
+from perdure.storage.sqlite.content_encoding import FILE, RAW, SEALED, ZLIB, unpacked
 from perdure.storage.sqlite.database import close_detached, open_database, open_reader
 from perdure.storage.sqlite.errors import journal_error, typed
 from perdure.storage.sqlite.readers import ThreadReaders
@@ -50,7 +50,7 @@ from perdure.storage.timeline import (
     ChangeSummary,
     NewCall,
     NotCovered,
-    Observation,
+    ObservationRecord,
     TrackedFile,
 )
 
@@ -276,6 +276,9 @@ class SqliteJournal:
                 (codec, stored, len(data), sha),
             )
 
+    def store_sealed(self, sha: Digest, size: int, sealed: bytes, *, by_row: bool = True) -> None:
+        self._keep(sha, size, SEALED, sealed, by_row)
+
     def store_content_file(self, sha: Digest, size: int, *, by_row: bool = True) -> None:
         self._keep(sha, size, FILE, None, by_row)
 
@@ -441,9 +444,14 @@ class SqliteJournal:
         return int(seq) if boot == self._boot and seq.strip().isdigit() else 0
 
     def content(self, sha: Digest) -> bytes | None:
-        """A small content; None where there is none, or where it is a file."""
+        """A small content; None where there is none, or where it is a file or sealed."""
         found = self._read.execute("SELECT codec, data FROM contents WHERE sha = ?", (sha,)).fetchone()
         return unpacked(*found) if found is not None else None
+
+    def sealed_content(self, sha: Digest) -> bytes | None:
+        text = "SELECT data FROM contents WHERE sha = ? AND codec = ?"
+        found: Any = self._read.execute(text, (sha, SEALED)).fetchone()
+        return found[0] if found is not None else None
 
     def has_content(self, sha: Digest) -> bool:
         return self._read.execute("SELECT 1 FROM contents WHERE sha = ?", (sha,)).fetchone() is not None
@@ -510,7 +518,7 @@ class SqliteJournal:
     def not_covered(self) -> list[NotCovered]:
         return timeline.not_covered(self._read)
 
-    def last_observation(self) -> Observation | None:
+    def last_observation(self) -> ObservationRecord | None:
         return timeline.last_observation(self._read)
 
     def open_calls(self) -> list[CallRecord]:
@@ -543,8 +551,11 @@ class SqliteJournal:
             yield Problem(*found)
 
     def contents(self) -> Iterator[tuple[Digest, bytes | None]]:
-        """Every kept content; None stands for a file's."""
+        """Every kept content that is not sealed; None stands for a file's."""
         yield from chain.contents(self._read)
+
+    def sealed_contents(self) -> Iterator[tuple[Digest, bytes]]:
+        yield from chain.sealed_contents(self._read)
 
     def latest(self) -> Iterator[Row]:
         """The last change of every file."""

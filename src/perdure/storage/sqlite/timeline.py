@@ -17,7 +17,7 @@ from perdure.storage.timeline import (
     ChangeSummary,
     NewCall,
     NotCovered,
-    Observation,
+    ObservationRecord,
     TrackedFile,
 )
 
@@ -126,9 +126,9 @@ def record_observation(connection: apsw.Connection, head: str | None, now: int) 
     connection.execute("INSERT OR REPLACE INTO observation (id, ts, head) VALUES (1, ?, ?)", (now, head))
 
 
-def last_observation(connection: apsw.Connection) -> Observation | None:
+def last_observation(connection: apsw.Connection) -> ObservationRecord | None:
     row: Any = connection.execute("SELECT ts, head FROM observation").fetchone()
-    return Observation(*row) if row is not None else None
+    return ObservationRecord(*row) if row is not None else None
 
 
 def begin_call(connection: apsw.Connection, call: NewCall, now: int) -> CallRecord:

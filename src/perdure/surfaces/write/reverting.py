@@ -165,8 +165,8 @@ class Reverting:
             check_in_memory(store.find(sha256).size, known.path)
         try:
             now = codec.decode(self._tree.data(known))
-            base = codec.decode(store.load(new)).body
-            back = codec.decode(store.load(old)).body
+            base = codec.decode(store.read(new)).body
+            back = codec.decode(store.read(old)).body
         except (ToolError, StorageError):
             raise refuse(
                 "conflict",
@@ -176,7 +176,9 @@ class Reverting:
             ) from None
         match merge.merge(base, now.body, back):
             case merge.Merged(merged):
-                return store.take(codec.encode_body(now.style, merged))
+                content = store.take(codec.encode_body(now.style, merged))
+                is_secret = store.is_sealed(new) or store.is_sealed(old)
+                return store.seal(content) if is_secret and content.data is not None else content
             case merge.Conflict(regions):
                 raise refuse(
                     "conflict",

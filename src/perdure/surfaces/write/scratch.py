@@ -18,8 +18,9 @@ from perdure.protocol.calls import Call
 from perdure.protocol.envelope import refuse
 from perdure.protocol.next_step import FILL, ask_user, call_again, call_tool, then
 from perdure.protocol.tools import arg
+from perdure.storage import cipher
 from perdure.storage.journal import Item
-from perdure.surfaces.write import hash_prefix, scratch_cipher
+from perdure.surfaces.write import hash_prefix
 from perdure.text.codec import encode_payload
 from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
@@ -60,7 +61,7 @@ def scratch_put(workspace: Workspace, given: ScratchPut, call: Call) -> dict[str
     data = encode_payload(given.content, given.encoding)
     name = hashlib.sha256(data).hexdigest()
     is_sealed = workspace.policy.scratch.encrypt
-    kept_content = workspace.store.take(scratch_cipher.seal(data, name) if is_sealed else data)
+    kept_content = workspace.store.take(cipher.seal(data, name) if is_sealed else data)
 
     def plan(tree: PlanView) -> dict[str, Any]:
         journal = workspace.journal
@@ -139,7 +140,7 @@ def scratch_get(workspace: Workspace, given: ScratchGet, call: Call) -> dict[str
     item = _found(workspace, given.sha256, given.label)
     data = workspace.store.load(item.sha.hex())
     if item.meta.get("sealed"):
-        data = scratch_cipher.unseal(data, item.name)
+        data = cipher.unseal(data, item.name)
     try:
         content = data.decode() if given.encoding == "utf-8" else base64.b64encode(data).decode()
     except UnicodeDecodeError:

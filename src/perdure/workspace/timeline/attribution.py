@@ -18,9 +18,7 @@ file or a folder above it. Calls of Perdure's own tools are no candidates: they 
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from perdure.storage.timeline import CallRecord
@@ -30,11 +28,6 @@ LATE_SHELL_US: Final = 60 * 1_000_000
 background."""
 LATE_OTHER_US: Final = 10 * 1_000_000
 """The same for other tools, where only a formatter or the like can follow."""
-_MOST_COMMAND: Final = 16_384
-_MOST_WORDS: Final = 500
-_WORD: Final = re.compile(r"""(?:[^\s"'`;&|<>()]|"[^"]*"|'[^']*')+""")
-_NEXT_COMMAND: Final = re.compile(r"[;&|(`\n]")
-_QUOTE: Final = re.compile(r"""["']""")
 
 
 class Author(NamedTuple):
@@ -67,28 +60,3 @@ def names(call: CallRecord, path: str) -> bool:
 def _is_recent(call: CallRecord, now_us: int) -> bool:
     limit = LATE_SHELL_US if call.command is not None else LATE_OTHER_US
     return call.status != "late" and call.ended is not None and now_us - call.ended <= limit
-
-
-def command_words(command: str, cwd: str) -> Iterable[tuple[str, str]]:
-    """The words of a command line that may be paths, each with the folder that it is relative to, after each `cd`.
-
-    A shell is not imitated: a word with a wildcard or a variable names the folder before it.
-    """
-    is_cd = False
-    end = 0
-    for number, match in enumerate(_WORD.finditer(command[:_MOST_COMMAND])):
-        if number >= _MOST_WORDS:
-            return
-        is_program = number == 0 or _NEXT_COMMAND.search(command, end, match.start()) is not None
-        end = match.end()
-        word = _QUOTE.sub("", match[0])
-        if is_cd:
-            cwd = os.path.join(cwd, word)
-        is_cd = word in ("cd", "pushd")
-        if word.startswith("-"):
-            word = word.partition("=")[2]
-        special = re.search(r"[*?\[{$]", word)
-        if special is not None:
-            word = word[: special.start()].rpartition("/")[0]
-        if word and not is_cd and (not is_program or "/" in word):
-            yield word, cwd

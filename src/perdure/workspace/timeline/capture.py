@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import logging
 import os
 import time
 from typing import Final, Literal, NamedTuple
@@ -12,11 +13,14 @@ from perdure import risk
 from perdure.platform.descriptors import pread
 from perdure.platform.fault_points import point
 from perdure.storage.digest import sha256_of
+from perdure.storage.errors import CipherError
 from perdure.storage.timeline import TrackedFile
 from perdure.workspace.contents import INLINE, Content, ContentStore
 from perdure.workspace.paths.roots import Roots, rooted
-from perdure.workspace.timeline.coverage import Reason
+from perdure.workspace.timeline.coverage import Reason, is_secret_name
 from perdure.workspace.timeline.scan import Entry, entry_of, examine, open_file, read_link
+
+log = logging.getLogger(__name__)
 
 IN_MEMORY: Final = 64 << 20
 """Small contents of one observation above this go to files at once, as large ones do."""
@@ -45,7 +49,7 @@ class ContentReader:
     def __init__(self, roots: Roots, store: ContentStore, secrets: Literal["keep", "seal", "skip"]) -> None:
         self._roots = roots
         self._store = store
-        self._skips_secrets = secrets != "keep"
+        self._secrets = secrets
         self._in_memory = 0
 
     def read(self, entry: Entry) -> Captured | Reason | None:
@@ -100,32 +104,51 @@ class ContentReader:
                 fresh = entry_of(entry.path, info)
                 if fresh is None or fresh.kind != "file":
                     return None
-                content, was_kept = self._content(fd, info.st_size)
-                if not fresh.matches(os.fstat(fd)) or content.size != info.st_size:
+                read = self._content(fd, info.st_size, entry.path)
+                if not fresh.matches(os.fstat(fd)):
                     continue
-                if self._skips_secrets and _is_secret(content):
+                if read is None:
                     return "secret"
+                content, was_kept = read
+                if content.size != info.st_size:
+                    continue
                 return Captured(fresh, content, was_kept, read_ns)
         finally:
             os.close(fd)
         return None
 
-    def _content(self, fd: int, size: int) -> tuple[Content, bool]:
+    def _content(self, fd: int, size: int, path: str) -> tuple[Content, bool] | None:
+        """The content, and whether the store has it; None for a secret that cannot be kept."""
+        has_secret_name = self._secrets == "seal" and is_secret_name(path.rpartition("/")[2])
         if size <= INLINE:
             data = pread(fd, size + 1, 0)
+            content = Content(hashlib.sha256(data).hexdigest(), len(data), data)
+            if has_secret_name or (self._secrets != "keep" and _is_secret(data)):
+                return self._seal(content)
             self._in_memory += len(data)
             if self._in_memory <= IN_MEMORY:
-                return Content(hashlib.sha256(data).hexdigest(), len(data), data), False
+                return content, False
             return self._store.take_pieces([data]), False
+        if has_secret_name:
+            return None
         sha256 = sha256_of(fd)
         if self._store.has(sha256):
             return Content(sha256, size), True
         return self._store.take_file(fd), False
 
+    def _seal(self, content: Content) -> tuple[Content, bool] | None:
+        if self._secrets != "seal":
+            return None
+        try:
+            return self._store.seal(content), False
+        except CipherError as error:
+            log.warning("files that look like secrets are not covered: %s", error)
+            return None
 
-def _is_secret(content: Content) -> bool:
+
+def _is_secret(data: bytes) -> bool:
     """Whether a credential is in it that the risk check is sure of."""
-    if content.data is None or b"\0" in content.data:
+    if b"\0" in data:
         return False
-    report = risk.scan(content.data.decode("utf-8", "replace"))
+    report = risk.scan(data.decode("utf-8", "replace"))
     return any(finding.tier == "precise" for finding in report.findings)

@@ -16,7 +16,7 @@ from perdure.storage.journal import Journal, NewRow
 from perdure.storage.timeline import ANOTHER_PROGRAM, CallRecord, NewCall
 from perdure.workspace.contents import ContentStore
 from perdure.workspace.timeline.attribution import Author
-from perdure.workspace.timeline.observation import PlannedChange, State
+from perdure.workspace.timeline.planner import PlannedChange, State
 
 OP: Final = "native"
 

@@ -9,7 +9,7 @@
 | what `.gitignore` or `.git/info/exclude` ignores | `ignored` | it is a small file (`SMALL`), or `keep` names it |
 | a file larger than `max_file_mb` | `too_large` | |
 | what is more than `max_total_mb` together | `max_total` | |
-| a file that looks like a secret, unless `secrets = "keep"` | `secret` | `keep` names it and its content does not |
+| a file that looks like a secret, with `secrets = "skip"` | `secret` | `keep` names it and its content does not |
 | FIFOs, sockets, devices | `special` | |
 | other file systems | `mount` | |
 | what may not be read | `unreadable` | |
@@ -113,7 +113,7 @@ class Coverage:
         self._keep = Patterns(settings.keep)
         self._own_names = frozenset(rule.strip("/") for rule in private if not rule.startswith("/"))
         self._own_paths = frozenset(rule.strip("/") for rule in private if rule.startswith("/"))
-        self._skips_secrets = settings.secrets != "keep"
+        self._skips_secrets = settings.secrets == "skip"
         self.has_ignore = bool(self._ignore) or self._skips_secrets
         self.max_file = int(settings.max_file_mb * 1_000_000)
         self.max_total = int(settings.max_total_mb * 1_000_000)

@@ -29,6 +29,8 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The client's project folder, where it names one."""
     process: str | None = None
     """The client's process (`platform/process_tree.py`)."""
+    host: str | None = None
+    """The process of Perdure's host, where it sends the call to a mounted server; None for a hook of a client."""
     agent: str | None = None
     """The subagent; None is the client's main agent."""
     tool: str | None = None

@@ -1,317 +1,221 @@
-"""From a scan to what it means: the changes since the last observation, planned before the workspace is locked.
+"""One observation of a workspace: what differs from the tracked files, and its record in the journal.
 
-What was at a path before is the journal's last row of it, else the tracked file. So a write of Perdure's own
-tools, whose row is there already, is no change: only the tracked file is brought up to date. Nothing is known of a
-file that was never covered or whose content was never kept: it gets no row, since an undo of one could only do harm.
+    scan ─▶ read what differs ─▶ capture what was never seen ─▶ under the workspace's lock: rows and tracked files
+
+What was planned outside of the lock is checked again under it; a file that was changed in between is left for the next
+observation.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
 
-from perdure.protocol.envelope import ToolError
-from perdure.storage.journal import Journal, Row
-from perdure.storage.timeline import FileKind, NotCovered, TrackedFile
-from perdure.text import codec, lines
-from perdure.workspace.timeline.capture import Captured, ContentReader
-from perdure.workspace.timeline.coverage import Reason
-from perdure.workspace.timeline.scan import Entry, Scan, parents
+from perdure.platform.fault_points import point
+from perdure.storage.journal import Digest
+from perdure.storage.timeline import NotCovered, TrackedFile
+from perdure.workspace.timeline import git_head
+from perdure.workspace.timeline.attribution import Author, attribute
+from perdure.workspace.timeline.capture import ContentReader
+from perdure.workspace.timeline.change_rows import Heads, RowWriter
+from perdure.workspace.timeline.coverage import Coverage
+from perdure.workspace.timeline.first_capture import FirstCapture
+from perdure.workspace.timeline.git_contents import fetch_from_git
+from perdure.workspace.timeline.git_objects import GitObjects
+from perdure.workspace.timeline.not_covered import CANNOT_RETURN, is_capture_pending, summarize
+from perdure.workspace.timeline.partial_scan import PartialScanner
+from perdure.workspace.timeline.planner import LARGE, Plan, PlannedChange, Planner
+from perdure.workspace.timeline.scan import Scan, Scanner, examine, parents
+from perdure.workspace.timeline.settings import TimelineSettings
+from perdure.workspace.timeline.tracked import TrackedFiles
+from perdure.workspace.workspace import Workspace, new_transaction_id
 
-NOTHING: Final = hashlib.sha256(b"").digest()
-"""The hash that stands for a directory."""
-COUNTED_BYTES: Final = 1 << 20
-"""Lines of larger files are not counted."""
-COUNTED_IN_ALL: Final = 16 << 20
-LARGE: Final = 1_000_000
-"""Of larger files a new copy is kept at each change only as long as the store has room for it."""
-HASH_MAX: Final = 1_000_000_000
-"""A file that has outgrown the limits is hashed up to this size, so that its last covered version can be restored."""
-
-
-class State(NamedTuple):
-    """What is at a path. `mode` is None where nobody knows it."""
-
-    kind: FileKind
-    sha: bytes
-    mode: int | None
-
-
-class PlannedChange(NamedTuple):
-    """`after` is None for a file that is gone. `last_seq` is the newest row of the path when this was planned.
-    `content` is None for a directory, and where the content is not kept."""
-
-    path: str
-    before: State | None
-    after: State | None
-    size: int
-    content: Captured | None
-    entry: Entry | None
-    tracked: TrackedFile | None
-    last_seq: int | None
-    lines: tuple[int, int] | None
-    """Added and removed, of a text; None where that is too large to count."""
+CAPTURE_S: Final = 5.0
+"""How long an observation may take to capture files that were never seen before."""
+GIT_FILES: Final = 20_000
+"""From so many files on, `capture = "auto"` makes no copy of what git has."""
+ENDED_CALLS: Final = 200
+"""How many ended calls are looked at for one whose process goes on in the background."""
+MOST_REMOVED: Final = 20
+_COVERED_KINDS: Final = (0o100000, 0o040000, 0o120000)
 
 
-class Plan(NamedTuple):
-    """`refreshed` are files that are the same as before, or as Perdure's own tools left them, with other times.
-    `unread` are files without a content in the store that are to be captured: nothing is known of what they were."""
-
-    changes: list[PlannedChange]
-    refreshed: list[TrackedFile]
-    untracked: list[str]
-    unread: list[Entry]
-    not_covered: dict[str, NotCovered]
-
-
-class Planner:
-    """`is_first`: no observation was made before. `left_out` is what the last one did not cover. `room` are the bytes that
-    new files may have together, `large_room` those of new versions of large files."""
+class Observation:
+    """One look at the workspace, and what is recorded of it."""
 
     def __init__(
         self,
-        journal: Journal,
-        reader: ContentReader,
-        tracked: Mapping[str, TrackedFile],
-        left_out: Iterable[NotCovered],
-        *,
-        is_first: bool,
-        room: int,
-        large_room: int,
+        workspace: Workspace,
+        coverage: Coverage,
+        settings: TimelineSettings,
+        clock: Callable[[], float],
+        tracked: TrackedFiles,
+        changed: set[str] | None,
     ) -> None:
-        self._journal = journal
-        self._reader = reader
-        self._tracked = tracked
-        self._left_out = frozenset(place.path for place in left_out if not is_capture_pending(place))
-        self._is_first = is_first
-        self._room = room
-        self._large_room = large_room
-        self._last: dict[str, Row] | None = None
-        self._counted = 0
-        self._changes: list[PlannedChange] = []
-        self._refreshed: list[TrackedFile] = []
-        self._untracked: list[str] = []
-        self._unread: list[Entry] = []
-        self._reasons: dict[str, NotCovered] = {}
-        self._explained: set[str] = set()  # folders that Perdure made for a file
-        self._new_folders: list[Entry] = []
+        self._workspace = workspace
+        self._journal = workspace.journal
+        self._coverage = coverage
+        self._settings = settings
+        self._clock = clock
+        self._all_tracked = tracked
+        self._changed = changed
+        self._tracking: list[TrackedFile] = []
+        self._untracking: list[str] = []
+        self.left: set[str] = set()
+        """Paths that were changed while they were being recorded."""
+        self._capture: FirstCapture | None = None
+        self._reader = ContentReader(workspace.roots, workspace.store, settings.secrets)
+        self._last = self._journal.last_observation()
+        self._left_out = self._journal.not_covered()
+        self._tracked = tracked.by_path
+        self._heads = Heads(None, None)
+        self._plan = Plan([], [], [], [], {})
+        self._not_covered: list[NotCovered] = []
+        self._scanner: PartialScanner | None = None
 
-    def plan(self, scan: Scan) -> Plan:
-        self._untracked += scan.left
-        if self._is_first and len(scan.new) > 100:
-            self._last = {row.path: row for row in self._journal.latest()}
-        for entry in scan.new:
-            self._plan_new(entry)
-        for entry in scan.differing:
-            self._plan_differing(entry)
-        for entry in scan.outgrown:
-            self._plan_outgrown(entry)
-        for known in scan.gone:
-            self._plan_gone(known)
-        for entry in self._new_folders:
-            self._plan_folder(entry)
-        self._unread += scan.unread
-        return Plan(self._changes, self._refreshed, self._untracked, self._unread, self._reasons)
-
-    def _plan_new(self, entry: Entry) -> None:
-        if entry.kind == "directory":
-            self._new_folders.append(entry)
-            return
-        if entry.size > self._room or self._has_no_room(entry):
-            self.leave_out(entry.path, "max_total")
-            return
-        self._room -= entry.size
-        last = self._last_row(entry.path)
-        if last is None and self._was_left_out(entry.path):
-            self._unread.append(entry)
-            return
-        captured = self._read(entry)
-        if captured is None:
-            return
-        before = _state_of(last) if last is not None else None
-        if before is not None and (before.kind, before.sha) == (entry.kind, captured.content.digest):
-            self._refreshed.append(captured.tracked())
-            self._explained.update(parents(entry.path))
-            return
-        self._add(captured, before, last)
-
-    def _plan_folder(self, entry: Entry) -> None:
-        last = self._last_row(entry.path)
-        before = _state_of(last) if last is not None else None
-        is_known = before is not None and before.kind == "directory"
-        if is_known or entry.path in self._explained or (last is None and self._was_left_out(entry.path)):
-            self._refreshed.append(entry.tracked(None, 0))
-            return
-        self._add_folder(entry, before, last)
-
-    def _plan_differing(self, entry: Entry) -> None:
-        known = self._tracked[entry.path]
-        last = self._last_row(entry.path)
-        before = _before(known, last)
-        if entry.kind == "directory":
-            if before is None or (before.kind, before.mode) != ("directory", entry.mode):
-                self._add_folder(entry, before, last)
-            else:
-                self._refreshed.append(entry.tracked(None, 0))
-            return
-        if self._has_no_room(entry) and (before is None or self._reader.hash(entry) != before.sha):
-            self.leave_out(entry.path, "max_total")
-            self._plan_outgrown(entry)
-            return
-        captured = self._read(entry)
-        if captured is None:
-            if entry.path in self._reasons and _differs_in_mode_only(known, entry) and before is not None:
-                self._add_mode(entry, before, known, last)
-            return
-        fresh = captured.entry
-        is_same = before is not None and (before.kind, before.sha) == (fresh.kind, captured.content.digest)
-        if is_same and before is not None and (fresh.kind == "link" or before.mode in (None, fresh.mode)):
-            self._refreshed.append(captured.tracked())
-        else:
-            self._add(captured, before, last)
-
-    def _plan_outgrown(self, entry: Entry) -> None:
-        self._untracked.append(entry.path)
-        last = self._last_row(entry.path)
-        before = _before(self._tracked[entry.path], last)
-        sha = self._reader.hash(entry) if before is not None and entry.size <= HASH_MAX else None
-        if sha is None or before is None or before.sha == sha:
-            return
-        after = State("file", sha, entry.mode)
-        self._changes.append(
-            PlannedChange(entry.path, before, after, entry.size, None, entry, None, _seq(last), None)
+    @property
+    def has_news(self) -> bool:
+        plan = self._plan
+        return bool(
+            plan.changes
+            or plan.refreshed
+            or plan.untracked
+            or self._last is None
+            or self._last.head != self._heads.after
+            or self._not_covered != self._left_out
         )
 
-    def _plan_gone(self, known: TrackedFile) -> None:
-        self._untracked.append(known.path)
-        last = self._last_row(known.path)
-        before = _before(known, last)
-        if before is not None:
-            lines = self._count_lines(before, None)
-            self._changes.append(
-                PlannedChange(known.path, before, None, 0, None, None, None, _seq(last), lines)
+    def look(self) -> None:
+        """Scan, read what differs, and capture what was never seen: durably, in transactions of its own."""
+        deadline = time.monotonic() + CAPTURE_S
+        head = git_head.read_head(self._workspace.roots[0].path)
+        self._heads = Heads(self._last.head if self._last is not None else None, head)
+        scan = self._scan(deadline)
+        fetch_from_git(self._workspace, self._tracked, scan)
+        planner = Planner(
+            self._journal,
+            self._reader,
+            self._tracked,
+            self._left_out,
+            is_first=self._last is None,
+            room=self._coverage.max_total - sum(file.size for file in self._tracked.values()),
+            large_room=self._large_room(scan),
+        )
+        self._plan = planner.plan(scan)
+        point("timeline.planned")
+        git = (
+            GitObjects(self._workspace.roots[0].path) if self._plan.unread and self._uses_git(scan) else None
+        )
+        self._capture = FirstCapture(self._workspace, self._reader, git, deadline)
+        pending = self._capture.run(self._plan.unread, self._plan.not_covered)
+        places = {place.path: place for place in scan.not_covered} | self._plan.not_covered | pending
+        if self._scanner is not None:
+            places = self._scanner.unexamined(self._left_out) | places
+        self._not_covered = summarize(places.values())
+
+    def _large_room(self, scan: Scan) -> int:
+        """The store may hold the covered files and as much of their history."""
+        if not any(entry.size > LARGE for entry in (*scan.new, *scan.differing)):
+            return 0
+        stored: int = self._workspace.committer.transact(self._journal.stored_bytes)
+        return 2 * self._coverage.max_total - stored
+
+    def _scan(self, deadline: float) -> Scan:
+        unwalked = {
+            place.path
+            for place in self._left_out
+            if place.reason == "not_yet" and not is_capture_pending(place)
+        }
+        is_bounded = self._last is None or bool(unwalked)
+
+        def is_known(folder: str) -> bool:
+            return self._last is not None and unwalked.isdisjoint((folder, *parents(folder), ""))
+
+        if self._changed is not None and not is_bounded and len(self._workspace.roots) == 1:
+            self._scanner = PartialScanner(
+                self._workspace.roots,
+                self._coverage,
+                self._all_tracked,
+                self._changed | self._all_tracked.racy(),
             )
+            return self._scanner.run()
+        return Scanner(
+            self._workspace.roots,
+            self._coverage,
+            self._tracked,
+            deadline if is_bounded else None,
+            is_known,
+        ).run()
 
-    def _add(self, captured: Captured, before: State | None, last: Row | None) -> None:
-        entry = captured.entry
-        after = State(entry.kind, captured.content.digest, entry.mode if entry.kind == "file" else None)
-        self._changes.append(
-            PlannedChange(
-                entry.path,
-                before,
-                after,
-                captured.content.size,
-                captured,
-                entry,
-                captured.tracked(),
-                _seq(last),
-                self._count_lines(before, captured),
+    def _uses_git(self, scan: Scan) -> bool:
+        if self._settings.capture == "auto":
+            return scan.files >= GIT_FILES
+        return self._settings.capture == "git"
+
+    # --- recording -----------------------------------------------------------------------------------------
+
+    def record(self) -> list[Digest]:
+        """In the transaction, under the workspace's lock."""
+        journal, plan = self._journal, self._plan
+        changes = [change for change in plan.changes if self._is_still(change)]
+        self.left = {change.path for change in plan.changes} - {change.path for change in changes}
+        if changes:
+            writer = RowWriter(
+                journal, self._workspace.store, self._heads, self._removed_uncovered(), new_transaction_id
             )
+            writer.write(changes, self._attribution())
+        self._tracking = [change.tracked for change in changes if change.tracked is not None] + plan.refreshed
+        self._untracking = [path for path in plan.untracked if path not in self.left]
+        if self._tracking:
+            journal.track_files(self._tracking)
+        unneeded = journal.untrack_files(self._untracking) if self._untracking else []
+        if self._not_covered != self._left_out:
+            journal.set_not_covered(self._not_covered)
+        if self._last is None or changes or self._last.head != self._heads.after:
+            journal.record_observation(self._heads.after)
+        point("timeline.commit")
+        return unneeded
+
+    def update_tracked(self) -> None:
+        """After COMMIT."""
+        captured = self._capture.tracked if self._capture is not None else []
+        self._all_tracked.apply(captured + self._tracking, self._untracking)
+
+    def _removed_uncovered(self) -> list[str]:
+        """What was named as not covered and is gone: `.git`, dependencies, large files. It cannot be brought back."""
+        named = {place.path for place in self._not_covered}
+        gone = (
+            place.path
+            for place in self._left_out
+            if place.path not in named
+            and place.reason in CANNOT_RETURN
+            and examine(self._workspace.roots, place.path) is None
         )
+        return list(islice(gone, MOST_REMOVED))
 
-    def _add_mode(self, entry: Entry, before: State, known: TrackedFile, last: Row | None) -> None:
-        """Of a file that may not be read any more: its size, inode and mtime say that the content is the same."""
-        if before.sha != known.sha:
-            return
-        after = before._replace(mode=entry.mode)
-        tracked = entry.tracked(known.sha, time.time_ns())
-        self._changes.append(
-            PlannedChange(entry.path, before, after, entry.size, None, entry, tracked, _seq(last), (0, 0))
-        )
+    def _attribution(self) -> Callable[[str], Author]:
+        open_calls = self._journal.open_calls()
+        ended_calls = self._journal.ended_calls(ENDED_CALLS)
+        now = int(self._clock() * 1_000_000)
+        return lambda path: attribute(path, open_calls, ended_calls, now)
 
-    def _add_folder(self, entry: Entry, before: State | None, last: Row | None) -> None:
-        after = State("directory", NOTHING, entry.mode)
-        tracked = entry.tracked(None, 0)
-        lines = self._count_lines(before, None)
-        self._changes.append(
-            PlannedChange(entry.path, before, after, 0, None, entry, tracked, _seq(last), lines)
-        )
-
-    def _count_lines(self, before: State | None, captured: Captured | None) -> tuple[int, int] | None:
-        is_file = captured is not None and captured.entry.kind == "file"
-        if captured is not None and before is not None and before.sha == captured.content.digest:
-            return 0, 0
-        new = captured.content.data if captured is not None and is_file else b""
-        old: bytes | None = b""
-        if before is not None and before.kind == "file":
-            old = self._journal.content(before.sha)
-        if old is None or new is None or max(len(old), len(new)) > COUNTED_BYTES:
-            return None
-        self._counted += len(old) + len(new)
-        return count_lines(old, new) if self._counted <= COUNTED_IN_ALL else None
-
-    def _read(self, entry: Entry) -> Captured | None:
-        found = self._reader.read(entry)
-        if isinstance(found, str):
-            self.leave_out(entry.path, found)
-            return None
-        if found is not None and not found.was_kept and found.content.size > LARGE:
-            self._large_room -= found.content.size
-        return found
-
-    def _has_no_room(self, entry: Entry) -> bool:
-        return entry.kind == "file" and entry.size > LARGE and entry.size > self._large_room
-
-    def leave_out(self, path: str, reason: Reason) -> None:
-        self._reasons[path] = NotCovered(path, reason, 1)
-
-    def _was_left_out(self, path: str) -> bool:
-        """Whether nothing is known of what was at a path before: it may have been there all along."""
-        if self._is_first:
-            return True
-        return any(place in self._left_out for place in (path, *parents(path), ""))
-
-    def _last_row(self, path: str) -> Row | None:
-        return self._last.get(path) if self._last is not None else self._journal.last_of(path)
-
-
-def count_lines(old: bytes, new: bytes) -> tuple[int, int]:
-    """How many lines are added and removed; none where one of the two is no text."""
-    try:
-        a, b = lines.split(codec.decode(old).body), lines.split(codec.decode(new).body)
-    except ToolError:
-        return 0, 0
-    if not a or not b:
-        return len(b), len(a)
-    parts = lines.diff(a, b)
-    return sum(part.b_end - part.b_start for part in parts), sum(part.a_end - part.a_start for part in parts)
-
-
-def is_capture_pending(place: NotCovered) -> bool:
-    """Whether the files of a place are tracked, and only their contents are not kept yet; else its folder was
-    never walked."""
-    return place.reason == "not_yet" and place.files is not None
-
-
-def _before(known: TrackedFile, last: Row | None) -> State | None:
-    """What was at the path of a tracked file; None where that is not known, or where the journal says it is gone
-    already."""
-    if last is not None:
-        state = _state_of(last)
-        return state if state is None or state.mode is not None else state._replace(mode=known.mode)
-    if known.kind == "directory":
-        return State("directory", NOTHING, known.mode)
-    return State(known.kind, known.sha, known.mode) if known.sha is not None else None
-
-
-def _differs_in_mode_only(known: TrackedFile, entry: Entry) -> bool:
-    return known.mode != entry.mode and (known.kind, known.size, known.mtime_ns, known.inode) == (
-        entry.kind,
-        entry.size,
-        entry.mtime_ns,
-        entry.inode,
-    )
-
-
-def _state_of(row: Row) -> State | None:
-    if row.new_sha is None:
-        return None
-    detail: dict[str, Any] = row.detail
-    kind: FileKind = detail.get("kind", "file")
-    return State(kind, row.new_sha, detail.get("file_mode"))
-
-
-def _seq(row: Row | None) -> int | None:
-    return row.seq if row is not None else None
+    def _is_still(self, change: PlannedChange) -> bool:
+        """Whether nothing happened to the file since it was planned. If so it is left for the next observation."""
+        last = self._journal.last_of(change.path)
+        if (last.seq if last is not None else None) != change.last_seq:
+            return False
+        if (
+            change.content is not None
+            and change.content.was_kept
+            and not self._workspace.store.has(change.content.content.sha256)
+        ):
+            return False
+        try:
+            info = examine(self._workspace.roots, change.path)
+        except OSError:
+            return False
+        if change.entry is None:
+            return info is None or (info.st_mode & 0o170000) not in _COVERED_KINDS
+        return info is not None and change.entry.matches(info)

@@ -1,0 +1,84 @@
+"""Hooks that a client posts to `perdure serve`: the same JSON as for `perdure hook journal`, and no process for each.
+
+The event goes to the worker that serves the workspace, as from a hook's own process (`hooks/relay.py`). Where no worker
+runs for it, `perdure hook journal` records it. An answer has no text: a client would add it to the conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from perdure.hooks.relay import CLIENTS, RelayError, encode_request, send_request, socket_path
+from perdure.host.compose import own_command
+from perdure.serve.answering import Headers, Receive, Scope, Send, respond
+from perdure.serve.streamable import OWNER, Refused, refused
+
+PREFIX: Final = "/hooks/"
+ALONE_S: Final = 20.0
+
+
+class _Payload(msgspec.Struct):
+    cwd: str
+
+
+class Hooks:
+    """`read_body` reads the body of a request within the limits."""
+
+    def __init__(
+        self, workspaces: Sequence[str], read_body: Callable[[Headers, Receive], Awaitable[bytes]]
+    ) -> None:
+        self._roots = [os.path.realpath(workspace) for workspace in workspaces]
+        self._read_body = read_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._take(scope, receive)
+            await respond(send, 200, b"")
+        except Refused as no:
+            await respond(send, no.status, no.body, no.headers)
+
+    async def _take(self, scope: Scope, receive: Receive) -> None:
+        client = scope["path"].removeprefix(PREFIX)
+        if client not in CLIENTS:
+            raise refused(404, f"no client of this name has hooks: use one of {', '.join(CLIENTS)}.")
+        if scope["method"] != "POST":
+            raise Refused(405, b"", [(b"allow", b"POST")])
+        if scope[OWNER]:
+            raise refused(403, "hooks are taken from the owner of this server only.")
+        hook = await self._read_body(scope["headers"], receive)
+        try:
+            cwd = os.path.realpath(msgspec.json.decode(hook, type=_Payload).cwd)
+        except (msgspec.MsgspecError, ValueError):
+            raise refused(400, "the body is not the JSON object of a hook.") from None
+        try:
+            await asyncio.to_thread(self._record, client, cwd, hook)
+        except (RelayError, OSError, subprocess.TimeoutExpired) as error:
+            raise refused(503, f"not recorded, the next hook catches up: {error}") from None
+
+    def _record(self, client: str, cwd: str, hook: bytes) -> None:
+        root = self._root_of(cwd)
+        if root is not None:
+            request = encode_request(hook, client=client, cwd=cwd, project=root)
+            if send_request(socket_path(root), request):
+                return
+        where = ("--workspace", root) if root is not None else ()
+        subprocess.run(
+            own_command("hook", "journal", "--client", client, *where),
+            input=hook,
+            cwd=cwd if os.path.isdir(cwd) else None,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=ALONE_S,
+            check=False,
+        )
+
+    def _root_of(self, cwd: str) -> str | None:
+        """The innermost workspace around a folder."""
+        around = [root for root in self._roots if f"{cwd}/".startswith(f"{root.rstrip('/')}/")]
+        return max(around, key=len, default=None)
