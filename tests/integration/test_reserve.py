@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from write_tools import TestCall, Tools
 
 from perdure.platform.process_tree import client_process
 from perdure.workspace.reservations import access
-from tests.integration.write_tools import TestCall, Tools
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """`perdure hook journal`: one event of a client's hook, handed to the recorder.
 
 The hook never keeps the client from working: whatever fails is one line on standard error and one in the log, and the
-exit code is 0. A failed observation loses nothing: the next one finds the same changes. Nothing is printed, because
-clients add what a hook prints to the conversation.
+exit code is 0. A failed observation loses nothing: the next one finds the same changes. Printed is only what concerns
+reservations (`workspace/reservations/hook_answer.py`), because clients add it to the conversation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from perdure.hooks.relay import MOST_BYTES, RelayError, relay
 
 if TYPE_CHECKING:
-    from perdure.workspace.timeline.event import HookEvent
+    from perdure.workspace.timeline.event import HookAnswer, HookEvent
 
 LOCK_S: Final = 2.0
 """How long it waits for another process that writes to the workspace."""
@@ -31,12 +31,14 @@ def run(client: str | None, workspace: str | None) -> int:
     watchdog.start()
     try:
         hook = sys.stdin.buffer.read(MOST_BYTES) if sys.stdin is not None else b""
-        if not relay(hook, client=client, workspace=workspace):
+        if (reply := relay(hook, client=client, workspace=workspace)) is not None:
+            _print(reply)
+        else:
             payload = parse_payload(hook)
             if payload is None:
                 _tell("standard input is not the JSON object of a hook")
             else:
-                _record(payload, client, workspace)
+                _print(_record(payload, client, workspace))
     except (
         BaseException
     ) as error:  # SystemExit and KeyboardInterrupt too: an exit code of 2 would block the call
@@ -60,12 +62,18 @@ def parse_payload(hook: bytes) -> dict[str, Any] | None:
     return payload if isinstance(payload, dict) else None
 
 
-def _record(payload: dict[str, Any], client: str | None, workspace: str | None) -> None:
-    from perdure.hooks.clients import read_event
+def _print(reply: str) -> None:
+    if reply:
+        print(reply, flush=True)
+
+
+def _record(payload: dict[str, Any], client: str | None, workspace: str | None) -> str:
+    """Returns what the hook prints."""
+    from perdure.hooks.clients import read_event, reply
 
     event = read_event(payload, client, os.environ)
     if event is None or not event.may_change_files:
-        return
+        return ""
     import msgspec
 
     from perdure.cli.workspace import find_project
@@ -73,8 +81,9 @@ def _record(payload: dict[str, Any], client: str | None, workspace: str | None) 
 
     event = msgspec.structs.replace(event, process=client_process())
     place = find_project(workspace, event.project, event.cwd)
-    if workspace is not None or not _is_too_wide(place):
-        _hand_over(event, place)
+    if workspace is None and _is_too_wide(place):
+        return ""
+    return reply(payload, client, _hand_over(event, place))
 
 
 def _is_too_wide(place: str) -> bool:
@@ -86,21 +95,25 @@ def _is_too_wide(place: str) -> bool:
     return is_wide and not is_known(place)
 
 
-def _hand_over(event: HookEvent, workspace: str) -> None:
+def _hand_over(event: HookEvent, workspace: str) -> HookAnswer:
     from perdure.cli.write_settings import write_settings
     from perdure.host.settings import load
     from perdure.worker.compose import open_write
+    from perdure.workspace.reservations.hook_answer import handle_event
+    from perdure.workspace.timeline.event import HookAnswer
     from perdure.workspace.timeline.recorder import Recorder
 
     settings = load({"workspace": [workspace]}, os.environ, leave_out_faults=True)
-    if settings.timeline.enabled:
+    answer = HookAnswer()
+    if settings.timeline.enabled or settings.reservations.mode != "off":
         service = open_write(write_settings(settings), lock_s=LOCK_S)
         try:
-            Recorder(service, settings.timeline).handle(event)
+            answer = handle_event(service, Recorder(service, settings.timeline), event)
         finally:
             service.close()
     if settings.faults:
         _tell(settings.faults[0].detail)
+    return answer
 
 
 def _describe(error: BaseException) -> str:

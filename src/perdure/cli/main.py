@@ -37,6 +37,7 @@ COMMANDS = {
     "reserve": ("perdure.cli.reserve", "keep other agents from writing paths"),
     "release": ("perdure.cli.release", "release a reservation"),
     "reservations": ("perdure.cli.reservations", "which paths are reserved, by whom and until when"),
+    "guard": ("perdure.cli.guard", "a check of git commits against reservations: install, uninstall, check"),
     "state": ("perdure.cli.state", "shared state: get, set, list, delete, wait, history, export, import"),
     "handoff": ("perdure.cli.handoff", "the handoff that one agent leaves to the next: show, write"),
     "trust": ("perdure.cli.trust", "let a workspace's own settings files start servers and change settings"),

@@ -27,11 +27,19 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     until: int
 
 
+class Notice(msgspec.Struct, frozen=True):
+    """What an owner is to be told at its next call: its paths were changed by something that asks nobody."""
+
+    owner: str
+    text: str
+
+
 class ReservationBook(msgspec.Struct, frozen=True):
     """All reservations of a workspace. A token is given out once: `last_token` only grows."""
 
     last_token: int = 0
     reservations: tuple[Reservation, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
 
 class ReservationReading(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -16,7 +15,7 @@ from perdure.text.printable import make_printable
 from perdure.text.times import format_time
 from perdure.workspace.change import PlanFunction
 from perdure.workspace.planning import PlanView
-from perdure.workspace.reservations.access import Granted, Refused, Unknown, describe
+from perdure.workspace.reservations.access import Granted, Refused, Unknown, describe, resolve_path
 from perdure.workspace.reservations.patterns import has_wildcard
 from perdure.workspace.reservations.rules import Held, TooManyReservations
 from perdure.workspace.workspace import Workspace
@@ -132,13 +131,9 @@ def _read_path(workspace: Workspace, text: str) -> str:
 
 
 def _resolve(workspace: Workspace, path: str) -> str:
-    """A path as rows of the journal name it. A link stands for its target. Empty for the first root itself."""
-    whole = os.path.realpath(os.path.join(workspace.roots[0].path, path))
-    for number, root in enumerate(workspace.roots):
-        top = os.path.realpath(root.path)
-        if whole == top or whole.startswith(top.rstrip("/") + "/"):
-            name = os.path.relpath(whole, top)
-            return (f"@{number}/" if number else "") + ("" if name == "." else name)
+    name = resolve_path(workspace.roots, path)
+    if name is not None:
+        return name
     raise refuse(
         "policy_violation",
         "escapes_workspace",

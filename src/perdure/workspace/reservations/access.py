@@ -5,6 +5,7 @@ The check reads the book in the transaction of the change, so that a reservation
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from typing import Any, Final, Literal
@@ -16,10 +17,11 @@ from perdure.protocol.calls import Call
 from perdure.protocol.envelope import ToolError, refuse
 from perdure.protocol.next_step import call_again, call_tool, either
 from perdure.storage.journal import Journal
-from perdure.storage.reservations import Mode, Reservation, ReservationBook
+from perdure.storage.reservations import Mode, Notice, Reservation, ReservationBook
 from perdure.storage.timeline import ANOTHER_PROGRAM
 from perdure.text.printable import make_printable
 from perdure.text.times import format_time
+from perdure.workspace.paths.roots import Roots
 from perdure.workspace.reservations import rules
 from perdure.workspace.reservations.patterns import covers
 from perdure.workspace.reservations.rules import Held, Request
@@ -59,7 +61,7 @@ class Reservations:
         self, call: Call, paths: tuple[str, ...], mode: Mode, ttl_s: int, reason: str
     ) -> Granted | Refused:
         """All paths or none. With `call.force` the reservations of others that are in the way are released."""
-        book, now = self._book(), _now()
+        book, now = self.active_book(), _now()
         agent, turn = self._agent(call)
         request = Request(owner_of(call), call.client, agent, turn, paths, mode, reason)
         holders = rules.find_holders(book, request)
@@ -71,7 +73,7 @@ class Reservations:
         return Granted(made)
 
     def renew(self, call: Call, token: int, ttl_s: int) -> Granted | Unknown:
-        book = self._book()
+        book = self.active_book()
         match rules.find_token(book, token, owner_of(call)):
             case Reservation():
                 book, renewed = rules.renew(book, token, _now() + ttl_s * SECOND)
@@ -82,7 +84,7 @@ class Reservations:
 
     def release(self, call: Call, token: int) -> Granted | Refused | Unknown:
         """Another owner's reservation is released with `call.force` alone."""
-        book = self._book()
+        book = self.active_book()
         found = rules.find_token(book, token, owner_of(call))
         if found == "not_found":
             others = [one for one in book.reservations if one.token == token]
@@ -100,20 +102,37 @@ class Reservations:
         if tokens:
             self._journal.save_reservation_book(rules.release(book, tokens))
 
+    def find_writers(self, path: str, owner: str) -> list[Held]:
+        """The reservations that keep an owner from writing a path."""
+        if self.settings.mode == "off":
+            return []
+        return rules.find_writers(self.active_book(), path, owner)
+
+    def add_notices(self, notices: Iterable[Notice]) -> None:
+        self._journal.save_reservation_book(rules.add_notices(self._journal.reservation_book(), notices))
+
+    def take_notices(self, owner: str) -> list[str]:
+        book = self._journal.reservation_book()
+        if not any(notice.owner == owner for notice in book.notices):
+            return []
+        book, told = rules.take_notices(book, owner)
+        self._journal.save_reservation_book(book)
+        return told
+
     def active(self) -> tuple[Reservation, ...]:
-        return self._book().reservations
+        return self.active_book().reservations
 
     def reserve_changed(self, call: Call, paths: Iterable[str]) -> None:
         """In mode `automatic`, in the transaction of a change: its files are held for a while."""
         if self.settings.mode != "automatic":
             return
-        book, owner = self._book(), owner_of(call)
+        book, owner = self.active_book(), owner_of(call)
         own = [pattern for one in book.reservations if one.owner == owner for pattern in one.paths]
         fresh = tuple(path for path in paths if not any(covers(pattern, path) for pattern in own))
         if fresh:
             self.acquire(call, fresh, "exclusive", AUTOMATIC_S, "written last")
 
-    def _book(self) -> ReservationBook:
+    def active_book(self) -> ReservationBook:
         return rules.prune(self._journal.reservation_book(), _now(), has_ended)
 
     def _agent(self, call: Call) -> tuple[str | None, int | None]:
@@ -132,7 +151,7 @@ class WriteCheck:
         self._reservations = reservations
         self._journal = journal
         self._call = call
-        self._book: tuple[Reservation, ...] | None = None
+        self._book: ReservationBook | None = None
         self._checked: dict[str, tuple[int, ...]] = {}
         self.warnings: list[str] = []
 
@@ -146,11 +165,13 @@ class WriteCheck:
     def _overridden(self, path: str) -> tuple[int, ...]:
         if self._reservations.settings.mode == "off":
             return ()
+        owner = owner_of(self._call)
         if self._book is None:
-            self._book = self._reservations.active()
-        if not self._book:
+            self._book = self._reservations.active_book()
+            self.warnings += self._reservations.take_notices(owner)
+        if not self._book.reservations:
             return ()
-        holders = rules.find_writers(ReservationBook(0, self._book), path, owner_of(self._call))
+        holders = rules.find_writers(self._book, path, owner)
         if holders and not self._call.force:
             raise reserved(holders)
         return tuple(held.by.token for held in holders)
@@ -180,18 +201,34 @@ def owner_of(call: Call) -> str:
 
 def reserved(holders: list[Held]) -> ToolError:
     """The refusal of a write to a path that another owner holds."""
-    path, by = holders[0]
-    until = format_time(max(held.by.until for held in holders if held.path == path))
-    why = f": {make_printable(by.reason)}" if by.reason else ""
+    path = holders[0].path
     return refuse(
         "conflict",
         "reserved",
-        f"{make_printable(path)} is reserved by {_name(by)} until {until}{why}.",
+        f"{sentence(holders[0])}.",
         next_step=either(call_tool("reserve", action="list"), call_again()),
         suggested_action="retry_later",
         path=path,
         holders=[describe(held) for held in holders],
     )
+
+
+def sentence(held: Held) -> str:
+    by = held.by
+    why = f": {make_printable(by.reason)}" if by.reason else ""
+    return f"{make_printable(held.path)} is reserved by {_name(by)} until {format_time(by.until)}{why}"
+
+
+def resolve_path(roots: Roots, path: str, cwd: str | None = None) -> str | None:
+    """A path as rows of the journal name it: a link stands for its target, and the first root itself is empty. None for one
+    outside the workspace."""
+    whole = os.path.realpath(os.path.join(cwd or roots[0].path, path))
+    for number, root in enumerate(roots):
+        top = os.path.realpath(root.path)
+        if whole == top or whole.startswith(top.rstrip("/") + "/"):
+            name = os.path.relpath(whole, top)
+            return (f"@{number}/" if number else "") + ("" if name == "." else name)
+    return None
 
 
 def describe(held: Held) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from perdure.storage.reservations import Mode, Reservation, ReservationBook
+from perdure.storage.reservations import Mode, Notice, Reservation, ReservationBook
 from perdure.workspace.reservations.patterns import covers, overlap
 
 MOST_RESERVATIONS: Final = 1000
+MOST_NOTICES: Final = 100
 
 IsGone = Callable[[str], bool]
 """Whether the process of an owner has ended."""
@@ -67,17 +68,28 @@ def acquire(
         raise TooManyReservations
     token = book.last_token + 1
     made = Reservation(token=token, since=now, until=now + ttl_us, **request._asdict())
-    return ReservationBook(token, (*book.reservations, made)), made
+    return _with(book, (*book.reservations, made), token), made
 
 
 def renew(book: ReservationBook, token: int, until: int) -> tuple[ReservationBook, Reservation]:
     renewed = msgspec.structs.replace(_by_token(book, token), until=until)
-    others = _without(book, token)
-    return ReservationBook(book.last_token, (*others, renewed)), renewed
+    return _with(book, (*_without(book, token), renewed)), renewed
 
 
 def release(book: ReservationBook, tokens: Iterable[int]) -> ReservationBook:
-    return ReservationBook(book.last_token, _without(book, *tokens))
+    return _with(book, _without(book, *tokens))
+
+
+def add_notices(book: ReservationBook, notices: Iterable[Notice]) -> ReservationBook:
+    """An owner that never asks has the newest ones."""
+    return msgspec.structs.replace(book, notices=(*book.notices, *notices)[-MOST_NOTICES:])
+
+
+def take_notices(book: ReservationBook, owner: str) -> tuple[ReservationBook, list[str]]:
+    """What an owner is to be told now, and the book without it."""
+    told = list(dict.fromkeys(notice.text for notice in book.notices if notice.owner == owner))
+    left = tuple(notice for notice in book.notices if notice.owner != owner)
+    return msgspec.structs.replace(book, notices=left), told
 
 
 def find_token(book: ReservationBook, token: int, owner: str) -> Reservation | Literal["lost", "not_found"]:
@@ -97,6 +109,13 @@ def find_writers(book: ReservationBook, path: str, owner: str) -> list[Held]:
         for one in covering
         if one.owner != owner and (one.mode == "exclusive" or not is_holder)
     ]
+
+
+def _with(
+    book: ReservationBook, reservations: tuple[Reservation, ...], last_token: int | None = None
+) -> ReservationBook:
+    token = book.last_token if last_token is None else last_token
+    return msgspec.structs.replace(book, reservations=reservations, last_token=token)
 
 
 def _by_token(book: ReservationBook, token: int) -> Reservation:
