@@ -58,6 +58,7 @@ class PowerCall:
 
     client = "power"
     process = None
+    force = False
 
     def __init__(self, tool: str, session: str, key: str | None, view: View = FULL) -> None:
         self.tool = tool

@@ -88,6 +88,7 @@ class InProcess:
     client = session = "in-process"
     invocation_key = None
     process = None
+    force = False
     age_s = 0.0
     view = View("json", "full")
 

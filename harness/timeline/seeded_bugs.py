@@ -16,7 +16,6 @@ from perdure.platform.files import open_beneath
 from perdure.storage.journal import Row
 from perdure.storage.sqlite.journal import SqliteJournal
 from perdure.storage.timeline import CallRecord
-from perdure.surfaces.write import rewind
 from perdure.workspace.contents import ContentStore
 from perdure.workspace.recovery import recover
 from perdure.workspace.timeline import change_rows, observation, recorder, scan
@@ -27,6 +26,7 @@ from perdure.workspace.timeline.planner import Plan, Planner
 from perdure.workspace.timeline.recorder import Recorder
 from perdure.workspace.timeline.scan import Scanner
 from perdure.workspace.timeline.watcher import FileWatcher
+from perdure.workspace.undo import rewind
 
 KILLS: Final = "kills --rounds 100 --seed 1"
 AGENTS: Final = "agents --rounds 40 --seed 1"

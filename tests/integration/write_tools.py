@@ -24,7 +24,8 @@ class TestCall:
     __test__ = False
     tool = "test"
     invocation_key = None
-    process = None
+    process: str | None = None
+    force = False
     age_s = 0.0
     view = VIEW
 

@@ -22,8 +22,9 @@ class Handler:
     def __init__(self, handle: Callable[[HookRequest], object]) -> None:
         self._handle = handle
 
-    def handle(self, request: HookRequest) -> None:
+    def handle(self, request: HookRequest) -> str:
         self._handle(request)
+        return "printed"
 
     def maintain(self) -> None:
         pass
@@ -68,8 +69,8 @@ def test_the_path_to_the_worker_imports_little() -> None:
 
 
 def test_without_a_listener_the_hook_works_alone(root: Path) -> None:
-    assert not relay(b"{}", client="codex", workspace=str(root))
-    assert not relay(b"{}", client="codex", workspace=None)
+    assert relay(b"{}", client="codex", workspace=str(root)) is None
+    assert relay(b"{}", client="codex", workspace=None) is None
 
 
 def test_a_hook_reaches_the_worker_of_its_workspace(
@@ -80,7 +81,7 @@ def test_a_hook_reaches_the_worker_of_its_workspace(
     for name in (*PROJECT_VARIABLES, "HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(root))
-    assert relay(b'{"a": 1}', client="codex", workspace=None)
+    assert relay(b'{"a": 1}', client="codex", workspace=None) == "printed"
     [request] = requests
     assert request == HookRequest(
         "codex",
@@ -98,11 +99,11 @@ def test_without_a_project_the_nearest_workspace_above_is_meant(
 ) -> None:
     requests: list[HookRequest] = []
     listen(requests.append)
-    assert relay(b"{}", client=None, workspace=None)
+    assert relay(b"{}", client=None, workspace=None) == "printed"
     assert (requests[0].client, requests[0].project) == (None, None)
     nearer = root / "src"
     os.makedirs(root.parent / "home" / "workspaces" / store_id(str(nearer)))
-    assert not relay(b"{}", client=None, workspace=None)
+    assert relay(b"{}", client=None, workspace=None) is None
 
 
 def test_a_hook_of_another_workspace_works_alone(root: Path, listen: Callable[..., HookListener]) -> None:
@@ -110,7 +111,7 @@ def test_a_hook_of_another_workspace_works_alone(root: Path, listen: Callable[..
         raise Elsewhere
 
     listen(handle)
-    assert not relay(b"{}", client="c", workspace=str(root))
+    assert relay(b"{}", client="c", workspace=str(root)) is None
 
 
 def test_a_recorder_that_fails_says_why_and_takes_the_next_hook(
@@ -123,7 +124,7 @@ def test_a_recorder_that_fails_says_why_and_takes_the_next_hook(
     listen(handle)
     with pytest.raises(RelayError, match="the disk is full"):
         relay(b"bad", client="c", workspace=str(root))
-    assert relay(b"good", client="c", workspace=str(root))
+    assert relay(b"good", client="c", workspace=str(root)) == "printed"
 
 
 def test_an_error_of_storage_is_told_in_words(root: Path, listen: Callable[..., HookListener]) -> None:
@@ -139,15 +140,15 @@ def test_the_socket_that_a_killed_worker_left_is_replaced(root: Path) -> None:
     left = Path(socket_path(str(root)))
     left.parent.mkdir(parents=True)
     left.touch()
-    assert not relay(b"{}", client="c", workspace=str(root))
+    assert relay(b"{}", client="c", workspace=str(root)) is None
     listener = HookListener(str(root), lambda: Handler(lambda request: None))
     listener.start()
-    assert wait_for(lambda: relay(b"{}", client="c", workspace=str(root)), 10)
+    assert wait_for(lambda: relay(b"{}", client="c", workspace=str(root)) == "printed", 10)
     listener.close()
 
 
 def test_a_large_hook_arrives_whole(root: Path, listen: Callable[..., HookListener]) -> None:
     sizes: list[int] = []
     listen(lambda request: sizes.append(len(request.json)))
-    assert relay(b"x" * 5_000_000, client="c", workspace=str(root))
+    assert relay(b"x" * 5_000_000, client="c", workspace=str(root)) == "printed"
     assert sizes == [5_000_000]

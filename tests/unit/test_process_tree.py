@@ -64,6 +64,16 @@ def test_a_shell_that_reads_a_script_is_not_the_client(own_identity: str, tmp_pa
     assert find_client("sh", script) == own_identity
 
 
+def test_a_script_that_names_its_shell_is_not_the_client(
+    own_identity: str, tmp_path: os.PathLike[str]
+) -> None:
+    script = os.path.join(tmp_path, "pre-commit")
+    with open(script, "w") as file:
+        file.write(f"#!/bin/sh\n{OWN}\ntrue\n")
+    os.chmod(script, 0o755)
+    assert find_client(script) == own_identity
+
+
 def test_a_shell_for_a_person_is_the_client() -> None:
     with subprocess.Popen(["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as shell:
         output, _ = shell.communicate(f"{OWN}\ntrue\n")

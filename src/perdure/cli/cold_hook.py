@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from perdure.cli.workspace import find_project
-from perdure.hooks.clients import read_event
+from perdure.hooks.clients import read_event, reply
 from perdure.hooks.relay import RelayError
 from perdure.platform.process_tree import client_process
 from perdure.storage.workspace_store import is_known
-from perdure.workspace.timeline.event import HookEvent
+from perdure.workspace.timeline.event import HookAnswer, HookEvent
 
 LOCK_S: Final = 2.0
 """How long it waits for another process that writes to the workspace."""
@@ -29,19 +29,21 @@ def parse_payload(hook: bytes) -> dict[str, Any] | None:
     return payload if isinstance(payload, dict) else None
 
 
-def record(hook: bytes, client: str | None, workspace: str | None, *, tell: Callable[[str], object]) -> None:
-    """`tell` is given what the user should know. Raises where the hook could not be recorded."""
+def record(hook: bytes, client: str | None, workspace: str | None, *, tell: Callable[[str], object]) -> str:
+    """Returns what the hook prints. `tell` is given what the user should know. Raises where the hook could not be
+    recorded."""
     payload = parse_payload(hook)
     if payload is None:
         tell("standard input is not the JSON object of a hook")
-        return
+        return ""
     event = read_event(payload, client, os.environ)
     if event is None or not event.may_change_files:
-        return
+        return ""
     event = msgspec.structs.replace(event, process=client_process())
     place = find_project(workspace, event.project, event.cwd)
-    if workspace is not None or not _is_too_wide(place):
-        _hand_over(event, place, tell)
+    if workspace is None and _is_too_wide(place):
+        return ""
+    return reply(payload, client, _hand_over(event, place, tell))
 
 
 def _is_too_wide(place: str) -> bool:
@@ -51,21 +53,24 @@ def _is_too_wide(place: str) -> bool:
     return is_wide and not is_known(place)
 
 
-def _hand_over(event: HookEvent, workspace: str, tell: Callable[[str], object]) -> None:
+def _hand_over(event: HookEvent, workspace: str, tell: Callable[[str], object]) -> HookAnswer:
     from perdure.cli.write_settings import write_settings
     from perdure.host.settings import load
     from perdure.worker.compose import open_write
+    from perdure.workspace.reservations.hook_answer import handle_event
     from perdure.workspace.timeline.recorder import Recorder
 
     settings = load({"workspace": [workspace]}, os.environ, leave_out_faults=True)
-    if settings.timeline.enabled:
+    answer = HookAnswer()
+    if settings.timeline.enabled or settings.reservations.mode != "off":
         service = open_write(write_settings(settings), lock_s=LOCK_S)
         try:
-            Recorder(service, settings.timeline).handle(event)
+            answer = handle_event(service, Recorder(service, settings.timeline), event)
         finally:
             service.close()
     if settings.faults:
         tell(settings.faults[0].detail)
+    return answer
 
 
 def describe(error: BaseException) -> str:

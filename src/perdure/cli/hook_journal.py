@@ -1,8 +1,8 @@
 """`perdure hook journal`: one event of a client's hook, handed to the worker that serves the workspace.
 
 The hook never keeps the client from working: whatever fails is one line on standard error and one in the log, and the
-exit code is 0. A failed observation loses nothing: the next one finds the same changes. Nothing is printed, because
-clients add what a hook prints to the conversation.
+exit code is 0. A failed observation loses nothing: the next one finds the same changes. Printed is
+only what concerns reservations (`workspace/reservations/hook_answer.py`), because clients add it to the conversation.
 
 A client starts this for every call of a tool, so the path to the worker imports little. What a hook without a worker needs
 is in `cold_hook.py`.
@@ -28,10 +28,13 @@ def run(client: str | None, workspace: str | None) -> int:
     watchdog.start()
     try:
         hook = sys.stdin.buffer.read(MOST_BYTES) if sys.stdin is not None else b""
-        if not relay(hook, client=client, workspace=workspace):
+        reply = relay(hook, client=client, workspace=workspace)
+        if reply is None:
             from perdure.cli.cold_hook import record
 
-            record(hook, client, workspace, tell=_tell)
+            reply = record(hook, client, workspace, tell=_tell)
+        if reply:
+            print(reply, flush=True)
     except (
         BaseException
     ) as error:  # SystemExit and KeyboardInterrupt too: an exit code of 2 would block the call

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from perdure.cli.screen import Screen, clean, count
-from perdure.cli.tool_command import parser_for, run_tool
+from perdure.cli.tool_command import add_force, parser_for, run_tool
 
 
 def parser() -> argparse.ArgumentParser:
@@ -14,6 +14,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("path")
     found.add_argument("journal_id", metavar="ID", help="from `perdure history`")
     found.add_argument("--expect", metavar="SHA256", help="restore only if the file has this sha256 now")
+    add_force(found)
     return found
 
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.screen import Screen, clean, count
-from perdure.cli.tool_command import parser_for, run_tool
+from perdure.cli.tool_command import add_force, parser_for, run_tool
 from perdure.cli.undo import changes_of, documented, print_outcome
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--path", help="only this file, or this folder")
     made.add_argument("--dry-run", action="store_true", help="print what would happen, and change nothing")
+    add_force(made)
     return made
 
 

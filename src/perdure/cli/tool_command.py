@@ -27,6 +27,7 @@ from perdure.storage.errors import StorageError
 from perdure.storage.workspace_store import find
 
 if TYPE_CHECKING:
+    from perdure.surfaces.port import Tool
     from perdure.worker.compose import Settings as WorkerSettings
     from perdure.workspace.workspace import Workspace
 
@@ -38,8 +39,9 @@ COMMANDS: Final = {"journal_tail": "journal", "handoff_read": "handoff", "handof
 class CommandCall(LocalCall):
     """The call of a command, with a progress bar."""
 
-    def __init__(self, tool: str, view: View, bar: Progress | None = None) -> None:
+    def __init__(self, tool: str, view: View, bar: Progress | None = None, *, force: bool = False) -> None:
         super().__init__(CLIENT, f"cli-{os.getpid()}", tool=tool, view=view)
+        self.force = force
         self.process = client_process()
         self._bar = bar
 
@@ -130,16 +132,14 @@ def run_tool(
     as_json: Callable[[dict[str, Any], WorkerSettings], dict[str, Any]] | None = None,
 ) -> int:
     """Make the call, print what it gives, and return the exit code. `show` prints a success its own way, `as_json`
-    gives the object that `--json` prints."""
+    gives the object that `--json` prints. A person at a terminal is asked before a reservation is overridden."""
     from perdure.present.result import success
     from perdure.surfaces.write.surface import WriteSurface
-    from perdure.worker import call
     from perdure.worker.compose import open_write
-    from perdure.worker.diagnostics import Diagnostics
 
     command = COMMANDS.get(tool, tool)
     settings = worker_settings(options, command)
-    if tool in ("undo", "rewind", "restore", "history") and not has_store(settings):
+    if tool in ("undo", "rewind", "restore", "history", "release") and not has_store(settings):
         refusal = refuse("not_found", "no_changes", no_changes(settings), next_step=call_tool("journal_tail"))
         return tell(command, refusal, options.json)
     surface = WriteSurface(lambda: (open_for_reading if declared.spec.read_only else open_write)(settings))
@@ -148,17 +148,12 @@ def run_tool(
     for name in _PATHS:
         if name in given:
             given[name] = from_here(given[name], settings.workspaces[0])
+    if "paths" in given:
+        given["paths"] = [from_here(path, settings.workspaces[0]) for path in given["paths"]]
     try:
-        with Progress(beside=sys.stdout) as bar:
-            result = call.run(
-                declared,
-                tool,
-                msgspec.Raw(msgspec.json.encode(given)),
-                default=View("json", "full"),
-                roots=settings.workspaces,
-                context=lambda view: CommandCall(tool, view, bar),
-                diagnostics=Diagnostics(settings.log_level),
-            )
+        result = _call(declared, given, settings, force=getattr(options, "force", False))
+        if not options.json and _holders(result) and _agrees(command, _holders(result)):
+            result = _call(declared, given, settings, force=True)
     finally:
         surface.close()
     found = result["structuredContent"]
@@ -175,4 +170,45 @@ def run_tool(
         print(success(found, declared.shape, View("porcelain", "concise"))["content"][0]["text"])
     if is_error:
         return exit_code(found)
-    return 3 if found.get("conflicts") else 0
+    return 3 if found.get("conflicts") or found.get("status") == "held" else 0
+
+
+def _call(declared: Tool, given: dict[str, Any], settings: WorkerSettings, *, force: bool) -> dict[str, Any]:
+    from perdure.worker import call
+    from perdure.worker.diagnostics import Diagnostics
+
+    tool = declared.spec.name
+    with Progress(beside=sys.stdout) as bar:
+        return call.run(
+            declared,
+            tool,
+            msgspec.Raw(msgspec.json.encode(given)),
+            default=View("json", "full"),
+            roots=settings.workspaces,
+            context=lambda view: CommandCall(tool, view, bar, force=force),
+            diagnostics=Diagnostics(settings.log_level),
+        )
+
+
+def _holders(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The reservations of others that a call was refused for."""
+    found = result["structuredContent"]
+    if found.get("status") == "held":
+        return list(found["holders"])
+    is_reserved = result.get("isError") and found["context"].get("reason") == "reserved"
+    return list(found["context"]["holders"]) if is_reserved else []
+
+
+def _agrees(command: str, holders: list[dict[str, Any]]) -> bool:
+    """Ask a person at a terminal."""
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    for holder in holders:
+        why = f": {clean(holder['reason'])}" if holder["reason"] else ""
+        print(f"{clean(holder['path'])} is reserved by {clean(holder['client'])}{why}", file=sys.stderr)
+    print(f"perdure {command} anyway? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--force", action="store_true", help="override the reservations of others; recorded")

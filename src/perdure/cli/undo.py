@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.cli import times
 from perdure.cli.journal_table import what
 from perdure.cli.screen import Screen, clean, count
-from perdure.cli.tool_command import open_for_reading, parser_for, run_tool
+from perdure.cli.tool_command import add_force, open_for_reading, parser_for, run_tool
 
 if TYPE_CHECKING:
     from perdure.storage.journal import Row
@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--id", dest="journal_id", metavar="ID", help="the same as ID")
     made.add_argument("--redo", action="store_true", help="redo: take back the latest undo")
     made.add_argument("--dry-run", action="store_true", help="print what would happen, and change nothing")
+    add_force(made)
     return made
 
 

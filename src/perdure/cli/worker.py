@@ -49,6 +49,7 @@ def main(argv: list[str]) -> int:
             store=known.store,
             keep=known.keep,
             timeline=known.timeline,
+            reservations=known.reservations,
             state_limits=known.state_limits,
             view=View(known.render, known.detail),
             log_level=known.log_level,

@@ -23,5 +23,6 @@ def write_settings(known: Settings) -> WorkerSettings:
         store=known.store,
         keep=known.keep,
         timeline=known.timeline,
+        reservations=known.reservations,
         log_level=known.log_level,
     )

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from perdure.hooks.payload import Payload, new_event
-from perdure.workspace.timeline.event import EventKind, HookEvent
+from perdure.hooks.payload import reply as reply_in_json
+from perdure.workspace.timeline.event import EventKind, HookAnswer, HookEvent
 
 NAME: Final = "claude-code"
 TIMEOUT_S: Final = 20
@@ -46,6 +47,10 @@ TOKEN: Final = {
 
 def read_event(payload: Payload, environ: Mapping[str, str]) -> HookEvent | None:
     return new_event(NAME, payload, KINDS, READERS, environ.get("CLAUDE_PROJECT_DIR"))
+
+
+def reply(payload: Payload, answer: HookAnswer) -> dict[str, Any] | None:
+    return reply_in_json(str(payload.get("hook_event_name")), answer)
 
 
 def entries(command: str, address: str | None = None) -> dict[str, Any]:

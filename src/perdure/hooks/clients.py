@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from perdure.hooks.payload import Payload
-from perdure.workspace.timeline.event import HookEvent
+from perdure.workspace.timeline.event import HookAnswer, HookEvent
 
 _GEMINI_EVENTS: Final = frozenset({"BeforeTool", "AfterTool", "BeforeAgent", "AfterAgent"})
 
@@ -20,6 +20,9 @@ class HookClient(Protocol):
 
     def read_event(self, payload: Payload, environ: Mapping[str, str]) -> HookEvent | None:
         """None for an event that the time machine does not need."""
+
+    def reply(self, payload: Payload, answer: HookAnswer) -> dict[str, Any] | None:
+        """What the hook prints for this client; None where there is nothing to say."""
 
     def entries(self, command: str, address: str | None = None) -> dict[str, Any]:
         """What is added to the list of each event. `address` is where the client posts its hooks, where it can."""
@@ -67,4 +70,16 @@ def read_event(payload: Payload, client: str | None, environ: Mapping[str, str])
 
         if has_own_entry(environ):
             return None
-    return client_module(writer if writer == "cursor" else client or writer).read_event(payload, environ)
+    return _module(writer, client).read_event(payload, environ)
+
+
+def reply(payload: Payload, client: str | None, answer: HookAnswer) -> str:
+    """What the hook prints, in the form that the client expects; empty for nothing."""
+    import json
+
+    made = _module(sender(payload), client).reply(payload, answer)
+    return json.dumps(made) if made is not None else ""
+
+
+def _module(writer: str, client: str | None) -> HookClient:
+    return client_module(writer if writer == "cursor" else client or writer)

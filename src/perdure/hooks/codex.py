@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from perdure.hooks.payload import Payload, new_event
-from perdure.workspace.timeline.event import EventKind, HookEvent
+from perdure.hooks.payload import reply as reply_in_json
+from perdure.workspace.timeline.event import EventKind, HookAnswer, HookEvent
 
 NAME: Final = "codex"
 TIMEOUT_S: Final = 20
@@ -43,6 +44,10 @@ PRESET: Final[dict[str, Any]] = {}
 
 def read_event(payload: Payload, environ: Mapping[str, str]) -> HookEvent | None:
     return new_event(NAME, payload, KINDS, READERS)
+
+
+def reply(payload: Payload, answer: HookAnswer) -> dict[str, Any] | None:
+    return reply_in_json(str(payload.get("hook_event_name")), answer)
 
 
 def entries(command: str, address: str | None = None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from perdure.hooks.payload import Payload, new_event, text
-from perdure.workspace.timeline.event import EventKind, HookEvent
+from perdure.workspace.timeline.event import EventKind, HookAnswer, HookEvent
 
 NAME: Final = "cursor"
 TIMEOUT_S: Final = 20
@@ -79,6 +79,12 @@ def has_own_entry(environ: Mapping[str, str]) -> bool:
             return b"hook journal --client cursor" in file.read()
     except OSError:
         return False
+
+
+def reply(payload: Payload, answer: HookAnswer) -> dict[str, Any] | None:
+    if answer.refusal:
+        return {"permission": "deny", "user_message": answer.refusal, "agent_message": answer.refusal}
+    return {"additional_context": answer.notice} if answer.notice else None
 
 
 def entries(command: str, address: str | None = None) -> dict[str, Any]:

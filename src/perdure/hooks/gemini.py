@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from perdure.hooks.payload import Payload, new_event
-from perdure.workspace.timeline.event import EventKind, HookEvent
+from perdure.hooks.payload import reply as reply_in_json
+from perdure.workspace.timeline.event import EventKind, HookAnswer, HookEvent
 
 NAME: Final = "gemini"
 TIMEOUT_MS: Final = 20_000
@@ -46,6 +47,12 @@ def read_event(payload: Payload, environ: Mapping[str, str]) -> HookEvent | None
 def _call_id(payload: Payload) -> str:
     call = [payload.get("session_id"), payload.get("tool_name"), payload.get("tool_input")]
     return f"call-{hashlib.sha256(json.dumps(call, sort_keys=True).encode()).hexdigest()[:16]}"
+
+
+def reply(payload: Payload, answer: HookAnswer) -> dict[str, Any] | None:
+    if answer.refusal:
+        return {"decision": "deny", "reason": answer.refusal}
+    return reply_in_json(str(payload.get("hook_event_name")), answer)
 
 
 def entries(command: str, address: str | None = None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from perdure.hooks.tool_calls import PATCH_TOOL, command_line, may_change_files, named_files, own_tool
-from perdure.workspace.timeline.event import EventKind, HookEvent
+from perdure.workspace.timeline.event import EventKind, HookAnswer, HookEvent
 
 Payload = Mapping[str, Any]
 MAX_NAME: Final = 200
@@ -82,3 +82,13 @@ def new_event(
         own_tool=own,
         response=payload.get("tool_response") if own is not None else None,
     )
+
+
+def reply(event: str, answer: HookAnswer) -> dict[str, Any] | None:
+    """What the hook of Claude Code and Codex prints for an event of this name; None where there is nothing to say."""
+    if answer.refusal:
+        decision = {"permissionDecision": "deny", "permissionDecisionReason": answer.refusal}
+        return {"hookSpecificOutput": {"hookEventName": event, **decision}}
+    if answer.notice:
+        return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer.notice}}
+    return None

@@ -5,7 +5,7 @@ resident recorder a hook costs hardly more than the start of Python.
 
     request     client, working directory and project, each ended by NUL; variables as NAME=VALUE NUL, and one more NUL;
                 then the JSON of the hook, to the end of the stream
-    reply       `ok` NUL; `elsewhere` NUL where the hook is about another workspace; or `failed` NUL why
+    reply       `ok` NUL what the hook prints; `elsewhere` NUL where the hook is about another workspace; or `failed` NUL why
 """
 
 from __future__ import annotations
@@ -33,27 +33,28 @@ class RelayError(Exception):
     """The resident recorder has failed, or does not answer."""
 
 
-def relay(hook: bytes, *, client: str | None, workspace: str | None) -> bool:
-    """Whether a process took the hook; False where none serves its workspace. `workspace` is what the user named; else it is
+def relay(hook: bytes, *, client: str | None, workspace: str | None) -> str | None:
+    """What the hook prints; None where no process serves its workspace. `workspace` is what the user named; else it is
     the client's project, else the nearest workspace above the working directory."""
     project = workspace or os.environ.get("PERDURE_WORKSPACE") or _project()
     address = _find_address(project)
     if address is None:
-        return False
+        return None
     variables = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
     variables.append(f"{PROCESS_VARIABLE}={client_process() or ''}")
     request = encode_request(hook, client=client, cwd=os.getcwd(), project=project, variables=variables)
     return send_request(address, request)
 
 
-def send_request(address: str, request: bytes) -> bool:
-    """Whether the recorder at an address took it; False where no process listens, or it is about another workspace."""
+def send_request(address: str, request: bytes) -> str | None:
+    """What the recorder at an address has the hook print; None where no process listens, or it is about another
+    workspace."""
     with sockets.new_local() as connection:
         connection.settimeout(ANSWER_S)
         try:
             sockets.connect(connection, address)
         except OSError:
-            return False  # its process has ended
+            return None  # its process has ended
         try:
             connection.sendall(request)
             connection.shutdown(SHUT_WR)
@@ -63,7 +64,7 @@ def send_request(address: str, request: bytes) -> bool:
     status, _, text = reply.decode(errors="replace").partition("\0")
     if status == "failed" or not status:
         raise RelayError(text or "the recorder ended in the middle of the hook")
-    return status == "ok"
+    return text if status == "ok" else None
 
 
 def encode_request(

@@ -17,6 +17,7 @@ from perdure.protocol.mounts import Limits
 from perdure.protocol.tool_groups import PROFILES, Profile, unknown_tool
 from perdure.storage.files.bounded_read import read_bounded
 from perdure.storage.state_limits import StateLimits
+from perdure.workspace.reservations.settings import ReservationSettings
 from perdure.workspace.retention_limits import Keep
 from perdure.workspace.timeline.settings import TimelineSettings
 
@@ -61,6 +62,7 @@ class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     timeouts: Timeouts | None = None
     keep: Keep | None = None
     timeline: TimelineSettings | None = None
+    reservations: ReservationSettings | None = None
     state_limits: StateLimits | None = None
     limits: dict[str, float] = {}
     serve: ServeFile | None = None
@@ -91,6 +93,7 @@ class Settings(msgspec.Struct, frozen=True):
     timeouts: Timeouts = Timeouts()
     keep: Keep = Keep()
     timeline: TimelineSettings = TimelineSettings()
+    reservations: ReservationSettings = ReservationSettings()
     state_limits: StateLimits = StateLimits()
     limits: Limits = Limits()
     faults: tuple[Fault, ...] = ()
@@ -158,6 +161,9 @@ def load(
     found["timeouts"] = next((f.timeouts for f in files if f.timeouts is not None), Timeouts())
     found["keep"] = next((f.keep for f in files if f.keep is not None), Keep())
     found["timeline"] = next((f.timeline for f in files if f.timeline is not None), TimelineSettings())
+    found["reservations"] = next(
+        (f.reservations for f in files if f.reservations is not None), ReservationSettings()
+    )
     found["state_limits"] = next((f.state_limits for f in files if f.state_limits is not None), StateLimits())
     found["limits"] = _limits(files)
     found["faults"] = tuple(faults or ())

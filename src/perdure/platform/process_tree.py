@@ -12,7 +12,7 @@ import os
 # Shells that run a command for somebody. One that a person types into is a client.
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox")
 # Programs that start another one and wait for it.
-LAUNCHERS = ("env", "nice", "nohup", "setsid", "stdbuf", "time", "timeout", "uv", "uvx")
+LAUNCHERS = ("env", "git", "nice", "nohup", "setsid", "stdbuf", "time", "timeout", "uv", "uvx")
 # Options of a shell whose value is a file for a person's session: no command follows.
 _INTERACTIVE = ("--rcfile", "--init-file")
 _MOST_ANCESTORS = 32
@@ -68,17 +68,13 @@ def read_process(pid: int) -> ProcessInfo | None:
 def _read_proc(pid: int) -> ProcessInfo | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name may hold spaces and parentheses; the fields after it do not.
-            head, _, tail = file.read().rpartition(b")")
-        name = os.fsdecode(head.partition(b"(")[2])
-        fields = tail.split()
+            # The name in it may hold spaces and parentheses; the fields after it do not. Of a script it is the script's.
+            fields = file.read().rpartition(b")")[2].split()
         if fields[0] in (b"Z", b"X"):  # listed until its parent waits for it
             return None
-        arguments: list[str] = []
-        if name in SHELLS:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                arguments = os.fsdecode(file.read()).split("\0")[:-1]
-        return ProcessInfo(int(fields[1]), fields[19].decode(), name, arguments)
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            arguments = os.fsdecode(file.read()).split("\0")[:-1]
+        return ProcessInfo(int(fields[1]), fields[19].decode(), _program(arguments), arguments)
     except (OSError, ValueError, IndexError):
         return None
 
@@ -95,10 +91,14 @@ def read_by_ps(pid: int) -> ProcessInfo | None:
         ).stdout
         parent, *start, line = output.decode(errors="replace").split(maxsplit=6)
         arguments = line.split()
-        name = os.path.basename(arguments[0].removeprefix("-"))
-        return ProcessInfo(int(parent), "_".join(start), name, arguments)
+        return ProcessInfo(int(parent), "_".join(start), _program(arguments), arguments)
     except (OSError, ValueError, IndexError):
         return None
+
+
+def _program(arguments: list[str]) -> str:
+    """A shell that a person has logged in to has a hyphen before its name."""
+    return os.path.basename(arguments[0].removeprefix("-")) if arguments else ""
 
 
 def _runs_another(info: ProcessInfo) -> bool:

@@ -39,6 +39,10 @@ class Call(Protocol):
         """The client's process, which its hooks name too (`platform/process_tree.py`); None where it is not known."""
 
     @property
+    def force(self) -> bool:
+        """Whether a person told to override the reservations of others."""
+
+    @property
     def view(self) -> View:
         """To be kept beside a journaled result, so that a probe can answer as the call would have."""
 
@@ -58,6 +62,7 @@ class LocalCall:
     invocation_key: str | None = None
     age_s = 0.0
     process: str | None = None
+    force = False
 
     def __init__(self, client: str, session: str = "", *, tool: str = "", view: View = DEFAULT_VIEW) -> None:
         self.client = client

@@ -56,6 +56,7 @@ GROUPS: Final = (
         "locks, waits, run-once jobs, several keys",
         ("lease", "once", "state_wait", "state_txn"),
     ),
+    ToolGroup("reservations", "files that only you may write", ("reserve",)),
     ToolGroup(
         "checkpoints",
         "save your own progress",
@@ -96,7 +97,7 @@ STATE_TOOLS: Final = frozenset(
 
 _LISTED: Final[dict[str, frozenset[str]]] = {
     "core": frozenset({CORE}),
-    "standard": frozenset({CORE, "journal", "state", "coordination", "checkpoints", "check"}),
+    "standard": frozenset({CORE, "journal", "state", "coordination", "reservations", "checkpoints", "check"}),
     "full": frozenset(GROUP_NAMES),
 }
 

@@ -1,7 +1,7 @@
 """Hooks that a client posts to `perdure serve`: the same JSON as for `perdure hook journal`, and no process for each.
 
 The event goes to the worker that serves the workspace, as from a hook's own process (`hooks/relay.py`). Where no worker
-runs for it, `perdure hook journal` records it. An answer has no text: a client would add it to the conversation.
+runs for it, `perdure hook journal` records it. The body of the answer is what a hook's own process would print.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Hooks:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._take(scope, receive)
-            await respond(send, 200, b"")
+            body = await self._take(scope, receive)
+            await respond(send, 200, body)
         except Refused as no:
             await respond(send, no.status, no.body, no.headers)
 
-    async def _take(self, scope: Scope, receive: Receive) -> None:
+    async def _take(self, scope: Scope, receive: Receive) -> bytes:
         client = scope["path"].removeprefix(PREFIX)
         if client not in CLIENTS:
             raise refused(404, f"no client of this name has hooks: use one of {', '.join(CLIENTS)}.")
@@ -57,26 +57,27 @@ class Hooks:
         except (msgspec.MsgspecError, ValueError):
             raise refused(400, "the body is not the JSON object of a hook.") from None
         try:
-            await asyncio.to_thread(self._record, client, cwd, hook)
+            return await asyncio.to_thread(self._record, client, cwd, hook)
         except (RelayError, OSError, subprocess.TimeoutExpired) as error:
             raise refused(503, f"not recorded, the next hook catches up: {error}") from None
 
-    def _record(self, client: str, cwd: str, hook: bytes) -> None:
+    def _record(self, client: str, cwd: str, hook: bytes) -> bytes:
         root = self._root_of(cwd)
         if root is not None:
             request = encode_request(hook, client=client, cwd=cwd, project=root)
-            if send_request(socket_path(root), request):
-                return
+            if (reply := send_request(socket_path(root), request)) is not None:
+                return reply.encode()
         where = ("--workspace", root) if root is not None else ()
-        subprocess.run(
+        alone = subprocess.run(
             own_command("hook", "journal", "--client", client, *where),
             input=hook,
             cwd=cwd if os.path.isdir(cwd) else None,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=ALONE_S,
             check=False,
         )
+        return alone.stdout
 
     def _root_of(self, cwd: str) -> str | None:
         """The innermost workspace around a folder."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from perdure.storage.reservations import ReservationReading, ReservationWriting
 from perdure.storage.timeline import TimelineReading, TimelineWriting
 
 Digest = bytes
@@ -122,7 +123,7 @@ class Retired(msgspec.Struct, frozen=True):
     more: bool
 
 
-class Writing(TimelineWriting, Protocol):
+class Writing(TimelineWriting, ReservationWriting, Protocol):
     """What may be done inside the one write transaction."""
 
     @property
@@ -156,7 +157,7 @@ class Writing(TimelineWriting, Protocol):
     def expire_shelf(self, n: int) -> Retired: ...
 
 
-class Reading(TimelineReading, Protocol):
+class Reading(TimelineReading, ReservationReading, Protocol):
     """What may be asked at any time, from any thread."""
 
     def rows(self, wanted: Filter, n: int) -> list[Row]: ...

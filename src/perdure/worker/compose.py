@@ -12,6 +12,7 @@ import msgspec
 from perdure.protocol.tools import DEFAULT_VIEW, View
 from perdure.storage.process_lock import LOCK_S
 from perdure.storage.state_limits import StateLimits
+from perdure.workspace.reservations.settings import ReservationSettings
 from perdure.workspace.retention_limits import Keep
 from perdure.workspace.timeline.settings import TimelineSettings
 
@@ -40,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store: Literal["data", "workspace"] = "data"
     keep: Keep = Keep()
     timeline: TimelineSettings = TimelineSettings()
+    reservations: ReservationSettings = ReservationSettings()
     state_limits: StateLimits = StateLimits()
     view: View = DEFAULT_VIEW
     log_level: str = "warning"
@@ -79,6 +81,7 @@ def open_write(settings: Settings, *, is_read_only: bool = False, lock_s: float 
             strict=settings.durability == "strict",
             keep=settings.keep,
             timeline=settings.timeline,
+            reservations=settings.reservations,
             policy=found.policy,
             policy_rules=(*found.own, *rules),
             scratch_get=found.policy.scratch.get and not os.environ.get("RW_SCRATCH_DISABLE_GET"),

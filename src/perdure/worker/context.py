@@ -57,6 +57,8 @@ class Running:
 class Context:
     """A call as its handler sees it (`perdure.protocol.calls.Call`)."""
 
+    force = False
+
     def __init__(
         self,
         running: Running,

@@ -48,8 +48,8 @@ class Elsewhere(Exception):
 
 
 class HookHandler(Protocol):
-    def handle(self, request: HookRequest) -> None:
-        """Record a hook. Raises `Elsewhere`, or what the hook is to say."""
+    def handle(self, request: HookRequest) -> str:
+        """Record a hook. Returns what it prints. Raises `Elsewhere`, or what the hook is to say."""
 
     def maintain(self) -> None:
         """Called after each answer, and while no hook comes."""
@@ -123,8 +123,7 @@ class HookListener:
         try:
             if self._handler is None:
                 self._handler = self._open_handler()
-            self._handler.handle(request)
-            reply = "ok\0"
+            reply = f"ok\0{self._handler.handle(request)}"
         except Elsewhere:
             reply = "elsewhere\0"
         except Exception as error:

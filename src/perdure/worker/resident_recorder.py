@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.hooks import mount
-from perdure.hooks.clients import read_event
+from perdure.hooks.clients import read_event, reply
 from perdure.surfaces.write.surface import WriteSurface
 from perdure.worker.hook_listener import Elsewhere, HookRequest
+from perdure.workspace.reservations.hook_answer import handle_event
 from perdure.workspace.timeline.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class ResidentRecorder:
         self._workspace: Workspace | None = None
         self._recorder: Recorder | None = None
 
-    def handle(self, request: HookRequest) -> None:
+    def handle(self, request: HookRequest) -> str:
         payload = msgspec.json.decode(request.json)
         if not isinstance(payload, dict):
             raise ValueError("standard input is not the JSON object of a hook")
@@ -39,13 +40,14 @@ class ResidentRecorder:
         else:
             event = read_event(payload, request.client, request.environ)
         if event is None or not event.may_change_files:
-            return
+            return ""
         if not self._is_meant(request, event):
             raise Elsewhere
         if event.host is None:
             event = msgspec.structs.replace(event, process=request.process)
         with self._surface.use() as workspace:
-            self._recorder_of(workspace).handle(event)
+            answer = handle_event(workspace, self._recorder_of(workspace), event)
+        return reply(payload, request.client, answer) if event.host is None else ""
 
     def maintain(self) -> None:
         if self._recorder is None:

@@ -25,6 +25,7 @@ from perdure.workspace.jobs import Job
 from perdure.workspace.parts import WorkspaceParts
 from perdure.workspace.paths.roots import Directories
 from perdure.workspace.planning import PlanView, Sighting
+from perdure.workspace.reservations.access import WriteCheck
 from perdure.workspace.seen_files import Saved
 from perdure.workspace.sync_pass import AppliedChanges
 
@@ -90,6 +91,7 @@ class Change(Job):
         workspace, call = self._workspace, self._call
         self.seqs, self._changes = [], []  # a round may be staged again
         claims = workspace.committer.claims
+        others = WriteCheck(workspace.reservations, workspace.journal, call)
         tree = PlanView(
             workspace.roots,
             workspace.store,
@@ -97,6 +99,7 @@ class Change(Job):
             claims,
             self.deferred,
             check=workspace.check_recovered,
+            check_others=others.check,
             paths=self.paths,
             client=call.client,
             session=call.session,
@@ -109,6 +112,9 @@ class Change(Job):
                     self.result = known
                     return
             self.result = self._plan.stage(tree)
+            workspace.reservations.reserve_changed(call, (known.path for known in tree.changed()))
+            if others.warnings:
+                self.result["warnings"] = [*self.result.get("warnings", []), *others.warnings]
             self._saved = self._record(tree)
         except BaseException:
             tree.close()

@@ -11,6 +11,7 @@ from perdure.workspace.deferred import DeferredWork
 from perdure.workspace.paths.roots import Roots
 from perdure.workspace.planning import Sighting
 from perdure.workspace.policy import Policy
+from perdure.workspace.reservations.access import Reservations
 from perdure.workspace.seen_files import Saved
 
 
@@ -23,6 +24,7 @@ class WorkspaceParts(Protocol):
     journal: Journal
     store: ContentStore
     committer: Committer
+    reservations: Reservations
 
     def check_recovered(self, path: str, *, deferred: DeferredWork | None = None) -> None: ...
 

@@ -53,6 +53,12 @@ class Check(Protocol):
     def __call__(self, path: str, *, deferred: DeferredWork) -> None: ...
 
 
+class CheckOthers(Protocol):
+    """Refuses a path that another client holds. Returns the tokens of reservations that a person overrides."""
+
+    def __call__(self, path: str) -> tuple[int, ...]: ...
+
+
 class Captured(NamedTuple):
     """A file that was read. `was_kept`: its content was in the store already, and can have been dropped since."""
 
@@ -110,6 +116,7 @@ class PlanView:
         deferred: DeferredWork,
         *,
         check: Check,
+        check_others: CheckOthers,
         paths: frozenset[str],
         client: str,
         session: str,
@@ -120,6 +127,7 @@ class PlanView:
         self.claims = claims
         self.deferred = deferred
         self._check = check
+        self._check_others = check_others
         self._paths = paths
         self._client = client
         self._session = session
@@ -253,6 +261,7 @@ class PlanView:
         kind: FileKind | None = None,
     ) -> Row:
         """Plan one step of one file and write its row. `kind` is what it becomes, if that is not what it is."""
+        overridden = self._check_others(known.path)
         before, kind_before = known.now, known.kind
         kind = kind or known.kind
         if before is not None and not known.changed:
@@ -260,6 +269,8 @@ class PlanView:
         if after is not None:
             self._store.record(after)
         facts = dict(detail or {})
+        if overridden:
+            facts["overridden_reservations"] = overridden
         facts |= kinds_detail(kind_before if before else None, kind if after else None)
         if known.facts is not None and (after is None or known.facts is not known.facts_on_disk):
             facts["file_mode"] = known.facts.mode  # cannot be read from the disk afterwards

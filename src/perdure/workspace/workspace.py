@@ -36,6 +36,8 @@ from perdure.workspace.paths.roots import Roots
 from perdure.workspace.planning import Sighting, canonical
 from perdure.workspace.policy import DEFAULT, Policy
 from perdure.workspace.recovery import recover
+from perdure.workspace.reservations.access import Reservations
+from perdure.workspace.reservations.settings import ReservationSettings
 from perdure.workspace.retention import RetentionTask
 from perdure.workspace.retention_limits import Keep
 from perdure.workspace.seen_files import Saved, SeenFiles
@@ -54,6 +56,7 @@ class WorkspaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     keep: Keep = Keep()
     timeline: TimelineSettings = TimelineSettings()
+    reservations: ReservationSettings = ReservationSettings()
     policy: Policy = DEFAULT
     policy_rules: tuple[str, ...] = ()
     scratch_get: bool = True
@@ -118,6 +121,7 @@ class Workspace:
             opened.callback(self.roots.close)
             self.journal = open_journal()
             opened.callback(self.journal.close)
+            self.reservations = Reservations(self.journal, settings.reservations)
             self.blobs = Blobs(os.path.join(self.folder, "blobs"), is_read_only=is_read_only)
             opened.callback(self.blobs.close)
             if not is_read_only and not self.journal.rows(Filter(), 1):

@@ -36,7 +36,8 @@ from perdure.storage.journal import (
     Row,
     State,
 )
-from perdure.storage.sqlite import analytics, chain, read_only, retention, shelf, timeline
+from perdure.storage.reservations import ReservationBook
+from perdure.storage.sqlite import analytics, chain, read_only, reservations, retention, shelf, timeline
 from perdure.storage.sqlite.chain import COLUMNS, GENESIS
 from perdure.storage.sqlite.content_encoding import FILE, RAW, SEALED, ZLIB, unpacked
 from perdure.storage.sqlite.database import close_detached, open_database, open_reader
@@ -391,6 +392,9 @@ class SqliteJournal:
     def begin_turn(self, client: str, session: str) -> int:
         return timeline.begin_turn(self._write, client, session, self._now())
 
+    def save_reservation_book(self, book: ReservationBook) -> None:
+        reservations.save_reservation_book(self._write, book)
+
     # --- reading --------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Filter, n: int) -> list[Row]:
@@ -531,6 +535,9 @@ class SqliteJournal:
 
     def change(self, row_or_transaction: str) -> ChangeSummary | None:
         return timeline.change(self._read, row_or_transaction)
+
+    def reservation_book(self) -> ReservationBook:
+        return reservations.reservation_book(self._read)
 
     def analytics(self, since: int | None, session: str | None) -> dict[str, Any]:
         return analytics.report(self._read, since, session)

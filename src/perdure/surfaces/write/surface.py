@@ -19,7 +19,7 @@ from perdure.protocol.replay import STILL_UNKNOWN
 from perdure.protocol.tools import ToolSpec
 from perdure.storage.errors import StorageError, StoreReplaced
 from perdure.surfaces.port import Resource, Tool
-from perdure.surfaces.write import read, timeline, transaction, undo, write
+from perdure.surfaces.write import read, reserve, timeline, transaction, undo, write
 from perdure.surfaces.write.declarations import reads, writes
 from perdure.surfaces.write.layer_tools import LAYERS
 from perdure.workspace.undo.revert import CHANGED_SINCE, LATER_EDIT, NOT_EMPTY, UNKNOWN_CONTENT
@@ -259,6 +259,41 @@ VERSIONS = Shape(
     (
         Field("path"),
         Field("versions", "table", columns=tuple(f for f in _ROW if f.name not in ("path", "prev_sha256"))),
+    ),
+)
+
+
+def _reserve_summary(payload: Payload) -> str:
+    if payload["status"] == "held":
+        return "held by {holders.0.client} until {holders.0.until}: {holders.0.path}"
+    if "expires_at" not in payload:  # a list
+        return "{holders:reserved path}"
+    until = "  until {expires_at}" if payload["expires_at"] is not None else ""
+    return f"{{status}}  token {{token}}{until}"
+
+
+RESERVED = Shape(
+    _reserve_summary,
+    (
+        Field("status"),
+        Field("token", quiet=True),
+        Field("expires_at", "time", quiet=True),
+        Field(
+            "holders",
+            "table",
+            columns=(
+                Field("path"),
+                Field("mode"),
+                Field("owner", full_only=True),
+                Field("client"),
+                Field("agent"),
+                Field("turn", "count"),
+                Field("since", "time"),
+                Field("until", "time"),
+                Field("reason"),
+                Field("token"),
+            ),
+        ),
     ),
 )
 
@@ -667,6 +702,17 @@ class WriteSurface:
                 ),
                 RESTORED,
                 write.restore,
+            ),
+            self._tool(
+                writes(
+                    "reserve",
+                    "Reserve paths",
+                    "Reserve files, folders or globs, so that other agents cannot write them: acquire, renew, release, "
+                    "list. For shared values use lease.",
+                    reserve.Reserve,
+                ),
+                RESERVED,
+                reserve.reserve,
             ),
             self._tool(
                 reads(

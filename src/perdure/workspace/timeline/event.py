@@ -45,3 +45,10 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The name of Perdure's own tool, where the call is one."""
     response: Any = None
     """What the tool answered, of Perdure's own tools only: it names the rows that the call wrote."""
+
+
+class HookAnswer(msgspec.Struct, frozen=True):
+    """What a hook tells its client: why a call must not run, or what the agent is to know. Empty texts: nothing."""
+
+    refusal: str = ""
+    notice: str = ""

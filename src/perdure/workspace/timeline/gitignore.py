@@ -177,7 +177,7 @@ def _translate(pattern: str) -> str:
         elif character == "?":
             pieces[-1] += "."
         elif character == "[":
-            text, at = _translate_set(pattern, at)
+            text, at = translate_set(pattern, at)
             pieces[-1] += text
         else:
             if character == "\\" and at < len(pattern):
@@ -189,7 +189,7 @@ def _translate(pattern: str) -> str:
     return first + "".join(f"(?>.*?{piece})" for piece in inner) + ".*" + last
 
 
-def _translate_set(pattern: str, start: int) -> tuple[str, int]:
+def translate_set(pattern: str, start: int) -> tuple[str, int]:
     """`[…]`, from after the bracket. One that does not end matches nothing, as in git."""
     at = start
     is_negated = pattern[at : at + 1] in ("!", "^")

@@ -1,0 +1,1 @@
+"""Reservations: paths that one client holds, which other clients cannot write."""
