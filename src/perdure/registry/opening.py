@@ -25,8 +25,6 @@ BUILT_IN: Final = {
     ".jsonc": "perdure.registry.filesystem:open_json",
     "http": "perdure.registry.http_catalog:open_http",
     "https": "perdure.registry.http_catalog:open_http",
-    "official+http": "perdure.registry.official.backend:open_official",
-    "official+https": "perdure.registry.official.backend:open_official",
 }
 
 

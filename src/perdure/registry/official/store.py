@@ -154,13 +154,6 @@ class CatalogStore:
             (name,),
         )
 
-    def newest_versions(self) -> Iterator[bytes]:
-        """The newest record of every server, as it came."""
-        rows = self._rows(
-            "SELECT data FROM records JOIN servers ON servers.record = records.id ORDER BY servers.name", ()
-        )
-        return (bytes(row[0]) for row in rows)
-
     def full_names(self, short: str) -> list[str]:
         """The servers that go by this short name, or whose last word it is."""
         rows = self._rows(
