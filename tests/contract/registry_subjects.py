@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from perdure.registry.backend import EditableBackend
 from perdure.registry.entry import Entry
-from perdure.registry.filesystem import FileBackend, open_json, open_markdown
-from perdure.registry.http_catalog import HttpCatalog, open_http
-from perdure.registry.port import EditableBackend
+from perdure.registry.file.backend import FileBackend, open_json, open_markdown
+from perdure.registry.http.backend import HttpCatalog, open_http
 from perdure.registry.portable import portable
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from catalog_servers import Asked, reply, scripted
+from perdure.registry.backend import open_backend
 from perdure.registry.errors import AuthRequired
-from perdure.registry.fetching import Fetcher, TornReply
-from perdure.registry.http_catalog import HttpCatalog
-from perdure.registry.opening import open_backend
+from perdure.registry.http.backend import HttpCatalog
+from perdure.registry.http.client import Fetcher, TornReply
 
 SECRET = "s3cr3t-t0ken-value"
 GOOD = {"name": "good", "command": "python", "args": ["x.py"], "env": {"K": "$K"}}

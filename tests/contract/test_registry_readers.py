@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from perdure.registry.addresses import InvalidAddress
+from perdure.registry.backend import Backend, open_backend
 from perdure.registry.entry import Entry
 from perdure.registry.errors import (
     InvalidName,
@@ -23,9 +23,8 @@ from perdure.registry.errors import (
     UnsetVariable,
     Unsupported,
 )
-from perdure.registry.opening import open_backend
-from perdure.registry.port import Backend
-from perdure.registry.resolved import resolve
+from perdure.registry.http.address import InvalidAddress
+from perdure.registry.resolved_entry import resolve
 from perdure.registry.templates import Template
 
 SECRET = "sk-Zx9yW8vU7tS6rQ5pO4nM"

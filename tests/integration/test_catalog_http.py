@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from catalog_servers import Answer, Asked, reply, scripted
-from perdure.registry.addresses import InvalidAddress, read_address
 from perdure.registry.entry import Entry
 from perdure.registry.errors import (
     AlreadyInstalled,
@@ -25,8 +24,9 @@ from perdure.registry.errors import (
     RegistryUnavailable,
     Unsupported,
 )
-from perdure.registry.fetching import Fetcher, TornReply
-from perdure.registry.http_catalog import HttpCatalog
+from perdure.registry.http.address import InvalidAddress, read_address
+from perdure.registry.http.backend import HttpCatalog
+from perdure.registry.http.client import Fetcher, TornReply
 from perdure.registry.templates import Template
 
 SECRET = "s3cr3t-t0ken-value"

@@ -13,18 +13,17 @@ from typing import Any
 import pytest
 
 from catalog_servers import Asked, official, record, reply, scripted
-from perdure.registry.addresses import read_address
-from perdure.registry.catalogs import OfficialCatalog, TieredCatalog, open_catalog
+from perdure.registry.backend import open_backend
+from perdure.registry.catalog import mirror
+from perdure.registry.catalog.catalogs import OfficialCatalog, TieredCatalog, open_catalog
+from perdure.registry.catalog.mirror import CatalogStore, search
+from perdure.registry.catalog.official_api import OfficialApi
+from perdure.registry.catalog.records import Record
 from perdure.registry.errors import AuthRequired, NotInCatalog, RegistryUnavailable
-from perdure.registry.fetching import Fetcher, TornReply
-from perdure.registry.official import syncing
-from perdure.registry.official.api import OfficialApi
-from perdure.registry.official.records import Record
-from perdure.registry.official.search import search
-from perdure.registry.official.store import CatalogStore
-from perdure.registry.opening import open_backend
-from perdure.registry.serving.app import CatalogApp
-from perdure.registry.serving.exchange import Request
+from perdure.registry.http.address import read_address
+from perdure.registry.http.client import Fetcher, TornReply
+from perdure.registry.server.app import CatalogApp
+from perdure.registry.server.messages import Request
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +53,7 @@ def test_a_catalog_is_copied_page_by_page_whatever_its_prefix(prefix: str) -> No
 
 
 def test_a_large_catalog_is_only_asked_for_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncing, "FRESH_S", 0)
+    monkeypatch.setattr(mirror, "FRESH_S", 0)
     records = [*many(400, updated_at="2025-01-01T00:00:00Z"), *many(1)]
     with scripted(official(records)) as server:
         names(server.url, "server")
@@ -65,7 +64,7 @@ def test_a_large_catalog_is_only_asked_for_what_changed(monkeypatch: pytest.Monk
 
 
 def test_what_changed_is_asked_for_since_the_latest_point_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncing, "FRESH_S", 0)
+    monkeypatch.setattr(mirror, "FRESH_S", 0)
     latest = "2026-01-01T00:00:00.5Z"  # as a text it comes before the others
     records = [
         *many(400, updated_at="2026-01-01T02:00:00+02:00"),
@@ -99,7 +98,7 @@ def test_a_served_catalog_gives_what_changed_since_a_point_in_time(
 
 
 def test_what_was_deleted_is_not_found_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncing, "FRESH_S", 0)
+    monkeypatch.setattr(mirror, "FRESH_S", 0)
     records = many(400)
     with scripted(official(records)) as server:
         assert names(server.url, "server-7") != []
@@ -133,10 +132,10 @@ def test_copying_goes_on_where_it_stopped() -> None:
     with scripted(official(many(500))) as server:
         api = OfficialApi(Fetcher(), read_address(server.url))
         store = CatalogStore("x")
-        assert syncing.sync(store, api, budget_s=0) is False
+        assert mirror.sync(store, api, budget_s=0) is False
         assert store.count() == 100
         server.asked.clear()
-        assert syncing.sync(store, api, budget_s=60) is True
+        assert mirror.sync(store, api, budget_s=60) is True
         assert store.count() == 500
         assert server.asked[0].query["cursor"] == "100"
 
@@ -146,7 +145,7 @@ def test_a_place_that_the_server_forgot_begins_anew() -> None:
     with scripted(usual) as server:
         api = OfficialApi(Fetcher(), read_address(server.url))
         store = CatalogStore("x")
-        syncing.sync(store, api, budget_s=0)
+        mirror.sync(store, api, budget_s=0)
         forgot = [True]
 
         def answer(asked: Asked) -> bytes:
@@ -155,7 +154,7 @@ def test_a_place_that_the_server_forgot_begins_anew() -> None:
             return usual(asked)
 
         server.answer = answer
-        assert syncing.sync(store, api, budget_s=60) is True
+        assert mirror.sync(store, api, budget_s=60) is True
         assert store.count() == 300
 
 
@@ -165,7 +164,7 @@ def test_a_list_that_leads_in_circles_ends() -> None:
         scripted(lambda asked: reply(200, page)) as server,
         pytest.raises(RegistryUnavailable, match="circles"),
     ):
-        syncing.sync(CatalogStore("x"), OfficialApi(Fetcher(), read_address(server.url)), 60)
+        mirror.sync(CatalogStore("x"), OfficialApi(Fetcher(), read_address(server.url)), 60)
 
 
 @pytest.mark.parametrize("pages", [1, 3, 5])

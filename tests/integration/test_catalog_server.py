@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 
-from perdure.registry.addresses import read_address
+from perdure.registry.catalog.official_api import OfficialApi
+from perdure.registry.catalog.records import read_record
 from perdure.registry.entry import Entry
 from perdure.registry.errors import AlreadyInstalled, AuthRequired, Unsupported
-from perdure.registry.fetching import Fetcher, Reply
-from perdure.registry.http_catalog import HttpCatalog
-from perdure.registry.official.api import OfficialApi
-from perdure.registry.official.records import read_record
-from perdure.registry.runnable.choosing import chosen
-from perdure.registry.runnable.plan import settled
-from perdure.registry.serving.server import CONNECTIONS
+from perdure.registry.http.address import read_address
+from perdure.registry.http.backend import HttpCatalog
+from perdure.registry.http.client import Fetcher, Reply
+from perdure.registry.packages.choice import chosen
+from perdure.registry.packages.launch_plan import settled
+from perdure.registry.server.http_server import CONNECTIONS
 from perdure.registry.templates import Template
 
 pytestmark = pytest.mark.thorough

@@ -16,8 +16,8 @@ import pytest
 
 from catalog_servers import reply, scripted
 from perdure.registry.errors import RegistryUnavailable
-from perdure.registry.fetching import Fetcher
-from perdure.registry.http_catalog import HttpCatalog
+from perdure.registry.http.backend import HttpCatalog
+from perdure.registry.http.client import Fetcher
 
 SECRET = "s3cr3t-t0ken-value"
 

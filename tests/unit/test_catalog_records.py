@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.corpora.catalog_records import load_records, make_records
+from perdure.registry.catalog.records import BadRecord, Record, read_record
+from perdure.registry.catalog.semver import is_exact, moment, order
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InputRequired, InvalidEntry
-from perdure.registry.official.records import BadRecord, Record, read_record
-from perdure.registry.official.versions import is_exact, moment, order
-from perdure.registry.runnable.aliases import alias, short_name
-from perdure.registry.runnable.choosing import chosen, plans
-from perdure.registry.runnable.plan import NotRunnable, Plan, answer, settled
+from perdure.registry.packages.aliases import alias, short_name
+from perdure.registry.packages.choice import chosen, plans
+from perdure.registry.packages.launch_plan import NotRunnable, Plan, answer, settled
 from perdure.registry.templates import Template
 
 SAMPLE = json.loads((Path(__file__).resolve().parents[1] / "catalog_sample.json").read_text())

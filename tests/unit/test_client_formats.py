@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from client_cases import ALL, entries, golden
 from perdure.cli.client_option import NAMES
-from perdure.registry.clients import places
-from perdure.registry.clients.hearing import Problem, in_our_words, usable_name
-from perdure.registry.clients.planning import put_entry
+from perdure.registry.clients import locations
+from perdure.registry.clients.decoder import Problem, in_our_words, usable_name
+from perdure.registry.clients.encoder import in_words_of
+from perdure.registry.clients.plan import put_entry
 from perdure.registry.clients.references import LITERAL_ONLY, Unsayable, heard, meaning, said
-from perdure.registry.clients.saying import in_words_of
 from perdure.registry.clients.secrets import REFERRED_TO, by_reference
 from perdure.registry.clients.table import CLIENTS, Client
 from perdure.registry.entry import Entry, check_name
@@ -320,10 +320,12 @@ def test_an_argument_that_looks_like_a_secret_becomes_a_reference(
 def test_a_clients_file_is_where_the_client_keeps_it(
     client: str, platform: str, environ: dict[str, str], expected: str
 ) -> None:
-    assert places.user_file(client, {"HOME": "/h", **environ}, platform) == expected
+    assert locations.user_file(client, {"HOME": "/h", **environ}, platform) == expected
 
 
 @CLIENT
 def test_every_client_has_a_place_on_every_system(client: Client) -> None:
     for platform in ("linux", "darwin", "win32"):
-        assert places.user_file(client.name, {"HOME": "/h", "USERPROFILE": "/h"}, platform).startswith("/h")
+        assert locations.user_file(client.name, {"HOME": "/h", "USERPROFILE": "/h"}, platform).startswith(
+            "/h"
+        )

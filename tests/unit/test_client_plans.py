@@ -9,7 +9,7 @@ from test_client_texts import CODEX, CONTINUE, CURSOR, FILES, GOOSE
 
 from client_cases import ALL, golden
 from perdure.registry.clients.ownership import Claim, hash_of
-from perdure.registry.clients.planning import planned, wanted
+from perdure.registry.clients.plan import planned, wanted
 from perdure.registry.clients.table import CLIENTS, Client
 from perdure.registry.entry import Entry
 from perdure.registry.templates import Template

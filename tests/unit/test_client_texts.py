@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.registry.clients.json_text import JsonText
-from perdure.registry.clients.toml_text import TomlText
-from perdure.registry.clients.yaml_text import YamlText
+from perdure.registry.clients.json_file import JsonText
+from perdure.registry.clients.toml_file import TomlText
+from perdure.registry.clients.yaml_file import YamlText
 
 CURSOR = JsonText(("mcpServers",))
 CODEX = TomlText(("mcp_servers",))

@@ -1,7 +1,7 @@
 """One server in a registry: what it is, how it is started, what may be done with its tools.
 
 An `Entry` that exists is sound: every way to make one checks it (`InvalidName`, `InvalidEntry`). Strings that may
-hold references are templates; nothing in here is ever resolved (`perdure.registry.resolved` is).
+hold references are templates; nothing in here is ever resolved (`perdure.registry.resolved_entry` is).
 """
 
 from __future__ import annotations

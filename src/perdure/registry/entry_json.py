@@ -17,7 +17,7 @@ from msgspec import structs
 
 from perdure.registry.entry import Entry, Replay, Timeouts, Tools, Transport, check_count, check_name
 from perdure.registry.errors import InvalidEntry
-from perdure.registry.md_values import TRANSPORT_NAMES, read_provenance, read_replay
+from perdure.registry.file.mcp_md_fields import TRANSPORT_NAMES, read_provenance, read_replay
 from perdure.registry.members import Members, WrongKind
 from perdure.registry.redaction import shown_replay
 from perdure.registry.templates import Template

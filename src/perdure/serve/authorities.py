@@ -16,9 +16,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from perdure.host.serve_options import OAuth
-from perdure.registry.addresses import Address, read_address
 from perdure.registry.errors import RegistryError
-from perdure.registry.fetching import Fetcher, Reply
+from perdure.registry.http.address import Address, read_address
+from perdure.registry.http.client import Fetcher, Reply
 from perdure.serve.oauth import Unanswered, Untrusted
 
 MOST_BYTES: Final = 256 * 1024

@@ -18,15 +18,15 @@ from typing import Any, Final
 from msgspec import structs
 
 from perdure.cli.registry.shared import backend_of, check_can_start, noticed, place_of, printed
-from perdure.registry.catalogs import Catalog, open_catalog
+from perdure.registry.backend import Backend
+from perdure.registry.catalog.catalogs import Catalog, open_catalog
+from perdure.registry.catalog.records import Record
 from perdure.registry.entry import Entry, Provenance, check_name
 from perdure.registry.errors import AlreadyInstalled, InputRequired, InvalidEntry, RegistryError
-from perdure.registry.official.records import Record
-from perdure.registry.port import Backend
-from perdure.registry.runnable.aliases import alias
-from perdure.registry.runnable.bundles import completed, unpacked
-from perdure.registry.runnable.choosing import chosen
-from perdure.registry.runnable.plan import Ask, Plan, answer, settled
+from perdure.registry.packages.aliases import alias
+from perdure.registry.packages.choice import chosen
+from perdure.registry.packages.launch_plan import Ask, Plan, answer, settled
+from perdure.registry.packages.mcpb import completed, unpacked
 from perdure.registry.templates import Template
 
 ATTEMPTS: Final = 5

@@ -9,11 +9,11 @@ from msgspec import structs
 
 from perdure.cli.registry.from_catalog import now, planned
 from perdure.cli.registry.shared import add_catalog, editable_backend_of, noticed, printed
-from perdure.registry.catalogs import Catalog, open_catalog
+from perdure.registry.catalog.catalogs import Catalog, open_catalog
+from perdure.registry.catalog.update import is_newer, updated
 from perdure.registry.entry import Entry, Provenance
 from perdure.registry.errors import RegistryError, Unsupported
-from perdure.registry.runnable.plan import settled
-from perdure.registry.updating import is_newer, updated
+from perdure.registry.packages.launch_plan import settled
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -28,7 +28,7 @@ def add_view(parser: argparse.ArgumentParser) -> None:
 
 
 def run_view(options: argparse.Namespace, *, sync: bool) -> int:
-    from perdure.registry.clients.planning import wanted
+    from perdure.registry.clients.plan import wanted
     from perdure.registry.clients.views import View
 
     client, path = chosen(options)

@@ -8,15 +8,15 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from perdure.registry import backups
-from perdure.registry.atomic_edit import edit_file, read_file
-from perdure.registry.clients import diffs
+from perdure.registry.clients import masked_diff
+from perdure.registry.clients.encoder import Loss
 from perdure.registry.clients.ownership import Ownership, Sidecar
-from perdure.registry.clients.planning import Plan, Step, Wanted, planned, settled
-from perdure.registry.clients.saying import Loss
-from perdure.registry.clients.splices import Uneditable
+from perdure.registry.clients.plan import Plan, Step, Wanted, planned, settled
 from perdure.registry.clients.table import Client
+from perdure.registry.clients.text_edit import Uneditable
 from perdure.registry.errors import Unreadable
+from perdure.registry.file import backups
+from perdure.registry.file.atomic_edit import edit_file, read_file
 
 BOM: Final = "\ufeff"
 _Made = TypeVar("_Made")
@@ -90,7 +90,7 @@ class View:
         before = text_of(data, self.path)
         changed = plan.text != before
         backup = newest_backup(self.path) if applied and changed and data is not None else ""
-        diff = diffs.unified(self.client, before, plan.text, self.path)
+        diff = masked_diff.unified(self.client, before, plan.text, self.path)
         told = (plan.steps, plan.losses, plan.secrets)
         return Report(self.client.name, self.path, applied, changed, *told, diff, backup)
 
