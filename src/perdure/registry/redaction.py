@@ -6,13 +6,12 @@ arguments that look like secrets are replaced by `[redacted]`; the host of a URL
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from perdure.protocol.replay import Convergent, ProbeRequired, ReplayClass
 from perdure.registry.entry import Entry
+from perdure.registry.entry_json import members
 from perdure.registry.templates import Literal, Reference, Template
 
 REDACTED: Final = "[redacted]"
@@ -94,15 +93,14 @@ def shown_env(values: Mapping[str, Template]) -> dict[str, str]:
 
 def shown_entry(entry: Entry) -> dict[str, Any]:
     """Everything of an entry that a person may see, as plain JSON; references unresolved."""
-    found: dict[str, Any] = {
-        "name": entry.name,
+    found = members(entry, whole=True)
+    for key in ("command", "cwd"):
+        if (template := getattr(entry, key)) is not None:
+            found[key] = _shown_template(template)
+    found |= {
         "title": entry.title or None,
         "description": scrubbed(entry.description),
-        "enabled": entry.enabled,
-        "transport": entry.transport,
-        "command": _shown_template(entry.command) if entry.command is not None else None,
         "args": shown_args(entry.args),
-        "cwd": _shown_template(entry.cwd) if entry.cwd is not None else None,
         "env": shown_env(entry.env),
         "url": shown_url(entry.url) if entry.url is not None else None,
         "headers": shown_env(entry.headers),
@@ -110,41 +108,14 @@ def shown_entry(entry: Entry) -> dict[str, Any]:
             name: shown_value(value) if is_secret_name(name) else _shown_template(value)
             for name, value in entry.oauth.items()
         },
-        "tools": {"allow": list(entry.tools.allow), "deny": list(entry.tools.deny)},
-        "timeouts": {
-            "startup": entry.timeouts.startup,
-            "call": entry.timeouts.call,
-            "idle": entry.timeouts.idle,
-        },
-        "start": entry.start,
-        "restart": entry.restart,
-        "replay": {
-            "mode": entry.replay.mode,
-            "tools": {tool: shown_replay(one) for tool, one in entry.replay.tools.items()},
-        },
-        "pin": entry.pin,
-        "required": entry.required,
+        "extra": dict.fromkeys(entry.extra, REDACTED),
     }
     if entry.provenance is not None:
-        found["provenance"] = {
+        found["provenance"] |= {
             "catalog": shown_url(entry.provenance.catalog),
-            "name": entry.provenance.name,
-            "version": entry.provenance.version,
             "package": scrubbed(entry.provenance.package),
-            "digest": entry.provenance.digest,
-            "installed_at": entry.provenance.installed_at,
         }
-    if entry.extra:
-        found["extra"] = dict.fromkeys(entry.extra, REDACTED)
-    return found
-
-
-def shown_replay(one: ReplayClass) -> str:
-    """A replay class as `mcp.md` writes it."""
-    if isinstance(one, ProbeRequired):
-        arguments = f" {json.dumps(one.arguments, ensure_ascii=False)}" if one.arguments else ""
-        return f"probe {one.tool}{arguments}"
-    return "convergent" if isinstance(one, Convergent) else "never"
+    return {key: value for key, value in found.items() if value or key not in ("provenance", "extra")}
 
 
 def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:

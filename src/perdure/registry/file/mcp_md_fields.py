@@ -15,117 +15,49 @@ Of a key that stands twice the first counts. A key that is none of ours is kept,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
-from msgspec import structs
+import msgspec
 
-from perdure.protocol.replay import CONVERGENT, NEVER, ProbeRequired, ReplayClass
-from perdure.registry.entry import (
-    Entry,
-    Provenance,
-    Replay,
-    Timeouts,
-    Tools,
-    Transport,
-    check_count,
-    check_name,
-    check_text,
-)
+from perdure.registry.entry import TRANSPORT_NAMES, Entry, check_count, check_name, check_text
+from perdure.registry.entry_json import from_wire, members
 from perdure.registry.errors import InvalidEntry
 from perdure.registry.file.mcp_md_sections import Line, is_key
-from perdure.registry.members import Members, named_texts, texts
-from perdure.registry.redaction import shown_replay
-from perdure.registry.templates import Template
-
-T = TypeVar("T")
 
 KEYS: Final = (
     "title", "description", "transport", "command", "args", "cwd", "env", "url", "headers", "oauth", "enabled", "start",
     "restart", "timeout", "tools", "replay", "pin", "required", "provenance",
 )  # fmt: skip
-TRANSPORT_NAMES: Final[dict[str, Transport]] = {
-    "stdio": "stdio", "streamable-http": "streamable-http", "streamable_http": "streamable-http",
-    "streamablehttp": "streamable-http", "http": "streamable-http", "sse": "sse",
+_WORDS: Final = {
+    "transport": tuple(TRANSPORT_NAMES), "start": ("eager", "lazy"), "restart": ("always", "never"),
 }  # fmt: skip
-_YES: Final = frozenset({"true", "yes", "on"})
-_NO: Final = frozenset({"false", "no", "off"})
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+_YES: Final = ("true", "yes", "on")
+_NO: Final = ("false", "no", "off")
 
 
 def read(name: str, lines: Sequence[Line]) -> Entry:
     """The entry of a section. Raises InvalidName or InvalidEntry with the first problem."""
     check_name(name)
-    found = _Values(name, lines)
-    url = found.text("url")
-    transport = found.word("transport", tuple(TRANSPORT_NAMES), "streamable-http" if url else "stdio")
-    return Entry(
-        name=name,
-        title=found.text("title"),
-        description=found.text("description"),
-        enabled=found.flag("enabled", True),
-        transport=TRANSPORT_NAMES[transport],
-        command=_template(found.text("command")),
-        args=found.args(),
-        cwd=_template(found.text("cwd")),
-        env=found.pairs("env"),
-        url=_template(url),
-        headers=found.pairs("headers"),
-        oauth=found.pairs("oauth"),
-        tools=found.tools(),
-        timeouts=found.timeouts(),
-        start=found.word("start", ("eager", "lazy"), "eager"),  # type: ignore[arg-type]
-        restart=found.word("restart", ("always", "never"), "always"),  # type: ignore[arg-type]
-        replay=found.replay(),
-        pin=found.flag("pin", False),
-        required=found.flag("required", False),
-        provenance=found.provenance(),
-        extra=found.extra(),
-    )
+    section = _Section(name, lines)
+    fields: dict[str, Any] = {"name": name, "replay": section.replay(), "extra": section.unknown()}
+    for key in KEYS:
+        if key != "replay" and any(section.all(key)):
+            fields["timeouts" if key == "timeout" else key] = section.value(key)
+    return from_wire(fields)
 
 
 def written(entry: Entry) -> dict[str, list[str]]:
     """The lines of an entry, without their endings, by key and in order; a default is not written."""
-    found: dict[str, list[str]] = {
-        "title": _texts("title", entry.title),
-        "description": _texts("description", entry.description),
-        "transport": [f"transport: {entry.transport}"] if entry.transport != "stdio" else [],
-        "command": _texts("command", _source(entry.command)),
-        "args": [f"args: {_json([arg.text for arg in entry.args])}"] if entry.args else [],
-        "cwd": _texts("cwd", _source(entry.cwd)),
-        "env": [f"env: {_pair(name, value)}" for name, value in entry.env.items()],
-        "url": _texts("url", _source(entry.url)),
-        "headers": [f"headers: {_pair(name, value)}" for name, value in entry.headers.items()],
-        "oauth": [f"oauth: {_pair(name, value)}" for name, value in entry.oauth.items()],
-        "enabled": [] if entry.enabled else ["enabled: false"],
-        "start": ["start: lazy"] if entry.start == "lazy" else [],
-        "restart": ["restart: never"] if entry.restart == "never" else [],
-        "timeout": _times(entry.timeouts),
-        "tools": [
-            f"tools: {kind}={','.join(names)}"
-            for kind, names in (("allow", entry.tools.allow), ("deny", entry.tools.deny))
-            if names
-        ],
-        "replay": [f"replay: {entry.replay.mode}"] if entry.replay.mode != "annotations" else [],
-        **{
-            f"replay {tool}": [f"replay {tool}: {shown_replay(one)}"]
-            for tool, one in entry.replay.tools.items()
-        },
-        "pin": ["pin: true"] if entry.pin else [],
-        "required": ["required: true"] if entry.required else [],
-        "provenance": [],
-    }
-    if entry.provenance is not None:
-        found["provenance"] = [f"provenance: {_json(entry.provenance.members())}"]
+    fields = members(entry)
+    fields["timeout"] = fields.pop("timeouts", None)
+    found = {key: _lines(key, fields[key]) for key in KEYS if fields.get(key) not in (None, "")}
+    replay = fields.get("replay", {})
+    found["replay"] = [f"replay: {replay['mode']}"] if "mode" in replay else []
+    found |= {f"replay {tool}": [f"replay {tool}: {text}"] for tool, text in replay.get("tools", {}).items()}
     for key, value in entry.extra.items():
         found[key] = [
-            _unknown(entry.name, key, one) for one in (value if isinstance(value, list) else [value])
+            _unknown_line(entry.name, key, one) for one in (value if isinstance(value, list) else [value])
         ]
     return {key: lines for key, lines in found.items() if lines}
 
@@ -136,31 +68,8 @@ def key_of(line: Line) -> str:
     return lower if lower in KEYS else line.key
 
 
-def is_ours(key: str) -> bool:
-    return key in KEYS or key.startswith("replay ")
-
-
-def read_replay(name: str, value: str) -> ReplayClass:
-    """`convergent`, `never` or `probe TOOL {"argument": "/pointer"}`."""
-    word, _, rest = value.strip().partition(" ")
-    tool, _, arguments = rest.strip().partition(" ")
-    match word.lower():
-        case "convergent" if not tool:
-            return CONVERGENT
-        case "never" if not tool:
-            return NEVER
-        case "probe" if tool:
-            try:
-                return ProbeRequired(tool, named_texts(_JSON.decode(arguments.strip() or "{}")))
-            except (ValueError, RecursionError):
-                problem = "a probe's arguments are not an object of JSON Pointers"
-        case _:
-            problem = "replay is neither convergent, never nor probe TOOL"
-    raise InvalidEntry(f"{name}: {problem}", entry=name, hint='replay TOOL: probe OTHER {"key": "/key"}')
-
-
-class _Values:
-    """The lines of one section, asked by key."""
+class _Section:
+    """The lines of one section, read by key."""
 
     def __init__(self, name: str, lines: Sequence[Line]) -> None:
         self.name = name
@@ -169,59 +78,65 @@ class _Values:
     def problem(self, problem: str, hint: str = "") -> InvalidEntry:
         return InvalidEntry(f"{self.name}: {problem}", entry=self.name, hint=hint)
 
-    def first(self, key: str) -> str:
-        return next((value for found, value in self.lines if found == key), "")
-
     def all(self, key: str) -> Iterator[str]:
-        return (value for found, value in self.lines if found == key)
+        return (value for other, value in self.lines if other == key)
 
-    def text(self, key: str) -> str:
-        value = self.first(key)
+    def value(self, key: str) -> Any:
+        first = next(self.all(key), "")
+        match key:
+            case "args" if first.startswith("["):
+                return self.json(first, list[str], "args", 'a JSON list of texts, like ["a", "b"]')
+            case "args":
+                return [word.strip() for word in first.split(",") if word.strip()]
+            case "env" | "headers" | "oauth":
+                return self.pairs(key)
+            case "enabled" | "pin" | "required":
+                return self.flag(key, first.lower())
+            case "transport" | "start" | "restart":
+                return self.word(key, _WORDS[key])
+            case "tools":
+                return self.tools()
+            case "timeout":
+                return self.timeouts()
+            case "provenance":
+                return self.json(first, dict[str, str | None], key, "a JSON object") if first else None
+        return self.text(first)
+
+    def text(self, value: str) -> str:
         if len(value) > 1 and value.startswith('"') and value.endswith('"'):
             try:
-                found = _JSON.decode(value)
-            except (ValueError, RecursionError):
-                return value
-            return found if isinstance(found, str) else value
+                return msgspec.json.decode(value, type=str)
+            except (msgspec.MsgspecError, ValueError):
+                pass
         return value
 
-    def word(self, key: str, allowed: Sequence[str], default: str) -> str:
-        value = self.first(key).lower() or default
-        if value not in allowed:
+    def word(self, key: str, allowed: Sequence[str]) -> str | None:
+        value = next(self.all(key), "").lower()
+        if value and value not in allowed:
             raise self.problem(f"{key} is not known", f"one of {', '.join(allowed)}")
-        return value
+        return value or None
 
-    def flag(self, key: str, default: bool) -> bool:
-        value = self.first(key).lower()
-        if value and value not in _YES | _NO:
+    def flag(self, key: str, value: str) -> bool | None:
+        if value and value not in (*_YES, *_NO):
             raise self.problem(f"{key} is neither true nor false")
-        return value in _YES if value else default
+        return value in _YES if value else None
 
-    def json(self, value: str, kind: Callable[[Any], T], what: str, hint: str) -> T:
+    def json(self, value: str, kind: Any, what: str, hint: str) -> Any:
         try:
-            return kind(_JSON.decode(value))
-        except (ValueError, RecursionError):
+            return msgspec.json.decode(value, type=kind)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             raise self.problem(f"{what} is not {hint}") from None
 
-    def args(self) -> tuple[Template, ...]:
-        value = self.first("args")
-        if value.startswith("["):
-            words = self.json(value, texts, "args", 'a JSON list of texts, like ["a", "b"]')
-        else:
-            words = tuple(word.strip() for word in value.split(",") if word.strip())
-        check_count(words, "args", self.name)
-        return tuple(map(Template, words))
-
-    def pairs(self, key: str) -> dict[str, Template]:
-        found: dict[str, Template] = {}
+    def pairs(self, key: str) -> dict[str, str]:
+        found: dict[str, str] = {}
         for value in self.all(key):
             if value.startswith("{"):
-                pairs = [*self.json(value, named_texts, key, "a JSON object of texts").items()]
+                pairs = [*self.json(value, dict[str, str], key, "a JSON object of texts").items()]
             else:
                 pairs = [self.pair(key, item, is_quoted) for item, is_quoted in self.items(key, value)]
             check_count(pairs, key, self.name)
             for name, text in pairs:
-                found.setdefault(name, Template(text))
+                found.setdefault(name, text)
         return found
 
     def pair(self, key: str, item: str, is_quoted: bool) -> tuple[str, str]:
@@ -239,7 +154,7 @@ class _Values:
                 at += 1
             elif value[at] == '"':
                 try:
-                    item, at = _JSON.raw_decode(value, at)
+                    item, at = json.JSONDecoder().raw_decode(value, at)
                 except ValueError:
                     raise self.problem(f"{key} holds a JSON string that does not end") from None
                 yield item, True
@@ -253,7 +168,7 @@ class _Values:
                 yield value[at:end], False
                 at = end + 1
 
-    def tools(self) -> Tools:
+    def tools(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {"allow": [], "deny": []}
         for value in self.all("tools"):
             kind = ""
@@ -266,9 +181,9 @@ class _Values:
                 if not item.strip():
                     raise self.problem(f"tools: {kind} names no tool")
                 found[kind].append(item.strip())
-        return Tools(tuple(found["allow"]), tuple(found["deny"]))
+        return found
 
-    def timeouts(self) -> Timeouts:
+    def timeouts(self) -> dict[str, float]:
         found: dict[str, float] = {}
         for value in self.all("timeout"):
             for item in filter(None, (part.strip() for part in value.split(","))):
@@ -279,60 +194,52 @@ class _Values:
                     found.setdefault(name.strip(), float(seconds))
                 except ValueError:
                     raise self.problem(f"timeout {name.strip()} is not a number of seconds") from None
-        return Timeouts(**found)
+        return found
 
-    def replay(self) -> Replay:
-        mode = self.word("replay", ("annotations", "declared"), "annotations")
-        tools: dict[str, ReplayClass] = {}
+    def replay(self) -> dict[str, Any]:
+        tools: dict[str, str] = {}
         for key, value in self.lines:
             if key.startswith("replay "):
-                tools.setdefault(key.partition(" ")[2], read_replay(self.name, value))
-        return Replay(mode, tools)  # type: ignore[arg-type]
+                tools.setdefault(key.partition(" ")[2], value)
+        return {"mode": self.word("replay", ("annotations", "declared")), "tools": tools}
 
-    def provenance(self) -> Provenance | None:
-        value = self.first("provenance")
-        return self.json(value, _provenance, "provenance", "a JSON object") if value else None
-
-    def extra(self) -> dict[str, Any]:
+    def unknown(self) -> dict[str, Any]:
         found: dict[str, list[str]] = {}
         for key, value in self.lines:
-            if not is_ours(key):
+            if key not in KEYS and not key.startswith("replay "):
                 found.setdefault(key, []).append(value)
         return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
 
 
-def read_provenance(found: Members) -> Provenance:
-    return Provenance(*(found.text(key) for key in Provenance.__struct_fields__))
+def _lines(key: str, value: Any) -> list[str]:
+    match key:
+        case "args" | "provenance":
+            return [f"{key}: {_json(value)}"]
+        case "env" | "headers" | "oauth":
+            return [f"{key}: {_pair(name, text)}" for name, text in value.items()]
+        case "enabled" | "pin" | "required":
+            return [f"{key}: {'true' if value else 'false'}"]
+        case "tools":
+            return [f"tools: {kind}={','.join(names)}" for kind, names in value.items()]
+        case "timeout":
+            return [f"timeout: {', '.join(f'{name}={_number(one)}' for name, one in value.items())}"]
+        case "replay":
+            return []
+    is_plain = value == value.strip() and not value.startswith('"')
+    return [f"{key}: {value if is_plain else _json(value)}"]
 
 
-def _provenance(value: Any) -> Provenance:
-    return read_provenance(Members(value))
+def _number(seconds: float) -> int | float:
+    return int(seconds) if seconds == int(seconds) else seconds
 
 
-def _template(text: str) -> Template | None:
-    return Template(text) if text else None
-
-
-def _source(template: Template | None) -> str:
-    return template.text if template is not None else ""
-
-
-def _texts(key: str, text: str) -> list[str]:
-    if not text:
-        return []
-    is_plain = text == text.strip() and not text.startswith('"')
-    return [f"{key}: {text if is_plain else _json(text)}"]
-
-
-def _pair(name: str, value: Template) -> str:
-    item = f"{name}={value.text}"
-    is_plain = (
-        "," not in item and item == item.strip() and value.text == value.text.strip() and item[0] not in '"{'
-    )
+def _pair(name: str, value: str) -> str:
+    item = f"{name}={value}"
+    is_plain = "," not in item and item == item.strip() and value == value.strip() and item[0] not in '"{'
     return item if is_plain else _json(item)
 
 
-def _unknown(name: str, key: str, value: Any) -> str:
+def _unknown_line(name: str, key: str, value: Any) -> str:
     """A line of a key that is not ours. What such a line cannot hold is refused rather than lost."""
     text = value if isinstance(value, str) else _json(value)
     check_text(text, f"the key {key}", name)
@@ -343,12 +250,3 @@ def _unknown(name: str, key: str, value: Any) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _times(times: Timeouts) -> list[str]:
-    named = [
-        f"{name}={int(seconds) if seconds == int(seconds) else seconds}"
-        for name, seconds in structs.asdict(times).items()
-        if seconds is not None
-    ]
-    return [f"timeout: {', '.join(named)}"] if named else []

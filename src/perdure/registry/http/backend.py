@@ -20,6 +20,7 @@ from msgspec import structs
 from perdure.registry.backend import Capabilities, ServerRef, ValidationResult
 from perdure.registry.catalog.records import text
 from perdure.registry.entry import Entry, check_name
+from perdure.registry.entry_json import from_wire, to_wire
 from perdure.registry.errors import (
     AlreadyInstalled,
     InvalidEntry,
@@ -32,7 +33,6 @@ from perdure.registry.errors import (
 from perdure.registry.http.address import DEFAULT_SCOPE, Address, check_address, read_address
 from perdure.registry.http.cache import KeptReplies
 from perdure.registry.http.client import Fetcher, Reply, TornReply, allows_http, expected
-from perdure.registry.http.codec import WireError, as_wire, from_wire
 from perdure.registry.portable import check_portable
 
 TOKEN: Final = "PERDURE_REGISTRY_TOKEN"
@@ -152,11 +152,11 @@ class HttpCatalog:
         check_portable(entry)
         if not self._negotiated().supports_install:
             raise self._unsupported("install", entry.name)
-        reply = self._fetcher.send("POST", self._place(SERVERS), msgspec.json.encode(as_wire(entry)))
+        reply = self._fetcher.send("POST", self._place(SERVERS), msgspec.json.encode(to_wire(entry)))
         if reply.status == 409:
             raise AlreadyInstalled(f"{entry.name} is already there", entry=entry.name)
         self._written(reply, entry.name, "install", 200, 201)
-        return self._ref(as_wire(entry))
+        return self._ref(to_wire(entry))
 
     def uninstall(self, name: str) -> bool:
         check_name(name)
@@ -177,7 +177,7 @@ class HttpCatalog:
         if not self._negotiated().supports_install:
             raise self._unsupported("change", entry.name)
         reply = self._fetcher.send(
-            "PUT", self._place(SERVERS, entry.name), msgspec.json.encode(as_wire(entry))
+            "PUT", self._place(SERVERS, entry.name), msgspec.json.encode(to_wire(entry))
         )
         if reply.status in (405, 501):
             raise Unsupported(
@@ -186,7 +186,7 @@ class HttpCatalog:
                 hint="uninstall it and install it again",
             )
         self._written(reply, entry.name, "change", 200, 201, 204)
-        return self._ref(as_wire(entry))
+        return self._ref(to_wire(entry))
 
     def set_enabled(self, name: str, enabled: bool) -> ServerRef:
         before = self.load(name)
@@ -199,7 +199,7 @@ class HttpCatalog:
                     entry=name,
                     hint="uninstall it, or use a registry file of your own",
                 )
-        return self._ref(as_wire(structs.replace(before, enabled=enabled)))
+        return self._ref(to_wire(structs.replace(before, enabled=enabled)))
 
     def _switch(self, before: Entry, enabled: bool) -> None:
         """By PATCH, which leaves everything else as it is there; else as a whole entry."""
@@ -300,8 +300,8 @@ class HttpCatalog:
     def _entry(self, found: object, name: str) -> Entry:
         try:
             entry = from_wire(found)
-        except WireError as error:
-            raise Quarantined(f"{name} cannot be used: {error}", entry=name) from None
+        except InvalidEntry as error:
+            raise Quarantined(f"{name} cannot be used: {error.message}", entry=name) from None
         if entry.name != name:
             raise Quarantined(f"{name} cannot be used: it answers to another name", entry=name)
         return entry

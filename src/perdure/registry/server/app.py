@@ -26,7 +26,6 @@ from perdure.registry.errors import (
     Unsupported,
 )
 from perdure.registry.http.backend import SERVERS
-from perdure.registry.http.codec import WireError
 from perdure.registry.server.messages import Refused, Request, Response, document, problem
 from perdure.registry.server.official_api import OfficialView
 from perdure.registry.server.tiered_api import TieredView
@@ -63,7 +62,7 @@ class CatalogApp:
         except Refused as error:
             headers = {name.replace("_", "-"): value for name, value in error.headers.items()}
             return problem(error.status, error.reason, headers)
-        except (InvalidName, InvalidEntry, WireError) as error:
+        except (InvalidName, InvalidEntry) as error:
             return problem(422, str(error))
         except (NotInRegistry, Quarantined) as error:
             return problem(404, error.message)

@@ -12,7 +12,7 @@ from perdure.registry.backend import Backend
 from perdure.registry.catalog.records import NAME, OFFICIAL
 from perdure.registry.catalog.semver import moment
 from perdure.registry.entry import Entry
-from perdure.registry.http.codec import as_wire
+from perdure.registry.entry_json import to_wire
 from perdure.registry.portable import portable
 from perdure.registry.redaction import is_secret_name
 from perdure.registry.server.messages import Refused, Request, page_size
@@ -121,7 +121,7 @@ def version(entry: Entry) -> str:
         return entry.provenance.version
     import hashlib
 
-    digest = hashlib.sha256(msgspec.json.encode(as_wire(entry))).hexdigest()
+    digest = hashlib.sha256(msgspec.json.encode(to_wire(entry))).hexdigest()
     return f"0.0.0-{digest[:12]}" if digest[0].isalpha() else f"0.0.0-x{digest[:11]}"
 
 

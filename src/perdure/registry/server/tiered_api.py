@@ -9,9 +9,9 @@ import msgspec
 
 from perdure.registry.backend import Backend, EditableBackend, ServerRef
 from perdure.registry.entry import Entry, check_name
+from perdure.registry.entry_json import from_wire, to_wire
 from perdure.registry.errors import NotInRegistry, Unsupported
 from perdure.registry.http.address import DEFAULT_SCOPE
-from perdure.registry.http.codec import as_wire, from_wire
 from perdure.registry.portable import check_portable, merged, portable
 from perdure.registry.server.messages import Refused, Request, Response, created, document, page_size
 
@@ -51,7 +51,7 @@ class TieredView:
         if request.method in ("PUT", "PATCH") and self.writes:
             self._change(request, backend, name)
             return Response(204)
-        return document(request, lambda: as_wire(portable(backend.load(name))), methods)
+        return document(request, lambda: to_wire(portable(backend.load(name))), methods)
 
     def _change(self, request: Request, backend: Backend, name: str) -> None:
         """PUT brings a whole entry, PATCH only the switch."""
@@ -80,7 +80,7 @@ class TieredView:
             return {"servers": []}
         backend = self._open()
         if request.query.get("expand") == "spec":
-            found = [as_wire(portable(entry)) for entry in backend.load_all()]
+            found = [to_wire(portable(entry)) for entry in backend.load_all()]
         else:
             found = [_shown_ref(ref) for ref in backend.list_servers()]
         limit = page_size(request, len(found) or 1, most=1000)
