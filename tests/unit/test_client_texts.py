@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.registry.clients.json_file import JsonText
+from perdure.registry.clients.text_edit import Uneditable
 from perdure.registry.clients.toml_file import TomlText
 from perdure.registry.clients.yaml_file import YamlText
 
@@ -45,7 +46,6 @@ YAML_LISTS = {
     "empty list": "mcpServers: []  # none yet\nmodels: []\n",
     "nothing": "mcpServers:\nmodels: []\n",
     "null": "mcpServers: null\n",
-    "flow": 'mcpServers: [{name: old, command: npx}, {"name": "b", "args": []}]\nx: 1\n',
     "document marks": "---\nname: x\nmcpServers:\n  - name: old\n    command: npx\n...\n",
     "dash on its own line": "mcpServers:\n  -\n    name: old\n    command: npx\n",
 }
@@ -55,7 +55,6 @@ YAML_MAPPINGS = {
         "GOOSE_MODEL: m # kept\nextensions:\n  # first\n  developer:\n    bundled: true\n    enabled: true\n"
         "  old:\n    cmd: npx\n    args:\n    - -y\n    envs: {}\n    type: stdio\n# end\nlast: 'x'\n"
     ),
-    "flow": "extensions: {old: {cmd: npx}, b: {}}\n",
     "empty mapping": "extensions: {}\nx: 1\n",
 }
 JSON_FILES = {
@@ -151,3 +150,43 @@ def test_an_entry_that_is_removed_takes_no_comment_of_others_along(form: Any, te
     assert others(form, removed, "old") == others(form, text, "old")
     for comment in ("# top", "# kept", "# first", "# about the next", "# about models", "# end"):
         assert (comment in text) == (comment in removed)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (CONTINUE, 'mcpServers: [{name: old, command: npx}, {"name": "b", "args": []}]\nx: 1\n'),
+        (CONTINUE, "mcpServers:\n  - {name: old, command: npx}\n"),
+        (GOOSE, "extensions: {old: {cmd: npx}, b: {}}\n"),
+        (GOOSE, "extensions:\n  old: {cmd: npx}\n"),
+        (GOOSE, "shared: &all\n  old:\n    cmd: npx\nextensions: *all\n"),
+    ],
+)
+def test_yaml_in_flow_style_or_by_an_alias_is_read_and_refused(form: Any, text: str) -> None:
+    assert "old" in form.servers(text)
+    for edit in (
+        lambda: form.with_field(text, "old", "command", "uvx"),
+        lambda: form.without_field(text, "old", "command" if form is CONTINUE else "cmd"),
+    ):
+        with pytest.raises(Uneditable):
+            edit()
+    if text.count("\n  ") == 0 or "*" in text:
+        for edit in (lambda: form.with_entry(text, "new", {}), lambda: form.without_entry(text, "old")):
+            with pytest.raises(Uneditable):
+                edit()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["json", "toml", "yaml list", "yaml mapping"])
+@settings(max_examples=1000, deadline=None)
+@given(choice=st.randoms(use_true_random=False), name=NAMES, fields=FIELDS)
+def test_a_thousand_entries_of_each_format_are_added_and_removed_and_nothing_else_changes(
+    kind: str, choice: Any, name: str, fields: dict[str, Any]
+) -> None:
+    form, text = choice.choice([case.values for case in CASES if str(case.id).startswith(kind)])
+    added = form.with_entry(text, name, fields)
+    assert form.servers(added)[name] == fields
+    assert is_kept(text, added), "something of the file was rewritten"
+    removed = form.without_entry(added, name)
+    assert form.servers(removed) == form.servers(text)
+    assert is_kept(text, removed), "something of the file was removed"

@@ -70,17 +70,3 @@ def newline_of(text: str) -> str:
     """The line break the text uses first."""
     at = text.find("\n")
     return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
-
-
-def column(text: str, at: int) -> int:
-    return at - line_start(text, at)
-
-
-def without_member(spans: list[tuple[int, int]], index: int) -> Splice:
-    """One of several members that commas part, and the comma that goes with it."""
-    start, end = spans[index]
-    if index > 0:
-        return Splice(spans[index - 1][1], end, "")
-    if len(spans) > 1:
-        return Splice(start, spans[1][0], "")
-    return Splice(start, end, "")

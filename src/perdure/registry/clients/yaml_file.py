@@ -1,7 +1,8 @@
 """Servers in a YAML file, changed in place: a list of mappings (Continue) or a mapping of mappings (Goose).
 
-Only the lines of one entry are written or removed; comments, order and quoting of all others stay as they are. After
-each change the text is read again: if it does not say exactly what was meant, the change is refused.
+Entries are edited in block style, by the places that the parser reports; only the lines of one entry are written or
+removed. A list or an entry in flow style (`[…]`, `{…}`) is refused unless it is empty. After each edit the text is read
+again: if it does not say exactly what was meant, the edit is refused.
 """
 
 from __future__ import annotations
@@ -13,21 +14,25 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-import msgspec
-
 from perdure.registry.clients.text_edit import (
     Scalar,
     Splice,
     Uneditable,
-    column,
     line_end,
     line_start,
     newline_of,
     spliced,
-    without_member,
 )
 
 NAME: Final = "name"
+# Words that no YAML reader of any age takes for anything but themselves.
+_PLAIN: Final = re.compile(r"[A-Za-z_./][A-Za-z0-9_./@+-]*")
+_NOT_PLAIN: Final = re.compile(
+    r"y|n|yes|no|on|off|true|false|null|nan|inf|\.nan|\.inf|[.0-9_]*|\.[0-9].*|.*[:#].*|[-.]{3}.*",
+    re.IGNORECASE,
+)
+_UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_DOCUMENT_END: Final = re.compile(r"^\.\.\.(?=\s|$)", re.MULTILINE)
 
 
 class YamlText:
@@ -39,24 +44,26 @@ class YamlText:
 
     def servers(self, text: str) -> dict[str, Any]:
         """Of several with one name, the first; an item without a name is nobody's."""
-        held = self._held(load(text))
+        held = self._held(self._meant(text))
         if isinstance(held, dict):
             return {str(name): value for name, value in held.items()}
-        found: dict[str, Any] = {}
+        named: dict[str, Any] = {}
         for item in held:
             if (name := _name_of(item)) is not None:
-                found.setdefault(name, {key: value for key, value in item.items() if key != NAME})
-        return found
+                named.setdefault(name, {key: value for key, value in item.items() if key != NAME})
+        return named
 
     def scalars(self, text: str, start: int = 0, end: int | None = None) -> list[Scalar]:
         """With the name of an entry in the path, where the file has its number."""
-        load(text)
-        names = self._names_by_index(text)
+        held = self._held(self._meant(text))
+        names: dict[str | int, str | None] = (
+            dict(enumerate(map(_name_of, held))) if isinstance(held, list) else {}
+        )
         return [
-            one._replace(path=(self.root, names.get(one.path[1], one.path[1]), *one.path[2:]))
+            one._replace(path=(self.root, names.get(one.path[1]) or one.path[1], *one.path[2:]))
             if len(one.path) > 1 and one.path[0] == self.root
             else one
-            for one in scalars(tree(text))
+            for one in _scalars(_tree(text), (), 0)
         ]
 
     def with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str:
@@ -67,61 +74,57 @@ class YamlText:
             held.append(entry)
         else:
             held[name] = entry
-        return self._checked(spliced(text, [self._added(text, name, entry)]), meant)
+        return _checked(spliced(text, self._addition(text, name, entry)), meant)
 
     def with_field(self, text: str, name: str, field: str, value: Any) -> str:
         meant = self._meant(text)
         self._of(meant, name)[field] = value
-        entry = self._entry(text, name)
-        place = entry.get(field)
-        if place is None:
-            return self._checked(spliced(text, [new_pair(text, entry, field, value)]), meant)
-        if place.is_alias:
-            raise Uneditable(f"{name}: {field} is an alias of another value")
-        return self._checked(spliced(text, [new_value(text, entry, place, value)]), meant)
+        pairs = self._pairs(text, name)
+        at = next((n for n, (key, _) in enumerate(pairs) if key.value == field), None)
+        if at is not None:
+            return _checked(spliced(text, [_new_value(text, *pairs[at], value)]), meant)
+        first, (key, last) = pairs[0][0], pairs[-1]
+        indent = " " * (first.start_mark.index - line_start(text, first.start_mark.index))
+        line = f"{indent}{quoted(field)}: {written(value)}"
+        return _checked(
+            spliced(text, [_new_lines(text, _block_end(text, _span(text, last, key)[1]), line)]), meant
+        )
 
     def without_field(self, text: str, name: str, field: str) -> str:
         meant = self._meant(text)
         del self._of(meant, name)[field]
-        entry = self._entry(text, name)
-        return self._checked(spliced(text, [without_pair(text, entry, entry.index(field))]), meant)
+        return _checked(spliced(text, [_without_pair(text, self._pairs(text, name), field)]), meant)
 
     def without_entry(self, text: str, name: str) -> str:
         meant = self._meant(text)
         held = self._held(meant)
-        node = self._root_node(text)
         self._of(meant, name)
+        key, node = self._root_pair(text)
+        _refuse_flow(node)
         if isinstance(held, list):
-            index = next(i for i, item in enumerate(held) if _name_of(item) == name)
+            index = next(at for at, item in enumerate(held) if _name_of(item) == name)
             del held[index]
-            splice = without_item(text, node, index)
+            splices = [_without_item(text, node.value[index])]
         else:
             del held[name]
-            splice = without_pair(text, node, node.index(name))
-        left = spliced(text, [splice])
-        if not held and not node.is_flow:
-            left = spliced(left, [self._emptied(left)])
-        return self._checked(left, meant)
+            splices = [_without_pair(text, node.value, name)]
+        if not held:
+            at = text.index(":", key.end_mark.index) + 1
+            splices.append(Splice(at, at, " []" if self.is_list else " {}"))
+        return _checked(spliced(text, splices), meant)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
     def _meant(self, text: str) -> dict[str, Any]:
+        """What the text says, with the servers as the caller's own copy."""
         data = load(text)
-        if data is None:
-            data = {}
-        if not isinstance(data, dict):
+        if not isinstance(data, dict | None):
             raise Uneditable("the file is not a mapping")
-        held = copy.deepcopy(data.get(self.root))  # the rest is only looked at
-        return {**data, self.root: ([] if self.is_list else {}) if held is None else held}
+        held = copy.deepcopy((data or {}).get(self.root))
+        return {**(data or {}), self.root: ([] if self.is_list else {}) if held is None else held}
 
-    def _held(self, data: Any) -> Any:
-        if data is None:
-            data = {}
-        if not isinstance(data, dict):
-            raise Uneditable("the file is not a mapping")
-        held = data.get(self.root)
-        if held is None:
-            return [] if self.is_list else {}
+    def _held(self, data: dict[str, Any]) -> Any:
+        held = data[self.root]
         if not isinstance(held, list if self.is_list else dict):
             raise Uneditable(f"{self.root} is not a {'list' if self.is_list else 'mapping'}")
         return held
@@ -129,106 +132,67 @@ class YamlText:
     def _of(self, meant: dict[str, Any], name: str) -> dict[str, Any]:
         held = self._held(meant)
         if isinstance(held, dict):
-            found = held.get(name)
+            entry = held.get(name)
         else:
-            found = next((item for item in held if _name_of(item) == name), None)
-        if not isinstance(found, dict):
+            entry = next((item for item in held if _name_of(item) == name), None)
+        if not isinstance(entry, dict):
             raise Uneditable(f"{name} is not a mapping")
-        return found
+        return entry
 
-    def _names_by_index(self, text: str) -> dict[str | int, str]:
-        held = self._held(load(text))
-        if isinstance(held, dict):
-            return {}
-        return {index: name for index, item in enumerate(held) if (name := _name_of(item)) is not None}
+    def _root_pair(self, text: str) -> tuple[Any, Any]:
+        top = _tree(text)
+        pairs: list[tuple[Any, Any]] = [] if top is None else top.value
+        pair = next((pair for pair in pairs if pair[0].value == self.root), None)
+        if pair is None:
+            raise Uneditable(f"{self.root} is not written where it is used")
+        if pair[1].start_mark.index < pair[0].end_mark.index:
+            raise Uneditable(f"{self.root} is an alias of another value")
+        return pair
 
-    def _root_node(self, text: str) -> Node:
-        top = tree(text)
-        node = top.get(self.root) if top is not None else None
-        if node is None or (node.pairs is None and node.items is None):
-            raise Uneditable(f"{self.root} cannot be changed in place")
-        return node
-
-    def _entry(self, text: str, name: str) -> Node:
-        node = self._root_node(text)
-        if node.pairs is not None:
-            found = node.get(name)
+    def _pairs(self, text: str, name: str) -> list[tuple[Any, Any]]:
+        """The lines of an entry that is a block of its own."""
+        _, node = self._root_pair(text)
+        if isinstance(node.value, str):
+            raise Uneditable(f"{name} is not written where it is used")
+        if self.is_list:
+            names = map(_name_of, self._held(self._meant(text)))
+            entry = node.value[list(names).index(name)]
         else:
-            index = next(i for i, one in self._names_by_index(text).items() if one == name)
-            assert node.items is not None
-            found = node.items[int(index)]
-        if found is None or found.pairs is None:
+            entry = next((value for key, value in node.value if key.value == name), None)
+        if entry is None or not isinstance(entry.value, list) or not entry.value:
             raise Uneditable(f"{name} is written in a way that cannot be changed in place")
-        return found
+        _refuse_flow(entry)
+        return list(entry.value)
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def _added(self, text: str, name: str, entry: dict[str, Any]) -> Splice:
-        top = tree(text)
-        newline = newline_of(text)
-        if top is not None and top.is_flow:
-            raise Uneditable("the whole file is one flow mapping")
-        node = top.get(self.root) if top is not None else None
-        if node is None:
-            at = end_of_document(text, top)
-            body = self._block(name, entry, "  ", newline)
-            return new_lines(text, at, f"{self.root}:{newline}{body}")
-        if node.is_alias:
-            raise Uneditable(f"{self.root} is an alias of another value")
-        children = node.items if node.items is not None else [value for _, value in node.pairs or ()]
-        if not children:
-            # Nothing, `null`, `[]` or `{}`: a block in its place.
-            start = after_colon(text, node)
-            return Splice(
-                start, node.end, newline + self._block(name, entry, "  ", newline).removesuffix(newline)
-            )
-        if node.is_flow:
-            return Splice(children[-1].end, children[-1].end, ", " + self._flow(name, entry))
-        indent = indent_of(text, node)
-        at = block_end(text, node.end)
-        return new_lines(text, at, self._block(name, entry, indent, newline))
+    def _addition(self, text: str, name: str, entry: dict[str, Any]) -> list[Splice]:
+        top = _tree(text)
+        if top is not None:
+            _refuse_flow(top)
+        if top is None or self.root not in (key.value for key, _ in top.value):
+            end = _DOCUMENT_END.search(text, 0 if top is None else _span(text, top)[1])
+            at = end.start() if end else len(text)
+            return [_new_lines(text, at, f"{self.root}:", *self._block(name, entry, "  "))]
+        key, node = self._root_pair(text)
+        if not node.value or isinstance(
+            node.value, str
+        ):  # nothing, `null`, `[]` or `{}`: a block in its place
+            _, end_of_value = _span(text, node, key)
+            colon = text.index(":", key.end_mark.index) + 1
+            lines = _new_lines(text, line_end(text, end_of_value), *self._block(name, entry, "  "))
+            return [Splice(colon, end_of_value, ""), lines]
+        _refuse_flow(node)
+        start = line_start(text, node.start_mark.index)
+        indent = text[start : node.start_mark.index]
+        if indent.strip():
+            raise Uneditable("the first entry does not begin a line")
+        return [_new_lines(text, _block_end(text, _span(text, node)[1]), *self._block(name, entry, indent))]
 
-    def _block(self, name: str, entry: dict[str, Any], indent: str, newline: str) -> str:
-        if self.is_list:
-            lines = [f"{key}: {written(value)}" for key, value in entry.items()]
-            body = f"{newline}{indent}  ".join(lines)
-            return f"{indent}- {body}{newline}"
-        lines = [f"{quoted(name)}:", *(f"  {quoted(key)}: {written(value)}" for key, value in entry.items())]
-        return "".join(f"{indent}{line}{newline}" for line in lines)
-
-    def _flow(self, name: str, entry: dict[str, Any]) -> str:
-        return written(entry) if self.is_list else f"{quoted(name)}: {written(entry)}"
-
-    def _emptied(self, text: str) -> Splice:
-        """An empty list or mapping where the last entry stood."""
-        top = tree(text)
-        node = top.get(self.root) if top is not None else None
-        if node is None:
-            raise Uneditable(f"{self.root} cannot be changed in place")
-        return Splice(node.start, node.end, " []" if self.is_list else " {}")
-
-    def _checked(self, text: str, meant: Any) -> str:
-        if load(text) != meant:
-            raise Uneditable("the way this list is written cannot be changed in place")
-        return text
-
-
-def _name_of(item: Any) -> str | None:
-    """What an item of a list calls itself."""
-    name = item.get(NAME) if isinstance(item, dict) else None
-    return name if isinstance(name, str) else None
-
-
-# --- Splices that change a block or flow of a YAML text: a line more, a line less, another value ---
-
-
-# Words that no YAML reader of any age takes for anything but themselves.
-_PLAIN: Final = re.compile(r"[A-Za-z_./][A-Za-z0-9_./@+-]*")
-_NOT_PLAIN: Final = re.compile(
-    r"y|n|yes|no|on|off|true|false|null|nan|inf|\.nan|\.inf|[.0-9_]*|\.[0-9].*|.*[:#].*|[-.]{3}.*",
-    re.IGNORECASE,
-)
-_UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+    def _block(self, name: str, entry: dict[str, Any], indent: str) -> list[str]:
+        lines = [f"  {quoted(key)}: {written(value)}" for key, value in entry.items()]
+        lines = [f"- {lines[0][2:]}", *lines[1:]] if self.is_list else [f"{quoted(name)}:", *lines]
+        return [indent + line for line in lines]
 
 
 def written(value: Any) -> str:
@@ -245,131 +209,14 @@ def written(value: Any) -> str:
         case list() | tuple():
             return f"[{', '.join(written(one) for one in value)}]"
         case dict():
-            inside = ", ".join(f"{quoted(key)}: {written(one)}" for key, one in value.items())
-            return f"{{{inside}}}"
+            return f"{{{', '.join(f'{quoted(key)}: {written(one)}' for key, one in value.items())}}}"
     raise Uneditable(f"YAML has no {type(value).__name__}")
 
 
 def quoted(text: str) -> str:
     if _PLAIN.fullmatch(text) and not _NOT_PLAIN.fullmatch(text):
         return text
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
-
-
-def indent_of(text: str, node: Node) -> str:
-    """How far the entries of a block are indented: by what stands before the first one."""
-    first = node.start
-    start = line_start(text, first)
-    if text[start:first].strip():
-        raise Uneditable("the first entry does not begin a line")
-    return text[start:first]
-
-
-def after_colon(text: str, node: Node) -> int:
-    return text.rfind(":", 0, node.start + 1) + 1 if text[node.start - 1 : node.start] != ":" else node.start
-
-
-def block_end(text: str, end: int) -> int:
-    """Behind the last line of something that ends at `end`."""
-    return end if end > 0 and text[end - 1] == "\n" else line_end(text, end)
-
-
-def end_of_document(text: str, top: Node | None) -> int:
-    """Before an explicit end of the document, else the end of the text."""
-    after = 0 if top is None else top.end
-    found = re.compile(r"^\.\.\.(?=\s|$)", re.MULTILINE).search(text, after)
-    return found.start() if found else len(text)
-
-
-def new_lines(text: str, at: int, lines: str) -> Splice:
-    return Splice(at, at, lines if at == 0 or text[at - 1] == "\n" else newline_of(text) + lines)
-
-
-def new_pair(text: str, mapping: Node, key: str, value: Any) -> Splice:
-    assert mapping.pairs is not None
-    pair = f"{quoted(key)}: {written(value)}"
-    if mapping.is_flow:
-        if not mapping.pairs:
-            return Splice(mapping.start, mapping.end, f"{{{pair}}}")
-        at = mapping.pairs[-1][1].end
-        return Splice(at, at, f", {pair}")
-    indent = " " * column(text, mapping.pairs[0][0].start)
-    at = block_end(text, mapping.end)
-    return new_lines(text, at, f"{indent}{pair}{newline_of(text)}")
-
-
-def new_value(text: str, mapping: Node, place: Node, value: Any) -> Splice:
-    """In the place of the old value; one that takes lines of its own gives them up."""
-    if mapping.is_flow or text.count("\n", after_colon(text, place), place.end) == 0:
-        return Splice(place.start, place.end, ("" if text[place.start - 1] != ":" else " ") + written(value))
-    start = after_colon_of(text, mapping, place)
-    end = place.end
-    tail = newline_of(text) if end > 0 and text[end - 1] == "\n" else ""
-    if "#" in text[start : place.start]:
-        raise Uneditable("a comment stands between the key and its value")
-    return Splice(start, end, f" {written(value)}{tail}")
-
-
-def after_colon_of(text: str, mapping: Node, place: Node) -> int:
-    key = next(key for key, value in mapping.pairs or () if value is place)
-    return text.index(":", key.end) + 1
-
-
-def without_pair(text: str, mapping: Node, index: int) -> Splice:
-    assert mapping.pairs is not None
-    key, value = mapping.pairs[index]
-    if mapping.is_flow:
-        return without_member([(k.start, v.end) for k, v in mapping.pairs], index)
-    start = line_start(text, key.start)
-    if not text[start : key.start].strip():
-        return Splice(start, block_end(text, value.end), "")
-    if index + 1 == len(mapping.pairs):
-        raise Uneditable("the only line of an entry cannot be taken out of it")
-    following = mapping.pairs[index + 1][0].start
-    if text[value.end : following].strip():
-        raise Uneditable("a comment stands between the first two lines of an entry")
-    return Splice(key.start, following, "")
-
-
-def without_item(text: str, sequence: Node, index: int) -> Splice:
-    assert sequence.items is not None
-    if sequence.is_flow:
-        return without_member([(one.start, one.end) for one in sequence.items], index)
-    item = sequence.items[index]
-    dash = text.rfind("-", 0, item.start)
-    between = text[dash + 1 : item.start]
-    start = line_start(text, dash)
-    if text[start:dash].strip() or between.strip():
-        raise Uneditable("an entry of the list does not begin a line")
-    return Splice(start, block_end(text, item.end), "")
-
-
-# --- Where everything stands in a YAML text: a tree of spans, from the parser's own events ---
-
-
-class Node(msgspec.Struct):
-    """`pairs` of a mapping, `items` of a sequence; neither for a scalar or an alias.
-
-    `end` is where its own text ends: comments and blank lines that follow a block are not part of it.
-    """
-
-    start: int
-    end: int
-    text: str = ""
-    is_flow: bool = False
-    is_alias: bool = False
-    pairs: list[tuple[Node, Node]] | None = None
-    items: list[Node] | None = None
-
-    def get(self, key: str) -> Node | None:
-        return next((value for name, value in self.pairs or () if name.text == key), None)
-
-    def index(self, key: str) -> int:
-        """Where a key stands. Raises Uneditable where it comes from elsewhere, by a merge."""
-        found = next((at for at, (name, _) in enumerate(self.pairs or ()) if name.text == key), None)
-        if found is None:
-            raise Uneditable(f"{key} is not written where it is used")
-        return found
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 @lru_cache(maxsize=16)
@@ -391,73 +238,101 @@ def load(text: str) -> Any:
 
 
 @lru_cache(maxsize=16)
-def tree(text: str) -> Node | None:
-    """The one document of a text that `load` has read; None for an empty one."""
+def _tree(text: str) -> Any:
+    """The nodes of a text that `load` has read; None for an empty one. An alias is the node it stands for."""
     from ruamel.yaml import YAML
 
-    events = iter(YAML(typ="safe", pure=True).parse(text))
-    for event in events:
-        name = type(event).__name__
-        if name.endswith("EndEvent"):
-            return None
-        if name not in ("StreamStartEvent", "DocumentStartEvent"):
-            found = _node(text, event, events)
-            return None if found.start == found.end and found.pairs is None and found.items is None else found
-    return None
+    node = YAML(typ="safe", pure=True).compose(text)
+    return None if node is None or isinstance(node.value, str) else node
 
 
-def scalars(node: Node | None, path: tuple[str | int, ...] = ()) -> Iterator[Scalar]:
-    if node is None:
-        return
-    if node.pairs is not None:
-        for key, value in node.pairs:
-            yield from scalars(value, (*path, key.text))
-    elif node.items is not None:
-        for index, item in enumerate(node.items):
-            yield from scalars(item, (*path, index))
-    elif node.end > node.start:
-        yield Scalar(path, node.start, node.end, node.text)
+def _span(text: str, node: Any, key: Any = None) -> tuple[int, int]:
+    """Where a value is written. Comments and blank lines behind a block are not part of it."""
+    start, end = node.start_mark.index, node.end_mark.index
+    if key is not None and start == end:  # nothing is written: the parser reports the next token's place
+        start = end = text.find(":", key.end_mark.index, end + 1) + 1 or key.end_mark.index
+    elif isinstance(node.value, list) and node.value and not node.flow_style:
+        last = node.value[-1]
+        end = _span(text, last[1], last[0])[1] if isinstance(last, tuple) else _span(text, last)[1]
+    return start, end
 
 
-def _node(text: str, event: Any, events: Iterator[Any]) -> Node:
-    start, end = event.start_mark.index, event.end_mark.index
-    match type(event).__name__:
-        case "AliasEvent":
-            return Node(start, end, is_alias=True)
-        case "ScalarEvent":
-            return Node(start, end, text=event.value)
-        case "MappingStartEvent":
-            return _mapping(text, event, events)
-    return _sequence(text, event, events)
+def _scalars(node: Any, path: tuple[str | int, ...], after: int) -> Iterator[Scalar]:
+    if node is None or node.start_mark.index < after:
+        return  # an alias: its value is shown where it is written
+    after = node.start_mark.index
+    if isinstance(node.value, list):
+        for index, child in enumerate(node.value):
+            if isinstance(child, tuple):
+                yield from _scalars(child[1], (*path, str(child[0].value)), child[0].end_mark.index)
+            else:
+                yield from _scalars(child, (*path, index), after)
+    elif node.end_mark.index > after:
+        yield Scalar(path, after, node.end_mark.index, node.value)
 
 
-def _mapping(text: str, event: Any, events: Iterator[Any]) -> Node:
-    found = Node(event.start_mark.index, event.end_mark.index, is_flow=bool(event.flow_style), pairs=[])
-    assert found.pairs is not None
-    for inner in events:
-        if type(inner).__name__ == "MappingEndEvent":
-            break
-        key = _node(text, inner, events)
-        value = _node(text, next(events), events)
-        if value.start == value.end and value.pairs is None and value.items is None:
-            # Nothing is written for it: the parser reports the next token's place.
-            colon = text.find(":", key.end, value.end + 1)
-            value.start = value.end = colon + 1 if colon >= 0 else key.end
-        found.pairs.append((key, value))
-    found.end = inner.end_mark.index if found.is_flow else _last(found, [value for _, value in found.pairs])
-    return found
+def _refuse_flow(node: Any) -> None:
+    if node.flow_style:
+        raise Uneditable("it is written in flow style, on one line: write it as a block first")
 
 
-def _sequence(text: str, event: Any, events: Iterator[Any]) -> Node:
-    found = Node(event.start_mark.index, event.end_mark.index, is_flow=bool(event.flow_style), items=[])
-    assert found.items is not None
-    for inner in events:
-        if type(inner).__name__ == "SequenceEndEvent":
-            break
-        found.items.append(_node(text, inner, events))
-    found.end = inner.end_mark.index if found.is_flow else _last(found, found.items)
-    return found
+def _block_end(text: str, end: int) -> int:
+    """Behind the last line of something that ends at `end`."""
+    return end if end > 0 and text[end - 1] == "\n" else line_end(text, end)
 
 
-def _last(node: Node, children: list[Node]) -> int:
-    return children[-1].end if children else node.end
+def _new_lines(text: str, at: int, *lines: str) -> Splice:
+    newline = newline_of(text)
+    before = "" if at == 0 or text[at - 1] == "\n" else newline
+    return Splice(at, at, before + "".join(line + newline for line in lines))
+
+
+def _new_value(text: str, key: Any, node: Any, value: Any) -> Splice:
+    """In the place of the old value; one that takes lines of its own gives them up."""
+    if node.start_mark.index < key.end_mark.index:
+        raise Uneditable(f"{key.value} is an alias of another value")
+    start, end = _span(text, node, key)
+    colon = text.index(":", key.end_mark.index) + 1
+    if "\n" not in text[colon:end]:
+        return Splice(start, end, (" " if start == colon else "") + written(value))
+    if "#" in text[colon:start]:
+        raise Uneditable("a comment stands between the key and its value")
+    return Splice(colon, end, f" {written(value)}{newline_of(text) if text[end - 1] == chr(10) else ''}")
+
+
+def _without_pair(text: str, pairs: list[tuple[Any, Any]], name: str) -> Splice:
+    at = next((n for n, (key, _) in enumerate(pairs) if key.value == name), None)
+    if at is None:
+        raise Uneditable(f"{name} is not written where it is used")
+    key, value = pairs[at]
+    first, end = key.start_mark.index, _span(text, value, key)[1]
+    start = line_start(text, first)
+    if not text[start:first].strip():
+        return Splice(start, _block_end(text, end), "")
+    if at + 1 == len(pairs):
+        raise Uneditable("the only line of an entry cannot be taken out of it")
+    following = pairs[at + 1][0].start_mark.index
+    if text[end:following].strip():
+        raise Uneditable("a comment stands between the first two lines of an entry")
+    return Splice(first, following, "")
+
+
+def _without_item(text: str, item: Any) -> Splice:
+    first, end = item.start_mark.index, _span(text, item)[1]
+    dash = text.rfind("-", 0, first)
+    start = line_start(text, dash)
+    if text[start:dash].strip() or text[dash + 1 : first].strip():
+        raise Uneditable("an entry of the list does not begin a line")
+    return Splice(start, _block_end(text, end), "")
+
+
+def _checked(text: str, meant: Any) -> str:
+    if load(text) != meant:
+        raise Uneditable("the way this list is written cannot be changed in place")
+    return text
+
+
+def _name_of(item: Any) -> str | None:
+    """What an item of a list calls itself."""
+    name = item.get(NAME) if isinstance(item, dict) else None
+    return name if isinstance(name, str) else None
