@@ -1,9 +1,8 @@
 """One HTTP request and its whole reply, bounded in bytes and in time, with every failure typed.
 
-`http.client` and not a larger library: a command that looks something up must not spend longer on imports than on
-the question. A body is counted while it is read, so that a huge one is refused and not buffered. A request runs in a
-thread of its own, which is abandoned at the deadline: a name lookup and a TLS handshake cannot be interrupted from
-outside. A token is sent to the host it was given for and to no other, wherever a redirect leads.
+A body is counted while it is read, so that a huge one is refused and not buffered. A request runs in a thread of its own,
+which is abandoned at the deadline: a name lookup and a TLS handshake cannot be interrupted from outside.
+A token is sent to the host it was given for and to no other, wherever a redirect leads.
 """
 
 from __future__ import annotations
@@ -12,13 +11,15 @@ import base64
 import http.client
 import os
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 import msgspec
+import urllib3
+from urllib3.exceptions import HTTPError, ProtocolError, SSLError
+from urllib3.exceptions import TimeoutError as RequestTimeout
 
 from perdure import __version__
 from perdure.registry.errors import AuthRequired, RegistryError, RegistryUnavailable
@@ -126,27 +127,31 @@ class Fetcher:
         }
         if address.origin == home.origin and (credentials := self._credentials(home)):
             sent["authorization"] = credentials
-        connection = _connection(address, self._timeout_s)
 
         def exchange(is_over: threading.Event) -> Reply:
-            try:
-                connection.request(method, address.target, body=body, headers=sent)
-                response = connection.getresponse()
+            with _pool(address) as pool:
+                response = pool.request(
+                    method,
+                    address.origin + address.target,
+                    body=body,
+                    headers=sent,
+                    redirect=False,
+                    retries=False,
+                    preload_content=False,
+                    decode_content=False,
+                    timeout=self._timeout_s,
+                )
                 data = bytearray()
                 deliver = sink if sink is not None and response.status == 200 else data.extend
                 self._read(response, address, deliver, is_over)
-            finally:
-                connection.close()
-            headers = {name.lower(): value for name, value in response.getheaders()}
+            headers = {name.lower(): value for name, value in response.headers.items()}
             return Reply(response.status, headers, bytes(data), address)
 
         try:
             reply = _within(self._timeout_s, exchange)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, HTTPError, ValueError) as error:
             if isinstance(error, RegistryError):
                 raise
-            if isinstance(error, TimeoutError) and (held := connection.sock) is not None:
-                _shut(held)
             _refuse(error, address, self._timeout_s)
         if reply.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
             raise TornReply(f"{address.shown} answered in an encoding that was not asked for")
@@ -154,24 +159,22 @@ class Fetcher:
 
     def _read(
         self,
-        response: http.client.HTTPResponse,
+        response: urllib3.BaseHTTPResponse,
         address: Address,
         sink: Callable[[bytes], object],
         is_over: threading.Event,
     ) -> None:
-        announced = response.length
-        if announced is not None and announced > self._max_bytes:
+        announced = response.headers.get("content-length", "")
+        if announced.isdigit() and int(announced) > self._max_bytes:
             self._too_large(address)
         taken = 0
-        while piece := response.read1(PIECE):
+        for piece in response.stream(PIECE):
             taken += len(piece)
             if taken > self._max_bytes:
                 self._too_large(address)
             if is_over.is_set():  # nobody waits for this any more, and the sink may be closed
                 raise TimeoutError
             sink(piece)
-        if announced is not None and taken < announced:
-            raise TornReply(f"{address.shown} broke off after {taken} of {announced} bytes")
 
     def _too_large(self, address: Address) -> NoReturn:
         raise TornReply(f"{address.shown} answered with more than {self._max_bytes} bytes")
@@ -254,57 +257,39 @@ def _within(seconds: float, exchange: Callable[[threading.Event], Reply]) -> Rep
     return replies[0]
 
 
-def _shut(connection: socket.socket) -> None:
-    """End what an abandoned thread waits for, so that its socket is closed soon."""
-    try:
-        # The plain socket's method: a TLS socket's own would change what its reader is using.
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)
-    except OSError:
-        pass  # already gone, or in a TLS handshake
-
-
-def _connection(address: Address, timeout_s: float) -> http.client.HTTPConnection:
-    proxy = _proxy(address)
-    secure = address.scheme == "https"
-    make: Callable[..., http.client.HTTPConnection] = (
-        http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    )
-    if proxy is None or not secure:
-        return make(address.host, address.port, timeout=timeout_s)
-    connection = make(proxy.host, proxy.port, timeout=timeout_s)
-    basic = base64.b64encode(proxy.userinfo.encode()).decode() if proxy.userinfo else ""
-    connection.set_tunnel(
-        address.host, address.port, {"Proxy-Authorization": f"Basic {basic}"} if basic else None
-    )
-    return connection
-
-
-def _proxy(address: Address) -> Address | None:
-    """For https to other machines, as the environment says."""
+def _pool(address: Address) -> urllib3.PoolManager:
+    """For https to other machines, through the proxy that the environment names."""
     named = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY")
-    if not named or address.is_loopback:
-        return None
+    if not named or address.is_loopback or address.scheme == "http":
+        return urllib3.PoolManager()
     from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
-    return None if proxy_bypass_environment(address.host) else read_address(named)
+    if proxy_bypass_environment(address.host):
+        return urllib3.PoolManager()
+    proxy = read_address(named)
+    headers = urllib3.make_headers(proxy_basic_auth=proxy.userinfo) if proxy.userinfo else None
+    return urllib3.ProxyManager(proxy.origin, proxy_headers=headers)
 
 
 def _refuse(error: Exception, address: Address, timeout_s: float) -> NoReturn:
     """Every failure on the way as one of ours. The text of a library's error is not repeated: it may quote what
     was sent."""
     shown = address.shown
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError | RequestTimeout):
         raise RegistryUnavailable(
             f"{shown} did not answer within {timeout_s:g} s", hint="try again later"
         ) from None
-    if isinstance(error, http.client.IncompleteRead | http.client.BadStatusLine | http.client.LineTooLong):
-        raise TornReply(f"{shown} broke off its reply") from None
-    if type(error).__name__ == "SSLCertVerificationError":  # by its name: cleartext needs no ssl
+    if isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
         hint = "SSL_CERT_FILE names a file of authorities to trust"
         raise RegistryUnavailable(f"{shown} has a certificate that nobody here trusts", hint=hint) from None
-    if isinstance(error, http.client.HTTPException | ValueError):
+    cause = error.args[-1] if isinstance(error, ProtocolError) and error.args else error
+    if isinstance(cause, http.client.IncompleteRead | http.client.BadStatusLine | http.client.LineTooLong):
+        raise TornReply(f"{shown} broke off its reply") from None
+    if isinstance(cause, http.client.HTTPException | ProtocolError | ValueError):
         raise TornReply(f"{shown} answered with something that is not HTTP") from None
-    reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or type(error).__name__
+    while not isinstance(cause, OSError) and (inner := cause.__cause__ or cause.__context__) is not None:
+        cause = inner
+    reason = getattr(cause, "strerror", None) or type(cause).__name__
     raise RegistryUnavailable(
         f"{shown} cannot be reached: {reason}", hint="check the address and the network"
     ) from None
