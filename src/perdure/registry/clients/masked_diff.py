@@ -14,12 +14,12 @@ from typing import Final
 
 from perdure.registry.clients.decoder import URL_KEYS
 from perdure.registry.clients.references import heard
-from perdure.registry.clients.secrets import is_suspect_name
 from perdure.registry.clients.table import Client
 from perdure.registry.clients.text_edit import Scalar, Splice, Uneditable, spliced
 from perdure.registry.redaction import (
     REDACTED,
     is_secret_name,
+    is_suspect_name,
     scrubbed,
     shown_args,
     shown_url,
