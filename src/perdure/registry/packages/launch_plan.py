@@ -218,29 +218,11 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # with the user's PATH.
 _TAKEN: Final = frozenset(
     [
-        "PATH",
-        "HOME",
-        "USER",
-        "SHELL",
-        "PWD",
-        "OLDPWD",
-        "LANG",
-        "TERM",
-        "TMPDIR",
-        "TMP",
-        "TEMP",
-        "LOGNAME",
-        "HOSTNAME",
-        "HOST",
-        "EDITOR",
-        "DISPLAY",
-        "MAIL",
-        "AUTHORIZATION",
-        "AUTHENTICATION",
-        "COOKIE",
-        "TOKEN",
+        "PATH", "HOME", "USER", "SHELL", "PWD", "OLDPWD", "LANG", "TERM", "TMPDIR", "TMP", "TEMP",
+        "LOGNAME", "HOSTNAME", "HOST", "EDITOR", "DISPLAY", "MAIL", "AUTHORIZATION", "AUTHENTICATION",
+        "COOKIE", "TOKEN",
     ]
-)
+)  # fmt: skip
 
 
 class Naming:

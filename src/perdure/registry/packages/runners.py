@@ -54,33 +54,17 @@ _NPX_ELSE: Final = frozenset(
 )
 _NPX_OPTIONS: Final = frozenset(
     [
-        "-q",
-        "--quiet",
-        "--silent",
-        "-s",
-        "--loglevel",
-        "--prefer-offline",
-        "--prefer-online",
-        "--offline",
-        "--registry",
-        "--ignore-scripts",
-        "--legacy-peer-deps",
-        "--no-audit",
-        "--no-fund",
+        "-q", "--quiet", "--silent", "-s", "--loglevel", "--prefer-offline", "--prefer-online",
+        "--offline", "--registry", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund",
         "--cache",
     ]
-)
+)  # fmt: skip
 _ELSEWHERE: Final = frozenset(
     [
-        "--registry",
-        "--index",
-        "--default-index",
-        "--extra-index-url",
-        "--index-url",
-        "--source",
+        "--registry", "--index", "--default-index", "--extra-index-url", "--index-url", "--source",
         "--add-source",
     ]
-)
+)  # fmt: skip
 # The usual index of each kind, as a host is written. One that only looks like it is not asked either.
 _USUAL: Final = {
     "npm": re.compile(r"registry\.npm[a-z]*\.[a-z]+"),
@@ -89,37 +73,12 @@ _USUAL: Final = {
 }
 _UV_OPTIONS: Final = frozenset(
     [
-        "--with",
-        "--python",
-        "-p",
-        "--refresh",
-        "--no-cache",
-        "-n",
-        "--isolated",
-        "--prerelease",
-        "--index",
-        "--default-index",
-        "--extra-index-url",
-        "--index-url",
-        "-i",
-        "--native-tls",
-        "--offline",
-        "-q",
-        "--quiet",
-        "--no-progress",
-        "--verbose",
-        "-v",
-        "--with-editable",
-        "--upgrade",
-        "-U",
-        "--no-build",
-        "--only-binary",
-        "--resolution",
-        "--constraints",
-        "-c",
-        "--env-file",
+        "--with", "--python", "-p", "--refresh", "--no-cache", "-n", "--isolated", "--prerelease",
+        "--index", "--default-index", "--extra-index-url", "--index-url", "-i", "--native-tls",
+        "--offline", "-q", "--quiet", "--no-progress", "--verbose", "-v", "--with-editable", "--upgrade",
+        "-U", "--no-build", "--only-binary", "--resolution", "--constraints", "-c", "--env-file",
     ]
-)
+)  # fmt: skip
 
 
 def words_of(arguments: Iterable[Argument], naming: Naming) -> list[Words]:
