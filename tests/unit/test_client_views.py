@@ -151,7 +151,7 @@ def test_a_client_that_writes_out_what_is_so_anyway_has_edited_nothing(file: Fil
 @CLIENT
 def test_what_a_person_removed_there_comes_back_only_when_asked_for(file: File) -> None:
     file.sync(entry("weather"))
-    file.path.write_text(file.client.text.without_entry(file.text, "weather"), newline="")
+    file.path.write_text(file.client.text.without_entries(file.text, ["weather"]), newline="")
     assert file.sync(entry("weather")) == {"weather": "conflict"}
     assert "weather" not in file.servers
     assert file.export(entry("weather")) == {"weather": "added"}

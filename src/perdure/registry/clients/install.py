@@ -236,7 +236,7 @@ def _uninstalled(client: Client, path: str, data: bytes | None, sidecar: Sidecar
             "conflict", data, sidecar, "the entry was not written by `perdure install`, or was edited since"
         )
     try:
-        new = text if value is None else client.text.without_entry(text, NAME)
+        new = text if value is None else client.text.without_entries(text, [NAME])
         new = without_hooks(new) if holds_hooks else new
     except Uneditable as error:
         return _Step("conflict", data, sidecar, str(error))

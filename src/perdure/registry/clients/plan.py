@@ -108,6 +108,7 @@ def planned(
         for name in gone:
             if name not in want.said and name not in want.broken:
                 planning.drop(name)
+    planning.finish()
     losses = [loss for said in want.said.values() for loss in said.losses]
     written = [step.name for step in planning.steps if step.action in ("added", "updated")]
     secrets = [Loss(name, field, COPIED) for name in written for field in want.secrets[name]]
@@ -127,11 +128,30 @@ class _Planning:
         self.client = client
         self.text = text
         self.there = client.text.servers(text)
+        self.before = dict(claims)
         self.claims = dict(claims)
         self.source = want.source
         self.sync = sync
         self.overwrite = overwrite
         self.steps: list[Step] = []
+        self.added: dict[str, Mapping[str, Any]] = {}
+        self.removed: list[str] = []
+
+    def finish(self) -> None:
+        """Add and remove entries, all in one change of the text. If that cannot be done, each of them is a conflict."""
+        text, names = self.text, {*self.added, *self.removed}
+        try:
+            if self.removed:
+                text = self.client.text.without_entries(text, self.removed)
+            if self.added:
+                text = self.client.text.with_entries(text, self.added)
+            self.text = text
+        except Uneditable as error:
+            self.steps = [
+                Step(step.name, "conflict", str(error)) if step.name in names else step for step in self.steps
+            ]
+            others = {name: claim for name, claim in self.claims.items() if name not in names}
+            self.claims = others | {name: self.before[name] for name in names if name in self.before}
 
     def put(self, name: str, said: Said) -> None:
         claim = self.claims.get(name)
@@ -158,11 +178,7 @@ class _Planning:
         if name not in self.there:
             del self.claims[name]
         elif self._is_ours(name) or self.overwrite:
-            try:
-                self.text = self.client.text.without_entry(self.text, name)
-            except Uneditable as error:
-                self._conflict(name, str(error))
-                return
+            self.removed.append(name)
             del self.claims[name]
             self.steps.append(Step(name, "removed"))
         else:
@@ -173,11 +189,14 @@ class _Planning:
 
     def _write(self, name: str, said: Said, action: Action) -> None:
         keys = self.client.shape.keys
-        try:
-            self.text = put_entry(self.client, self.text, name, self.there.get(name), said.fields)
-        except Uneditable as error:
-            self._conflict(name, str(error))
-            return
+        if name not in self.there:
+            self.added[name] = said.fields
+        else:
+            try:
+                self.text = put_entry(self.client, self.text, name, self.there[name], said.fields)
+            except Uneditable as error:
+                self._conflict(name, str(error))
+                return
         hashes = [hash_of(said.fields, keys)]
         if self._is_ours(name):
             hashes.append(hash_of(self.there[name], keys))
@@ -203,7 +222,7 @@ def put_entry(client: Client, text: str, name: str, value: Any, fields: Mapping[
     """The text with an entry that says this, where `value` is there now. Only what differs is changed; what the
     client keeps in the entry for itself stays."""
     if value is None:
-        return client.text.with_entry(text, name, fields)
+        return client.text.with_entries(text, {name: fields})
     if not isinstance(value, dict):
         raise Uneditable(f"{name} is not a table of settings")
     for key in [one for one in value if one in client.shape.keys and one not in fields]:

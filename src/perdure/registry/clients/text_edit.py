@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 
@@ -35,13 +35,14 @@ class ConfigText(Protocol):
     def scalars(self, text: str, start: int = 0, end: int | None = None) -> list[Scalar]:
         """At least those between two places, and lists as a whole."""
 
-    def with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str: ...
+    def with_entries(self, text: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
+        """With new entries, all in one change."""
 
     def with_field(self, text: str, name: str, field: str, value: Any) -> str: ...
 
     def without_field(self, text: str, name: str, field: str) -> str: ...
 
-    def without_entry(self, text: str, name: str) -> str: ...
+    def without_entries(self, text: str, names: Collection[str]) -> str: ...
 
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:

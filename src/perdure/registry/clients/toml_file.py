@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -56,7 +56,12 @@ class TomlText:
             raise Uneditable("not understood")
         return spans
 
-    def with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str:
+    def with_entries(self, text: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
+        for name, fields in entries.items():
+            text = self._with_entry(text, name, fields)
+        return text
+
+    def _with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str:
         """A new section at the end, or a member of the inline table that holds the servers."""
         meant = copy.deepcopy(read(text))
         _table(meant, self.root)[name] = dict(fields)
@@ -83,8 +88,10 @@ class TomlText:
     def without_field(self, text: str, name: str, field: str) -> str:
         return self._removed(text, (name, field))
 
-    def without_entry(self, text: str, name: str) -> str:
-        return self._removed(text, (name,))
+    def without_entries(self, text: str, names: Collection[str]) -> str:
+        for name in names:
+            text = self._removed(text, (name,))
+        return text
 
     def _edited(self, text: str, path: Path, value: Any) -> str:
         *above, key = (*self.root, *path)

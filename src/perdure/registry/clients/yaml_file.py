@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -66,7 +66,17 @@ class YamlText:
             for one in _scalars(_tree(text), (), 0)
         ]
 
-    def with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str:
+    def with_entries(self, text: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
+        for name, fields in entries.items():
+            text = self._with_entry(text, name, fields)
+        return text
+
+    def without_entries(self, text: str, names: Collection[str]) -> str:
+        for name in names:
+            text = self._without_entry(text, name)
+        return text
+
+    def _with_entry(self, text: str, name: str, fields: Mapping[str, Any]) -> str:
         meant = self._meant(text)
         held = self._held(meant)
         entry = {NAME: name, **fields} if self.is_list else dict(fields)
@@ -95,7 +105,7 @@ class YamlText:
         del self._of(meant, name)[field]
         return _checked(spliced(text, [_without_pair(text, self._pairs(text, name), field)]), meant)
 
-    def without_entry(self, text: str, name: str) -> str:
+    def _without_entry(self, text: str, name: str) -> str:
         meant = self._meant(text)
         held = self._held(meant)
         self._of(meant, name)

@@ -217,26 +217,25 @@ def append_all(text: str, holder: Node, members: Sequence[tuple[str | None, Any]
     return text[: last.end] + "," + text[last.end : at] + lead + element + text[at:]
 
 
-def without(text: str, holder: Node, at: int) -> str:
-    """The text without one element, its comma, and its line where nothing else stands on it."""
-    gone = holder.elements[at]
-    start, end = gone.start, gone.comma + 1 if gone.comma >= 0 else gone.end
-    if gone.comma >= 0 and text[gone.end : gone.comma].strip():
-        end = gone.end  # a comment stands before the comma: it stays, the comma goes alone
-    cut = [(start, end)]
-    if end == gone.end and gone.comma >= 0:
-        cut.append((gone.comma, gone.comma + 1))
-    elif gone.comma < 0 and at > 0:
-        before = holder.elements[at - 1]
-        cut.insert(0, (before.comma, before.comma + 1))
-    for number, (first, last) in enumerate(cut):
-        if first == gone.start:
-            cut[number] = _whole_line(text, first, last)
-    found, done = "", 0
-    for first, last in sorted(cut):
-        found += text[done:first]
-        done = last
-    return found + text[done:]
+def without(text: str, holder: Node, *positions: int) -> str:
+    """The text without some elements, their commas, and their lines where nothing else stands on them."""
+    cuts: list[tuple[int, int]] = []
+    for at in positions:
+        gone = holder.elements[at]
+        has_comment = gone.comma >= 0 and bool(text[gone.end : gone.comma].strip())
+        cuts.append(
+            _whole_line(text, gone.start, gone.end if has_comment or gone.comma < 0 else gone.comma + 1)
+        )
+        if has_comment:  # it stands before the comma: it stays, the comma goes alone
+            cuts.append((gone.comma, gone.comma + 1))
+    kept = [element for at, element in enumerate(holder.elements) if at not in positions]
+    if holder.elements[-1].comma < 0 and kept and kept[-1].comma >= 0:
+        cuts.append((kept[-1].comma, kept[-1].comma + 1))
+    parts, done = [], 0
+    for first, last in sorted(cuts):
+        parts.append(text[done:first])
+        done = max(done, last)
+    return "".join([*parts, text[done:]])
 
 
 def rendered(text: str, value: Any, indent: str) -> str:

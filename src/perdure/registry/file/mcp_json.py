@@ -51,10 +51,12 @@ class JsonDocument(Document):
 
     def uninstalled(self, *names: str) -> str:
         """Without every member of these names: also the duplicates, which would come to light otherwise."""
-        text = self.text
-        for name in names:
-            text = _uninstalled(text, name)
-        return text
+        servers = jsonc.find(jsonc.parse(self.text), [SERVERS])
+        if servers is None:
+            return self.text
+        return jsonc.without(
+            self.text, servers, *(n for n, one in enumerate(servers.elements) if one.key in names)
+        )
 
     def enabled(self, name: str, enabled: bool) -> str:
         text = self.text
@@ -86,15 +88,6 @@ def _installed(text: str, entries: Sequence[Entry]) -> str:
         text = jsonc.put(text, [SERVERS, first.name], to_object(first))
         return _installed(text, rest) if rest else text
     return jsonc.append_all(text, servers, [(entry.name, to_object(entry)) for entry in entries])
-
-
-def _uninstalled(text: str, name: str) -> str:
-    while (servers := jsonc.find(jsonc.parse(text), [SERVERS])) is not None:
-        at = next((n for n, one in enumerate(servers.elements) if one.key == name), None)
-        if at is None:
-            break
-        text = jsonc.without(text, servers, at)
-    return text
 
 
 def _with_member(text: str, name: str, key: str, value: Any) -> str:
