@@ -34,7 +34,7 @@ from perdure.registry.clients.views import (
 )
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InvalidEntry
-from perdure.registry.file.atomic_edit import edit_file, remove_file, settle
+from perdure.registry.file.atomic_edit import edit_file, recover, remove_file
 from perdure.registry.templates import Template
 
 NAME: Final = "perdure"
@@ -152,7 +152,7 @@ def _run(view: View, step: _Deciding, apply: bool) -> Report:
         return _report(view, data, step(data, Ownership(view.client.name, view.path).read()), applied=False)
     with Ownership(view.client.name, view.path) as ownership:
         start = ownership.sidecar
-        settle(view.path)
+        recover(view.path)
         before = view.data()
         found = step(before, start)
         if found.data is None and before is not None:

@@ -23,19 +23,17 @@ from typing import NamedTuple
 
 from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
-from perdure.platform.files import is_open_for_writing, rename_noreplace
-from perdure.platform.sync import sync_directory
+from perdure.platform.files import is_open_for_writing
 from perdure.present.tool_errors import tool_error
 from perdure.registry.errors import ChangedMeanwhile, Forbidden, RegistryUnavailable
 from perdure.registry.file import backups
 from perdure.registry.file.document import MAX_FILE_BYTES, WAIT_S, opened, refused
 from perdure.registry.file.lock import FileLock
-from perdure.storage.digest import sha256_of
 from perdure.storage.errors import Conflict, FileError, StorageError
-from perdure.storage.files import metadata, temp_names
+from perdure.storage.files import metadata
 from perdure.storage.files.fingerprint import Expected
 from perdure.storage.files.pending import PendingFile
-from perdure.storage.files.swap import open_if_regular
+from perdure.storage.files.removal import remove
 
 Plan = Callable[[bytes | None], bytes | None]
 
@@ -137,10 +135,7 @@ def _swap_in(target: str, lock: FileLock, current: FileContent | None, new: byte
                 file.replace_if(Expected(expected))
         return True
     except Conflict as conflict:
-        with conflict:
-            for displaced in conflict.displaced:  # foreign contents that lost their name
-                displaced.seek(0)
-                backups.keep(target, displaced.read() or b"")
+        _keep_displaced(target, conflict)
         return False
     except FileError as error:
         if error.errno == errno.EEXIST:
@@ -162,74 +157,37 @@ def _from_storage_error(error: StorageError, name: str) -> Forbidden | RegistryU
     return RegistryUnavailable(message)
 
 
-# --- Removing a file that only we have written, and only if that is still so ---
-
-
 def remove_file(path: str, sha256: str) -> bool:
-    """Whether it is gone; not if it has another content, which then stays or comes back to its name."""
-    try:
-        return _removed(os.path.realpath(path), sha256)
-    except OSError as error:
-        raise _refused(path, error) from None
-
-
-def settle(path: str) -> None:
-    """Finish what a killed process left beside a file, also where the file itself is gone."""
-    try:
-        with FileLock(os.path.realpath(path)):
-            pass
-    except OSError as error:
-        raise _refused(path, error) from None
-
-
-def _refused(path: str, error: OSError) -> RegistryUnavailable:
-    return RegistryUnavailable(f"{os.path.basename(path)}: {error.strerror}")
-
-
-def _removed(target: str, sha256: str) -> bool:
+    """Remove a file that has this content. Whether it is gone: any other content stays."""
+    target = os.path.realpath(path)
     folder, name = os.path.split(target)
-    with FileLock(target) as lock:
+    with _registry_errors(target), FileLock(target) as lock:
         dir_fd = directories.open(folder, os.O_RDONLY | directories.DIRECTORY)
         try:
+            if (content := read_file(target)) is not None:
+                backups.keep(target, content.data)
             lock.begin(
                 sha256, ""
             )  # nothing is planned: after a crash a foreign content goes back to its name
-            aside = temp_names.fresh("x")
-            point("view.before_remove")
-            directories.rename(name, aside, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
-            point("view.aside")
-            if not _is(dir_fd, aside, sha256):
-                _put_back(dir_fd, aside, name, target)
-                return False
-            backups.keep(target, _content(dir_fd, aside))
-            directories.unlink(aside, dir_fd=dir_fd)
-            passed("view.removed")
-            sync_directory(dir_fd)
+            remove(dir_fd, name, Expected(sha256), sync=True)
             return True
+        except Conflict as conflict:
+            _keep_displaced(target, conflict)
+            return False
         finally:
             os.close(dir_fd)
 
 
-def _is(dir_fd: int, name: str, sha256: str) -> bool:
-    file = open_if_regular(dir_fd, name)
-    if file is None:
-        return False
-    with file:
-        return sha256_of(file.fileno()) == sha256
+def recover(path: str) -> None:
+    """Finish what a killed process left beside a file, also where the file itself is gone."""
+    target = os.path.realpath(path)
+    with _registry_errors(target), FileLock(target):
+        pass
 
 
-def _content(dir_fd: int, name: str) -> bytes:
-    file = open_if_regular(dir_fd, name)
-    if file is None:
-        return b""
-    with file:
-        return file.read() or b""
-
-
-def _put_back(dir_fd: int, aside: str, name: str, target: str) -> None:
-    """To its name; where that is taken already, the newer one stays and this one is kept as a backup."""
-    try:
-        rename_noreplace(dir_fd, aside, dir_fd, name)
-    except FileExistsError:
-        backups.keep(target, _content(dir_fd, aside))
-        directories.unlink(aside, dir_fd=dir_fd)
+def _keep_displaced(target: str, conflict: Conflict) -> None:
+    """Back up foreign contents that lost their name."""
+    with conflict:
+        for displaced in conflict.displaced:
+            displaced.seek(0)
+            backups.keep(target, displaced.read() or b"")
