@@ -25,8 +25,8 @@ from harness.corpora.catalog_records import load_records
 from perdure.registry.catalog.mirror import CatalogStore, search
 from perdure.registry.catalog.records import read_record
 from perdure.registry.packages.aliases import short_name
-from perdure.registry.packages.choice import chosen
-from perdure.registry.packages.launch_plan import NotRunnable, settled
+from perdure.registry.packages.choice import choose
+from perdure.registry.packages.launch_plan import NotRunnable, make_entry
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -85,9 +85,9 @@ def _plans(report: Report, records: list[dict[str, Any]]) -> None:
     for one in records:
         record = read_record(one)
         try:
-            plan = chosen(record, lambda command: True)
+            plan = choose(record, lambda command: True)
             if plan.bundle is None:
-                settled(plan, short_name(record.name), {}, "")
+                make_entry(plan, short_name(record.name), {}, "")
             kinds[plan.kind] += 1
         except NotRunnable:
             refused += 1

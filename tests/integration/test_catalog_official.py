@@ -21,7 +21,7 @@ from perdure.registry.catalog.official_api import OfficialApi
 from perdure.registry.catalog.records import Record
 from perdure.registry.errors import AuthRequired, NotInCatalog, RegistryUnavailable
 from perdure.registry.http.address import read_address
-from perdure.registry.http.client import Fetcher, TornReply
+from perdure.registry.http.client import HttpClient, TornReply
 from perdure.registry.server.app import CatalogApp
 from perdure.registry.server.messages import Request
 
@@ -130,7 +130,7 @@ def test_an_unchanged_catalog_says_so_by_its_etag() -> None:
 
 def test_copying_goes_on_where_it_stopped() -> None:
     with scripted(official(many(500))) as server:
-        api = OfficialApi(Fetcher(), read_address(server.url))
+        api = OfficialApi(HttpClient(), read_address(server.url))
         store = CatalogStore("x")
         assert mirror.sync(store, api, budget_s=0) is False
         assert store.count() == 100
@@ -143,7 +143,7 @@ def test_copying_goes_on_where_it_stopped() -> None:
 def test_a_place_that_the_server_forgot_begins_anew() -> None:
     usual = official(many(300))
     with scripted(usual) as server:
-        api = OfficialApi(Fetcher(), read_address(server.url))
+        api = OfficialApi(HttpClient(), read_address(server.url))
         store = CatalogStore("x")
         mirror.sync(store, api, budget_s=0)
         forgot = [True]
@@ -164,7 +164,7 @@ def test_a_list_that_leads_in_circles_ends() -> None:
         scripted(lambda asked: reply(200, page)) as server,
         pytest.raises(RegistryUnavailable, match="circles"),
     ):
-        mirror.sync(CatalogStore("x"), OfficialApi(Fetcher(), read_address(server.url)), 60)
+        mirror.sync(CatalogStore("x"), OfficialApi(HttpClient(), read_address(server.url)), 60)
 
 
 @pytest.mark.parametrize("pages", [1, 3, 5])
@@ -236,7 +236,7 @@ def test_what_was_copied_can_be_had_offline() -> None:
     with scripted(official(many(3))) as server:
         url = server.url
         names(url, "server")
-    offered = open_catalog(url, {}).offer("io.test.n1/server-1")
+    offered = open_catalog(url, {}).lookup("io.test.n1/server-1")
     assert isinstance(offered, Record)
     assert offered.version == "1.0.0"
 
@@ -262,15 +262,15 @@ def test_a_name_is_one_part_of_the_path() -> None:
         official([record("io.test.a/b", "1.0.0"), record("io.test.a/b", "0.9.0", is_latest=False)])
     ) as server:
         catalog = open_catalog(server.url, {})
-        newest, older = catalog.offer("io.test.a/b"), catalog.offer("io.test.a/b", "0.9.0")
+        newest, older = catalog.lookup("io.test.a/b"), catalog.lookup("io.test.a/b", "0.9.0")
         assert isinstance(newest, Record)
         assert isinstance(older, Record)
         assert (newest.version, older.version) == ("1.0.0", "0.9.0")
         with pytest.raises(NotInCatalog) as caught:
-            catalog.offer("io.test.a/b", "7")
+            catalog.lookup("io.test.a/b", "7")
         assert caught.value.hint == "it has 1.0.0, 0.9.0"
         with pytest.raises(NotInCatalog):
-            catalog.offer("io.test.a/c")
+            catalog.lookup("io.test.a/c")
         assert server.asked[-2].path == "/v0.1/servers/io.test.a%2Fc/versions/latest"
 
 
@@ -279,10 +279,10 @@ def test_a_short_name_stands_for_a_server_if_it_is_the_only_one() -> None:
         official([record("io.a/weather"), record("com.b/mcp"), record("com.c/thing"), record("io.d/thing")])
     ) as server:
         catalog = open_catalog(server.url, {})
-        found = [catalog.offer(name) for name in ("weather", "b")]
+        found = [catalog.lookup(name) for name in ("weather", "b")]
         assert [one.name for one in found] == ["io.a/weather", "com.b/mcp"]
         with pytest.raises(NotInCatalog, match="any of 2") as caught:
-            catalog.offer("thing")
+            catalog.lookup("thing")
         assert "com.c/thing, io.d/thing" in caught.value.hint
 
 
@@ -291,16 +291,16 @@ def test_a_server_that_does_not_know_latest_is_asked_for_all_versions() -> None:
         [record("io.test.a/b", "1.9.0", is_latest=False), record("io.test.a/b", "1.10.0", is_latest=False)]
     )
     with scripted(usual) as server:
-        offered = open_catalog(server.url, {}).offer("io.test.a/b")
+        offered = open_catalog(server.url, {}).lookup("io.test.a/b")
         assert isinstance(offered, Record)
         assert offered.version == "1.10.0"
 
 
 def test_an_answer_about_another_server_is_not_taken() -> None:
     with scripted(lambda asked: reply(200, record("io.other/x"))) as server:
-        catalog = OfficialCatalog(read_address(server.url), Fetcher(), "")
+        catalog = OfficialCatalog(read_address(server.url), HttpClient(), "")
         with pytest.raises(TornReply):
-            catalog.offer("io.test.a/b")
+            catalog.lookup("io.test.a/b")
 
 
 @pytest.mark.parametrize("page", [{"servers": None}, {"servers": []}, {"servers": [], "metadata": {}}])

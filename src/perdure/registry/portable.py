@@ -17,7 +17,7 @@ from perdure.registry.templates import Literal, Part, Template, variable_name
 SHORT_LITERAL: Final = 8
 
 
-def portable(entry: Entry) -> Entry:
+def without_secrets(entry: Entry) -> Entry:
     """The same entry without a literal secret. Keys that are not ours are left at home."""
     prefix = variable_name(entry.name) or "SERVER"
     return structs.replace(
@@ -43,7 +43,7 @@ def portable(entry: Entry) -> Entry:
 
 def check_portable(entry: Entry) -> None:
     """Raises InvalidEntry that names what would have to stay at home, and never its value."""
-    fit = portable(entry)
+    fit = without_secrets(entry)
     kept = [f"env {name}" for name, value in entry.env.items() if fit.env[name] != value]
     kept += [f"header {name}" for name, value in entry.headers.items() if fit.headers[name] != value]
     kept += [f"oauth {name}" for name, value in entry.oauth.items() if fit.oauth[name] != value]
@@ -57,9 +57,9 @@ def check_portable(entry: Entry) -> None:
         )
 
 
-def merged(sent: Entry, here: Entry) -> Entry:
+def restore_secrets(sent: Entry, here: Entry) -> Entry:
     """What was sent, with the values that were never sent out put back in where the sender left them as they were."""
-    shown = portable(here)
+    shown = without_secrets(here)
     return structs.replace(
         sent,
         title=here.title if sent.title == shown.title else sent.title,

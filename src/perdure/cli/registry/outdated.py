@@ -67,7 +67,7 @@ def _finding(entry: Entry, came: Provenance, url: str, opened: dict[str, Catalog
     try:
         if url not in opened:
             opened[url] = open_catalog(url, os.environ)
-        offered = opened[url].offer(came.name)
+        offered = opened[url].lookup(came.name)
     except NotInCatalog:
         return [Finding(entry.name, came.version, "-", "gone", came.catalog)]
     except (RegistryUnavailable, AuthRequired) as error:

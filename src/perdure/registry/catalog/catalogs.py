@@ -27,7 +27,7 @@ from perdure.registry.errors import (
 )
 from perdure.registry.http.address import Address, check_address, read_address
 from perdure.registry.http.backend import HttpCatalog, ago
-from perdure.registry.http.client import Fetcher, TornReply, allows_http
+from perdure.registry.http.client import HttpClient, TornReply, allows_http
 
 CATALOG: Final = "PERDURE_CATALOG"
 TOKEN: Final = "PERDURE_CATALOG_TOKEN"
@@ -65,7 +65,7 @@ class Catalog(Protocol):
 
     def search(self, words: str, limit: int) -> Results: ...
 
-    def offer(self, name: str, version: str = "") -> Record | Entry:
+    def lookup(self, name: str, version: str = "") -> Record | Entry:
         """What goes by this name. Raises NotInCatalog."""
 
     @property
@@ -79,7 +79,7 @@ def open_catalog(url: str, environ: Mapping[str, str]) -> Catalog:
     location = url or environ.get(CATALOG, "") or OFFICIAL_URL
     address = check_address(read_address(location), allows_http(environ))
     token = environ.get(TOKEN, "")
-    fetcher = Fetcher(token=token, allow_http=allows_http(environ), token_name=TOKEN)
+    fetcher = HttpClient(token=token, allow_http=allows_http(environ), token_name=TOKEN)
     official = OfficialCatalog(address, fetcher, hashlib.sha256(token.encode()).hexdigest() if token else "")
     if location == OFFICIAL_URL or official.is_known:
         return official
@@ -96,7 +96,7 @@ def open_catalog(url: str, environ: Mapping[str, str]) -> Catalog:
 class OfficialCatalog:
     """A registry that speaks the official API, and its copy on disk."""
 
-    def __init__(self, address: Address, fetcher: Fetcher, identity: str) -> None:
+    def __init__(self, address: Address, fetcher: HttpClient, identity: str) -> None:
         self._address = msgspec.structs.replace(address, query=())
         self._api = OfficialApi(fetcher, self._address)
         self._store = CatalogStore(f"{self.location} {identity} {address.userinfo}")
@@ -138,7 +138,7 @@ class OfficialCatalog:
         listings = tuple(_listing(read_record(msgspec.json.decode(one))) for one in found if one is not None)
         return Results(listings, self._age(), is_stale, self._notice)
 
-    def offer(self, name: str, version: str = "") -> Record:
+    def lookup(self, name: str, version: str = "") -> Record:
         full = name if "/" in name else self._full_name(name)
         try:
             raw = self._asked(full, version)
@@ -203,7 +203,7 @@ class OfficialCatalog:
 class TieredCatalog:
     """A tiered catalog, searched by the words in names and descriptions."""
 
-    def __init__(self, location: str, token: str, allow_http: bool, fetcher: Fetcher) -> None:
+    def __init__(self, location: str, token: str, allow_http: bool, fetcher: HttpClient) -> None:
         self._backend = HttpCatalog(location, token=token, allow_http=allow_http, fetcher=fetcher)
         self.failure: RegistryUnavailable | None = None
 
@@ -247,7 +247,7 @@ class TieredCatalog:
             notice=self.notice,
         )
 
-    def offer(self, name: str, version: str = "") -> Entry:
+    def lookup(self, name: str, version: str = "") -> Entry:
         try:
             entry = self._backend.load(name)
         except InvalidName:  # the full name of an official catalog, which this one would be if it answered

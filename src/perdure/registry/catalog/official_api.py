@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.registry.errors import NotInCatalog, RegistryError
 from perdure.registry.http.address import Address
-from perdure.registry.http.client import Fetcher, Reply, TornReply, expected
+from perdure.registry.http.client import HttpClient, Reply, TornReply, expected
 
 OFFICIAL_URL: Final = "https://registry.modelcontextprotocol.io"
 PREFIXES: Final = ("v0.1", "v0")
@@ -31,7 +31,7 @@ class StaleCursor(RegistryError):
 class OfficialApi:
     """One registry. Which of the two prefixes it serves is found out at the first question."""
 
-    def __init__(self, fetcher: Fetcher, address: Address) -> None:
+    def __init__(self, fetcher: HttpClient, address: Address) -> None:
         self._fetcher = fetcher
         last = address.path.rstrip("/").rpartition("/")[2]
         self._base: Address | None = address.below() if last in PREFIXES else None

@@ -18,7 +18,7 @@ from perdure.registry.templates import Template
 _LAUNCH: Final = ("command", "args", "cwd", "url", "transport")
 
 
-def updated(here: Entry, fresh: Entry, before: Entry | None) -> tuple[Entry, list[str]]:
+def merge_update(here: Entry, fresh: Entry, before: Entry | None) -> tuple[Entry, list[str]]:
     """`fresh` is the newest version as it would be installed, `before` the present one as it was.
 
     Raises Unsupported where the place of the version cannot be found any more.

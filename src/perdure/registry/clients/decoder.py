@@ -1,4 +1,4 @@
-"""A client's entry as one of ours: every spelling that clients use is understood, and what is left behind is said."""
+"""A client's entry as one of ours: every spelling that clients use is understood, and each loss is reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.registry.clients.encoder import Loss
-from perdure.registry.clients.references import Heard, heard, reference
+from perdure.registry.clients.references import ParsedText, parse_template, reference
 from perdure.registry.clients.table import Client, Shape, Timing
 from perdure.registry.entry import MAX_NAME, Entry, Timeouts, Tools, Transport, check_name
 from perdure.registry.errors import InvalidName, RegistryError
@@ -34,7 +34,7 @@ class Problem(ValueError):
     """Why an entry cannot be taken over. Holds no value of it."""
 
 
-class Taken(msgspec.Struct, frozen=True):
+class DecodedEntry(msgspec.Struct, frozen=True):
     """`name` is what the client calls it; the entry's own name may be another one."""
 
     name: str
@@ -42,11 +42,11 @@ class Taken(msgspec.Struct, frozen=True):
     notes: tuple[Loss, ...] = ()
 
 
-def in_our_words(client: Client, name: str, value: Any) -> Taken:
+def decode_entry(client: Client, name: str, value: Any) -> DecodedEntry:
     """Raises Problem."""
     if not isinstance(value, dict):
         raise Problem("not a table of settings")
-    return _Hearing(client.shape, name, value).all()
+    return _Decoder(client.shape, name, value).all()
 
 
 def usable_name(name: str) -> str:
@@ -59,7 +59,7 @@ def usable_name(name: str) -> str:
     return re.sub(r"\.{2,}", ".", found)[:MAX_NAME]
 
 
-class _Hearing:
+class _Decoder:
     def __init__(self, shape: Shape, name: str, value: dict[str, Any]) -> None:
         self.shape = shape
         self.client_name = name
@@ -67,7 +67,7 @@ class _Hearing:
         self.name = usable_name(name)
         self.notes: list[Loss] = []
 
-    def all(self) -> Taken:
+    def all(self) -> DecodedEntry:
         if not self.name:
             raise Problem("its name has no letter or digit that a name may hold")
         if self.name != self.client_name:
@@ -90,7 +90,7 @@ class _Hearing:
             )
         except RegistryError as error:
             raise Problem(error.message) from None
-        return Taken(self.client_name, entry, tuple(self.notes))
+        return DecodedEntry(self.client_name, entry, tuple(self.notes))
 
     def _note(self, field: str, reason: str) -> None:
         self.notes.append(Loss(self.client_name, field, reason))
@@ -128,16 +128,16 @@ class _Hearing:
         if not isinstance(command, str):
             raise Problem("command is not a text")
         found: dict[str, Any] = {
-            "command": self._heard("command", command),
-            "args": tuple(self._heard(f"args {n}", _word(arg, "args")) for n, arg in enumerate(args, 1)),
+            "command": self._parse("command", command),
+            "args": tuple(self._parse(f"args {n}", _word(arg, "args")) for n, arg in enumerate(args, 1)),
             "env": self._env(),
         }
         cwd = self._get(self.shape.cwd)
-        return {**found, "cwd": self._heard("cwd", _word(cwd, "cwd"))} if cwd else found
+        return {**found, "cwd": self._parse("cwd", _word(cwd, "cwd"))} if cwd else found
 
     def _env(self) -> dict[str, Template]:
         values = _table(self.value.get(self.shape.env), "env")
-        found = {name: self._heard(f"env {name}", _word(value, "env")) for name, value in values.items()}
+        found = {name: self._parse(f"env {name}", _word(value, "env")) for name, value in values.items()}
         for one in self._list(self.shape.env_names):
             name = one.get("name") if isinstance(one, dict) else one
             if not isinstance(name, str):
@@ -153,14 +153,14 @@ class _Hearing:
         for key in self.shape.headers:
             held = _table(held, key).get(key)
         headers = {
-            name: self._heard(f"headers {name}", _word(value, "headers"))
+            name: self._parse(f"headers {name}", _word(value, "headers"))
             for name, value in _table(held, "headers").items()
         }
         for name, variable in _table(self._get(self.shape.header_names), "headers").items():
             headers[name] = Template(reference(_word(variable, "headers")))
         if bearer := self._get(self.shape.bearer_name):
             headers["Authorization"] = Template(f"Bearer {reference(_word(bearer, 'headers'))}")
-        return {"url": self._heard("url", url), "headers": headers}
+        return {"url": self._parse("url", url), "headers": headers}
 
     def _enabled(self) -> bool:
         return self.value.get("enabled") is not False and self.value.get("disabled") is not True
@@ -181,8 +181,8 @@ class _Hearing:
         found = self.value.get(key)
         return " ".join(found.split()) if isinstance(found, str) else ""
 
-    def _heard(self, field: str, text: str) -> Template:
-        found: Heard = heard(text, self.shape.references)
+    def _parse(self, field: str, text: str) -> Template:
+        found: ParsedText = parse_template(text, self.shape.references)
         for note in found.notes:
             self._note(field, note)
         return found.template

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.registry.clients.references import Unsayable, said
+from perdure.registry.clients.references import Unrepresentable, format_template
 from perdure.registry.clients.table import Client, Shape, Timing
 from perdure.registry.entry import Entry
 from perdure.registry.templates import Literal, Reference, Template
@@ -22,24 +22,24 @@ class Loss(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Said(msgspec.Struct, frozen=True):
+class EncodedEntry(msgspec.Struct, frozen=True):
     fields: dict[str, Any]
     losses: tuple[Loss, ...] = ()
 
 
-def in_words_of(client: Client, entry: Entry) -> Said:
-    """Raises Unsayable where an entry without the missing part would be another server, or none."""
-    return _Saying(client, entry).all()
+def encode_entry(client: Client, entry: Entry) -> EncodedEntry:
+    """Raises Unrepresentable where an entry without the missing part would be another server, or none."""
+    return _Encoder(client, entry).all()
 
 
-class _Saying:
+class _Encoder:
     def __init__(self, client: Client, entry: Entry) -> None:
         self.shape: Shape = client.shape
         self.entry = entry
         self.fields: dict[str, Any] = {}
         self.losses: list[Loss] = []
 
-    def all(self) -> Said:
+    def all(self) -> EncodedEntry:
         self._way()
         self._switch()
         self._time("timeout startup", self.entry.timeouts.startup, self.shape.startup)
@@ -47,7 +47,7 @@ class _Saying:
         self._list("tools allow", self.entry.tools.allow, self.shape.allow)
         self._list("tools deny", self.entry.tools.deny, self.shape.deny)
         self._rest()
-        return Said(self.fields, tuple(self.losses))
+        return EncodedEntry(self.fields, tuple(self.losses))
 
     def _lose(self, field: str, reason: str = NO_KEY) -> None:
         self.losses.append(Loss(self.entry.name, field, reason))
@@ -98,7 +98,7 @@ class _Saying:
         assert entry.url is not None
         key = shape.urls.get(entry.transport)
         if key is None:
-            raise Unsayable(f"transport: the client has no {entry.transport}")
+            raise Unrepresentable(f"transport: the client has no {entry.transport}")
         self.fields[key] = self._must("url", entry.url)
         if entry.transport == "sse" and shape.types.get("sse", "") in (
             "",
@@ -132,7 +132,7 @@ class _Saying:
             if not enabled:
                 self.fields[shape.disabled] = True
         elif not enabled:
-            raise Unsayable("enabled: the client has no switch for it, and would start it")
+            raise Unrepresentable("enabled: the client has no switch for it, and would start it")
 
     def _time(self, field: str, seconds: float | None, timing: Timing | None) -> None:
         if seconds is None:
@@ -171,14 +171,14 @@ class _Saying:
 
     def _must(self, field: str, template: Template) -> str:
         try:
-            return said(template, self.shape.references)
-        except Unsayable as error:
-            raise Unsayable(f"{field}: {error}") from None
+            return format_template(template, self.shape.references)
+        except Unrepresentable as error:
+            raise Unrepresentable(f"{field}: {error}") from None
 
     def _may(self, field: str, template: Template) -> str | None:
         try:
-            return said(template, self.shape.references)
-        except Unsayable as error:
+            return format_template(template, self.shape.references)
+        except Unrepresentable as error:
             self._lose(field, str(error))
             return None
 

@@ -11,13 +11,13 @@ from msgspec import structs
 
 from perdure.registry.allowed_commands import is_allowed
 from perdure.registry.backend import Backend, BulkBackend
-from perdure.registry.clients.decoder import Problem, Taken, in_our_words
+from perdure.registry.clients.decoder import DecodedEntry, Problem, decode_entry
 from perdure.registry.clients.encoder import Loss
 from perdure.registry.clients.install import NAME
 from perdure.registry.clients.references import meaning
-from perdure.registry.clients.secrets import REFERRED_TO, Moved, by_reference
+from perdure.registry.clients.secrets import REFERRED_TO, MovedSecret, move_secrets
 from perdure.registry.clients.table import Client
-from perdure.registry.clients.views import View, text_of, understood
+from perdure.registry.clients.views import View, name_uneditable, text_of
 from perdure.registry.entry import Entry
 from perdure.registry.errors import AlreadyInstalled, NotInRegistry, RegistryError, Unreadable
 from perdure.registry.file.backend import FileBackend
@@ -43,8 +43,8 @@ class Report(msgspec.Struct, frozen=True):
     applied: bool
     steps: tuple[Step, ...]
     notes: tuple[Loss, ...]
-    secrets: tuple[Moved, ...]
-    kept: tuple[Moved, ...] = ()
+    secrets: tuple[MovedSecret, ...]
+    kept: tuple[MovedSecret, ...] = ()
 
     @property
     def has_conflicts(self) -> bool:
@@ -62,10 +62,10 @@ def import_from(
             f"{client.title} has no file {os.path.basename(path)} here", hint="--file names another"
         )
     text = text_of(data, path)
-    servers = understood(path, lambda: client.text.servers(text))
-    taking = _Taking(client, backend, keep_secrets, apply)
+    servers = name_uneditable(path, lambda: client.text.servers(text))
+    taking = _Import(client, backend, keep_secrets, apply)
     for name, value in servers.items():
-        taking.hear(name, value)
+        taking.decode(name, value)
     taking.take()
     return Report(
         client.name,
@@ -78,7 +78,7 @@ def import_from(
     )
 
 
-class _Taking:
+class _Import:
     def __init__(self, client: Client, backend: Backend, keep_secrets: bool, apply: bool) -> None:
         self.client = client
         self.backend = backend
@@ -86,32 +86,32 @@ class _Taking:
         self.apply = apply
         self.steps: list[Step] = []
         self.notes: list[Loss] = []
-        self.moved: list[Moved] = []
-        self.kept: list[Moved] = []
-        self.heard: dict[str, Taken] = {}
+        self.moved: list[MovedSecret] = []
+        self.kept: list[MovedSecret] = []
+        self.decoded: dict[str, DecodedEntry] = {}
 
-    def hear(self, name: str, value: Any) -> None:
+    def decode(self, name: str, value: Any) -> None:
         if _is_perdure(value):
             self.steps.append(Step(name, "skipped", "this is Perdure itself"))
             return
         try:
-            taken = in_our_words(self.client, name, value)
+            taken = decode_entry(self.client, name, value)
         except Problem as problem:
             self.steps.append(Step(name, "skipped", str(problem)))
             return
-        if taken.entry.name in self.heard:
+        if taken.entry.name in self.decoded:
             reason = f"another server of the file is {taken.entry.name} here already"
             self.steps.append(Step(name, "skipped", reason))
             return
-        self.heard[taken.entry.name] = taken
+        self.decoded[taken.entry.name] = taken
         self.notes += taken.notes
 
     def take(self) -> None:
         """All were heard before: a variable that one refers to must not stand for another one's secret."""
-        variables = {name: REFERRED_TO for one in self.heard.values() for name in one.entry.variables()}
+        variables = {name: REFERRED_TO for one in self.decoded.values() for name in one.entry.variables()}
         chosen: list[tuple[str, Entry]] = []
-        for taken in self.heard.values():
-            entry, moved = by_reference(taken.entry, variables)
+        for taken in self.decoded.values():
+            entry, moved = move_secrets(taken.entry, variables)
             if self.keep_secrets:
                 self.kept += moved
             else:
@@ -124,7 +124,7 @@ class _Taking:
         for name, entry in chosen:
             self._tell(name, entry, found[entry.name])
 
-    def _note_if_not_allowed(self, taken: Taken) -> None:
+    def _note_if_not_allowed(self, taken: DecodedEntry) -> None:
         command = taken.entry.command
         if not isinstance(self.backend, FileBackend) or command is None or not command.is_literal:
             return
@@ -196,15 +196,15 @@ def _same(one: Entry, other: Entry) -> bool:
 def _plain(entry: Entry) -> Mapping[str, Any]:
     """Everything of an entry, with texts as what they say; where it came from does not matter."""
 
-    def said(value: Any) -> Any:
+    def plain(value: Any) -> Any:
         match value:
             case Template():
                 return meaning(value)
             case dict():
-                return {key: said(one) for key, one in value.items()}
+                return {key: plain(one) for key, one in value.items()}
             case tuple():
-                return [said(one) for one in value]
+                return [plain(one) for one in value]
         return value
 
     fields = structs.asdict(structs.replace(entry, provenance=None))
-    return {key: said(value) for key, value in fields.items()}
+    return {key: plain(value) for key, value in fields.items()}

@@ -17,20 +17,20 @@ import msgspec
 
 from perdure.protocol.tool_groups import Profile
 from perdure.registry.clients import masked_diff
-from perdure.registry.clients.encoder import in_words_of
+from perdure.registry.clients.encoder import encode_entry
 from perdure.registry.clients.hook_text import has_hooks, with_hooks, without_hooks
 from perdure.registry.clients.json_file import JsonText
 from perdure.registry.clients.ownership import Claim, Ownership, Sidecar, Undo, hash_of, undo_of, undone
 from perdure.registry.clients.plan import put_entry
-from perdure.registry.clients.references import Unsayable
+from perdure.registry.clients.references import Unrepresentable
 from perdure.registry.clients.table import Client
 from perdure.registry.clients.text_edit import Uneditable
 from perdure.registry.clients.views import (
     View,
     changed_bytes,
+    name_uneditable,
     newest_backup,
     text_of,
-    understood,
 )
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InvalidEntry
@@ -87,8 +87,8 @@ def own_fields(
     }[way]
     command, *args = [Template.literal(word) for word in (*words, "run", *listed, *start)]
     try:
-        fields = in_words_of(client, Entry(name=NAME, command=command, args=tuple(args))).fields
-    except Unsayable as error:
+        fields = encode_entry(client, Entry(name=NAME, command=command, args=tuple(args))).fields
+    except Unrepresentable as error:
         raise InvalidEntry(f"{client.name}: {error}", entry=NAME) from None
     if way == "variable":
         fields[client.shape.args or client.shape.command].append(WORKSPACE)
@@ -181,7 +181,7 @@ def _installed(
 ) -> _Step:
     text = text_of(data, path)
     keys = client.shape.keys
-    value = understood(path, lambda: client.text.servers(text)).get(NAME)
+    value = name_uneditable(path, lambda: client.text.servers(text)).get(NAME)
     ours = hash_of(fields, keys)
     if isinstance(value, dict) and hash_of(value, keys) == ours:
         return _Step("unchanged", data, sidecar)
@@ -190,7 +190,7 @@ def _installed(
             "there is an entry of this name that was not written by `perdure install`, or was edited since"
         )
         return _Step("conflict", data, sidecar, reason)
-    new = understood(path, lambda: put_entry(client, text, NAME, value, fields))
+    new = name_uneditable(path, lambda: put_entry(client, text, NAME, value, fields))
     after = changed_bytes(data, new, path) or b""
     is_first = value is None and not sidecar.has_hooks
     undo = _new_undo(path, data, after, sidecar, is_first=is_first)
@@ -203,11 +203,11 @@ def _hooks_installed(
     path: str, entries: Mapping[str, Any], preset: Mapping[str, Any], data: bytes | None, sidecar: Sidecar
 ) -> _Step:
     text = text_of(data, path)
-    new = understood(path, lambda: with_hooks(text, entries, preset))
+    new = name_uneditable(path, lambda: with_hooks(text, entries, preset))
     after = changed_bytes(data, new, path)
     if after is None:
         return _Step("unchanged", data, sidecar)
-    is_update = understood(path, lambda: has_hooks(text))
+    is_update = name_uneditable(path, lambda: has_hooks(text))
     is_first = not is_update and sidecar.installed is None
     undo = _new_undo(path, data, after, sidecar, is_first=is_first)
     changed = msgspec.structs.replace(sidecar, has_hooks=True, undo=undo)
@@ -230,7 +230,7 @@ def _uninstalled(client: Client, path: str, data: bytes | None, sidecar: Sidecar
     if sidecar.undo is not None and (back := undone(sidecar.undo, data)) is not None:
         return _Step("restored", back if sidecar.undo.existed else None, cleared)
     text = text_of(data, path)
-    value = understood(path, lambda: client.text.servers(text)).get(NAME)
+    value = name_uneditable(path, lambda: client.text.servers(text)).get(NAME)
     if value is not None and not _is_ours(client, value, sidecar):
         return _Step(
             "conflict", data, sidecar, "the entry was not written by `perdure install`, or was edited since"
@@ -249,7 +249,7 @@ def _hooks_uninstalled(path: str, data: bytes | None, sidecar: Sidecar) -> _Step
         return _Step("absent", None, cleared)
     if sidecar.undo is not None and (back := undone(sidecar.undo, data)) is not None:
         return _Step("restored", back if sidecar.undo.existed else None, cleared)
-    new = understood(path, lambda: without_hooks(text_of(data, path)))
+    new = name_uneditable(path, lambda: without_hooks(text_of(data, path)))
     return _removed(path, data, new, cleared)
 
 

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Final
 
 from perdure.registry.clients.decoder import URL_KEYS
-from perdure.registry.clients.references import heard
+from perdure.registry.clients.references import parse_template
 from perdure.registry.clients.table import Client
 from perdure.registry.clients.text_edit import Scalar, Splice, Uneditable, spliced
 from perdure.registry.redaction import (
@@ -116,13 +116,13 @@ def _arguments(client: Client, found: list[Scalar]) -> Iterator[tuple[tuple[str 
         if len(one.path) > 1 and isinstance(one.path[-1], int) and one.path[-2] in ("args", "command"):
             lists.setdefault(one.path[:-1], []).append(one)
     for scalars in lists.values():
-        templates = [heard(one.value, client.shape.references).template for one in scalars]
+        templates = [parse_template(one.value, client.shape.references).template for one in scalars]
         for one, template, shown in zip(scalars, templates, shown_args(templates), strict=True):
             yield one.path, one.value if shown == template.text else shown
 
 
 def _shown(client: Client, one: Scalar) -> str:
-    template = heard(one.value, client.shape.references).template
+    template = parse_template(one.value, client.shape.references).template
     if _is_hidden(client, one):
         shown = shown_value(template) if one.value else REDACTED
     elif one.path and one.path[-1] in URL_KEYS:

@@ -23,10 +23,10 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import structs
 
-from perdure.registry.clients.encoder import Loss, Said, in_words_of
+from perdure.registry.clients.encoder import EncodedEntry, Loss, encode_entry
 from perdure.registry.clients.ownership import Claim, hash_of
-from perdure.registry.clients.references import Unsayable
-from perdure.registry.clients.secrets import by_reference
+from perdure.registry.clients.references import Unrepresentable
+from perdure.registry.clients.secrets import move_secrets
 from perdure.registry.clients.table import Client
 from perdure.registry.clients.text_edit import Uneditable
 from perdure.registry.entry import Entry
@@ -58,25 +58,25 @@ class Plan(msgspec.Struct, frozen=True):
 class Wanted(msgspec.Struct, frozen=True):
     """The registry as one client can be told it; `broken` are names whose entry cannot be read.
 
-    `secrets` are the fields that hold a literal secret: they are written as they are, and that is said.
+    `secrets` are the fields that hold a literal secret: they are written as they are, and that is encoded.
     """
 
     source: str
-    said: dict[str, Said]
-    unsaid: dict[str, str]
+    encoded: dict[str, EncodedEntry]
+    unrepresentable: dict[str, str]
     broken: dict[str, str]
     secrets: dict[str, tuple[str, ...]]
 
 
 def wanted(client: Client, source: str, entries: Iterable[Entry], broken: Mapping[str, str]) -> Wanted:
-    said, unsaid, secrets = {}, {}, {}
+    encoded, unrepresentable, secrets = {}, {}, {}
     for entry in (_placed(one, source) for one in entries):
-        secrets[entry.name] = tuple(one.field for one in by_reference(entry, {})[1])
+        secrets[entry.name] = tuple(one.field for one in move_secrets(entry, {})[1])
         try:
-            said[entry.name] = in_words_of(client, entry)
-        except Unsayable as error:
-            unsaid[entry.name] = str(error)
-    return Wanted(source, said, unsaid, dict(broken), secrets)
+            encoded[entry.name] = encode_entry(client, entry)
+        except Unrepresentable as error:
+            unrepresentable[entry.name] = str(error)
+    return Wanted(source, encoded, unrepresentable, dict(broken), secrets)
 
 
 def _placed(entry: Entry, source: str) -> Entry:
@@ -88,7 +88,7 @@ def _placed(entry: Entry, source: str) -> Entry:
     return structs.replace(entry, cwd=Template.literal(whole))
 
 
-def planned(
+def make_plan(
     client: Client,
     text: str,
     want: Wanted,
@@ -99,17 +99,17 @@ def planned(
 ) -> Plan:
     """Raises Uneditable for a file that cannot be read."""
     planning = _Planning(client, text, want, claims, sync, overwrite)
-    for name, said in want.said.items():
-        planning.put(name, said)
-    for name, reason in {**want.unsaid, **want.broken}.items():
+    for name, encoded in want.encoded.items():
+        planning.put(name, encoded)
+    for name, reason in {**want.unrepresentable, **want.broken}.items():
         planning.steps.append(Step(name, "skipped", reason))
     if sync:
         gone = [name for name, claim in planning.claims.items() if claim.source == want.source]
         for name in gone:
-            if name not in want.said and name not in want.broken:
+            if name not in want.encoded and name not in want.broken:
                 planning.drop(name)
     planning.finish()
-    losses = [loss for said in want.said.values() for loss in said.losses]
+    losses = [loss for encoded in want.encoded.values() for loss in encoded.losses]
     written = [step.name for step in planning.steps if step.action in ("added", "updated")]
     secrets = [Loss(name, field, COPIED) for name in written for field in want.secrets[name]]
     return Plan(planning.text, tuple(planning.steps), tuple(losses), tuple(secrets), planning.claims)
@@ -153,20 +153,20 @@ class _Planning:
             others = {name: claim for name, claim in self.claims.items() if name not in names}
             self.claims = others | {name: self.before[name] for name in names if name in self.before}
 
-    def put(self, name: str, said: Said) -> None:
+    def put(self, name: str, encoded: EncodedEntry) -> None:
         claim = self.claims.get(name)
         if name not in self.there:
             if self.sync and claim is not None and claim.landed and not self.overwrite:
                 self._conflict(name, "it was removed there")
                 return
-            self._write(name, said, "added")
-        elif self._is_same(name, said):
+            self._write(name, encoded, "added")
+        elif self._is_same(name, encoded):
             if claim is not None:
                 keys = self.client.shape.keys
-                self.claims[name] = Claim((hash_of(said.fields, keys),), True, claim.source)
+                self.claims[name] = Claim((hash_of(encoded.fields, keys),), True, claim.source)
             self.steps.append(Step(name, "unchanged"))
         elif self._is_ours(name) or self.overwrite:
-            self._write(name, said, "updated")
+            self._write(name, encoded, "updated")
         elif claim is not None and claim.source != self.source:
             self._conflict(name, "it was written from another registry")
         elif claim is not None:
@@ -187,17 +187,17 @@ class _Planning:
     def _conflict(self, name: str, reason: str) -> None:
         self.steps.append(Step(name, "conflict", reason))
 
-    def _write(self, name: str, said: Said, action: Action) -> None:
+    def _write(self, name: str, encoded: EncodedEntry, action: Action) -> None:
         keys = self.client.shape.keys
         if name not in self.there:
-            self.added[name] = said.fields
+            self.added[name] = encoded.fields
         else:
             try:
-                self.text = put_entry(self.client, self.text, name, self.there[name], said.fields)
+                self.text = put_entry(self.client, self.text, name, self.there[name], encoded.fields)
             except Uneditable as error:
                 self._conflict(name, str(error))
                 return
-        hashes = [hash_of(said.fields, keys)]
+        hashes = [hash_of(encoded.fields, keys)]
         if self._is_ours(name):
             hashes.append(hash_of(self.there[name], keys))
         claim = self.claims.get(name)
@@ -213,9 +213,9 @@ class _Planning:
             and hash_of(value, self.client.shape.keys) in claim.hashes
         )
 
-    def _is_same(self, name: str, said: Said) -> bool:
+    def _is_same(self, name: str, encoded: EncodedEntry) -> bool:
         value, keys = self.there[name], self.client.shape.keys
-        return isinstance(value, dict) and hash_of(value, keys) == hash_of(said.fields, keys)
+        return isinstance(value, dict) and hash_of(value, keys) == hash_of(encoded.fields, keys)
 
 
 def put_entry(client: Client, text: str, name: str, value: Any, fields: Mapping[str, Any]) -> str:

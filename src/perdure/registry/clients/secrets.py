@@ -22,7 +22,7 @@ _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 REFERRED_TO: Final = "\0"
 
 
-class Moved(msgspec.Struct, frozen=True):
+class MovedSecret(msgspec.Struct, frozen=True):
     """A value that stays where it was found, and the variable that stands for it now."""
 
     name: str
@@ -30,21 +30,21 @@ class Moved(msgspec.Struct, frozen=True):
     variable: str
 
 
-def by_reference(entry: Entry, taken: dict[str, str]) -> tuple[Entry, tuple[Moved, ...]]:
+def move_secrets(entry: Entry, taken: dict[str, str]) -> tuple[Entry, tuple[MovedSecret, ...]]:
     """The entry with its literal secrets as references, and what was moved.
 
     `taken` is what stands for which value already: two servers with other values get other variables.
     """
-    return _Moving(entry, taken).all()
+    return _SecretMover(entry, taken).all()
 
 
-class _Moving:
+class _SecretMover:
     def __init__(self, entry: Entry, taken: dict[str, str]) -> None:
         self.entry = entry
         self.taken = taken
-        self.moved: list[Moved] = []
+        self.moved: list[MovedSecret] = []
 
-    def all(self) -> tuple[Entry, tuple[Moved, ...]]:
+    def all(self) -> tuple[Entry, tuple[MovedSecret, ...]]:
         entry = self.entry
         changed = structs.replace(
             entry,
@@ -64,7 +64,7 @@ class _Moving:
         names = chain((name, longer), (f"{longer}_{number}" for number in count(2)))
         variable = next(one for one in names if self.taken.get(one, value) == value)
         self.taken[variable] = value
-        self.moved.append(Moved(self.entry.name, field, variable))
+        self.moved.append(MovedSecret(self.entry.name, field, variable))
         return reference(variable, before=before)
 
     def _value(self, what: str, name: str, value: Template, variable: str) -> Template:

@@ -11,7 +11,7 @@ import msgspec
 from perdure.registry.clients import masked_diff
 from perdure.registry.clients.encoder import Loss
 from perdure.registry.clients.ownership import Ownership, Sidecar
-from perdure.registry.clients.plan import Plan, Step, Wanted, planned, settled
+from perdure.registry.clients.plan import Plan, Step, Wanted, make_plan, settled
 from perdure.registry.clients.table import Client
 from perdure.registry.clients.text_edit import Uneditable
 from perdure.registry.errors import Unreadable
@@ -79,9 +79,9 @@ class View:
     def _plan(self, data: bytes | None, want: Wanted, sidecar: Sidecar, sync: bool, overwrite: bool) -> Plan:
         # A file that is gone takes what was known of it along.
         claims = sidecar.entries if data is not None else {}
-        return understood(
+        return name_uneditable(
             self.path,
-            lambda: planned(
+            lambda: make_plan(
                 self.client, text_of(data, self.path), want, claims, sync=sync, overwrite=overwrite
             ),
         )
@@ -100,7 +100,7 @@ def newest_backup(path: str) -> str:
     return os.path.join(folder, max(os.listdir(folder), default=""))
 
 
-def understood(path: str, step: Callable[[], _Made]) -> _Made:
+def name_uneditable(path: str, step: Callable[[], _Made]) -> _Made:
     """A file that cannot be read or changed in place, told with its name."""
     try:
         return step()

@@ -21,7 +21,7 @@ from perdure.registry.errors import (
     RegistryError,
     Unreadable,
 )
-from perdure.registry.file.document import MAX_BYTES, WAIT_S, Document, Slot, read_bytes
+from perdure.registry.file.document import MAX_BYTES, WAIT_S, Document, ParsedEntry, read_bytes
 from perdure.registry.redaction import scrubbed
 
 BACKEND_ID: Final = "filesystem"
@@ -128,7 +128,7 @@ class FileBackend:
             return self._bytes(document.installed(entry))
 
         self._change(plan)
-        return self._ref(Slot(entry.name, entry))
+        return self._ref(ParsedEntry(entry.name, entry))
 
     def install_all(self, entries: Sequence[Entry]) -> tuple[str, ...]:
         taken: list[str] = []
@@ -216,8 +216,8 @@ class FileBackend:
     def _bytes(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
 
-    def _slot(self, name: str) -> Slot:
-        return self.read().slot(name) or Slot(name, None, "uninstalled meanwhile")
+    def _slot(self, name: str) -> ParsedEntry:
+        return self.read().slot(name) or ParsedEntry(name, None, "uninstalled meanwhile")
 
     def _loaded(self, document: Document, name: str) -> Entry:
         slot = document.slot(name)
@@ -231,7 +231,7 @@ class FileBackend:
             )
         return slot.entry
 
-    def _ref(self, slot: Slot) -> ServerRef:
+    def _ref(self, slot: ParsedEntry) -> ServerRef:
         source = self.source(slot.name)
         if slot.entry is None:
             return ServerRef(slot.name, source=source, transport="", error=slot.error)

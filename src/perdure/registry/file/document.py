@@ -22,7 +22,7 @@ MAX_SLOTS: Final = 2000
 """Bounds of what is read: a host reads it while its sessions wait."""
 
 
-class Slot(msgspec.Struct, frozen=True):
+class ParsedEntry(msgspec.Struct, frozen=True):
     """One place in the file that stands for a server."""
 
     name: str
@@ -40,21 +40,21 @@ class Document(ABC):
     """The commands that may be started; None where the file says nothing."""
 
     @cached_property
-    def slots(self) -> tuple[Slot, ...]:
+    def slots(self) -> tuple[ParsedEntry, ...]:
         """Every place, in order. Of those with one name the first is the entry, the rest are duplicates."""
-        return duplicates_marked(self._every_slot())
+        return mark_duplicates(self._every_slot())
 
     def _check_count(self, starts: Sequence[int]) -> None:
         if len(starts) > MAX_SLOTS:
-            [line] = lines_at(self.text, [starts[MAX_SLOTS]])
+            [line] = line_numbers(self.text, [starts[MAX_SLOTS]])
             raise Unreadable(f"line {line}: the file lists more than {MAX_SLOTS:,} servers")
 
     @abstractmethod
-    def slot(self, name: str) -> Slot | None:
+    def slot(self, name: str) -> ParsedEntry | None:
         """The first of this name; the others are not even looked at."""
 
     @abstractmethod
-    def _every_slot(self) -> list[Slot]: ...
+    def _every_slot(self) -> list[ParsedEntry]: ...
 
     @abstractmethod
     def installed(self, *entries: Entry) -> str:
@@ -72,7 +72,7 @@ class Document(ABC):
         """With another entry in the place of the one of the same name."""
 
 
-def lines_at(text: str, places: Sequence[int]) -> list[int]:
+def line_numbers(text: str, places: Sequence[int]) -> list[int]:
     """The lines, from 1, of places in a text, which are in order; in one pass."""
     ending = "\n" if "\n" in text else "\r"
     found, line, done = [], 1, 0
@@ -83,11 +83,11 @@ def lines_at(text: str, places: Sequence[int]) -> list[int]:
     return found
 
 
-def duplicates_marked(slots: Sequence[Slot]) -> tuple[Slot, ...]:
+def mark_duplicates(slots: Sequence[ParsedEntry]) -> tuple[ParsedEntry, ...]:
     seen: set[str] = set()
     found = []
     for slot in slots:
-        found.append(Slot(slot.name, None, DUPLICATE, slot.line) if slot.name in seen else slot)
+        found.append(ParsedEntry(slot.name, None, DUPLICATE, slot.line) if slot.name in seen else slot)
         seen.add(slot.name)
     return tuple(found)
 

@@ -9,7 +9,7 @@ from perdure.registry.entry import Entry
 from perdure.registry.entry_json import OWN, from_object, to_object
 from perdure.registry.errors import RegistryError, Unreadable
 from perdure.registry.file import jsonc
-from perdure.registry.file.document import Document, Slot, lines_at
+from perdure.registry.file.document import Document, ParsedEntry, line_numbers
 from perdure.registry.file.jsonc import JsonProblem, Node
 
 SERVERS: Final = "mcpServers"
@@ -24,7 +24,7 @@ class JsonDocument(Document):
         try:
             self.text.encode()
         except UnicodeEncodeError as error:
-            [line] = lines_at(self.text, [error.start])
+            [line] = line_numbers(self.text, [error.start])
             raise Unreadable(f"line {line}: the file is not UTF-8") from None
         try:
             root = jsonc.parse(self.text)
@@ -32,18 +32,18 @@ class JsonDocument(Document):
             raise Unreadable(f"the file is not JSON: {error}") from None
         servers = jsonc.find(root, [SERVERS])
         if root.kind != "object" or (servers is not None and servers.kind != "object"):
-            [line] = lines_at(self.text, [(servers or root).start])
+            [line] = line_numbers(self.text, [(servers or root).start])
             raise Unreadable(f"line {line}: the file holds no object {SERVERS}")
         members = [] if servers is None else servers.elements
         self._check_count([one.start for one in members])
-        lines = lines_at(self.text, [one.start for one in members])
+        lines = line_numbers(self.text, [one.start for one in members])
         self._servers = [(one.key, one.node.value, line) for one, line in zip(members, lines, strict=True)]
         self.allowed = _allowed(root.value.get(OWN))
 
-    def slot(self, name: str) -> Slot | None:
+    def slot(self, name: str) -> ParsedEntry | None:
         return next((_slot(*member) for member in self._servers if member[0] == name), None)
 
-    def _every_slot(self) -> list[Slot]:
+    def _every_slot(self) -> list[ParsedEntry]:
         return [_slot(*member) for member in self._servers]
 
     def installed(self, *entries: Entry) -> str:
@@ -111,14 +111,14 @@ def _member(text: str, name: str, key: str) -> Node | None:
     return jsonc.find(_server(text, name), [key])
 
 
-def _slot(name: str, value: Any, line: int) -> Slot:
+def _slot(name: str, value: Any, line: int) -> ParsedEntry:
     if not _is_text(name):
         shown = name.encode("ascii", "backslashreplace").decode()
-        return Slot(shown, None, "the name is not text: half of a surrogate pair", line)
+        return ParsedEntry(shown, None, "the name is not text: half of a surrogate pair", line)
     try:
-        return Slot(name, from_object(name, value), line=line)
+        return ParsedEntry(name, from_object(name, value), line=line)
     except RegistryError as error:
-        return Slot(name, None, error.message, line)
+        return ParsedEntry(name, None, error.message, line)
 
 
 def _is_text(value: str) -> bool:

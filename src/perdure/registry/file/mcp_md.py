@@ -7,7 +7,7 @@ from functools import cached_property
 
 from perdure.registry.entry import Entry
 from perdure.registry.errors import RegistryError
-from perdure.registry.file.document import Document, Slot, lines_at
+from perdure.registry.file.document import Document, ParsedEntry, line_numbers
 from perdure.registry.file.mcp_md_fields import key_of, read, written
 from perdure.registry.file.mcp_md_sections import Line, Section, newline_of, parsed
 
@@ -23,9 +23,11 @@ class MarkdownDocument(Document):
         self._sections = found.servers
         self.allowed = found.allowed
 
-    def slot(self, name: str) -> Slot | None:
+    def slot(self, name: str) -> ParsedEntry | None:
         found = self._named.get(name)
-        return None if found is None else _slot(self.text, found[0], *lines_at(self.text, [found[0].start]))
+        return (
+            None if found is None else _slot(self.text, found[0], *line_numbers(self.text, [found[0].start]))
+        )
 
     @cached_property
     def _named(self) -> dict[str, list[Section]]:
@@ -34,10 +36,10 @@ class MarkdownDocument(Document):
             found.setdefault(one.name, []).append(one)
         return found
 
-    def _every_slot(self) -> list[Slot]:
+    def _every_slot(self) -> list[ParsedEntry]:
         starts = [one.start for one in self._sections]
         self._check_count(starts)
-        lines = lines_at(self.text, starts)
+        lines = line_numbers(self.text, starts)
         return [_slot(self.text, one, line) for one, line in zip(self._sections, lines, strict=True)]
 
     def installed(self, *entries: Entry) -> str:
@@ -100,18 +102,18 @@ class MarkdownDocument(Document):
         return before + "".join(line + newline for line in lines) + self.text[at:]
 
 
-def _slot(text: str, section: Section, line: int) -> Slot:
+def _slot(text: str, section: Section, line: int) -> ParsedEntry:
     """A section as an entry, or with the reason why it is none."""
     span = text[section.start : section.end]
     try:
         span.encode()
     except UnicodeEncodeError:
         name = section.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        return Slot(name, None, "not UTF-8", line)
+        return ParsedEntry(name, None, "not UTF-8", line)
     try:
-        return Slot(section.name, read(section.name, section.lines), line=line)
+        return ParsedEntry(section.name, read(section.name, section.lines), line=line)
     except RegistryError as error:
-        return Slot(section.name, None, error.message, line)
+        return ParsedEntry(section.name, None, error.message, line)
 
 
 def _after(section: Section, keys: Sequence[str]) -> int:

@@ -31,8 +31,8 @@ from perdure.registry.errors import (
     Unsupported,
 )
 from perdure.registry.http.address import DEFAULT_SCOPE, Address, check_address, read_address
-from perdure.registry.http.cache import KeptReplies
-from perdure.registry.http.client import Fetcher, Reply, TornReply, allows_http, expected
+from perdure.registry.http.cache import CachingClient
+from perdure.registry.http.client import HttpClient, Reply, TornReply, allows_http, expected
 from perdure.registry.portable import check_portable
 
 TOKEN: Final = "PERDURE_REGISTRY_TOKEN"
@@ -56,15 +56,15 @@ class HttpCatalog:
         token: str = "",
         allow_http: bool = False,
         environ: Mapping[str, str] | None = None,
-        fetcher: Fetcher | None = None,
+        fetcher: HttpClient | None = None,
     ) -> None:
         address = read_address(location)
         self._scope = address.asked("agent_scope") or DEFAULT_SCOPE
         self._base = msgspec.structs.replace(address, query=())
         self._allow_http = allow_http
-        self._fetcher = fetcher or Fetcher(token=token, allow_http=allow_http, token_name=TOKEN)
+        self._fetcher = fetcher or HttpClient(token=token, allow_http=allow_http, token_name=TOKEN)
         identity = hashlib.sha256(f"{token}\n{address.userinfo}".encode()).hexdigest()
-        self._replies = KeptReplies(self._fetcher, identity)
+        self._replies = CachingClient(self._fetcher, identity)
         self._environ = environ or {}
         self._known: Capabilities | None = None
 

@@ -18,26 +18,26 @@ import msgspec
 from perdure.protocol.msgspec_types import prepare_type
 from perdure.registry.errors import RegistryUnavailable
 from perdure.registry.http.address import Address
-from perdure.registry.http.client import BUSY, Fetcher, Reply, TornReply, expected
+from perdure.registry.http.client import BUSY, HttpClient, Reply, TornReply, expected
 from perdure.storage.disk_cache import Shelved
 
 STALE_S: Final = 86_400.0
 _STALE: Final = re.compile(r"stale-if-error\s*=\s*\"?(\d{1,9})", re.ASCII)
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _CachedReply(msgspec.Struct, frozen=True):
     etag: str
     at: float
     stale_s: float
     body: bytes
 
 
-class KeptReplies:
+class CachingClient:
     """GET with a memory. `identity` keeps the replies to different credentials apart."""
 
     def __init__(
         self,
-        fetcher: Fetcher,
+        fetcher: HttpClient,
         identity: str,
         now: Callable[[], float] = time.time,
         shelf: Shelved | None = None,
@@ -79,12 +79,12 @@ class KeptReplies:
         stale_s = float(allowed[1]) if allowed else 0.0 if "must-revalidate" in control else STALE_S
         self._save(key, reply.headers.get("etag", ""), stale_s, reply.body)
 
-    def _load(self, key: str) -> _Kept | None:
+    def _load(self, key: str) -> _CachedReply | None:
         data = self._shelf.load(key)
         try:
-            return msgspec.msgpack.decode(data, type=prepare_type(_Kept)) if data is not None else None
+            return msgspec.msgpack.decode(data, type=prepare_type(_CachedReply)) if data is not None else None
         except msgspec.DecodeError:
             return None
 
     def _save(self, key: str, etag: str, stale_s: float, body: bytes) -> None:
-        self._shelf.save(key, msgspec.msgpack.encode(_Kept(etag, self._now(), stale_s, body)))
+        self._shelf.save(key, msgspec.msgpack.encode(_CachedReply(etag, self._now(), stale_s, body)))

@@ -55,7 +55,7 @@ class Reply(msgspec.Struct, frozen=True):
             raise TornReply(f"{self.address.shown} did not answer with JSON") from None
 
 
-class Fetcher:
+class HttpClient:
     """Requests to one host, and to where it redirects. Opens nothing until the first one."""
 
     def __init__(

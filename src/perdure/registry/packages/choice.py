@@ -17,11 +17,11 @@ from perdure.registry.http.address import InvalidAddress, check_address, read_ad
 from perdure.registry.packages import runners
 from perdure.registry.packages.aliases import short_name
 from perdure.registry.packages.launch_plan import (
+    ArgGroup,
     Naming,
     NotRunnable,
     Plan,
-    Text,
-    Words,
+    TextTemplate,
     environment_text,
     header_text,
     url_text,
@@ -48,7 +48,7 @@ def plans(record: Record) -> Iterator[Plan | NotRunnable]:
         yield NotRunnable(f"{record.name} {record.version} names neither a package nor a remote endpoint")
 
 
-def chosen(record: Record, is_there: Callable[[str], bool], kind: str = "") -> Plan:
+def choose(record: Record, is_there: Callable[[str], bool], kind: str = "") -> Plan:
     """The way to take. Raises NotRunnable with every reason."""
     if record.status == "deleted":
         raise NotRunnable(f"{record.name} {record.version} was deleted from the catalog", entry=record.name)
@@ -117,11 +117,11 @@ def _package(record: Record, package: Package) -> Plan:
     )
 
 
-def _plain(words: Words) -> list[str]:
+def _plain(words: ArgGroup) -> list[str]:
     return [part for text in words.texts for part in text.parts if isinstance(part, str)]
 
 
-def _bundle(record: Record, package: Package, env: dict[str, Text]) -> Plan:
+def _bundle(record: Record, package: Package, env: dict[str, TextTemplate]) -> Plan:
     if foreign := _made_for_another(package):
         raise NotRunnable(f"its bundle is made for {foreign}")
     return Plan(

@@ -30,7 +30,7 @@ class NotRunnable(RegistryError):
     code = "not_runnable"
 
 
-class Ask(msgspec.Struct, frozen=True):
+class InputPrompt(msgspec.Struct, frozen=True):
     """A value that only the user has. `variable` is where it is looked for if it is not given."""
 
     variable: str
@@ -44,16 +44,16 @@ class Ask(msgspec.Struct, frozen=True):
     placeholder: str = ""
 
 
-class Text(msgspec.Struct, frozen=True):
+class TextTemplate(msgspec.Struct, frozen=True):
     """A text with holes."""
 
-    parts: tuple[str | Ask, ...]
+    parts: tuple[str | InputPrompt, ...]
 
     @property
-    def asks(self) -> tuple[Ask, ...]:
-        return tuple(part for part in self.parts if isinstance(part, Ask))
+    def asks(self) -> tuple[InputPrompt, ...]:
+        return tuple(part for part in self.parts if isinstance(part, InputPrompt))
 
-    def filled(self, answers: Mapping[str, Template], *, overridable: bool = False) -> Template | None:
+    def fill(self, answers: Mapping[str, Template], *, overridable: bool = False) -> Template | None:
         """None where an optional hole stays empty. An overridable default can be replaced by the environment."""
         found = ""
         for part in self.parts:
@@ -69,30 +69,30 @@ class Text(msgspec.Struct, frozen=True):
         return Template(found)
 
 
-class Words(msgspec.Struct, frozen=True):
+class ArgGroup(msgspec.Struct, frozen=True):
     """Words of a command line that are there together or not at all.
 
     A switch is there if its value is true; what needs another text is there if that text is.
     """
 
-    texts: tuple[Text, ...]
-    switch: Ask | None = None
-    needs: Text | None = None
+    texts: tuple[TextTemplate, ...]
+    switch: InputPrompt | None = None
+    needs: TextTemplate | None = None
 
     @property
-    def asks(self) -> tuple[Ask, ...]:
+    def asks(self) -> tuple[InputPrompt, ...]:
         own = (self.switch,) if self.switch is not None else ()
         return (*own, *(ask for text in self.texts for ask in text.asks))
 
-    def filled(self, answers: Mapping[str, Template]) -> list[Template]:
+    def fill(self, answers: Mapping[str, Template]) -> list[Template]:
         if self.switch is not None:
             answer = answers.get(self.switch.variable)
             given = answer.text if answer is not None else self.switch.default or ""
             if given.lower() not in ("true", "1", "yes"):
                 return []
-        if self.needs is not None and self.needs.filled(answers) is None:
+        if self.needs is not None and self.needs.fill(answers) is None:
             return []
-        found = [text.filled(answers) for text in self.texts]
+        found = [text.fill(answers) for text in self.texts]
         return [] if None in found else [one for one in found if one is not None]
 
 
@@ -115,34 +115,34 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     transport: Transport = "stdio"
     command: str = ""
-    words: tuple[Words, ...] = ()
-    env: dict[str, Text] = {}
-    url: Text | None = None
-    headers: dict[str, Text] = {}
+    words: tuple[ArgGroup, ...] = ()
+    env: dict[str, TextTemplate] = {}
+    url: TextTemplate | None = None
+    headers: dict[str, TextTemplate] = {}
     bundle: Bundle | None = None
     notes: tuple[str, ...] = ()
 
     @property
-    def asks(self) -> tuple[Ask, ...]:
+    def asks(self) -> tuple[InputPrompt, ...]:
         """Every hole once, in the order of the record; required where it is required anywhere."""
-        found: dict[str, Ask] = {}
+        found: dict[str, InputPrompt] = {}
         for ask in self._holes():
             known = found.get(ask.variable)
             if known is None or (ask.required and not known.required):
                 found[ask.variable] = ask
         return tuple(found.values())
 
-    def _holes(self) -> Iterator[Ask]:
+    def _holes(self) -> Iterator[InputPrompt]:
         for words in self.words:
             yield from words.asks
         for text in (*self.env.values(), *((self.url,) if self.url else ()), *self.headers.values()):
             yield from text.asks
 
 
-def settled(plan: Plan, alias: str, answers: Mapping[str, Template], catalog: str, now: str = "") -> Entry:
+def make_entry(plan: Plan, alias: str, answers: Mapping[str, Template], catalog: str, now: str = "") -> Entry:
     """The entry. Raises InvalidEntry for what no registry can hold."""
-    env = {name: text.filled(answers, overridable=True) for name, text in plan.env.items()}
-    headers = {name: text.filled(answers) for name, text in plan.headers.items()}
+    env = {name: text.fill(answers, overridable=True) for name, text in plan.env.items()}
+    headers = {name: text.fill(answers) for name, text in plan.headers.items()}
     shared = {
         "name": alias,
         "title": plan.title,
@@ -160,10 +160,10 @@ def settled(plan: Plan, alias: str, answers: Mapping[str, Template], catalog: st
         return Entry(
             **shared,  # type: ignore[arg-type]
             transport=plan.transport,
-            url=plan.url.filled(answers) or Template(""),
+            url=plan.url.fill(answers) or Template(""),
             headers={name: value for name, value in headers.items() if value is not None},
         )
-    words = [word for one in plan.words for word in one.filled(answers)]
+    words = [word for one in plan.words for word in one.fill(answers)]
     return Entry(
         **shared,  # type: ignore[arg-type]
         command=Template.literal(plan.command),
@@ -172,7 +172,7 @@ def settled(plan: Plan, alias: str, answers: Mapping[str, Template], catalog: st
     )
 
 
-def answer(ask: Ask, value: Template) -> Template:
+def check_answer(ask: InputPrompt, value: Template) -> Template:
     """The value, if it may stand there. A secret must be a reference: what is written down is not secret."""
     if ask.secret and value.is_literal:
         raise InputRequired(
@@ -191,7 +191,7 @@ def answer(ask: Ask, value: Template) -> Template:
     return value
 
 
-def _unanswered(ask: Ask, overridable: bool) -> Template | None:
+def _unanswered(ask: InputPrompt, overridable: bool) -> Template | None:
     if ask.default is not None:
         if overridable and not _IN_DEFAULT.search(ask.default):
             return Template(f"${{{ask.variable}:-{ask.default}}}")
@@ -240,52 +240,54 @@ class Naming:
         return f"{self._prefix}_{found}" if found in _TAKEN else found
 
 
-def environment_text(one: Input, naming: Naming) -> Text:
+def environment_text(one: Input, naming: Naming) -> TextTemplate:
     """A variable of the child's environment; asked for under its own name."""
     own = one.name if _VARIABLE.fullmatch(one.name) else naming.of(one.name)
     return _text(one, own, naming)
 
 
-def header_text(one: Input, naming: Naming) -> Text:
+def header_text(one: Input, naming: Naming) -> TextTemplate:
     return _text(one, naming.of(one.name), naming)
 
 
-def url_text(url: str, variables: Mapping[str, Input], naming: Naming) -> Text:
-    return Text(_holes(url, variables, Input(is_required=True), naming))
+def url_text(url: str, variables: Mapping[str, Input], naming: Naming) -> TextTemplate:
+    return TextTemplate(_holes(url, variables, Input(is_required=True), naming))
 
 
-def argument_words(one: Argument, naming: Naming) -> Words | None:
+def argument_words(one: Argument, naming: Naming) -> ArgGroup | None:
     """None where there is nothing to say: a switch that is off."""
     if one.type == "positional":
         own = naming.of(one.value_hint if _named(one.value_hint) else one.name or one.value_hint)
-        return Words((_text(one, own, naming),))
+        return ArgGroup((_text(one, own, naming),))
     name = one.name if one.name.startswith("-") else f"--{one.name}"
     if one.is_bare:
-        return Words((Text((name,)),))
+        return ArgGroup((TextTemplate((name,)),))
     if one.format == "boolean" and not one.variables:
         return _switch(one, name, naming)
     value = _text(one, naming.of(one.name), naming)
     if name.endswith("="):
-        return Words((Text((name, *value.parts)),))
-    return Words((Text((name,)), value))
+        return ArgGroup((TextTemplate((name, *value.parts)),))
+    return ArgGroup((TextTemplate((name,)), value))
 
 
-def _switch(one: Argument, name: str, naming: Naming) -> Words | None:
+def _switch(one: Argument, name: str, naming: Naming) -> ArgGroup | None:
     if one.value is not None:
-        return Words((Text((name,)),)) if one.value.lower() == "true" else None
-    return Words((Text((name,)),), switch=_ask(one, naming.of(one.name)))
+        return ArgGroup((TextTemplate((name,)),)) if one.value.lower() == "true" else None
+    return ArgGroup((TextTemplate((name,)),), switch=_ask(one, naming.of(one.name)))
 
 
-def _text(one: Input, own: str, naming: Naming) -> Text:
+def _text(one: Input, own: str, naming: Naming) -> TextTemplate:
     if one.value is None:
-        return Text((_ask(one, own),))
+        return TextTemplate((_ask(one, own),))
     if _BLANK.fullmatch(one.value):  # `<your-key>`: not a value but a place for one
-        return Text((_ask(one, own, required=True),))
-    return Text(_holes(one.value, one.variables, one, naming))
+        return TextTemplate((_ask(one, own, required=True),))
+    return TextTemplate(_holes(one.value, one.variables, one, naming))
 
 
-def _holes(text: str, declared: Mapping[str, Input], parent: Input, naming: Naming) -> tuple[str | Ask, ...]:
-    found: list[str | Ask] = []
+def _holes(
+    text: str, declared: Mapping[str, Input], parent: Input, naming: Naming
+) -> tuple[str | InputPrompt, ...]:
+    found: list[str | InputPrompt] = []
     at = 0
     for match in _HOLE.finditer(text):
         if text[at : match.start()]:
@@ -297,7 +299,7 @@ def _holes(text: str, declared: Mapping[str, Input], parent: Input, naming: Nami
     return tuple(found)
 
 
-def _hole(name: str, declared: Input | None, parent: Input, naming: Naming) -> Ask:
+def _hole(name: str, declared: Input | None, parent: Input, naming: Naming) -> InputPrompt:
     if declared is None:  # a variable that the record forgot to declare is as good as required
         return _ask(parent, naming.of(name), required=parent.default is None, label=name)
     ask = _ask(declared, naming.of(name), label=name)
@@ -306,8 +308,10 @@ def _hole(name: str, declared: Input | None, parent: Input, naming: Naming) -> A
     return ask
 
 
-def _ask(one: Input, variable: str, *, required: bool = False, label: str = "", secret: bool = False) -> Ask:
-    return Ask(
+def _ask(
+    one: Input, variable: str, *, required: bool = False, label: str = "", secret: bool = False
+) -> InputPrompt:
+    return InputPrompt(
         variable=variable,
         label=label or one.name or variable,
         description=one.description,

@@ -23,8 +23,16 @@ import msgspec
 from perdure.registry.errors import RegistryError
 from perdure.registry.file.document import refused
 from perdure.registry.http.address import read_address
-from perdure.registry.http.client import Fetcher, expected
-from perdure.registry.packages.launch_plan import Ask, Bundle, Naming, NotRunnable, Plan, Text, Words
+from perdure.registry.http.client import HttpClient, expected
+from perdure.registry.packages.launch_plan import (
+    ArgGroup,
+    Bundle,
+    InputPrompt,
+    Naming,
+    NotRunnable,
+    Plan,
+    TextTemplate,
+)
 from perdure.registry.redaction import is_secret_name
 from perdure.storage.user_dirs import data_dir
 
@@ -52,7 +60,7 @@ class WrongHash(RegistryError):
     code = "wrong_hash"
 
 
-def unpacked(bundle: Bundle, fetcher: Fetcher | None = None) -> str:
+def fetch_bundle(bundle: Bundle, fetcher: HttpClient | None = None) -> str:
     """The folder of a bundle, fetched if it is not there yet. Raises WrongHash, NotRunnable, RegistryUnavailable."""
     home = os.path.join(data_dir(), "bundles")
     folder = os.path.join(home, bundle.sha256)
@@ -61,7 +69,7 @@ def unpacked(bundle: Bundle, fetcher: Fetcher | None = None) -> str:
     os.makedirs(home, mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=home) as scratch:
         file = os.path.join(scratch, "bundle")
-        _fetch(bundle, file, fetcher or Fetcher(timeout_s=DOWNLOAD_S, max_bytes=MAX_BUNDLE))
+        _fetch(bundle, file, fetcher or HttpClient(timeout_s=DOWNLOAD_S, max_bytes=MAX_BUNDLE))
         inside = os.path.join(scratch, "inside")
         _unpack(file, inside)
         try:
@@ -72,7 +80,7 @@ def unpacked(bundle: Bundle, fetcher: Fetcher | None = None) -> str:
     return folder
 
 
-def _fetch(bundle: Bundle, file: str, fetcher: Fetcher) -> None:
+def _fetch(bundle: Bundle, file: str, fetcher: HttpClient) -> None:
     digest = hashlib.sha256()
     with open(file, "xb") as out:
 
@@ -129,7 +137,7 @@ def _unpack_one(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: str) ->
     os.chmod(place, 0o700 if mode & 0o111 else 0o600)
 
 
-def completed(plan: Plan, folder: str) -> Plan:
+def complete_plan(plan: Plan, folder: str) -> Plan:
     """The plan with what the manifest says: command, arguments, environment, and what it asks for."""
     manifest = _manifest(folder)
     server = _mapping(manifest.get("server"))
@@ -158,7 +166,7 @@ def completed(plan: Plan, folder: str) -> Plan:
         command=first,
         words=(
             *(
-                Words((asked.text(arg),))
+                ArgGroup((asked.text(arg),))
                 for arg in (args if isinstance(args, list) else [])
                 if isinstance(arg, str)
             ),
@@ -185,8 +193,8 @@ class _Settings:
             "/": os.sep,
         }
 
-    def text(self, source: str) -> Text:
-        found: list[str | Ask] = []
+    def text(self, source: str) -> TextTemplate:
+        found: list[str | InputPrompt] = []
         at = 0
         for match in _HOLE.finditer(source):
             found.append(source[at : match.start()])
@@ -198,15 +206,15 @@ class _Settings:
                 else self._places.get(name, match[0])
             )
         found.append(source[at:])
-        return Text(tuple(_joined(found)))
+        return TextTemplate(tuple(_joined(found)))
 
-    def _ask(self, name: str) -> Ask:
+    def _ask(self, name: str) -> InputPrompt:
         one = _mapping(self._declared.get(name))
         default = one.get("default")
         if isinstance(default, str):
             default = "".join(part for part in self.text(default).parts if isinstance(part, str))
         variable = self._naming.of(name)
-        return Ask(
+        return InputPrompt(
             variable=variable,
             label=str(one.get("title") or name),
             description=str(one.get("description") or ""),
@@ -223,9 +231,9 @@ def _default(found: object) -> str | None:
     return str(found) if isinstance(found, str | int | float) and found != "" else None
 
 
-def _joined(parts: list[str | Ask]) -> list[str | Ask]:
+def _joined(parts: list[str | InputPrompt]) -> list[str | InputPrompt]:
     """Neighbouring texts as one."""
-    found: list[str | Ask] = []
+    found: list[str | InputPrompt] = []
     for part in parts:
         if isinstance(part, str) and found and isinstance(last := found[-1], str):
             found[-1] = last + part

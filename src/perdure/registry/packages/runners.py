@@ -23,12 +23,12 @@ from perdure.registry.catalog.records import Argument, Package
 from perdure.registry.catalog.semver import is_exact
 from perdure.registry.http.address import InvalidAddress, check_address, read_address
 from perdure.registry.packages.launch_plan import (
-    Ask,
+    ArgGroup,
     Bundle,
+    InputPrompt,
     Naming,
     NotRunnable,
-    Text,
-    Words,
+    TextTemplate,
     argument_words,
 )
 
@@ -81,15 +81,15 @@ _UV_OPTIONS: Final = frozenset(
 )  # fmt: skip
 
 
-def words_of(arguments: Iterable[Argument], naming: Naming) -> list[Words]:
+def words_of(arguments: Iterable[Argument], naming: Naming) -> list[ArgGroup]:
     return [words for one in arguments if (words := argument_words(one, naming)) is not None]
 
 
-def fixed(*words: str) -> Words:
-    return Words(tuple(Text((word,)) for word in words))
+def fixed(*words: str) -> ArgGroup:
+    return ArgGroup(tuple(TextTemplate((word,)) for word in words))
 
 
-def index_words(package: Package, given: Iterable[Words]) -> list[Words]:
+def index_words(package: Package, given: Iterable[ArgGroup]) -> list[ArgGroup]:
     """The words that send the runner to the package's own index. Raises NotRunnable where that may not be used."""
     url = package.base_url
     if not url or elsewhere(given):
@@ -112,18 +112,18 @@ def index_words(package: Package, given: Iterable[Words]) -> list[Words]:
             return [fixed("--source", place)]
 
 
-def npm(package: Package, naming: Naming) -> tuple[str, str, list[Words]]:
+def npm(package: Package, naming: Naming) -> tuple[str, str, list[ArgGroup]]:
     """The runner, the word that pins the version, and all words."""
     spec = _pinned(package, _NPM, "@")
     own = package.identifier
-    front: list[Words] = []
-    behind: list[Words] = []
+    front: list[ArgGroup] = []
+    behind: list[ArgGroup] = []
     for words in _runtime_words(package, naming):
         head = _head(words)
         if head in _NPX_ELSE:
             raise NotRunnable(f"its arguments have npx run something else ({head})")
         if head in ("-y", "--yes", "--no-install"):
-            words = Words(words.texts[1:])
+            words = ArgGroup(words.texts[1:])
             head = _head(words)
         if head and head != own and not head.startswith(f"{own}@"):
             (front if head.partition("=")[0] in _NPX_OPTIONS else behind).append(words)
@@ -132,11 +132,11 @@ def npm(package: Package, naming: Naming) -> tuple[str, str, list[Words]]:
     return "npx", spec, [fixed("-y"), *front, fixed(spec), *behind]
 
 
-def pypi(package: Package, naming: Naming) -> tuple[str, str, list[Words]]:
+def pypi(package: Package, naming: Naming) -> tuple[str, str, list[ArgGroup]]:
     own = package.identifier.partition("[")[0]
-    front: list[Words] = []
-    behind: list[Words] = []
-    script: list[Words] = []
+    front: list[ArgGroup] = []
+    behind: list[ArgGroup] = []
+    script: list[ArgGroup] = []
     named = ""
     for words in _runtime_words(package, naming):
         head, value = _head(words), _value(words)
@@ -166,17 +166,17 @@ def pypi(package: Package, naming: Naming) -> tuple[str, str, list[Words]]:
 
 
 def oci(
-    package: Package, naming: Naming, env: Mapping[str, Text] = MappingProxyType({})
-) -> tuple[str, str, list[Words]]:
+    package: Package, naming: Naming, env: Mapping[str, TextTemplate] = MappingProxyType({})
+) -> tuple[str, str, list[ArgGroup]]:
     """`env` is what the container's environment is filled with; its names are passed on one by one."""
     image = _image(package)
     own = _image_name(image)
-    front: list[Words] = []
-    behind: list[Words] = []
+    front: list[ArgGroup] = []
+    behind: list[ArgGroup] = []
     for words in words_of(package.runtime_arguments, naming):
         head = _head(words)
         if front and len(words.texts) == 1 and not head.startswith("-") and _is_open(front[-1]):
-            front[-1] = Words((front[-1].texts[0], *words.texts))  # `-e` and `NAME` as two arguments
+            front[-1] = ArgGroup((front[-1].texts[0], *words.texts))  # `-e` and `NAME` as two arguments
         elif head in ("run", "docker", "") or head in _DOCKER_OURS or _image_name(head) == own:
             continue
         else:
@@ -184,12 +184,12 @@ def oci(
     front = [words for words in front if not _is_open(words)]
     for name, text in env.items():
         if not any(_value(words).partition("=")[0] == name for words in front):
-            front.append(Words((Text(("-e",)), Text((name,))), needs=text))
+            front.append(ArgGroup((TextTemplate(("-e",)), TextTemplate((name,))), needs=text))
     behind += words_of(package.package_arguments, naming)
     return "docker", image, [fixed("run", "-i", "--rm"), *front, fixed(image), *behind]
 
 
-def nuget(package: Package, naming: Naming) -> tuple[str, str, list[Words]]:
+def nuget(package: Package, naming: Naming) -> tuple[str, str, list[ArgGroup]]:
     spec = _pinned(package, _NUGET, "@")
     front = [
         words
@@ -211,14 +211,14 @@ def bundle(package: Package) -> Bundle:
     return Bundle(package.identifier, package.file_sha256)
 
 
-def docker_powers(words: Iterable[Words]) -> list[str]:
+def docker_powers(words: Iterable[ArgGroup]) -> list[str]:
     """What of this machine a container is given, worth a look before it is started."""
     heads = (_head(one).partition("=")[0] for one in words)
     found = ("-v" if head.startswith("-v") else head for head in heads)
     return sorted({head for head in found if head in _DOCKER_POWERS})
 
 
-def elsewhere(words: Iterable[Words]) -> list[str]:
+def elsewhere(words: Iterable[ArgGroup]) -> list[str]:
     """The options by which a runner is sent to another place than the user's own for its packages."""
     heads = (_head(one).partition("=")[0] for one in words)
     return sorted({head for head in heads if head in _ELSEWHERE})
@@ -265,18 +265,18 @@ def _image_name(image: str) -> str:
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
-def _is_open(words: Words) -> bool:
+def _is_open(words: ArgGroup) -> bool:
     """Whether an option that takes a value has none, and no place for one that must be filled."""
     if _head(words) not in _DOCKER_VALUES:
         return False
     return all(
-        isinstance(part, Ask) and not part.required and part.default is None
+        isinstance(part, InputPrompt) and not part.required and part.default is None
         for text in words.texts[1:]
         for part in text.parts
     )
 
 
-def _runtime_words(package: Package, naming: Naming) -> list[Words]:
+def _runtime_words(package: Package, naming: Naming) -> list[ArgGroup]:
     found = words_of(package.runtime_arguments, naming)
     if {"run", "--rm"} <= {_head(words) for words in found}:
         raise NotRunnable(
@@ -291,14 +291,14 @@ def _same_project(word: str, own: str) -> bool:
     return bool(base) and re.sub(r"[-_.]+", "-", base).lower() == re.sub(r"[-_.]+", "-", own).lower()
 
 
-def _head(words: Words) -> str:
+def _head(words: ArgGroup) -> str:
     return _literal(words.texts[0]) if words.texts else ""
 
 
-def _value(words: Words) -> str:
+def _value(words: ArgGroup) -> str:
     return _literal(words.texts[1]) if len(words.texts) > 1 else ""
 
 
-def _literal(text: Text) -> str:
+def _literal(text: TextTemplate) -> str:
     """What begins a text, up to its first hole."""
     return text.parts[0] if text.parts and isinstance(text.parts[0], str) else ""

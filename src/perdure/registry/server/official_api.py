@@ -13,7 +13,7 @@ from perdure.registry.catalog.records import NAME, OFFICIAL
 from perdure.registry.catalog.semver import moment
 from perdure.registry.entry import Entry
 from perdure.registry.entry_json import to_wire
-from perdure.registry.portable import portable
+from perdure.registry.portable import without_secrets
 from perdure.registry.redaction import is_secret_name
 from perdure.registry.server.messages import Refused, Request, page_size
 from perdure.registry.templates import Reference, Template
@@ -32,7 +32,7 @@ class OfficialView:
         at = self._changed_at()
         found: dict[str, dict[str, Any]] = {}
         for entry in self._open().load_all():
-            found.setdefault(full_name(entry), record(portable(entry), at))
+            found.setdefault(full_name(entry), record(without_secrets(entry), at))
         return [found[name] for name in sorted(found)]
 
     def page(self, request: Request) -> dict[str, Any]:

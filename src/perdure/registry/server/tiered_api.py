@@ -12,7 +12,7 @@ from perdure.registry.entry import Entry, check_name
 from perdure.registry.entry_json import from_wire, to_wire
 from perdure.registry.errors import NotInRegistry, Unsupported
 from perdure.registry.http.address import DEFAULT_SCOPE
-from perdure.registry.portable import check_portable, merged, portable
+from perdure.registry.portable import check_portable, restore_secrets, without_secrets
 from perdure.registry.server.messages import Refused, Request, Response, created, document, page_size
 
 
@@ -51,7 +51,7 @@ class TieredView:
         if request.method in ("PUT", "PATCH") and self.writes:
             self._change(request, backend, name)
             return Response(204)
-        return document(request, lambda: to_wire(portable(backend.load(name))), methods)
+        return document(request, lambda: to_wire(without_secrets(backend.load(name))), methods)
 
     def _change(self, request: Request, backend: Backend, name: str) -> None:
         """PUT brings a whole entry, PATCH only the switch."""
@@ -66,7 +66,7 @@ class TieredView:
         entry = self._sent(request)
         if entry.name != name:
             raise Refused(422, "the entry goes by another name")
-        backend.replace(merged(entry, backend.load(name)))
+        backend.replace(restore_secrets(entry, backend.load(name)))
 
     def validated(self, request: Request, name: str) -> dict[str, Any]:
         """Without the warnings, which are about this machine and not about the one that asks."""
@@ -80,7 +80,7 @@ class TieredView:
             return {"servers": []}
         backend = self._open()
         if request.query.get("expand") == "spec":
-            found = [to_wire(portable(entry)) for entry in backend.load_all()]
+            found = [to_wire(without_secrets(entry)) for entry in backend.load_all()]
         else:
             found = [_shown_ref(ref) for ref in backend.list_servers()]
         limit = page_size(request, len(found) or 1, most=1000)
