@@ -19,29 +19,15 @@ class ResolvedEntry:
 
     __slots__ = ("args", "command", "cwd", "env", "headers", "name", "oauth", "secrets", "url")
 
-    def __init__(
-        self,
-        name: str,
-        command: str,
-        args: tuple[str, ...],
-        cwd: str,
-        env: dict[str, str],
-        url: str,
-        headers: dict[str, str],
-        oauth: dict[str, str],
-        secrets: tuple[str, ...],
-    ) -> None:
-        self.name = name
-        self.command = command
-        self.args = args
-        self.cwd = cwd
-        self.env = env
-        self.url = url
-        self.headers = headers
-        self.oauth = oauth
-        self.secrets = (
-            secrets  # every value that came out of a variable, and every literal of env and headers
-        )
+    name: str
+    command: str
+    args: tuple[str, ...]
+    cwd: str
+    env: dict[str, str]
+    url: str
+    headers: dict[str, str]
+    oauth: dict[str, str]
+    secrets: tuple[str, ...]  # every value that came out of a variable, and every literal of env and headers
 
     def __repr__(self) -> str:
         return f"ResolvedEntry({self.name!r}, [redacted])"
@@ -57,24 +43,22 @@ def resolve(entry: Entry, environ: Mapping[str, str]) -> ResolvedEntry:
     def value(template: Template | None) -> str:
         if template is None:
             return ""
-        found = template.resolve(environ, entry=entry.name)
+        text = template.resolve(environ, entry=entry.name)
         values.extend(environ.get(ref.variable) or ref.default or "" for ref in template.references())
-        return found
+        return text
 
-    env = {name: value(one) for name, one in entry.env.items()}
-    headers = {name: value(one) for name, one in entry.headers.items()}
-    oauth = {name: value(one) for name, one in entry.oauth.items()}
-    resolved = ResolvedEntry(
-        entry.name,
-        value(entry.command),
-        tuple(value(one) for one in entry.args),
-        value(entry.cwd),
-        env,
-        value(entry.url),
-        headers,
-        oauth,
-        (),
+    resolved = ResolvedEntry()
+    resolved.name = entry.name
+    for field in ("env", "headers", "oauth"):
+        setattr(resolved, field, {name: value(one) for name, one in getattr(entry, field).items()})
+    for field in ("command", "cwd", "url"):
+        setattr(resolved, field, value(getattr(entry, field)))
+    resolved.args = tuple(map(value, entry.args))
+    secrets = (
+        *values,
+        *resolved.env.values(),
+        *resolved.headers.values(),
+        resolved.oauth.get("client_secret", ""),
     )
-    told = (*values, *env.values(), *headers.values(), oauth.get("client_secret", ""))
-    resolved.secrets = tuple(dict.fromkeys(one for one in told if one))
+    resolved.secrets = tuple(dict.fromkeys(filter(None, secrets)))
     return resolved

@@ -115,64 +115,53 @@ class FileBackend:
         return ValidationResult(not errors, tuple(errors), tuple(warnings))
 
     def install(self, entry: Entry) -> ServerRef:
-        check_name(entry.name)
-
-        def plan(data: bytes | None) -> bytes:
-            document = self._parsed(data)
-            if document.slot(entry.name) is not None:
-                raise AlreadyInstalled(
-                    f"{entry.name} is already installed",
-                    entry=entry.name,
-                    hint="uninstall it first, or use another name",
-                )
-            return self._bytes(document.installed(entry))
-
-        self._change(plan)
+        if self.install_all([entry]):
+            raise AlreadyInstalled(
+                f"{entry.name} is already installed",
+                entry=entry.name,
+                hint="uninstall it first, or use another name",
+            )
         return self._ref(ParsedEntry(entry.name, entry))
 
     def install_all(self, entries: Sequence[Entry]) -> tuple[str, ...]:
         taken: list[str] = []
 
-        def plan(data: bytes | None) -> bytes | None:
-            document = self._parsed(data)
+        def change(document: Document) -> str | None:
             taken[:] = [one.name for one in entries if document.slot(one.name) is not None]
             new = [one for one in entries if one.name not in taken]
-            return self._bytes(document.installed(*new)) if new else None
+            return document.installed(*new) if new else None
 
-        self._change(plan)
+        self._change(change)
         return tuple(taken)
 
     def uninstall(self, name: str) -> bool:
         check_name(name)
         was_there = False
 
-        def plan(data: bytes | None) -> bytes | None:
+        def change(document: Document) -> str | None:
             nonlocal was_there
-            document = self._parsed(data)
-            was_there = data is not None and document.slot(name) is not None
-            return self._bytes(document.uninstalled(name)) if was_there else None
+            was_there = document.slot(name) is not None
+            return document.uninstalled(name) if was_there else None
 
-        self._change(plan)
+        self._change(change)
         return was_there
 
     def set_enabled(self, name: str, enabled: bool) -> ServerRef:
         check_name(name)
 
-        def plan(data: bytes | None) -> bytes:
-            document = self._parsed(data)
+        def change(document: Document) -> str:
             self._loaded(document, name)
-            return self._bytes(document.enabled(name, enabled))
+            return document.enabled(name, enabled)
 
-        self._change(plan)
+        self._change(change)
         return self._ref(self._slot(name))
 
     def replace(self, entry: Entry) -> ServerRef:
-        def plan(data: bytes | None) -> bytes:
-            document = self._parsed(data)
+        def change(document: Document) -> str:
             self._loaded(document, entry.name)
-            return self._bytes(document.replaced(entry))
+            return document.replaced(entry)
 
-        self._change(plan)
+        self._change(change)
         return self._ref(self._slot(entry.name))
 
     def source(self, name: str) -> str:
@@ -185,18 +174,19 @@ class FileBackend:
         """The file as it is now; an absent one is empty."""
         return self._parsed(read_bytes(self.path))
 
-    def _change(self, plan: Callable[[bytes | None], bytes | None]) -> None:
+    def _change(self, change: Callable[[Document], str | None]) -> None:
         from perdure.registry.file.atomic_edit import edit_file
 
         last: tuple[bytes | None, bytes | None] = (None, None)
 
-        def planned(data: bytes | None) -> bytes | None:
+        def plan(data: bytes | None) -> bytes | None:
             nonlocal last
-            last = (data, plan(data))
+            text = change(self._parsed(data))
+            last = (data, None if text is None else text.encode("utf-8", "surrogateescape"))
             self._tell_change(*last, False)
             return last[1]
 
-        edit_file(self.path, planned, wait_s=self._wait_s)
+        edit_file(self.path, plan, wait_s=self._wait_s)
         self._tell_change(*last, True)
 
     def _tell_change(self, old: bytes | None, new: bytes | None, is_done: bool) -> None:
@@ -211,10 +201,6 @@ class FileBackend:
             document = self._document(content.decode("utf-8", "surrogateescape"))
             self._documents = {**dict(list(self._documents.items())[-1:]), content: document}
         return self._documents[content]
-
-    @staticmethod
-    def _bytes(text: str) -> bytes:
-        return text.encode("utf-8", "surrogateescape")
 
     def _slot(self, name: str) -> ParsedEntry:
         return self.read().slot(name) or ParsedEntry(name, None, "uninstalled meanwhile")
