@@ -35,6 +35,7 @@ from perdure.registry.errors import InvalidEntry, RegistryError
 from perdure.registry.templates import Template
 
 OWN: Final = "perdure"
+DEPTH: Final = 3  # fields, `replay`, its `tools`
 _SHARED: Final = ("command", "url", "cwd", "args", "env", "headers", "description")
 _OWN: Final = (
     "title", "oauth", "tools", "timeouts", "start", "restart", "replay", "pin", "required", "provenance",
@@ -81,7 +82,8 @@ def to_object(entry: Entry) -> dict[str, Any]:
 def from_object(name: str, value: Any) -> Entry:
     """Raises InvalidName or InvalidEntry."""
     check_name(name)
-    own = value.get(OWN) or {} if isinstance(value, dict) else None
+    own = value.get(OWN, {}) if isinstance(value, dict) else value
+    own = {} if own is None and isinstance(value, dict) else own
     if not isinstance(own, dict):
         raise InvalidEntry(f"{name}: {OWN if isinstance(value, dict) else 'it'} is not an object", entry=name)
     switches = {key: value.get(key) for key in ("enabled", "disabled")}
@@ -115,7 +117,8 @@ def _entry(fields: dict[str, Any]) -> Entry:
         if key in fields:
             fields[key] = _template(fields[key]) if fields[key] != "" else None
     for key in ("args", "env", "headers", "oauth"):
-        fields[key] = _templates(fields[key], key, name) if key in fields else fields.get(key)
+        if key in fields:
+            fields[key] = _templates(fields[key], key, name)
     _parse_tools(fields.get("replay"), name)
     try:
         return msgspec.convert(_without_nulls(fields) | {"extra": extra or {}}, prepare_type(Entry))
@@ -125,10 +128,10 @@ def _entry(fields: dict[str, Any]) -> Entry:
         raise InvalidEntry(f"{name}: {_reason(error)}", entry=name) from None
 
 
-def _without_nulls(value: Any) -> Any:
-    if not isinstance(value, dict):
+def _without_nulls(value: Any, depth: int = DEPTH) -> Any:
+    if not isinstance(value, dict) or depth == 0:
         return value
-    return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return {key: _without_nulls(one, depth - 1) for key, one in value.items() if one is not None}
 
 
 def _template(value: Any) -> Any:

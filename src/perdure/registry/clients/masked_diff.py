@@ -15,7 +15,7 @@ from typing import Final
 from perdure.registry.clients.decoder import URL_KEYS
 from perdure.registry.clients.references import parse_template
 from perdure.registry.clients.table import Client
-from perdure.registry.clients.text_edit import Scalar, Splice, Uneditable, spliced
+from perdure.registry.clients.text_edit import Scalar, Splice, Uneditable, shared_prefix, spliced
 from perdure.registry.redaction import (
     REDACTED,
     is_secret_name,
@@ -37,8 +37,8 @@ def unified(client: Client, before: str, after: str, file: str) -> str:
     if before == after:
         return ""
     old, new = _lines(before), _lines(after)
-    start = _shared(old, new)
-    end = _shared(old[start:][::-1], new[start:][::-1])
+    start = shared_prefix(old, new)
+    end = shared_prefix(old[start:][::-1], new[start:][::-1])
     first = max(0, start - CONTEXT)
     old_last, new_last = (min(len(lines), len(lines) - end + CONTEXT) for lines in (old, new))
     shown_old = _shown_lines(client, before, first, old_last)
@@ -142,10 +142,3 @@ def _is_hidden(client: Client, one: Scalar) -> bool:
     if any(key in _HIDDEN_BELOW for key in keys[:-1]):
         return True
     return bool(one.value) and any(is_secret_name(key) or is_suspect_name(key) for key in keys)
-
-
-def _shared(one: list[str], other: list[str]) -> int:
-    return next(
-        (at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
-        min(len(one), len(other)),
-    )

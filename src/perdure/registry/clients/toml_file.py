@@ -9,6 +9,7 @@ import copy
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
-from perdure.registry.clients.text_edit import Scalar, Uneditable, newline_of
+from perdure.registry.clients.text_edit import Scalar, Uneditable, newline_of, shared_prefix
 
 Path = tuple[str, ...]
 _TRIVIA: Final = re.compile(r"(?:^[ \t]*(?:#[^\n]*)?\r?\n)*\Z", re.MULTILINE)
@@ -42,9 +43,10 @@ class TomlText:
         """With a placeholder in the place of each scalar, the text between two of them tells where each one is."""
         document = _parsed(text)
         paths: list[tuple[tuple[str | int, ...], Any]] = []
-        _replace_scalars(document, (), paths)
         spans: list[Scalar] = []
-        rebuilt, done, marked = "", 0, tomlkit.dumps(document)
+        with _edits():
+            _replace_scalars(document, (), paths)
+            rebuilt, done, marked = "", 0, tomlkit.dumps(document)
         for mark in _PLACEHOLDER.finditer(marked):
             path, item = paths[int(mark[1])]
             raw = str(item).lower() if isinstance(item, bool) else item.as_string()
@@ -76,9 +78,12 @@ class TomlText:
         before = "" if not text else newline if text.endswith("\n") else newline * 2
         added = f"{text}{before}[{header}]\n{section.as_string()}"
         added = text + added[len(text) :].replace("\r\n", "\n").replace("\n", newline)
-        if tomlkit.dumps(tomlkit.parse(added)) != added:  # tables of one root that are apart, oddly written
-            _inner(document, self.root).append(name, section)
-            added = tomlkit.dumps(document)
+        with _edits():
+            if (
+                tomlkit.dumps(tomlkit.parse(added)) != added
+            ):  # tables of one root that are apart, oddly written
+                _inner(document, self.root).append(name, section)
+                added = tomlkit.dumps(document)
         return _checked(added, meant)
 
     def with_field(self, text: str, name: str, field: str, value: Any) -> str:
@@ -98,25 +103,32 @@ class TomlText:
         meant = copy.deepcopy(read(text))
         _table(meant, above)[key] = value
         document = _parsed(text)
-        try:
+        with _edits():
             table = _inner(document, above)
             if isinstance(value, dict) and key in table:
                 del table[key]  # a section of its own would stay where it is
             table[key] = _item(value)
-            return _checked(tomlkit.dumps(document), meant)
-        except (TOMLKitError, ValueError, LookupError, TypeError, AttributeError):
-            raise Uneditable("the way these tables are written cannot be changed in place") from None
+            text = tomlkit.dumps(document)
+        return _checked(text, meant)
 
     def _removed(self, text: str, path: Path) -> str:
         *above, key = (*self.root, *path)
         meant = copy.deepcopy(read(text))
         del _table(meant, above)[key]
         document = _parsed(text)
-        try:
+        with _edits():
             del _inner(document, above)[key]
-            return _checked(_with_comments(text, tomlkit.dumps(document)), meant, self.root)
-        except (TOMLKitError, ValueError, LookupError, TypeError, AttributeError):
-            raise Uneditable("the way these tables are written cannot be changed in place") from None
+            text = _with_comments(text, tomlkit.dumps(document))
+        return _checked(text, meant, self.root)
+
+
+@contextmanager
+def _edits() -> Iterator[None]:
+    """tomlkit fails in many ways on tables that are apart or dotted: each is a refusal."""
+    try:
+        yield
+    except (TOMLKitError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise Uneditable("the way these tables are written cannot be changed in place") from None
 
 
 @lru_cache(maxsize=16)
@@ -186,10 +198,7 @@ def _with_comments(before: str, after: str) -> str:
     """Without a section and the blank line above it. tomlkit counts the comments in front of the next table to this
     one; they stay."""
     length = len(before) - len(after)
-    start = 0
-    while start < len(after) and before[start] == after[start]:
-        start += 1
-    start = before.rfind("\n", 0, start) + 1
+    start = before.rfind("\n", 0, shared_prefix(before, after)) + 1
     gone = before[start : start + length]
     if before[:start] + before[start + length :] != after:
         return after
