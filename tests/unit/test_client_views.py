@@ -65,8 +65,7 @@ class File:
         return {step.name: step.action for step in self.report.steps}
 
     def reported(self, want: Wanted, sync: bool, *, apply: bool = True, overwrite: bool = False) -> Report:
-        view = View(self.client, str(self.path))
-        return (view.apply if apply else view.show)(want, sync=sync, overwrite=overwrite)
+        return View(self.client, str(self.path)).export(want, sync=sync, overwrite=overwrite, apply=apply)
 
     def edit(self, name: str, field: str, value: Any) -> None:
         """As a person would, in an editor."""

@@ -7,7 +7,6 @@ what is undone then is both.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,6 @@ from typing import Any, Final, Literal
 import msgspec
 
 from perdure.protocol.tool_groups import Profile
-from perdure.registry.clients import masked_diff
 from perdure.registry.clients.encoder import encode_entry
 from perdure.registry.clients.hook_text import has_hooks, with_hooks, without_hooks
 from perdure.registry.clients.json_file import JsonText
@@ -26,15 +24,15 @@ from perdure.registry.clients.references import Unrepresentable
 from perdure.registry.clients.table import Client
 from perdure.registry.clients.text_edit import Uneditable
 from perdure.registry.clients.views import (
+    Decision,
     View,
     changed_bytes,
+    missing_folders,
     name_uneditable,
-    newest_backup,
     text_of,
 )
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InvalidEntry
-from perdure.registry.file.atomic_edit import edit_file, recover, remove_file
 from perdure.registry.templates import Template
 
 NAME: Final = "perdure"
@@ -55,15 +53,9 @@ class Report(msgspec.Struct, frozen=True):
     backup: str = ""
 
 
-class _Step(msgspec.Struct, frozen=True):
+class _Outcome(msgspec.Struct, frozen=True):
     action: Action
-    data: bytes | None
-    """The bytes that shall be there; None for no file."""
-    sidecar: Sidecar
     reason: str = ""
-
-
-_Deciding = Callable[[bytes | None, Sidecar], _Step]
 
 
 def own_fields(
@@ -146,72 +138,63 @@ def _hooks_view(client: Client, path: str) -> View:
     return View(msgspec.structs.replace(client, text=JsonText(("hooks",))), path)
 
 
-def _run(view: View, step: _Deciding, apply: bool) -> Report:
-    if not apply:
-        data = view.data()
-        return _report(view, data, step(data, Ownership(view.client.name, view.path).read()), applied=False)
-    with Ownership(view.client.name, view.path) as ownership:
-        start = ownership.sidecar
-        recover(view.path)
-        before = view.data()
-        found = step(before, start)
-        if found.data is None and before is not None:
-            gone = remove_file(view.path, hashlib.sha256(before).hexdigest())
-            if gone:
-                _remove_folders(start.undo.made if start.undo is not None else ())
-                ownership.settle(found.sidecar)
-                return _report(view, before, found, applied=True)
-        seen = [(before, found)]
+def _run(view: View, decide: Callable[[bytes | None, Sidecar], Decision], apply: bool) -> Report:
+    change = view.change(decide, apply=apply)
+    outcome: _Outcome = change.outcome
+    return Report(
+        view.client.name,
+        view.path,
+        apply,
+        change.changed,
+        outcome.action,
+        change.diff,
+        outcome.reason,
+        change.backup,
+    )
 
-        def plan(data: bytes | None) -> bytes | None:
-            made = step(data, start)
-            seen.append((data, made))
-            if made.action in ("added", "updated"):
-                ownership.claim(made.sidecar)
-            return made.data
 
-        edit_file(view.path, plan)
-        before, found = seen[-1]
-        ownership.settle(found.sidecar)
-        return _report(view, before, found, applied=True)
+def _decision(action: Action, data: bytes | None, sidecar: Sidecar, reason: str = "") -> Decision:
+    """What is added or updated is on record before it is written."""
+    claimed = sidecar if action in ("added", "updated") else None
+    return Decision(data, sidecar, claimed, _Outcome(action, reason))
 
 
 def _installed(
     client: Client, path: str, fields: dict[str, Any], data: bytes | None, sidecar: Sidecar
-) -> _Step:
+) -> Decision:
     text = text_of(data, path)
     keys = client.shape.keys
     value = name_uneditable(path, lambda: client.text.servers(text)).get(NAME)
     ours = hash_of(fields, keys)
     if isinstance(value, dict) and hash_of(value, keys) == ours:
-        return _Step("unchanged", data, sidecar)
+        return _decision("unchanged", data, sidecar)
     if value is not None and not _is_ours(client, value, sidecar):
         reason = (
             "there is an entry of this name that was not written by `perdure install`, or was edited since"
         )
-        return _Step("conflict", data, sidecar, reason)
+        return _decision("conflict", data, sidecar, reason)
     new = name_uneditable(path, lambda: put_entry(client, text, NAME, value, fields))
     after = changed_bytes(data, new, path) or b""
     is_first = value is None and not sidecar.has_hooks
     undo = _new_undo(path, data, after, sidecar, is_first=is_first)
     hashes = (ours,) if value is None else (ours, hash_of(value, keys))
     changed = msgspec.structs.replace(sidecar, installed=Claim(hashes, True), undo=undo)
-    return _Step("added" if value is None else "updated", after, changed)
+    return _decision("added" if value is None else "updated", after, changed)
 
 
 def _hooks_installed(
     path: str, entries: Mapping[str, Any], preset: Mapping[str, Any], data: bytes | None, sidecar: Sidecar
-) -> _Step:
+) -> Decision:
     text = text_of(data, path)
     new = name_uneditable(path, lambda: with_hooks(text, entries, preset))
     after = changed_bytes(data, new, path)
     if after is None:
-        return _Step("unchanged", data, sidecar)
+        return _decision("unchanged", data, sidecar)
     is_update = name_uneditable(path, lambda: has_hooks(text))
     is_first = not is_update and sidecar.installed is None
     undo = _new_undo(path, data, after, sidecar, is_first=is_first)
     changed = msgspec.structs.replace(sidecar, has_hooks=True, undo=undo)
-    return _Step("updated" if is_update else "added", after, changed)
+    return _decision("updated" if is_update else "added", after, changed)
 
 
 def _new_undo(
@@ -220,73 +203,50 @@ def _new_undo(
     """How the file gets back to what it was before anything of ours was in it; None where that is not known."""
     if sidecar.undo is not None and (back := undone(sidecar.undo, data or b"")) is not None:
         return undo_of(back if sidecar.undo.existed else None, after, sidecar.undo.made)
-    return undo_of(data, after, _missing_folders(path)) if is_first else None
+    return undo_of(data, after, missing_folders(path)) if is_first else None
 
 
-def _uninstalled(client: Client, path: str, data: bytes | None, sidecar: Sidecar, holds_hooks: bool) -> _Step:
+def _uninstalled(
+    client: Client, path: str, data: bytes | None, sidecar: Sidecar, holds_hooks: bool
+) -> Decision:
     cleared = msgspec.structs.replace(sidecar, installed=None, undo=None, has_hooks=False)
     if data is None:
-        return _Step("absent", None, cleared)
+        return _decision("absent", None, cleared)
     if sidecar.undo is not None and (back := undone(sidecar.undo, data)) is not None:
-        return _Step("restored", back if sidecar.undo.existed else None, cleared)
+        return _decision("restored", back if sidecar.undo.existed else None, cleared)
     text = text_of(data, path)
     value = name_uneditable(path, lambda: client.text.servers(text)).get(NAME)
     if value is not None and not _is_ours(client, value, sidecar):
-        return _Step(
+        return _decision(
             "conflict", data, sidecar, "the entry was not written by `perdure install`, or was edited since"
         )
     try:
         new = text if value is None else client.text.without_entries(text, [NAME])
         new = without_hooks(new) if holds_hooks else new
     except Uneditable as error:
-        return _Step("conflict", data, sidecar, str(error))
+        return _decision("conflict", data, sidecar, str(error))
     return _removed(path, data, new, cleared)
 
 
-def _hooks_uninstalled(path: str, data: bytes | None, sidecar: Sidecar) -> _Step:
+def _hooks_uninstalled(path: str, data: bytes | None, sidecar: Sidecar) -> Decision:
     cleared = msgspec.structs.replace(sidecar, undo=None, has_hooks=False)
     if data is None:
-        return _Step("absent", None, cleared)
+        return _decision("absent", None, cleared)
     if sidecar.undo is not None and (back := undone(sidecar.undo, data)) is not None:
-        return _Step("restored", back if sidecar.undo.existed else None, cleared)
+        return _decision("restored", back if sidecar.undo.existed else None, cleared)
     new = name_uneditable(path, lambda: without_hooks(text_of(data, path)))
     return _removed(path, data, new, cleared)
 
 
-def _removed(path: str, data: bytes, new: str, cleared: Sidecar) -> _Step:
+def _removed(path: str, data: bytes, new: str, cleared: Sidecar) -> Decision:
     after = changed_bytes(data, new, path)
     if after is None:
-        return _Step("absent", data, cleared)
-    return _Step("removed", after, cleared, "the file was edited since, so only what is ours was taken out")
+        return _decision("absent", data, cleared)
+    return _decision(
+        "removed", after, cleared, "the file was edited since, so only what is ours was taken out"
+    )
 
 
 def _is_ours(client: Client, value: Any, sidecar: Sidecar) -> bool:
     claim = sidecar.installed
     return claim is not None and isinstance(value, dict) and hash_of(value, client.shape.keys) in claim.hashes
-
-
-def _missing_folders(path: str) -> tuple[str, ...]:
-    """The folders that writing this file will make, outermost first."""
-    missing = []
-    folder = os.path.dirname(os.path.realpath(path))
-    while not os.path.isdir(folder):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    return tuple(reversed(missing))
-
-
-def _remove_folders(made: Sequence[str]) -> None:
-    """Those that we made, while they are empty."""
-    for folder in reversed(made):
-        try:
-            os.rmdir(folder)
-        except OSError:
-            return
-
-
-def _report(view: View, before: bytes | None, step: _Step, *, applied: bool) -> Report:
-    changed = step.data != before
-    old, new = text_of(before, view.path), text_of(step.data, view.path)
-    backup = newest_backup(view.path) if applied and changed and before is not None else ""
-    diff = masked_diff.unified(view.client, old, new, view.path)
-    return Report(view.client.name, view.path, applied, changed, step.action, diff, step.reason, backup)
