@@ -22,12 +22,11 @@ from typing import Any
 
 from bench.report import Report, machine, ms, p50, p95
 from harness.corpora.catalog_records import load_records
-from perdure.registry.official.records import read_record
-from perdure.registry.official.search import search
-from perdure.registry.official.store import CatalogStore
-from perdure.registry.runnable.aliases import short_name
-from perdure.registry.runnable.choosing import chosen
-from perdure.registry.runnable.plan import NotRunnable, settled
+from perdure.registry.catalog.mirror import CatalogStore, search
+from perdure.registry.catalog.records import read_record
+from perdure.registry.packages.aliases import short_name
+from perdure.registry.packages.choice import choose
+from perdure.registry.packages.launch_plan import NotRunnable, make_entry
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -86,9 +85,9 @@ def _plans(report: Report, records: list[dict[str, Any]]) -> None:
     for one in records:
         record = read_record(one)
         try:
-            plan = chosen(record, lambda command: True)
+            plan = choose(record, lambda command: True)
             if plan.bundle is None:
-                settled(plan, short_name(record.name), {}, "")
+                make_entry(plan, short_name(record.name), {}, "")
             kinds[plan.kind] += 1
         except NotRunnable:
             refused += 1

@@ -403,10 +403,10 @@ def _read_policy(folder: Folder) -> None:
 
 
 def _read_client(folder: Folder) -> None:
-    from perdure.registry.clients.importing import import_from
+    from perdure.registry.clients.import_servers import import_from
     from perdure.registry.clients.table import CLIENTS
     from perdure.registry.errors import RegistryError
-    from perdure.registry.filesystem import open_markdown
+    from perdure.registry.file.backend import open_markdown
 
     backend = open_markdown(str(folder.root / "empty.md"), folder.environ)
     try:

@@ -11,9 +11,9 @@ import apsw
 
 from harness.seeded_bugs import Function, SeededBugs, after, do_nothing, replace, wrap
 from perdure.storage import blobs
-from perdure.storage.files import pending
+from perdure.storage.files import pending, removal
 from perdure.storage.sqlite import database, state_schema
-from perdure.workspace import removal, sync_pass
+from perdure.workspace import sync_pass
 
 BUGS: Final = SeededBugs()
 

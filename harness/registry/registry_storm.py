@@ -53,7 +53,7 @@ from harness.registry.registry_writers import (
     foreigner,
     installer,
 )
-from perdure.registry.md_sections import parsed
+from perdure.registry.file.mcp_md_sections import parsed
 
 __all__ = ["BUGS", "STYLES", "storm"]
 _T = TypeVar("_T")

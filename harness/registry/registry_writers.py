@@ -22,8 +22,8 @@ from harness.seeded_bugs import SeededBugs, after, before, replace
 from perdure.platform.files import exchange
 from perdure.registry.entry import Entry
 from perdure.registry.errors import AlreadyInstalled, RegistryError
-from perdure.registry.file_lock import FileLock
-from perdure.registry.filesystem import FileBackend, open_markdown
+from perdure.registry.file.backend import FileBackend, open_markdown
+from perdure.registry.file.lock import FileLock
 from perdure.registry.templates import Template
 from perdure.storage.files import pending, swap
 

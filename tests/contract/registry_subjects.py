@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from perdure.registry.backend import EditableBackend
 from perdure.registry.entry import Entry
-from perdure.registry.filesystem import FileBackend, open_json, open_markdown
-from perdure.registry.http_catalog import HttpCatalog, open_http
-from perdure.registry.port import EditableBackend
-from perdure.registry.portable import portable
+from perdure.registry.file.backend import FileBackend, open_json, open_markdown
+from perdure.registry.http.backend import HttpCatalog, open_http
+from perdure.registry.portable import without_secrets
 
 
 class Subject(Protocol):
@@ -117,7 +117,7 @@ class HttpSubject:
         return self.path.read_bytes() if self.path.exists() else b""
 
     def fit(self, entry: Entry) -> Entry:
-        return portable(entry)
+        return without_secrets(entry)
 
     def environ(self) -> dict[str, str]:
         return {

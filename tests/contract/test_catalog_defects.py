@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from catalog_servers import Asked, reply, scripted
+from perdure.registry.backend import open_backend
 from perdure.registry.errors import AuthRequired
-from perdure.registry.fetching import Fetcher, TornReply
-from perdure.registry.http_catalog import HttpCatalog
-from perdure.registry.opening import open_backend
+from perdure.registry.http.backend import HttpCatalog
+from perdure.registry.http.client import HttpClient, TornReply
 
 SECRET = "s3cr3t-t0ken-value"
 GOOD = {"name": "good", "command": "python", "args": ["x.py"], "env": {"K": "$K"}}
@@ -107,7 +107,7 @@ def test_m14_a_huge_reply_is_refused_while_it_is_read() -> None:
             yield b" " * 65536
 
     with scripted(answer) as server, pytest.raises(TornReply):
-        HttpCatalog(server.url, fetcher=Fetcher(max_bytes=65536)).list_servers()
+        HttpCatalog(server.url, fetcher=HttpClient(max_bytes=65536)).list_servers()
     assert len(pieces) < 4000
 
 

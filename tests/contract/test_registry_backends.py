@@ -17,7 +17,7 @@ from msgspec import structs
 from registry_subjects import SUBJECTS, Subject
 
 from perdure.protocol.replay import CONVERGENT, NEVER, ProbeRequired
-from perdure.registry.addresses import InvalidAddress
+from perdure.registry.backend import Backend, EditableBackend, open_backend
 from perdure.registry.entry import LINE_BREAKS, Entry, Provenance, Replay, Timeouts, Tools
 from perdure.registry.errors import (
     AlreadyInstalled,
@@ -27,9 +27,8 @@ from perdure.registry.errors import (
     RegistryError,
     UnsetVariable,
 )
-from perdure.registry.opening import open_backend
-from perdure.registry.port import Backend, EditableBackend
-from perdure.registry.resolved import resolve
+from perdure.registry.http.address import InvalidAddress
+from perdure.registry.resolved_entry import resolve
 from perdure.registry.templates import Template
 from testbed import Bed
 

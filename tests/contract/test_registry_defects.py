@@ -18,10 +18,10 @@ import pytest
 
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InvalidEntry, Quarantined
-from perdure.registry.file_lock import FileLock
-from perdure.registry.filesystem import FileBackend, open_markdown
+from perdure.registry.file.backend import FileBackend, open_markdown
+from perdure.registry.file.lock import FileLock
 from perdure.registry.redaction import shown_url
-from perdure.registry.resolved import resolve
+from perdure.registry.resolved_entry import resolve
 from perdure.registry.templates import Template
 from testbed import Bed
 

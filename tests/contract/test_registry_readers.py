@@ -1,4 +1,4 @@
-"""The MUSTs for backends that are only read, by their numbers: an official registry, and a catalog of tier 1."""
+"""The MUSTs for a backend that is only read, by their numbers: a catalog of tier 1."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from catalog_servers import official, record, scripted
-from perdure.registry.addresses import InvalidAddress
+from perdure.registry.backend import Backend, open_backend
 from perdure.registry.entry import Entry
 from perdure.registry.errors import (
     InvalidName,
@@ -24,9 +23,8 @@ from perdure.registry.errors import (
     UnsetVariable,
     Unsupported,
 )
-from perdure.registry.opening import open_backend
-from perdure.registry.port import Backend
-from perdure.registry.resolved import resolve
+from perdure.registry.http.address import InvalidAddress
+from perdure.registry.resolved_entry import resolve
 from perdure.registry.templates import Template
 
 SECRET = "sk-Zx9yW8vU7tS6rQ5pO4nM"
@@ -38,7 +36,6 @@ class Reader(NamedTuple):
     location: str
     sound: str
     broken: str
-    named: Callable[[str], str]
 
     def open(self, environ: dict[str, str] | None = None) -> Backend:
         return open_backend(self.location, os.environ if environ is None else environ)
@@ -49,31 +46,9 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
 
 
-@pytest.fixture(params=["official", "http tier 1"])
-def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reader]:
-    yield from (_official() if request.param == "official" else _tier_1(tmp_path))
-
-
-def _official() -> Iterator[Reader]:
-    package = {
-        "registryType": "npm",
-        "identifier": "a",
-        "version": "1.0.0",
-        "transport": {"type": "stdio"},
-        "environmentVariables": [{"name": "ODD_KEY", "isRequired": True}],
-    }
-    records = [
-        record("t.test/a", packages=[package]),
-        record("t.test/b", remotes=[{"type": "streamable-http", "url": "https://b.test/mcp"}]),
-        record("t.test/broken", packages=[{**package, "version": "latest"}]),
-        record("t.test/gone", status="deleted", packages=[package]),
-    ]
-    with scripted(official(records)) as server:
-        yield Reader(f"official+{server.url}", "t.test+a", "t.test+broken", lambda name: f"t.test+{name}")
-
-
-def _tier_1(folder: Path) -> Iterator[Reader]:
-    path = folder / "mcp.md"
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    path = tmp_path / "mcp.md"
     path.write_text(
         "## a\ncommand: npx\nargs: -y, a@1.0.0\nenv: ODD_KEY=$ODD_KEY\n"
         "## b\nurl: https://b.test/mcp\n## broken\nargs: [\n"
@@ -84,7 +59,7 @@ def _tier_1(folder: Path) -> Iterator[Reader]:
     )
     assert server.stdout is not None
     url = server.stdout.readline().split(" at ")[1].split()[0]
-    yield Reader(url, "a", "broken", lambda name: name)
+    yield Reader(url, "a", "broken")
     server.kill()
     server.wait()
 
@@ -141,9 +116,7 @@ def test_must_6_closing_is_harmless_at_any_time(reader: Reader) -> None:
 
 def test_must_7_not_there_and_not_reachable_are_different(reader: Reader) -> None:
     with pytest.raises(NotInRegistry):
-        reader.open().load(reader.named("nothing"))
-    with pytest.raises(NotInRegistry):
-        reader.open().load(reader.named("gone"))
+        reader.open().load("nothing")
     unreachable = open_backend(reader.location.partition("://")[0] + "://127.0.0.1:1/", {})
     with pytest.raises(RegistryUnavailable) as caught:
         unreachable.load(reader.sound)
@@ -182,11 +155,3 @@ def test_must_11_cleartext_goes_to_this_machine_alone(reader: Reader, operation:
     scheme = reader.location.partition("://")[0]
     with pytest.raises(InvalidAddress):
         getattr(open_backend(f"{scheme}://10.1.2.3/", {}), operation)()
-
-
-def test_what_an_official_registry_lists_is_switched_off(reader: Reader) -> None:
-    """What exists is not what somebody uses: a host that is given the whole registry starts nothing."""
-    backend = reader.open()
-    if backend.backend_id == "official":
-        assert not any(entry.enabled for entry in backend.load_all())
-        assert not any(ref.enabled for ref in backend.list_servers())

@@ -169,7 +169,7 @@ def test_a_program_that_rewrites_the_file_meanwhile_keeps_its_change_and_we_ours
     while not held.exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.005)
-    theirs = desk.client.text.with_entry(desk.text, "theirs", {"command": "mine"})
+    theirs = desk.client.text.with_entries(desk.text, {"theirs": {"command": "mine"}})
     if style == "renamed":
         beside = desk.root / "beside"
         beside.write_text(theirs)

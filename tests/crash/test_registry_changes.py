@@ -13,14 +13,14 @@ import pytest
 from harness.registry import registry_storm
 from harness.registry.registry_writers import SwapBack, Write
 from perdure.platform.fault_points import names
-from perdure.registry.atomic_edit import edit_file
 from perdure.registry.errors import ChangedMeanwhile
-from perdure.registry.filesystem import open_json, open_markdown
+from perdure.registry.file.atomic_edit import edit_file
+from perdure.registry.file.backend import open_json, open_markdown
 
 INSTALL = (
     "import os, sys\n"
     "from perdure.registry.entry import Entry\n"
-    "from perdure.registry.opening import open_backend\n"
+    "from perdure.registry.backend import open_backend\n"
     "from perdure.registry.templates import Template\n"
     "open_backend(sys.argv[1], os.environ).install(Entry(name='new', command=Template('python')))\n"
 )

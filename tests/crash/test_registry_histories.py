@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from perdure.registry.errors import RegistryUnavailable
-from perdure.registry.filesystem import FileBackend, open_markdown
-from perdure.registry.mcp_md import MarkdownDocument
+from perdure.registry.file.backend import FileBackend, open_markdown
+from perdure.registry.file.mcp_md import MarkdownDocument
 
 SOURCE = (
     "import os, sys\n"
     "from perdure.registry.entry import Entry\n"
-    "from perdure.registry.opening import open_backend\n"
+    "from perdure.registry.backend import open_backend\n"
     "from perdure.registry.templates import Template\n"
     "open_backend(sys.argv[1], os.environ).install(Entry(name=sys.argv[2], command=Template('python')))\n"
 )

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from catalog_servers import Answer, Asked, reply, scripted
-from perdure.registry.addresses import InvalidAddress, read_address
 from perdure.registry.entry import Entry
 from perdure.registry.errors import (
     AlreadyInstalled,
@@ -25,8 +24,9 @@ from perdure.registry.errors import (
     RegistryUnavailable,
     Unsupported,
 )
-from perdure.registry.fetching import Fetcher, TornReply
-from perdure.registry.http_catalog import HttpCatalog
+from perdure.registry.http.address import InvalidAddress, read_address
+from perdure.registry.http.backend import HttpCatalog
+from perdure.registry.http.client import HttpClient, TornReply
 from perdure.registry.templates import Template
 
 SECRET = "s3cr3t-t0ken-value"
@@ -354,14 +354,14 @@ def test_no_more_is_taken_than_is_allowed() -> None:
             yield b" " * 65536
 
     with scripted(answer) as server, pytest.raises(TornReply):
-        HttpCatalog(server.url, fetcher=Fetcher(max_bytes=100_000)).list_servers()
+        HttpCatalog(server.url, fetcher=HttpClient(max_bytes=100_000)).list_servers()
     assert sum(sent) < 2000 * 65536 / 2
 
 
 @pytest.mark.parametrize("slow", [drip, dripping_head])
 def test_a_server_that_sends_a_byte_at_a_time_is_given_up(slow: Callable[[], Iterator[bytes]]) -> None:
     with scripted(lambda asked: slow()) as server, pytest.raises(RegistryUnavailable, match=r"within 0\.5 s"):
-        HttpCatalog(server.url, fetcher=Fetcher(timeout_s=0.5)).list_servers()
+        HttpCatalog(server.url, fetcher=HttpClient(timeout_s=0.5)).list_servers()
 
 
 @pytest.mark.parametrize(
@@ -532,7 +532,7 @@ def given_up(url: str) -> bool:
 
     def ask() -> None:
         try:
-            HttpCatalog(url, fetcher=Fetcher(timeout_s=0.3)).list_servers()
+            HttpCatalog(url, fetcher=HttpClient(timeout_s=0.3)).list_servers()
         except RegistryUnavailable as error:
             outcomes.append(error.message)
 

@@ -13,18 +13,17 @@ from typing import Any
 import pytest
 
 from catalog_servers import Asked, official, record, reply, scripted
-from perdure.registry.addresses import read_address
-from perdure.registry.catalogs import OfficialCatalog, TieredCatalog, open_catalog
+from perdure.registry.backend import open_backend
+from perdure.registry.catalog import mirror
+from perdure.registry.catalog.catalogs import OfficialCatalog, TieredCatalog, open_catalog
+from perdure.registry.catalog.mirror import CatalogStore, search
+from perdure.registry.catalog.official_api import OfficialApi
+from perdure.registry.catalog.records import Record
 from perdure.registry.errors import AuthRequired, NotInCatalog, RegistryUnavailable
-from perdure.registry.fetching import Fetcher, TornReply
-from perdure.registry.official import syncing
-from perdure.registry.official.api import OfficialApi
-from perdure.registry.official.records import Record
-from perdure.registry.official.search import search
-from perdure.registry.official.store import CatalogStore
-from perdure.registry.opening import open_backend
-from perdure.registry.serving.app import CatalogApp
-from perdure.registry.serving.exchange import Request
+from perdure.registry.http.address import read_address
+from perdure.registry.http.client import HttpClient, TornReply
+from perdure.registry.server.app import CatalogApp
+from perdure.registry.server.messages import Request
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +53,7 @@ def test_a_catalog_is_copied_page_by_page_whatever_its_prefix(prefix: str) -> No
 
 
 def test_a_large_catalog_is_only_asked_for_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncing, "FRESH_S", 0)
+    monkeypatch.setattr(mirror, "FRESH_S", 0)
     records = [*many(400, updated_at="2025-01-01T00:00:00Z"), *many(1)]
     with scripted(official(records)) as server:
         names(server.url, "server")
@@ -65,7 +64,7 @@ def test_a_large_catalog_is_only_asked_for_what_changed(monkeypatch: pytest.Monk
 
 
 def test_what_changed_is_asked_for_since_the_latest_point_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncing, "FRESH_S", 0)
+    monkeypatch.setattr(mirror, "FRESH_S", 0)
     latest = "2026-01-01T00:00:00.5Z"  # as a text it comes before the others
     records = [
         *many(400, updated_at="2026-01-01T02:00:00+02:00"),
@@ -99,7 +98,7 @@ def test_a_served_catalog_gives_what_changed_since_a_point_in_time(
 
 
 def test_what_was_deleted_is_not_found_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncing, "FRESH_S", 0)
+    monkeypatch.setattr(mirror, "FRESH_S", 0)
     records = many(400)
     with scripted(official(records)) as server:
         assert names(server.url, "server-7") != []
@@ -131,12 +130,12 @@ def test_an_unchanged_catalog_says_so_by_its_etag() -> None:
 
 def test_copying_goes_on_where_it_stopped() -> None:
     with scripted(official(many(500))) as server:
-        api = OfficialApi(Fetcher(), read_address(server.url))
+        api = OfficialApi(HttpClient(), read_address(server.url))
         store = CatalogStore("x")
-        assert syncing.sync(store, api, budget_s=0) is False
+        assert mirror.sync(store, api, budget_s=0) is False
         assert store.count() == 100
         server.asked.clear()
-        assert syncing.sync(store, api, budget_s=60) is True
+        assert mirror.sync(store, api, budget_s=60) is True
         assert store.count() == 500
         assert server.asked[0].query["cursor"] == "100"
 
@@ -144,9 +143,9 @@ def test_copying_goes_on_where_it_stopped() -> None:
 def test_a_place_that_the_server_forgot_begins_anew() -> None:
     usual = official(many(300))
     with scripted(usual) as server:
-        api = OfficialApi(Fetcher(), read_address(server.url))
+        api = OfficialApi(HttpClient(), read_address(server.url))
         store = CatalogStore("x")
-        syncing.sync(store, api, budget_s=0)
+        mirror.sync(store, api, budget_s=0)
         forgot = [True]
 
         def answer(asked: Asked) -> bytes:
@@ -155,7 +154,7 @@ def test_a_place_that_the_server_forgot_begins_anew() -> None:
             return usual(asked)
 
         server.answer = answer
-        assert syncing.sync(store, api, budget_s=60) is True
+        assert mirror.sync(store, api, budget_s=60) is True
         assert store.count() == 300
 
 
@@ -165,7 +164,7 @@ def test_a_list_that_leads_in_circles_ends() -> None:
         scripted(lambda asked: reply(200, page)) as server,
         pytest.raises(RegistryUnavailable, match="circles"),
     ):
-        syncing.sync(CatalogStore("x"), OfficialApi(Fetcher(), read_address(server.url)), 60)
+        mirror.sync(CatalogStore("x"), OfficialApi(HttpClient(), read_address(server.url)), 60)
 
 
 @pytest.mark.parametrize("pages", [1, 3, 5])
@@ -237,7 +236,7 @@ def test_what_was_copied_can_be_had_offline() -> None:
     with scripted(official(many(3))) as server:
         url = server.url
         names(url, "server")
-    offered = open_catalog(url, {}).offer("io.test.n1/server-1")
+    offered = open_catalog(url, {}).lookup("io.test.n1/server-1")
     assert isinstance(offered, Record)
     assert offered.version == "1.0.0"
 
@@ -263,15 +262,15 @@ def test_a_name_is_one_part_of_the_path() -> None:
         official([record("io.test.a/b", "1.0.0"), record("io.test.a/b", "0.9.0", is_latest=False)])
     ) as server:
         catalog = open_catalog(server.url, {})
-        newest, older = catalog.offer("io.test.a/b"), catalog.offer("io.test.a/b", "0.9.0")
+        newest, older = catalog.lookup("io.test.a/b"), catalog.lookup("io.test.a/b", "0.9.0")
         assert isinstance(newest, Record)
         assert isinstance(older, Record)
         assert (newest.version, older.version) == ("1.0.0", "0.9.0")
         with pytest.raises(NotInCatalog) as caught:
-            catalog.offer("io.test.a/b", "7")
+            catalog.lookup("io.test.a/b", "7")
         assert caught.value.hint == "it has 1.0.0, 0.9.0"
         with pytest.raises(NotInCatalog):
-            catalog.offer("io.test.a/c")
+            catalog.lookup("io.test.a/c")
         assert server.asked[-2].path == "/v0.1/servers/io.test.a%2Fc/versions/latest"
 
 
@@ -280,10 +279,10 @@ def test_a_short_name_stands_for_a_server_if_it_is_the_only_one() -> None:
         official([record("io.a/weather"), record("com.b/mcp"), record("com.c/thing"), record("io.d/thing")])
     ) as server:
         catalog = open_catalog(server.url, {})
-        found = [catalog.offer(name) for name in ("weather", "b")]
+        found = [catalog.lookup(name) for name in ("weather", "b")]
         assert [one.name for one in found] == ["io.a/weather", "com.b/mcp"]
         with pytest.raises(NotInCatalog, match="any of 2") as caught:
-            catalog.offer("thing")
+            catalog.lookup("thing")
         assert "com.c/thing, io.d/thing" in caught.value.hint
 
 
@@ -292,16 +291,16 @@ def test_a_server_that_does_not_know_latest_is_asked_for_all_versions() -> None:
         [record("io.test.a/b", "1.9.0", is_latest=False), record("io.test.a/b", "1.10.0", is_latest=False)]
     )
     with scripted(usual) as server:
-        offered = open_catalog(server.url, {}).offer("io.test.a/b")
+        offered = open_catalog(server.url, {}).lookup("io.test.a/b")
         assert isinstance(offered, Record)
         assert offered.version == "1.10.0"
 
 
 def test_an_answer_about_another_server_is_not_taken() -> None:
     with scripted(lambda asked: reply(200, record("io.other/x"))) as server:
-        catalog = OfficialCatalog(read_address(server.url), Fetcher(), "")
+        catalog = OfficialCatalog(read_address(server.url), HttpClient(), "")
         with pytest.raises(TornReply):
-            catalog.offer("io.test.a/b")
+            catalog.lookup("io.test.a/b")
 
 
 @pytest.mark.parametrize("page", [{"servers": None}, {"servers": []}, {"servers": [], "metadata": {}}])

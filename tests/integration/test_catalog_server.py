@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 
-from perdure.registry.addresses import read_address
+from perdure.registry.catalog.official_api import OfficialApi
+from perdure.registry.catalog.records import read_record
 from perdure.registry.entry import Entry
 from perdure.registry.errors import AlreadyInstalled, AuthRequired, Unsupported
-from perdure.registry.fetching import Fetcher, Reply
-from perdure.registry.http_catalog import HttpCatalog
-from perdure.registry.official.api import OfficialApi
-from perdure.registry.official.records import read_record
-from perdure.registry.runnable.choosing import chosen
-from perdure.registry.runnable.plan import settled
-from perdure.registry.serving.server import CONNECTIONS
+from perdure.registry.http.address import read_address
+from perdure.registry.http.backend import HttpCatalog
+from perdure.registry.http.client import HttpClient, Reply
+from perdure.registry.packages.choice import choose
+from perdure.registry.packages.launch_plan import make_entry
+from perdure.registry.server.http_server import CONNECTIONS
 from perdure.registry.templates import Template
 
 pytestmark = pytest.mark.thorough
@@ -99,7 +99,7 @@ class Served:
 
     def get(self, path: str, token: str = "") -> Reply:
         where = read_address(self.url + path)
-        return Fetcher(token=token).get(where)
+        return HttpClient(token=token).get(where)
 
     def json(self, path: str) -> Any:
         reply = self.get(path)
@@ -271,16 +271,16 @@ def test_what_is_served_officially_is_written_strictly(served: Served) -> None:
 
 
 def test_what_is_served_officially_can_be_installed_again(served: Served) -> None:
-    api = OfficialApi(Fetcher(), read_address(served.url))
+    api = OfficialApi(HttpClient(), read_address(served.url))
     records = [read_record(one) for one in api.page().records]
     by_name = {one.name: one for one in records}
-    weather = settled(chosen(by_name["local/weather"], lambda _: True), "weather", {}, "")
+    weather = make_entry(choose(by_name["local/weather"], lambda _: True), "weather", {}, "")
     assert weather.command == Template("npx")
     assert [arg.text for arg in weather.args][:2] == ["-y", "@acme/weather@1.2.3"]
     assert weather.env["LEVEL"] == Template("${LEVEL:-info}")
-    far = settled(chosen(by_name["local/far"], lambda _: True), "far", {}, "")
+    far = make_entry(choose(by_name["local/far"], lambda _: True), "far", {}, "")
     assert far.headers["Authorization"] == Template("Bearer $FAR_TOKEN")
-    tables = settled(chosen(by_name["local/tables"], lambda _: True), "tables", {}, "")
+    tables = make_entry(choose(by_name["local/tables"], lambda _: True), "tables", {}, "")
     assert [arg.text for arg in tables.args] == ["acme-tables==0.4.0", "serve"]
 
 
@@ -298,10 +298,10 @@ def test_pages_follow_one_another(served: Served) -> None:
 
 def test_an_unchanged_answer_is_not_sent_twice(served: Served) -> None:
     etag = served.get("mcp-servers").headers["etag"]
-    again = Fetcher().get(read_address(f"{served.url}mcp-servers"), {"if-none-match": etag})
+    again = HttpClient().get(read_address(f"{served.url}mcp-servers"), {"if-none-match": etag})
     assert (again.status, again.body) == (304, b"")
     served.path.write_text("## other\ncommand: python\n")
-    again = Fetcher().get(read_address(f"{served.url}mcp-servers"), {"if-none-match": etag})
+    again = HttpClient().get(read_address(f"{served.url}mcp-servers"), {"if-none-match": etag})
     assert [one["name"] for one in json.loads(again.body)["servers"]] == ["other"]
 
 

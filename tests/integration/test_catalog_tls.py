@@ -16,8 +16,8 @@ import pytest
 
 from catalog_servers import reply, scripted
 from perdure.registry.errors import RegistryUnavailable
-from perdure.registry.fetching import Fetcher
-from perdure.registry.http_catalog import HttpCatalog
+from perdure.registry.http.backend import HttpCatalog
+from perdure.registry.http.client import HttpClient
 
 SECRET = "s3cr3t-t0ken-value"
 
@@ -124,7 +124,7 @@ def test_a_slow_reply_ends_at_its_deadline_over_tls_too(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
     with tls(certificate, drip) as url, pytest.raises(RegistryUnavailable, match=r"within 1 s"):
-        HttpCatalog(url, fetcher=Fetcher(timeout_s=1)).list_servers()
+        HttpCatalog(url, fetcher=HttpClient(timeout_s=1)).list_servers()
 
 
 def test_a_redirect_does_not_lead_out_of_encryption(

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.corpora.catalog_records import load_records, make_records
+from perdure.registry.catalog.records import BadRecord, Record, read_record
+from perdure.registry.catalog.semver import is_exact, moment, order
 from perdure.registry.entry import Entry
 from perdure.registry.errors import InputRequired, InvalidEntry
-from perdure.registry.official.records import BadRecord, Record, read_record
-from perdure.registry.official.versions import is_exact, moment, order
-from perdure.registry.runnable.aliases import alias, short_name
-from perdure.registry.runnable.choosing import chosen, plans
-from perdure.registry.runnable.plan import NotRunnable, Plan, answer, settled
+from perdure.registry.packages.aliases import alias, short_name
+from perdure.registry.packages.choice import choose, plans
+from perdure.registry.packages.launch_plan import NotRunnable, Plan, check_answer, make_entry
 from perdure.registry.templates import Template
 
 SAMPLE = json.loads((Path(__file__).resolve().parents[1] / "catalog_sample.json").read_text())
@@ -30,12 +30,12 @@ def everywhere(_: str) -> bool:
 
 
 def plan(name: str, kind: str = "") -> Plan:
-    return chosen(RECORDS[name], everywhere, kind)
+    return choose(RECORDS[name], everywhere, kind)
 
 
 def entry(name: str, **answers: str) -> Entry:
     given = {key: Template(value) for key, value in answers.items()}
-    return settled(plan(name), short_name(RECORDS[name].name), given, "https://catalog.test")
+    return make_entry(plan(name), short_name(RECORDS[name].name), given, "https://catalog.test")
 
 
 def words(one: Entry) -> list[str]:
@@ -86,7 +86,7 @@ def test_a_nuget_package_is_run_by_dnx_without_asking() -> None:
 
 def test_a_variable_that_a_header_forgot_to_declare_is_asked_for() -> None:
     record = read_record(next(one for one in SAMPLE if one["server"]["name"] == "com.acme/mcp"))
-    found = settled(chosen(record, everywhere), "acme", {}, "https://catalog.test")
+    found = make_entry(choose(record, everywhere), "acme", {}, "https://catalog.test")
     assert found.url is not None
     assert found.url.text == "https://eu.acme.test/mcp"
     assert {name: value.text for name, value in found.headers.items()} == {
@@ -94,7 +94,7 @@ def test_a_variable_that_a_header_forgot_to_declare_is_asked_for() -> None:
         "X-Team": "$X_TEAM",
         "Accept-Language": "en",
     }
-    key = next(ask for ask in chosen(record, everywhere).asks if ask.variable == "ACME_API_KEY")
+    key = next(ask for ask in choose(record, everywhere).asks if ask.variable == "ACME_API_KEY")
     assert key.required
     assert key.secret
 
@@ -108,7 +108,7 @@ def test_a_reference_before_more_of_a_word_gets_braces() -> None:
         "packageArguments": [{"type": "positional", "value": "{a}_b"}],
     }
     record = read_record({"name": "a.test/x", "version": "1.0.0", "packages": [package]})
-    assert words(settled(chosen(record, everywhere), "x", {}, ""))[-1] == "${A}_b"
+    assert words(make_entry(choose(record, everywhere), "x", {}, ""))[-1] == "${A}_b"
 
 
 def test_where_it_came_from_is_kept_with_the_full_name() -> None:
@@ -148,7 +148,7 @@ def test_an_identifier_is_never_an_option_or_more_than_a_name(identifier: str) -
         }
         record = read_record({"name": "a.test/x", "version": "1.0.0", "packages": [package]})
         with pytest.raises(NotRunnable):
-            chosen(record, everywhere)
+            choose(record, everywhere)
 
 
 def test_a_package_from_a_place_of_its_own_is_told() -> None:
@@ -160,7 +160,7 @@ def test_a_package_from_a_place_of_its_own_is_told() -> None:
         "runtimeArguments": [{"type": "named", "name": "--registry", "value": "https://packages.test"}],
     }
     record = read_record({"name": "a.test/x", "version": "1.0.0", "packages": [package]})
-    assert chosen(record, everywhere).notes == ("its packages come from a place of its own: --registry",)
+    assert choose(record, everywhere).notes == ("its packages come from a place of its own: --registry",)
 
 
 INDEXED = [
@@ -191,8 +191,8 @@ def indexed(kind: str, identifier: str, base: str) -> Record:
 def test_a_package_is_asked_for_at_its_own_index(
     kind: str, identifier: str, base: str, args: list[str]
 ) -> None:
-    found = chosen(indexed(kind, identifier, base), everywhere)
-    assert words(settled(found, "x", {}, "https://catalog.test"))[1:] == args
+    found = choose(indexed(kind, identifier, base), everywhere)
+    assert words(make_entry(found, "x", {}, "https://catalog.test"))[1:] == args
     is_elsewhere = kind != "oci" and ".example" not in base
     assert [note for note in found.notes if "a place of its own" in note] == list(found.notes)
     assert bool(found.notes) is is_elsewhere
@@ -216,7 +216,7 @@ def test_an_index_that_may_not_be_used_is_a_reason(kind: str, base: str) -> None
 def test_a_deleted_version_is_not_run() -> None:
     deleted = {**SAMPLE[0], "_meta": {"io.modelcontextprotocol.registry/official": {"status": "deleted"}}}
     with pytest.raises(NotRunnable, match="deleted"):
-        chosen(read_record(deleted), everywhere)
+        choose(read_record(deleted), everywhere)
 
 
 def test_of_several_ways_the_first_whose_runner_is_here_is_taken() -> None:
@@ -229,10 +229,10 @@ def test_of_several_ways_the_first_whose_runner_is_here_is_taken() -> None:
         ],
     }
     record = read_record(both)
-    assert chosen(record, everywhere).kind == "npm"
-    assert chosen(record, lambda command: command == "uvx").kind == "pypi"
-    assert chosen(record, lambda command: False).kind == "npm"
-    assert chosen(record, everywhere, "pypi").kind == "pypi"
+    assert choose(record, everywhere).kind == "npm"
+    assert choose(record, lambda command: command == "uvx").kind == "pypi"
+    assert choose(record, lambda command: False).kind == "npm"
+    assert choose(record, everywhere, "pypi").kind == "pypi"
 
 
 # --- inputs -------------------------------------------------------------------------------------------------------
@@ -241,15 +241,15 @@ def test_of_several_ways_the_first_whose_runner_is_here_is_taken() -> None:
 def test_a_secret_is_not_written_down() -> None:
     ask = next(one for one in plan("weather").asks if one.secret)
     with pytest.raises(InputRequired) as caught:
-        answer(ask, Template("hunter2-and-more"))
+        check_answer(ask, Template("hunter2-and-more"))
     assert "hunter2" not in str(caught.value) + caught.value.hint
-    assert answer(ask, Template("$ELSEWHERE")) == Template("$ELSEWHERE")
+    assert check_answer(ask, Template("$ELSEWHERE")) == Template("$ELSEWHERE")
 
 
 def test_an_answer_is_one_of_the_choices() -> None:
     ask = next(one for one in plan("weather").asks if one.variable == "UNITS")
     with pytest.raises(InputRequired, match="metric, imperial"):
-        answer(ask, Template("kelvin"))
+        check_answer(ask, Template("kelvin"))
 
 
 def test_an_input_called_path_is_not_filled_with_the_path_of_the_shell() -> None:
@@ -261,7 +261,7 @@ def test_an_input_called_path_is_not_filled_with_the_path_of_the_shell() -> None
         "packageArguments": [{"type": "positional", "valueHint": "path", "isRequired": True}],
     }
     record = read_record({"name": "a.test/files", "version": "1.0.0", "packages": [package]})
-    assert words(settled(chosen(record, everywhere), "files", {}, ""))[-1] == "$FILES_PATH"
+    assert words(make_entry(choose(record, everywhere), "files", {}, ""))[-1] == "$FILES_PATH"
 
 
 # --- tolerance ------------------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def test_a_line_break_in_a_value_ends_up_in_no_entry() -> None:
     }
     record = read_record({"name": "a.test/x", "version": "1.0.0", "packages": [package]})
     with pytest.raises(InvalidEntry):
-        settled(chosen(record, everywhere), "x", {}, "")
+        make_entry(choose(record, everywhere), "x", {}, "")
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def _planned(found: object) -> None:
     try:
         for one in plans(read_record(found)):
             if isinstance(one, Plan) and one.bundle is None:
-                settled(one, "x", {}, "")
+                make_entry(one, "x", {}, "")
     except (BadRecord, InvalidEntry):
         pass
 
@@ -398,7 +398,7 @@ def test_every_record_of_a_catalog_gives_a_pinned_entry_or_a_reason(catalog: lis
     reasons: list[tuple[str, str]] = []
     for record in catalog:
         try:
-            found = chosen(record, everywhere)
+            found = choose(record, everywhere)
         except NotRunnable as error:
             reasons.append((record.name, str(error)))
             continue
@@ -406,7 +406,7 @@ def test_every_record_of_a_catalog_gives_a_pinned_entry_or_a_reason(catalog: lis
         if found.bundle is not None:
             assert len(found.bundle.sha256) == 64
             continue
-        made = settled(found, short_name(record.name), {}, "https://catalog.test")
+        made = make_entry(found, short_name(record.name), {}, "https://catalog.test")
         if found.kind != "remote":
             assert found.spec in [arg.text for arg in made.args]
             assert any(letter.isdigit() for letter in found.spec)

@@ -12,12 +12,18 @@ from hypothesis import strategies as st
 
 from client_cases import ALL, entries, golden
 from perdure.cli.client_option import NAMES
-from perdure.registry.clients import places
-from perdure.registry.clients.hearing import Problem, in_our_words, usable_name
-from perdure.registry.clients.planning import put_entry
-from perdure.registry.clients.references import LITERAL_ONLY, Unsayable, heard, meaning, said
-from perdure.registry.clients.saying import in_words_of
-from perdure.registry.clients.secrets import REFERRED_TO, by_reference
+from perdure.registry.clients import locations
+from perdure.registry.clients.decoder import Problem, decode_entry, usable_name
+from perdure.registry.clients.encoder import encode_entry
+from perdure.registry.clients.plan import put_entry
+from perdure.registry.clients.references import (
+    LITERAL_ONLY,
+    Unrepresentable,
+    format_template,
+    meaning,
+    parse_template,
+)
+from perdure.registry.clients.secrets import REFERRED_TO, move_secrets
 from perdure.registry.clients.table import CLIENTS, Client
 from perdure.registry.entry import Entry, check_name
 from perdure.registry.templates import Template
@@ -48,11 +54,11 @@ def test_an_entry_comes_back_from_a_clients_file_as_it_was_but_for_what_is_named
 ) -> None:
     assume(entry.name not in client.text.servers(golden(client)))
     try:
-        told = in_words_of(client, entry)
-    except Unsayable:
+        told = encode_entry(client, entry)
+    except Unrepresentable:
         return
     text = put_entry(client, golden(client), entry.name, None, told.fields)
-    back = in_our_words(client, entry.name, client.text.servers(text)[entry.name]).entry
+    back = decode_entry(client, entry.name, client.text.servers(text)[entry.name]).entry
     lost = {loss.field for loss in told.losses}
     assert back.enabled == entry.enabled
     assert [meaning(one) for one in back.args] == [meaning(one) for one in entry.args]
@@ -76,7 +82,7 @@ def test_an_entry_comes_back_from_a_clients_file_as_it_was_but_for_what_is_named
 @CLIENT
 def test_what_a_client_has_no_place_for_is_named_field_by_field(client: Client) -> None:
     entry = local(pin=True, start="lazy", title="Weather", cwd=Template("./tools"))
-    lost = {loss.field: loss.reason for loss in in_words_of(client, entry).losses}
+    lost = {loss.field: loss.reason for loss in encode_entry(client, entry).losses}
     assert {"pin", "start", "title"} <= set(lost)
     assert ("cwd" in lost) == (client.shape.cwd is None)
 
@@ -103,27 +109,27 @@ def test_a_reference_is_written_as_the_client_writes_it_or_left_out_and_named(
 ) -> None:
     env = {"K": Template("$TOKEN"), "D": Template("${TOKEN:-none}"), "M": Template("Bearer $TOKEN")}
     client = CLIENTS[name]
-    told = in_words_of(client, local(env=env))
+    told = encode_entry(client, local(env=env))
     assert told.fields.get(client.shape.env, {}) == written
     assert {loss.field for loss in told.losses} == {f"env {key}" for key in env if key not in written}
 
 
 def test_codex_gets_names_of_variables_and_no_values() -> None:
     client = CLIENTS["codex"]
-    told = in_words_of(client, local(env={"TOKEN": Template("$TOKEN"), "LEVEL": Template("info")}))
+    told = encode_entry(client, local(env={"TOKEN": Template("$TOKEN"), "LEVEL": Template("info")}))
     assert told.fields["env_vars"] == ["TOKEN"]
     assert told.fields["env"] == {"LEVEL": "info"}
-    told = in_words_of(client, remote(Authorization="Bearer $TOKEN", X_Trace="$TRACE", X_Region="eu"))
+    told = encode_entry(client, remote(Authorization="Bearer $TOKEN", X_Trace="$TRACE", X_Region="eu"))
     assert told.fields["bearer_token_env_var"] == "TOKEN"
     assert told.fields["env_http_headers"] == {"X-Trace": "TRACE"}
     assert told.fields["http_headers"] == {"X-Region": "eu"}
     assert told.losses == ()
-    with pytest.raises(Unsayable, match="no sse"):
-        in_words_of(client, Entry(name="far", transport="sse", url=Template("https://mcp.example.org/")))
+    with pytest.raises(Unrepresentable, match="no sse"):
+        encode_entry(client, Entry(name="far", transport="sse", url=Template("https://mcp.example.org/")))
 
 
 def test_goose_gets_the_names_of_variables_that_keep_their_name() -> None:
-    told = in_words_of(CLIENTS["goose"], local(env={"TOKEN": Template("$TOKEN"), "K": Template("$OTHER")}))
+    told = encode_entry(CLIENTS["goose"], local(env={"TOKEN": Template("$TOKEN"), "K": Template("$OTHER")}))
     assert told.fields["env_keys"] == ["TOKEN"]
     assert [loss.field for loss in told.losses] == ["env K"]
 
@@ -132,20 +138,20 @@ def test_goose_gets_the_names_of_variables_that_keep_their_name() -> None:
 def test_a_server_that_would_be_another_one_without_its_reference_is_left_out(client: Client) -> None:
     entry = local(args=(Template("--token"), Template("${TOKEN}")))
     if client.shape.references.form:
-        assert in_words_of(client, entry).losses == ()
+        assert encode_entry(client, entry).losses == ()
     else:
-        with pytest.raises(Unsayable, match="args 2"):
-            in_words_of(client, entry)
+        with pytest.raises(Unrepresentable, match="args 2"):
+            encode_entry(client, entry)
 
 
 @CLIENT
 def test_a_server_that_is_switched_off_is_never_started_by_a_client(client: Client) -> None:
     if client.shape.enabled or client.shape.disabled:
-        fields = in_words_of(client, local(enabled=False)).fields
+        fields = encode_entry(client, local(enabled=False)).fields
         assert fields.get("enabled") is False or fields.get("disabled") is True
     else:
-        with pytest.raises(Unsayable, match="enabled"):
-            in_words_of(client, local(enabled=False))
+        with pytest.raises(Unrepresentable, match="enabled"):
+            encode_entry(client, local(enabled=False))
 
 
 def test_a_literal_that_a_client_would_expand_cannot_be_said() -> None:
@@ -155,9 +161,9 @@ def test_a_literal_that_a_client_would_expand_cannot_be_said() -> None:
         ("gemini", "$$HOME"),
         ("opencode", "{env:A}"),
     ):
-        with pytest.raises(Unsayable, match="args 1"):
-            in_words_of(CLIENTS[name], local(args=(Template(text),)))
-        assert in_words_of(CLIENTS["claude-desktop"], local(args=(Template(text),))).losses == ()
+        with pytest.raises(Unrepresentable, match="args 1"):
+            encode_entry(CLIENTS[name], local(args=(Template(text),)))
+        assert encode_entry(CLIENTS["claude-desktop"], local(args=(Template(text),))).losses == ()
 
 
 @settings(max_examples=150, deadline=None)
@@ -166,12 +172,12 @@ def test_a_literal_that_a_client_would_expand_cannot_be_said() -> None:
 )
 def test_whatever_a_client_wrote_is_heard_as_what_it_would_say(text: str, index: int) -> None:
     syntax = ALL[index].shape.references
-    template = heard(text, syntax).template
+    template = parse_template(text, syntax).template
     try:
-        again = said(template, syntax)
-    except Unsayable:
+        again = format_template(template, syntax)
+    except Unrepresentable:
         return
-    assert meaning(heard(again, syntax).template) == meaning(template)
+    assert meaning(parse_template(again, syntax).template) == meaning(template)
     if syntax is LITERAL_ONLY:
         assert again == text
 
@@ -180,11 +186,11 @@ def test_every_spelling_of_a_transport_is_understood() -> None:
     client = CLIENTS["cursor"]
     url = {"url": "https://mcp.example.org/"}
     for word in ("http", "streamable-http", "streamable_http", "streamableHttp", "remote"):
-        assert in_our_words(client, "x", {"type": word, **url}).entry.transport == "streamable-http"
-    assert in_our_words(client, "x", {"type": "sse", **url}).entry.transport == "sse"
-    assert in_our_words(client, "x", url).entry.transport == "streamable-http"
-    assert in_our_words(client, "x", {"type": "local", "command": "x"}).entry.transport == "stdio"
-    assert in_our_words(client, "x", {"command": "x"}).entry.transport == "stdio"
+        assert decode_entry(client, "x", {"type": word, **url}).entry.transport == "streamable-http"
+    assert decode_entry(client, "x", {"type": "sse", **url}).entry.transport == "sse"
+    assert decode_entry(client, "x", url).entry.transport == "streamable-http"
+    assert decode_entry(client, "x", {"type": "local", "command": "x"}).entry.transport == "stdio"
+    assert decode_entry(client, "x", {"command": "x"}).entry.transport == "stdio"
 
 
 @pytest.mark.parametrize(
@@ -197,10 +203,10 @@ def test_every_spelling_of_a_transport_is_understood() -> None:
 )  # fmt: skip
 def test_an_entry_that_cannot_be_meant_is_a_problem_and_no_crash(value: object) -> None:
     with pytest.raises(Problem):
-        in_our_words(CLIENTS["cursor"], "x", value)
+        decode_entry(CLIENTS["cursor"], "x", value)
     for client in ALL:  # others have other keys, and may understand it
         with suppress(Problem):
-            in_our_words(client, "x", value)
+            decode_entry(client, "x", value)
 
 
 ODD: list[Any] = [5, 2.5, True, "HOME", [], [5], [[]], {}, {"a": 5}, [{"name": 5}], ["a", None]]
@@ -211,19 +217,19 @@ def test_a_value_of_any_kind_under_any_key_is_a_problem_and_no_crash(client: Cli
     ways = [{client.shape.command: "python"}, {client.shape.command: ["python", "x"]}, {"url": "https://x/"}]
     for way, key, value in product(ways, sorted({*client.shape.keys, "cmd", "args", ""}), ODD):
         with suppress(Problem):
-            in_our_words(client, "x", {**way, key: value})
+            decode_entry(client, "x", {**way, key: value})
 
 
 def test_the_names_of_variables_are_a_list_and_not_the_letters_of_a_text() -> None:
     with pytest.raises(Problem, match="env_vars is not a list"):
-        in_our_words(CLIENTS["codex"], "x", {"command": "python", "env_vars": "HOME"})
+        decode_entry(CLIENTS["codex"], "x", {"command": "python", "env_vars": "HOME"})
 
 
 def test_a_key_that_a_client_does_not_have_is_not_read_under_an_empty_name() -> None:
     value = {"command": "python", "": True}
     for client in ALL:
         with suppress(Problem):  # goose has another key for the command
-            found = in_our_words(client, "x", value)
+            found = decode_entry(client, "x", value)
             assert (found.entry.args, found.entry.cwd, found.entry.required) == ((), None, False)
 
 
@@ -238,10 +244,10 @@ def test_a_name_we_cannot_have_becomes_the_nearest_that_we_can(name: str) -> Non
 
 def test_secrets_of_two_servers_never_share_a_variable() -> None:
     taken: dict[str, str] = {"SHARED_TOKEN": REFERRED_TO}
-    one, _ = by_reference(local("one", env={"API_KEY": Template("aaaa")}), taken)
-    two, _ = by_reference(local("two", env={"API_KEY": Template("bbbb")}), taken)
-    same, _ = by_reference(local("same", env={"API_KEY": Template("aaaa")}), taken)
-    other, moved = by_reference(local("other", env={"SHARED_TOKEN": Template("cccc")}), taken)
+    one, _ = move_secrets(local("one", env={"API_KEY": Template("aaaa")}), taken)
+    two, _ = move_secrets(local("two", env={"API_KEY": Template("bbbb")}), taken)
+    same, _ = move_secrets(local("same", env={"API_KEY": Template("aaaa")}), taken)
+    other, moved = move_secrets(local("other", env={"SHARED_TOKEN": Template("cccc")}), taken)
     assert [entry.env["API_KEY"].text for entry in (one, two, same)] == [
         "$API_KEY",
         "$TWO_API_KEY",
@@ -268,7 +274,7 @@ def test_secrets_of_two_servers_never_share_a_variable() -> None:
     ],
 )
 def test_a_secret_is_known_by_its_name_or_by_itself(name: str, value: str, is_secret: bool) -> None:
-    entry, moved = by_reference(local("w", env={name: Template.literal(value)}), {})
+    entry, moved = move_secrets(local("w", env={name: Template.literal(value)}), {})
     assert (entry.env[name].text == f"${name}") == is_secret
     assert bool(moved) == is_secret
 
@@ -286,7 +292,7 @@ def test_a_secret_is_known_by_its_name_or_by_itself(name: str, value: str, is_se
 def test_an_argument_that_looks_like_a_secret_becomes_a_reference(
     args: list[str], expected: list[str]
 ) -> None:
-    entry, _ = by_reference(local("w", args=tuple(Template.literal(arg) for arg in args)), {})
+    entry, _ = move_secrets(local("w", args=tuple(Template.literal(arg) for arg in args)), {})
     assert [arg.text for arg in entry.args] == expected
 
 
@@ -320,10 +326,12 @@ def test_an_argument_that_looks_like_a_secret_becomes_a_reference(
 def test_a_clients_file_is_where_the_client_keeps_it(
     client: str, platform: str, environ: dict[str, str], expected: str
 ) -> None:
-    assert places.user_file(client, {"HOME": "/h", **environ}, platform) == expected
+    assert locations.user_file(client, {"HOME": "/h", **environ}, platform) == expected
 
 
 @CLIENT
 def test_every_client_has_a_place_on_every_system(client: Client) -> None:
     for platform in ("linux", "darwin", "win32"):
-        assert places.user_file(client.name, {"HOME": "/h", "USERPROFILE": "/h"}, platform).startswith("/h")
+        assert locations.user_file(client.name, {"HOME": "/h", "USERPROFILE": "/h"}, platform).startswith(
+            "/h"
+        )

@@ -9,7 +9,7 @@ from test_client_texts import CODEX, CONTINUE, CURSOR, FILES, GOOSE
 
 from client_cases import ALL, golden
 from perdure.registry.clients.ownership import Claim, hash_of
-from perdure.registry.clients.planning import planned, wanted
+from perdure.registry.clients.plan import make_plan, wanted
 from perdure.registry.clients.table import CLIENTS, Client
 from perdure.registry.entry import Entry
 from perdure.registry.templates import Template
@@ -61,17 +61,17 @@ def test_a_plan_changes_the_servers_it_names_and_no_other(client: Client, text: 
             if name in NAMES and chance.random() < 0.7
         }
         before = client.text.servers(text)
-        plan = planned(client, text, want, claims, sync=True, overwrite=True)
+        plan = make_plan(client, text, want, claims, sync=True, overwrite=True)
         after = client.text.servers(plan.text)
         actions = {step.name: step.action for step in plan.steps}
         keys = client.shape.keys
         for name in {*before, *after, *actions}:
             match actions.get(name):
                 case "added" | "updated" | "unchanged":
-                    assert hash_of(after[name], keys) == hash_of(want.said[name].fields, keys)
+                    assert hash_of(after[name], keys) == hash_of(want.encoded[name].fields, keys)
                 case "removed":
                     assert name not in after
                 case _:
                     assert after.get(name) == before.get(name)
-        assert planned(client, plan.text, want, plan.claims, sync=True, overwrite=True).text == plan.text
+        assert make_plan(client, plan.text, want, plan.claims, sync=True, overwrite=True).text == plan.text
         text = plan.text

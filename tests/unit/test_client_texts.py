@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.registry.clients.json_text import JsonText
-from perdure.registry.clients.toml_text import TomlText
-from perdure.registry.clients.yaml_text import YamlText
+from perdure.registry.clients.json_file import JsonText
+from perdure.registry.clients.text_edit import Uneditable
+from perdure.registry.clients.toml_file import TomlText
+from perdure.registry.clients.yaml_file import YamlText
 
 CURSOR = JsonText(("mcpServers",))
 CODEX = TomlText(("mcp_servers",))
@@ -45,7 +46,6 @@ YAML_LISTS = {
     "empty list": "mcpServers: []  # none yet\nmodels: []\n",
     "nothing": "mcpServers:\nmodels: []\n",
     "null": "mcpServers: null\n",
-    "flow": 'mcpServers: [{name: old, command: npx}, {"name": "b", "args": []}]\nx: 1\n',
     "document marks": "---\nname: x\nmcpServers:\n  - name: old\n    command: npx\n...\n",
     "dash on its own line": "mcpServers:\n  -\n    name: old\n    command: npx\n",
 }
@@ -55,7 +55,6 @@ YAML_MAPPINGS = {
         "GOOSE_MODEL: m # kept\nextensions:\n  # first\n  developer:\n    bundled: true\n    enabled: true\n"
         "  old:\n    cmd: npx\n    args:\n    - -y\n    envs: {}\n    type: stdio\n# end\nlast: 'x'\n"
     ),
-    "flow": "extensions: {old: {cmd: npx}, b: {}}\n",
     "empty mapping": "extensions: {}\nx: 1\n",
 }
 JSON_FILES = {
@@ -120,11 +119,11 @@ def others(form: Any, text: str, name: str) -> dict[str, Any]:
 def test_an_entry_that_is_added_says_what_was_meant_and_nothing_else_changes(
     form: Any, text: str, name: str, fields: dict[str, Any]
 ) -> None:
-    added = form.with_entry(text, name, fields)
+    added = form.with_entries(text, {name: fields})
     assert form.servers(added)[name] == fields
     assert others(form, added, name) == form.servers(text)
     assert is_kept(text, added), "something of the file was rewritten"
-    assert others(form, form.without_entry(added, name), name) == form.servers(text)
+    assert others(form, form.without_entries(added, [name]), name) == form.servers(text)
 
 
 @pytest.mark.parametrize(("form", "text"), WITH_OLD)
@@ -146,8 +145,64 @@ def test_a_field_that_is_set_leaves_the_others_and_every_other_line(
 
 @pytest.mark.parametrize(("form", "text"), WITH_OLD)
 def test_an_entry_that_is_removed_takes_no_comment_of_others_along(form: Any, text: str) -> None:
-    removed = form.without_entry(text, "old")
+    removed = form.without_entries(text, ["old"])
     assert "old" not in form.servers(removed)
     assert others(form, removed, "old") == others(form, text, "old")
     for comment in ("# top", "# kept", "# first", "# about the next", "# about models", "# end"):
         assert (comment in text) == (comment in removed)
+
+
+@pytest.mark.parametrize(("form", "text"), CASES)
+def test_many_entries_are_added_and_removed_in_one_change(form: Any, text: str) -> None:
+    entries = {f"new{number}": {"command": f"c{number}", "args": ["a"]} for number in range(5)}
+    added = form.with_entries(text, entries)
+    assert form.servers(added) == {**form.servers(text), **entries}
+    assert is_kept(text, added)
+    some = ["new0", "new1", "new4"]
+    left = form.without_entries(added, some)
+    assert form.servers(left) == {**form.servers(text), "new2": entries["new2"], "new3": entries["new3"]}
+    assert is_kept(text, left)
+    assert form.servers(form.without_entries(left, ["new2", "new3"])) == form.servers(text)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (CONTINUE, 'mcpServers: [{name: old, command: npx}, {"name": "b", "args": []}]\nx: 1\n'),
+        (CONTINUE, "mcpServers:\n  - {name: old, command: npx}\n"),
+        (GOOSE, "extensions: {old: {cmd: npx}, b: {}}\n"),
+        (GOOSE, "extensions:\n  old: {cmd: npx}\n"),
+        (GOOSE, "shared: &all\n  old:\n    cmd: npx\nextensions: *all\n"),
+    ],
+)
+def test_yaml_in_flow_style_or_by_an_alias_is_read_and_refused(form: Any, text: str) -> None:
+    assert "old" in form.servers(text)
+    for edit in (
+        lambda: form.with_field(text, "old", "command", "uvx"),
+        lambda: form.without_field(text, "old", "command" if form is CONTINUE else "cmd"),
+    ):
+        with pytest.raises(Uneditable):
+            edit()
+    if text.count("\n  ") == 0 or "*" in text:
+        for edit in (
+            lambda: form.with_entries(text, {"new": {}}),
+            lambda: form.without_entries(text, ["old"]),
+        ):
+            with pytest.raises(Uneditable):
+                edit()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["json", "toml", "yaml list", "yaml mapping"])
+@settings(max_examples=1000, deadline=None)
+@given(choice=st.randoms(use_true_random=False), name=NAMES, fields=FIELDS)
+def test_a_thousand_entries_of_each_format_are_added_and_removed_and_nothing_else_changes(
+    kind: str, choice: Any, name: str, fields: dict[str, Any]
+) -> None:
+    form, text = choice.choice([case.values for case in CASES if str(case.id).startswith(kind)])
+    added = form.with_entries(text, {name: fields})
+    assert form.servers(added)[name] == fields
+    assert is_kept(text, added), "something of the file was rewritten"
+    removed = form.without_entries(added, [name])
+    assert form.servers(removed) == form.servers(text)
+    assert is_kept(text, removed), "something of the file was removed"

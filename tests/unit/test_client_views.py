@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from client_cases import ALL, golden, path_of
-from perdure.registry.clients import diffs, installing
+from perdure.registry.clients import install, masked_diff
 from perdure.registry.clients.ownership import Ownership
-from perdure.registry.clients.planning import Wanted, wanted
+from perdure.registry.clients.plan import Wanted, wanted
 from perdure.registry.clients.table import CLIENTS, Client
 from perdure.registry.clients.views import Report, View
 from perdure.registry.entry import Entry
@@ -65,8 +65,7 @@ class File:
         return {step.name: step.action for step in self.report.steps}
 
     def reported(self, want: Wanted, sync: bool, *, apply: bool = True, overwrite: bool = False) -> Report:
-        view = View(self.client, str(self.path))
-        return (view.apply if apply else view.show)(want, sync=sync, overwrite=overwrite)
+        return View(self.client, str(self.path)).export(want, sync=sync, overwrite=overwrite, apply=apply)
 
     def edit(self, name: str, field: str, value: Any) -> None:
         """As a person would, in an editor."""
@@ -151,7 +150,7 @@ def test_a_client_that_writes_out_what_is_so_anyway_has_edited_nothing(file: Fil
 @CLIENT
 def test_what_a_person_removed_there_comes_back_only_when_asked_for(file: File) -> None:
     file.sync(entry("weather"))
-    file.path.write_text(file.client.text.without_entry(file.text, "weather"), newline="")
+    file.path.write_text(file.client.text.without_entries(file.text, ["weather"]), newline="")
     assert file.sync(entry("weather")) == {"weather": "conflict"}
     assert "weather" not in file.servers
     assert file.export(entry("weather")) == {"weather": "added"}
@@ -251,9 +250,9 @@ def test_the_old_content_is_kept_as_a_backup_for_its_owner_alone(file: File) -> 
 @CLIENT
 def test_a_diff_shows_no_secret_of_anybody(file: File) -> None:
     assert SECRET in file.before
-    assert SECRET not in diffs.masked(file.client, file.before)
+    assert SECRET not in masked_diff.masked(file.client, file.before)
     emptied = "".join(f"{line} " for line in file.before.splitlines(keepends=True))
-    assert SECRET not in diffs.unified(file.client, file.before, emptied, "f")
+    assert SECRET not in masked_diff.unified(file.client, file.before, emptied, "f")
     hidden = {"API_KEY": Template("literal-secret-of-ours"), "LEVEL": Template("literal-secret-level")}
     file.export(entry("weather", "--token", "literal-secret-arg", env=hidden), apply=False)
     assert SECRET not in file.report.diff
@@ -274,13 +273,13 @@ def test_a_diff_shows_no_secret_of_anybody(file: File) -> None:
     ],
 )
 def test_a_secret_over_several_lines_is_hidden_on_each(client: Client, text: str) -> None:
-    shown = diffs.masked(client, text)
+    shown = masked_diff.masked(client, text)
     assert SECRET not in shown
     assert shown.count("\n") == text.count("\n")
     lines = text.splitlines(keepends=True)
     for number in range(len(lines)):
         changed = "".join([*lines[:number], "# new\n" if number < 2 else "", *lines[number:]])
-        assert SECRET not in diffs.unified(client, text, changed, "f")
+        assert SECRET not in masked_diff.unified(client, text, changed, "f")
 
 
 @CLIENT
@@ -304,50 +303,49 @@ def test_a_diff_shows_references_and_plain_words(file: File) -> None:
 
 
 def fields_of(client: Client, *words: str) -> dict[str, Any]:
-    return installing.own_fields(client, words or ("/opt/perdure",), "/work space")
+    return install.own_fields(client, words or ("/opt/perdure",), "/work space")
 
 
 @CLIENT
 def test_a_workspace_that_was_chosen_is_the_one_it_writes_to(file: File) -> None:
-    fields = installing.own_fields(file.client, ("/opt/perdure",), "/work space", is_chosen=True)
+    fields = install.own_fields(file.client, ("/opt/perdure",), "/work space", is_chosen=True)
     assert "/work space" in str(fields)
-    assert installing.WORKSPACE not in str(fields)
+    assert install.WORKSPACE not in str(fields)
 
 
 @CLIENT
 def test_perdure_is_put_in_and_taken_out_byte_for_byte(file: File) -> None:
-    done = installing.install(file.client, str(file.path), fields_of(file.client), apply=True)
+    done = install.install(file.client, str(file.path), fields_of(file.client), apply=True)
     assert (done.action, done.changed) == ("added", True)
     assert "run" in json.dumps(file.servers["perdure"])
-    again = installing.install(file.client, str(file.path), fields_of(file.client), apply=True)
+    again = install.install(file.client, str(file.path), fields_of(file.client), apply=True)
     assert (again.action, again.changed) == ("unchanged", False)
-    moved = installing.install(file.client, str(file.path), fields_of(file.client, "/new"), apply=True)
+    moved = install.install(file.client, str(file.path), fields_of(file.client, "/new"), apply=True)
     assert moved.action == "updated"
-    gone = installing.uninstall(file.client, str(file.path), apply=True)
+    gone = install.uninstall(file.client, str(file.path), apply=True)
     assert gone.action == "restored"
     assert file.text == file.before
-    assert installing.uninstall(file.client, str(file.path), apply=True).action == "absent"
+    assert install.uninstall(file.client, str(file.path), apply=True).action == "absent"
 
 
 @CLIENT
 def test_of_a_file_that_was_edited_since_only_our_entry_is_taken_out(file: File) -> None:
-    installing.install(file.client, str(file.path), fields_of(file.client), apply=True)
+    install.install(file.client, str(file.path), fields_of(file.client), apply=True)
     file.edit("files", "note", "mine")
     others = {name: one for name, one in file.servers.items() if name != "perdure"}
-    gone = installing.uninstall(file.client, str(file.path), apply=True)
+    gone = install.uninstall(file.client, str(file.path), apply=True)
     assert (gone.action, "edited since" in gone.reason) == ("removed", True)
     assert file.servers == others
 
 
 @CLIENT
 def test_an_entry_of_ours_that_was_edited_is_left_alone(file: File) -> None:
-    installing.install(file.client, str(file.path), fields_of(file.client), apply=True)
+    install.install(file.client, str(file.path), fields_of(file.client), apply=True)
     file.edit("perdure", file.client.shape.command, "mine")
     edited = file.text
-    assert installing.uninstall(file.client, str(file.path), apply=True).action == "conflict"
+    assert install.uninstall(file.client, str(file.path), apply=True).action == "conflict"
     assert (
-        installing.install(file.client, str(file.path), fields_of(file.client), apply=True).action
-        == "conflict"
+        install.install(file.client, str(file.path), fields_of(file.client), apply=True).action == "conflict"
     )
     assert file.text == edited
 
@@ -355,19 +353,19 @@ def test_an_entry_of_ours_that_was_edited_is_left_alone(file: File) -> None:
 @CLIENT
 def test_a_file_that_perdure_made_is_removed_again_with_its_folders(client: Client, tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / path_of(client).name
-    installing.install(client, str(path), fields_of(client), apply=True)
+    install.install(client, str(path), fields_of(client), apply=True)
     assert "perdure" in client.text.servers(path.read_text())
-    shown = installing.uninstall(client, str(path), apply=False)
+    shown = install.uninstall(client, str(path), apply=False)
     assert (shown.action, path.exists()) == ("restored", True)
-    assert installing.uninstall(client, str(path), apply=True).action == "restored"
+    assert install.uninstall(client, str(path), apply=True).action == "restored"
     assert not (tmp_path / "a").exists()
 
 
 def test_a_folder_in_which_somebody_put_something_stays(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "mcp.json"
-    installing.install(CLIENTS["cursor"], str(path), fields_of(CLIENTS["cursor"]), apply=True)
+    install.install(CLIENTS["cursor"], str(path), fields_of(CLIENTS["cursor"]), apply=True)
     (path.parent / "theirs").touch()
-    installing.uninstall(CLIENTS["cursor"], str(path), apply=True)
+    install.uninstall(CLIENTS["cursor"], str(path), apply=True)
     assert os.listdir(path.parent) == ["theirs"]
 
 
@@ -392,7 +390,7 @@ def test_perdure_is_told_its_workspace_and_profile_as_fits_the_client(name: str,
 @CLIENT
 def test_a_profile_that_was_chosen_is_the_one_it_lists(file: File) -> None:
     for profile, named in (("full", ""), ("standard", "standard"), ("core", "core")):
-        fields = installing.own_fields(file.client, ("/opt/perdure",), "/work space", profile=profile)
+        fields = install.own_fields(file.client, ("/opt/perdure",), "/work space", profile=profile)
         words = fields[file.client.shape.args or file.client.shape.command]
         assert ("--profile" in words) == bool(named)
         assert not named or words[words.index("--profile") + 1] == named

@@ -18,7 +18,7 @@ from perdure.registry.clients.hook_text import (
     with_hooks,
     without_hooks,
 )
-from perdure.registry.clients.splices import Uneditable
+from perdure.registry.clients.text_edit import Uneditable
 
 COMMAND = "/opt/perdure/bin/perdure hook journal"
 OTHER = {"type": "command", "command": "prettier --write"}

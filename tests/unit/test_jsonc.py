@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.registry.jsonc import JsonProblem, find, parse, put, remove
+from perdure.registry.file.jsonc import JsonProblem, find, parse, put, remove
 
 SETTINGS = """\
 // my editor

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.registry.mirroring import Mirror
+from perdure.registry.http.mirror import Mirror
 
 
 def test_a_copying_process_that_ends_before_it_reads_is_a_failure_and_no_error(

@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from perdure.registry import grants
-from perdure.registry.grants import Grant, grant_path, grant_paths, read_grant, remove_grant, write_grant
+from perdure.registry import oauth_tokens
+from perdure.registry.oauth_tokens import (
+    Grant,
+    grant_path,
+    grant_paths,
+    read_grant,
+    remove_grant,
+    write_grant,
+)
 
 URL = "https://host.test/mcp"
 GRANT = Grant("login", {"refresh_token": "r3fr3sh"})
@@ -22,13 +29,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_name_of_a_new_token_file_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[bool] = []
-    sync = grants.sync_directory
+    sync = oauth_tokens.sync_directory
 
     def watch(dir_fd: int) -> None:
         synced.append(os.path.exists(grant_path("far", URL)))
         sync(dir_fd)
 
-    monkeypatch.setattr(grants, "sync_directory", watch)
+    monkeypatch.setattr(oauth_tokens, "sync_directory", watch)
     write_grant(grant_path("far", URL), GRANT)
     assert synced == [True]
 

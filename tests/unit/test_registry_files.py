@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from perdure.registry import backups
-from perdure.registry.allowed import is_allowed
+from perdure.registry.allowed_commands import is_allowed
 from perdure.registry.entry import Entry
 from perdure.registry.errors import Quarantined, RegistryError, Unreadable
-from perdure.registry.filesystem import FileBackend, open_json, open_markdown
-from perdure.registry.mcp_json import JsonDocument
-from perdure.registry.mcp_md import MarkdownDocument
+from perdure.registry.file import backups
+from perdure.registry.file.backend import FileBackend, open_json, open_markdown
+from perdure.registry.file.mcp_json import JsonDocument
+from perdure.registry.file.mcp_md import MarkdownDocument
 from perdure.registry.templates import Template
 
 SAMPLE = """\
@@ -377,7 +377,7 @@ def test_what_is_no_registry_is_refused_and_left_alone(tmp_path: Path, text: str
 
 
 def test_every_key_of_the_format_is_explained_and_its_example_is_sound() -> None:
-    from perdure.registry.md_values import KEYS
+    from perdure.registry.file.mcp_md_fields import KEYS
 
     text = (Path(__file__).parents[2] / "docs" / "reference" / "registry.md").read_text()
     assert [key for key in KEYS if f"| `{key}` |" not in text] == []

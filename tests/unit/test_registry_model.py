@@ -22,7 +22,7 @@ from perdure.protocol.replay import ProbeRequired
 from perdure.registry.entry import LINE_BREAKS, Entry, Replay, Timeouts, check_name
 from perdure.registry.errors import InvalidEntry, InvalidName, RegistryError, UnsetVariable
 from perdure.registry.redaction import REDACTED, scrubbed, shown_args, shown_entry, shown_url, shown_value
-from perdure.registry.resolved import resolve
+from perdure.registry.resolved_entry import resolve
 from perdure.registry.templates import Template
 
 SECRET = "sk-Zx9yW8vU7tS6rQ5pO4nM"
@@ -292,4 +292,4 @@ def test_a_host_without_a_registry_loads_nothing_of_it(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["perdure.registry.locating"]
+    assert done.stdout.split() == ["perdure.registry.location"]

@@ -27,8 +27,8 @@ from perdure.storage.files import pending, swap, temp_names
 from perdure.storage.files.fingerprint import Expected, Identity, seen, sha256_of
 from perdure.storage.files.metadata import FileMetadata, apply, capture
 from perdure.storage.files.pending import Landed, PendingFile
+from perdure.storage.files.removal import remove
 from perdure.workspace.recovery.temp_cleanup import sweep
-from perdure.workspace.removal import remove
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -515,7 +515,7 @@ def test_a_file_that_cannot_come_back_is_handed_over(folder: Folder, monkeypatch
         if passed == "remove.renamed":
             (folder.path / "f").write_bytes(b"second")
 
-    monkeypatch.setattr("perdure.workspace.removal.point", act)
+    monkeypatch.setattr("perdure.storage.files.removal.point", act)
     with pytest.raises(Conflict) as met:
         remove(folder.fd, "f", expected)
 

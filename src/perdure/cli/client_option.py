@@ -45,15 +45,15 @@ def add_apply(parser: argparse.ArgumentParser) -> None:
 
 def chosen(options: argparse.Namespace) -> tuple[Client, str]:
     """The client and its file. Exits with 2 where there is none."""
-    from perdure.registry.clients import places
+    from perdure.registry.clients import locations
     from perdure.registry.clients.table import CLIENTS
 
     client = CLIENTS[options.client]
     if options.file is not None:
         return client, os.path.expanduser(options.file)
     if not options.project:
-        return client, places.user_file(client.name, os.environ)
-    path = places.project_file(client.name, os.getcwd())
+        return client, locations.user_file(client.name, os.environ)
+    path = locations.project_file(client.name, os.getcwd())
     if path is None:
         print(f"perdure: {client.title} has no file of a project", file=sys.stderr)
         raise SystemExit(2)
@@ -62,24 +62,24 @@ def chosen(options: argparse.Namespace) -> tuple[Client, str]:
 
 def hooks_file_of(client: Client, *, is_project: bool) -> str | None:
     """The file that holds the client's hooks, the user's or the project's; None where it has no hooks."""
-    from perdure.registry.clients import places
+    from perdure.registry.clients import locations
 
     if is_project:
-        return places.project_hooks_file(client.name, os.getcwd())
-    return places.hooks_file(client.name, os.environ)
+        return locations.project_hooks_file(client.name, os.getcwd())
+    return locations.hooks_file(client.name, os.environ)
 
 
 def found_clients() -> list[tuple[Client, str]]:
     """The clients of this machine, each with its file: the file is there, or its folder, or the program."""
     from shutil import which
 
-    from perdure.registry.clients import places
+    from perdure.registry.clients import locations
     from perdure.registry.clients.table import CLIENTS
 
     found = []
     shared = {os.path.expanduser("~"), os.environ.get("CLAUDE_CONFIG_DIR", "")}
     for name, client in CLIENTS.items():
-        path = places.user_file(name, os.environ)
+        path = locations.user_file(name, os.environ)
         folder = os.path.dirname(path)
         has_folder = folder not in shared and os.path.isdir(folder)
         if os.path.exists(path) or has_folder or (name in PROGRAMS and which(PROGRAMS[name])):

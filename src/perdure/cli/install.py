@@ -25,7 +25,7 @@ from perdure.hooks.relay import CLIENTS as HOOK_CLIENTS
 from perdure.protocol.tool_groups import PROFILES
 
 if TYPE_CHECKING:
-    from perdure.registry.clients.installing import Report
+    from perdure.registry.clients.install import Report
     from perdure.registry.clients.table import Client
 
 NAME: Final = "perdure"
@@ -96,22 +96,22 @@ def main(argv: list[str]) -> int:
 def _install(
     command: argparse.ArgumentParser, client: Client, path: str, options: argparse.Namespace
 ) -> Report:
-    from perdure.registry.clients import installing
+    from perdure.registry.clients import install
 
-    fields = installing.own_fields(
+    fields = install.own_fields(
         client,
-        installing.running_words(),
+        install.running_words(),
         _workspace(command, options),
         is_chosen=options.workspace is not None,
         profile=options.profile,
     )
-    return installing.install(client, path, fields, apply=options.apply)
+    return install.install(client, path, fields, apply=options.apply)
 
 
 def _install_hooks(
     command: argparse.ArgumentParser, client: Client, path: str, options: argparse.Namespace
 ) -> Report:
-    from perdure.registry.clients import installing
+    from perdure.registry.clients import install
 
     hooks_path = hooks_file_of(client, is_project=options.project)
     if hooks_path is None:
@@ -122,7 +122,7 @@ def _install_hooks(
     address = _hook_address(command, client) if options.shared else None
     entries, preset = hook_entries(client.name, workspace, address)
     file = path if options.file else hooks_path
-    return installing.install_hooks(client, file, entries, preset, apply=options.apply)
+    return install.install_hooks(client, file, entries, preset, apply=options.apply)
 
 
 def _hook_address(command: argparse.ArgumentParser, client: Client) -> str:
@@ -149,7 +149,7 @@ def hook_entries(
     from shlex import join
 
     from perdure.hooks.clients import client_module
-    from perdure.registry.clients.installing import running_words
+    from perdure.registry.clients.install import running_words
 
     where = () if workspace is None else ("--workspace", workspace)
     module = client_module(client)
@@ -181,14 +181,14 @@ def list_clients(command: argparse.ArgumentParser, options: argparse.Namespace) 
 
 def _list_clients(as_json: bool) -> int:
     """The clients of this machine, and whether each has Perdure."""
-    from perdure.registry.clients import installing
+    from perdure.registry.clients import install
     from perdure.registry.errors import RegistryError
 
     rows = []
     for client, path in found_clients():
         try:
-            fields = installing.own_fields(client, installing.running_words(), os.path.realpath("."))
-            action = installing.install(client, path, fields, apply=False).action
+            fields = install.own_fields(client, install.running_words(), os.path.realpath("."))
+            action = install.install(client, path, fields, apply=False).action
             state = {"added": "no", "unchanged": "yes"}.get(action, "another entry")
         except RegistryError as error:
             state = f"its file cannot be read: {clean(error.message)}"

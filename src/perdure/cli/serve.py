@@ -163,7 +163,7 @@ def _serving(options: argparse.Namespace, workspace: str, token: str | None) -> 
     """Exit with 2 and the reason where it cannot be meant, or would let in everybody."""
     from perdure.host.serve_settings import load
     from perdure.host.settings import SettingsError
-    from perdure.registry.addresses import is_loopback
+    from perdure.registry.http.address import is_loopback
 
     try:
         found = load(vars(options), os.environ, workspace)
@@ -183,8 +183,8 @@ def _serving(options: argparse.Namespace, workspace: str, token: str | None) -> 
 
 def _check_url(name: str, url: str, *, allow_http: bool = False) -> None:
     from perdure.host.settings import SettingsError
-    from perdure.registry.addresses import check_address, read_address
     from perdure.registry.errors import RegistryError
+    from perdure.registry.http.address import check_address, read_address
 
     try:
         check_address(read_address(url), allow_http)
@@ -209,7 +209,7 @@ def _check_oauth(serving: Serving) -> None:
     from importlib.util import find_spec
 
     from perdure.host.settings import SettingsError
-    from perdure.registry.addresses import is_loopback
+    from perdure.registry.http.address import is_loopback
 
     oauth = serving.oauth
     assert oauth is not None

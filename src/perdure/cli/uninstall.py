@@ -12,7 +12,7 @@ from perdure.cli.client_option import chosen, hooks_file_of
 from perdure.cli.install import CONFLICT, NAME, list_clients, parser_of, print_next, print_report, refused
 
 if TYPE_CHECKING:
-    from perdure.registry.clients.installing import Report
+    from perdure.registry.clients.install import Report
     from perdure.registry.clients.table import Client
 
 
@@ -45,13 +45,13 @@ def main(argv: list[str]) -> int:
 
 def _uninstall(client: Client, path: str, options: argparse.Namespace) -> tuple[Report, Report | None]:
     """The report of the servers' file, and that of the hooks' file where it is another one."""
-    from perdure.registry.clients import installing
+    from perdure.registry.clients import install
 
     hooks_path = None if options.file else hooks_file_of(client, is_project=options.project)
-    if options.file and installing.holds_only_hooks(client, path):
-        return installing.uninstall_hooks(client, path, apply=options.apply), None
+    if options.file and install.holds_only_hooks(client, path):
+        return install.uninstall_hooks(client, path, apply=options.apply), None
     is_same = hooks_path is not None and os.path.realpath(hooks_path) == os.path.realpath(path)
-    report = installing.uninstall(client, path, apply=options.apply, holds_hooks=is_same)
+    report = install.uninstall(client, path, apply=options.apply, holds_hooks=is_same)
     if hooks_path is None or is_same:
         return report, None
-    return report, installing.uninstall_hooks(client, hooks_path, apply=options.apply)
+    return report, install.uninstall_hooks(client, hooks_path, apply=options.apply)

@@ -27,9 +27,9 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, Field
 
 from perdure.protocol.frames import RequestId
-from perdure.registry.addresses import check_address, read_address
 from perdure.registry.entry import GRANTS
-from perdure.registry.grants import Grant, read_grant, renewing, write_grant
+from perdure.registry.http.address import check_address, read_address
+from perdure.registry.oauth_tokens import Grant, read_grant, renewing, write_grant
 
 EARLY_S: Final = 30.0
 CLIENT_NAME: Final = "Perdure"

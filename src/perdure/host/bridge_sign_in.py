@@ -2,7 +2,7 @@
 
 The server is asked something it refuses to strangers; the SDK finds its authorization server, registers a client where
 none is named, and gives the address to open. The answer comes to a port of this machine, which takes nothing but the
-one answer it waits for. Tokens go to `perdure.registry.grants` and nowhere else.
+one answer it waits for. Tokens go to `perdure.registry.oauth_tokens` and nowhere else.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from perdure.protocol.eras import (
     META_CLIENT,
     META_VERSION,
 )
-from perdure.registry.addresses import check_address, read_address
 from perdure.registry.errors import AuthRequired, InvalidEntry, RegistryUnavailable
-from perdure.registry.grants import Grant, read_grant, write_grant
-from perdure.registry.resolved import ResolvedEntry
+from perdure.registry.http.address import check_address, read_address
+from perdure.registry.oauth_tokens import Grant, read_grant, write_grant
+from perdure.registry.resolved_entry import ResolvedEntry
 
 CALLBACK: Final = "/callback"
 LINE_BYTES: Final = 16 * 1024

@@ -32,14 +32,14 @@ from perdure.protocol.faults import Fault, printable
 from perdure.protocol.mount_names import RESERVED, SEPARATOR
 from perdure.protocol.mounts import MountSpec
 from perdure.protocol.pending_trust import UntrustedFile, untrusted_mount
-from perdure.registry.locating import FILE_NAMES, user_folder
+from perdure.registry.location import FILE_NAMES, user_folder
 from perdure.storage.trust import TrustStore
 from perdure.storage.user_dirs import private_dir, sign_ins_folder, state_dir, write_private
 
 if TYPE_CHECKING:
-    from perdure.registry.document import Document
     from perdure.registry.entry import Entry
-    from perdure.registry.mirroring import Mirror
+    from perdure.registry.file.document import Document
+    from perdure.registry.http.mirror import Mirror
 
 BRIDGE: Final = "PERDURE_BRIDGE"
 TAIL_CHARACTERS: Final = 1000
@@ -134,9 +134,9 @@ class RegistryMounts:
 
     def _read(self, location: str) -> None:
         """Read the file and take it over whole, or raise and change nothing."""
+        from perdure.registry.backend import open_backend
         from perdure.registry.errors import RegistryError
-        from perdure.registry.filesystem import FileBackend
-        from perdure.registry.opening import open_backend
+        from perdure.registry.file.backend import FileBackend
 
         here = self._copied(location) if "://" in location else location
         backend = open_backend(here, self._environ)
@@ -231,7 +231,7 @@ class RegistryMounts:
         return {name: msgspec.structs.replace(spec, prefix=prefixes[name]) for name, spec in found.items()}
 
     def _copied(self, location: str) -> str:
-        from perdure.registry.mirroring import Mirror
+        from perdure.registry.http.mirror import Mirror
 
         if self._mirror is None:
             self._mirror = Mirror(location, self._environ)
@@ -266,7 +266,7 @@ class RegistryMounts:
         """What is different where a running server has to be started again."""
         from zlib import crc32
 
-        from perdure.registry.grants import login_of
+        from perdure.registry.oauth_tokens import login_of
 
         started = (entry.transport, entry.command, entry.args, entry.cwd, entry.env, entry.url, entry.headers)
         listed = sorted(self._allowed) if self._allowed is not None else None
@@ -276,7 +276,7 @@ class RegistryMounts:
     def _grant_of(self, entry: Entry) -> str:
         """Where the sign-in to a remote server is kept, if there is one."""
         from perdure.registry.errors import UnsetVariable
-        from perdure.registry.grants import grant_path
+        from perdure.registry.oauth_tokens import grant_path
 
         try:
             return grant_path(entry.name, entry.url.resolve(self._environ) if entry.url is not None else "")
@@ -288,7 +288,7 @@ class RegistryMounts:
         settings = self._settings
         named = settings.registry or self._environ.get("PERDURE_REGISTRY") or settings.workspace_registry
         if named and "://" in named:
-            from perdure.registry.mirroring import mirror_path
+            from perdure.registry.http.mirror import mirror_path
 
             named = mirror_path(named)
         folders = [settings.workspaces[0], user_folder(self._environ)]
@@ -330,7 +330,7 @@ class RegistryMounts:
         self._faults, self._listed, self._mounts = known.faults, known.listed, known.mounts
         self.untrusted, self._trust_mark = known.untrusted, known.trust_mark
         if "://" in (location := self.place()):
-            from perdure.registry.mirroring import Mirror
+            from perdure.registry.http.mirror import Mirror
 
             self._mirror = Mirror(location, self._environ)
 
@@ -345,10 +345,10 @@ class RegistryMounts:
             return Fault("process", "invalid_entry", 0, detail)
 
     def _launch(self, spec: MountSpec, environ: Mapping[str, str]) -> Launch | Fault:
-        from perdure.registry.allowed import check_allowed
+        from perdure.registry.allowed_commands import check_allowed
         from perdure.registry.errors import RegistryError
-        from perdure.registry.grants import grant_path
-        from perdure.registry.resolved import resolve
+        from perdure.registry.oauth_tokens import grant_path
+        from perdure.registry.resolved_entry import resolve
 
         if spec.untrusted:
             return Fault("process", "untrusted", 0, spec.untrusted)
@@ -399,7 +399,7 @@ class RegistryMounts:
         """What may be shown of the end of a server's standard error."""
         from perdure.registry.errors import RegistryError
         from perdure.registry.redaction import scrubbed
-        from perdure.registry.resolved import resolve
+        from perdure.registry.resolved_entry import resolve
 
         entry = self._entries.get(spec.name)
         try:

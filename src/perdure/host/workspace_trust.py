@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.host.settings import FILE_NAME, Settings, SettingsError, file_mounts, read_file, user_file
 from perdure.protocol.pending_trust import Start, UntrustedFile
-from perdure.registry.locating import FILE_NAMES, locate, user_folder
+from perdure.registry.location import FILE_NAMES, locate, user_folder
 from perdure.storage.trust import TrustStore, Verdict, sha256
 
 if TYPE_CHECKING:
-    from perdure.registry.document import Document
     from perdure.registry.entry import Entry
+    from perdure.registry.file.document import Document
 
 POLICY_PLACES: Final = (".perdure/policy.yaml", ".resilient_write/policy.yaml", "policy.yaml")
 WORKSPACE_FILES: Final = (FILE_NAME, *FILE_NAMES, *POLICY_PLACES)
@@ -162,7 +162,7 @@ def registry_verdict(settings: Settings, path: str, content: bytes) -> Verdict:
 
 def _read(path: str) -> bytes | None:
     from perdure.registry.errors import RegistryError
-    from perdure.registry.reading import read_bytes
+    from perdure.registry.file.document import read_bytes
 
     try:
         return read_bytes(path)
@@ -204,7 +204,7 @@ def _described(path: str, content: bytes, environ: Mapping[str, str]) -> Content
 
 def _registry_contents(path: str, content: bytes) -> Contents:
     from perdure.registry.errors import RegistryError
-    from perdure.registry.filesystem import parse_document
+    from perdure.registry.file.backend import parse_document
 
     try:
         document = parse_document(path, content)
@@ -223,7 +223,7 @@ def _registry_contents(path: str, content: bytes) -> Contents:
 
 def _added_commands(document: Document) -> list[str]:
     """Commands that may be started besides the usual ones."""
-    from perdure.registry.allowed import DEFAULT
+    from perdure.registry.allowed_commands import DEFAULT
 
     return [printable(name) for name in sorted((document.allowed or frozenset()) - DEFAULT)]
 

@@ -74,9 +74,6 @@
 | `registry.backed_up` | its content is in the backups; nothing is written |
 | `registry.landed` | the new content is in its place |
 | `view.claimed` | what we are about to write into a client's file is on record |
-| `view.before_remove` | before a client's file that only we have written is put aside |
-| `view.aside` | it was; it is not verified yet |
-| `view.removed` | it is gone |
 | `view.settled` | the record says what is in the client's file now |
 """
 

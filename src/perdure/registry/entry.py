@@ -1,11 +1,12 @@
 """One server in a registry: what it is, how it is started, what may be done with its tools.
 
 An `Entry` that exists is sound: every way to make one checks it (`InvalidName`, `InvalidEntry`). Strings that may
-hold references are templates; nothing in here is ever resolved (`perdure.registry.resolved` is).
+hold references are templates; nothing in here is ever resolved (`perdure.registry.resolved_entry` is).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sized
 from typing import Any, Final, Literal
@@ -13,13 +14,17 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import structs
 
-from perdure.protocol.replay import ProbeRequired, ReplayClass
+from perdure.protocol.replay import CONVERGENT, NEVER, Convergent, ProbeRequired, ReplayClass
 from perdure.registry.errors import InvalidEntry, InvalidName
 from perdure.registry.templates import Template
 
 Transport = Literal["stdio", "streamable-http", "sse"]
 
 TRANSPORTS: Final = ("stdio", "streamable-http", "sse")
+TRANSPORT_NAMES: Final[dict[str, Transport]] = {
+    "stdio": "stdio", "streamable-http": "streamable-http", "streamable_http": "streamable-http",
+    "streamablehttp": "streamable-http", "http": "streamable-http", "sse": "sse",
+}  # fmt: skip
 MAX_NAME: Final = 128
 # A process gets no longer text than this, as an argument or a variable; more of them than anyone writes by hand.
 MAX_TEXT: Final = 128 * 1024
@@ -79,10 +84,6 @@ class Provenance(msgspec.Struct, frozen=True):
     package: str = ""
     digest: str = ""
     installed_at: str = ""
-
-    def members(self) -> dict[str, str]:
-        """The fields that are set."""
-        return {name: value for name, value in structs.asdict(self).items() if value}
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +163,35 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(
             dict.fromkeys(ref.variable for _, template in self.templates() for ref in template.references())
         )
+
+
+def format_replay(replay: ReplayClass) -> str:
+    """`convergent`, `never` or `probe TOOL {"argument": "/pointer"}`."""
+    if isinstance(replay, ProbeRequired):
+        arguments = f" {json.dumps(replay.arguments, ensure_ascii=False)}" if replay.arguments else ""
+        return f"probe {replay.tool}{arguments}"
+    return "convergent" if isinstance(replay, Convergent) else "never"
+
+
+def parse_replay(name: str, text: str) -> ReplayClass:
+    """The reverse of `format_replay`. Raises InvalidEntry."""
+    word, _, rest = text.strip().partition(" ")
+    tool, _, arguments = rest.strip().partition(" ")
+    match word.lower():
+        case "convergent" if not tool:
+            return CONVERGENT
+        case "never" if not tool:
+            return NEVER
+        case "probe" if tool:
+            try:
+                return ProbeRequired(
+                    tool, msgspec.json.decode(arguments.strip() or "{}", type=dict[str, str])
+                )
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                problem = "a probe's arguments are not an object of JSON Pointers"
+        case _:
+            problem = "replay is neither convergent, never nor probe TOOL"
+    raise InvalidEntry(f"{name}: {problem}", entry=name, hint='replay TOOL: probe OTHER {"key": "/key"}')
 
 
 def check_name(name: str) -> None:

@@ -1,4 +1,8 @@
-"""An entry as a JSON object: the keys that clients share at the top, the rest under `perdure`.
+"""The one JSON form of an entry: a flat object of its fields, texts as they are written, defaults left out.
+
+    to_wire(entry), from_wire(object)        as a tiered catalog carries it
+    to_object(entry), from_object(name, …)   as `mcp.json` holds it: the keys that clients share at the top, the rest
+                                             under `perdure`; keys that are neither are the entry's `extra`
 
     {"command": "npx", "args": ["-y", "x"], "env": {"K": "$V"}, "cwd": ".", "type": "http", "url": "…", "headers": {},
      "description": "…", "disabled": true,
@@ -6,149 +10,186 @@
                  "start", "restart", "replay": {"mode", "tools": {"charge": "probe find_charge {\\"key\\": \\"/key\\"}"}},
                  "pin", "required", "provenance"}}
 
-Keys that are none of these are the entry's `extra`.
+`null` counts as absent, a number or a switch among texts as its text. Errors name the place, never the value.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
+import msgspec
 from msgspec import structs
 
-from perdure.registry.entry import Entry, Replay, Timeouts, Tools, Transport, check_count, check_name
-from perdure.registry.errors import InvalidEntry
-from perdure.registry.md_values import TRANSPORT_NAMES, read_provenance, read_replay
-from perdure.registry.members import Members, WrongKind
-from perdure.registry.redaction import shown_replay
+from perdure.protocol.msgspec_types import prepare_type
+from perdure.protocol.replay import Convergent, NeverReplay, ProbeRequired
+from perdure.registry.entry import (
+    TRANSPORT_NAMES,
+    Entry,
+    check_count,
+    check_name,
+    format_replay,
+    parse_replay,
+)
+from perdure.registry.errors import InvalidEntry, RegistryError
 from perdure.registry.templates import Template
 
 OWN: Final = "perdure"
-_KNOWN: Final = frozenset(
-    {
-        "type",
-        "transport",
-        "command",
-        "args",
-        "env",
-        "cwd",
-        "url",
-        "headers",
-        "description",
-        "disabled",
-        "enabled",
-        OWN,
+DEPTH: Final = 3  # fields, `replay`, its `tools`
+_SHARED: Final = ("command", "url", "cwd", "args", "env", "headers", "description")
+_OWN: Final = (
+    "title", "oauth", "tools", "timeouts", "start", "restart", "replay", "pin", "required", "provenance",
+)  # fmt: skip
+_KNOWN: Final = frozenset({*_SHARED, "type", "transport", "disabled", "enabled", OWN})
+_DEFAULTS: Final = structs.asdict(Entry(name="x", command=Template("x"))) | {"name": None, "command": None}
+
+
+def members(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
+    """Its fields as JSON. `whole` includes those that have their default."""
+    return {
+        name: _plain(value, whole)
+        for name, value in structs.asdict(entry).items()
+        if whole or value != _DEFAULTS[name]
     }
-)
 
 
-def from_object(name: str, found: Any) -> Entry:
-    """Raises InvalidName or InvalidEntry with the first problem; values are never repeated in it."""
-    check_name(name)
-    if not isinstance(found, dict):
-        raise InvalidEntry(f"{name}: not an object", entry=name)
-    try:
-        return _entry(name, Members(found))
-    except WrongKind as error:
-        raise InvalidEntry(f"{name}: {error}", entry=name) from None
+def to_wire(entry: Entry) -> dict[str, Any]:
+    """With the keys that every catalog knows, also where they have their default."""
+    plain: dict[str, Any] = {"args": [], "env": {}} if entry.transport == "stdio" else {"headers": {}}
+    return {"description": "", "transport": entry.transport, **plain, **members(entry)}
 
 
-def _entry(name: str, members: Members) -> Entry:
-    own = members.below(OWN)
-    tools, times, replay = own.below("tools"), own.below("timeouts"), own.below("replay")
-    if unknown := [key for key in replay.found if key not in ("mode", "tools")]:
-        raise WrongKind(f"{OWN}.replay does not know {unknown[0]}")
-    return Entry(
-        name=name,
-        title=own.text("title"),
-        description=members.text("description"),
-        enabled=not members.flag("disabled", False) and members.flag("enabled", True),
-        transport=_transport(name, members),
-        command=_template(members.text("command")),
-        args=_args(name, members.texts("args")),
-        cwd=_template(members.text("cwd")),
-        env=_templates(members.named_texts("env")),
-        url=_template(members.text("url")),
-        headers=_templates(members.named_texts("headers")),
-        oauth=_templates(own.named_texts("oauth")),
-        tools=Tools(tools.texts("allow"), tools.texts("deny")),
-        timeouts=Timeouts(times.seconds("startup"), times.seconds("call"), times.seconds("idle")),
-        start=own.word("start", "eager", "lazy"),  # type: ignore[arg-type]
-        restart=own.word("restart", "always", "never"),  # type: ignore[arg-type]
-        replay=Replay(
-            replay.word("mode", "annotations", "declared"),  # type: ignore[arg-type]
-            {tool: read_replay(name, text) for tool, text in replay.named_texts("tools").items()},
-        ),
-        pin=own.flag("pin", False),
-        required=own.flag("required", False),
-        provenance=read_provenance(own.below("provenance"))
-        if own.found.get("provenance") is not None
-        else None,
-        extra={key: value for key, value in members.found.items() if key not in _KNOWN},
-    )
+def from_wire(value: Any) -> Entry:
+    """Raises InvalidName or InvalidEntry. Keys that are not known are ignored."""
+    if not isinstance(value, dict):
+        raise InvalidEntry("it is not an object")
+    return _entry({name: one for name, one in value.items() if name in _DEFAULTS})
 
 
 def to_object(entry: Entry) -> dict[str, Any]:
-    """The members of an entry, references as they are written; what is a default is left out."""
+    fields = members(entry)
     found: dict[str, Any] = {}
     if entry.transport != "stdio":
         found["type"] = "http" if entry.transport == "streamable-http" else entry.transport
-    for key, template in (("command", entry.command), ("url", entry.url), ("cwd", entry.cwd)):
-        if template is not None:
-            found[key] = template.text
-    if entry.args:
-        found["args"] = [arg.text for arg in entry.args]
-    for key, values in (("env", entry.env), ("headers", entry.headers)):
-        if values:
-            found[key] = {name: value.text for name, value in values.items()}
-    if entry.description:
-        found["description"] = entry.description
+    found |= {name: fields[name] for name in _SHARED if name in fields}
     if not entry.enabled:
         found["disabled"] = True
-    rest = _own(entry)
-    if rest:
-        found[OWN] = rest
+    if own := {name: fields[name] for name in _OWN if name in fields}:
+        found[OWN] = own
     return {**found, **{key: value for key, value in entry.extra.items() if key not in _KNOWN}}
 
 
-def _own(entry: Entry) -> dict[str, Any]:
-    """What stands under our own key; nested values that are all defaults are no values."""
-    replay: dict[str, Any] = {"tools": {tool: shown_replay(one) for tool, one in entry.replay.tools.items()}}
-    if entry.replay.mode != "annotations":
-        replay = {"mode": entry.replay.mode, **replay}
-    found = {
-        "title": entry.title,
-        "oauth": {key: value.text for key, value in entry.oauth.items()},
-        "tools": {kind: list(names) for kind, names in structs.asdict(entry.tools).items() if names},
-        "timeouts": {name: seconds for name, seconds in structs.asdict(entry.timeouts).items() if seconds},
-        "start": entry.start if entry.start != "eager" else "",
-        "restart": entry.restart if entry.restart != "always" else "",
-        "replay": {key: value for key, value in replay.items() if value},
-        "pin": entry.pin,
-        "required": entry.required,
-    }
-    found = {key: value for key, value in found.items() if value}
-    if entry.provenance is not None:
-        found["provenance"] = entry.provenance.members()
-    return found
+def from_object(name: str, value: Any) -> Entry:
+    """Raises InvalidName or InvalidEntry."""
+    check_name(name)
+    own = value.get(OWN, {}) if isinstance(value, dict) else value
+    own = {} if own is None and isinstance(value, dict) else own
+    if not isinstance(own, dict):
+        raise InvalidEntry(f"{name}: {OWN if isinstance(value, dict) else 'it'} is not an object", entry=name)
+    switches = {key: value.get(key) for key in ("enabled", "disabled")}
+    if wrong := [key for key, one in switches.items() if one not in (None, True, False)]:
+        raise InvalidEntry(f"{name}: {wrong[0]} is not true or false", entry=name)
+    return _entry(
+        {
+            **{key: value[key] for key in _SHARED if key in value},
+            **{key: own[key] for key in _OWN if key in own},
+            "name": name,
+            "transport": value.get("type") or value.get("transport"),
+            "enabled": not switches["disabled"] and switches["enabled"] is not False,
+            "extra": {key: one for key, one in value.items() if key not in _KNOWN},
+        }
+    )
 
 
-def _transport(name: str, members: Members) -> Transport:
-    is_remote = members.text("url") and not members.text("command")
-    given = members.text("type") or members.found.get("transport") or ("http" if is_remote else "stdio")
-    transport = TRANSPORT_NAMES.get(str(given).lower())
-    if transport is None:
+# --- JSON to an entry ---------------------------------------------------------------------------------------
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    extra = fields.pop("extra", None)
+    fields = _without_nulls(fields)
+    name = fields["name"] if isinstance(fields.get("name"), str) else ""
+    is_remote = fields.get("url") and not fields.get("command")
+    word = str(fields.get("transport") or ("http" if is_remote else "stdio")).lower()
+    if word not in TRANSPORT_NAMES:
         raise InvalidEntry(f"{name}: type is not known", entry=name, hint="one of stdio, http, sse")
-    return transport
+    fields["transport"] = TRANSPORT_NAMES[word]
+    for key in ("command", "cwd", "url"):
+        if key in fields:
+            fields[key] = _template(fields[key]) if fields[key] != "" else None
+    for key in ("args", "env", "headers", "oauth"):
+        if key in fields:
+            fields[key] = _templates(fields[key], key, name)
+    _parse_tools(fields.get("replay"), name)
+    try:
+        return msgspec.convert(_without_nulls(fields) | {"extra": extra or {}}, prepare_type(Entry))
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, RegistryError):
+            raise error.__cause__ from None
+        raise InvalidEntry(f"{name}: {_reason(error)}", entry=name) from None
 
 
-def _args(name: str, texts: tuple[str, ...]) -> tuple[Template, ...]:
-    check_count(texts, "args", name)
-    return tuple(map(Template, texts))
+def _without_nulls(value: Any, depth: int = DEPTH) -> Any:
+    if not isinstance(value, dict) or depth == 0:
+        return value
+    return {key: _without_nulls(one, depth - 1) for key, one in value.items() if one is not None}
 
 
-def _template(text: str) -> Template | None:
-    return Template(text) if text else None
+def _template(value: Any) -> Any:
+    """A value that is no text is left for the conversion to refuse."""
+    return Template(value) if isinstance(value, str) else {"text": value}
 
 
-def _templates(texts: dict[str, str]) -> dict[str, Template]:
-    return {key: Template(text) for key, text in texts.items()}
+def _templates(value: Any, key: str, name: str) -> Any:
+    """Of a list or an object; a number or a switch in it is its text."""
+    if isinstance(value, list | dict):
+        check_count(value, key, name)
+    if isinstance(value, list):
+        return [_template(_scalar(one)) for one in value]
+    return {n: _template(_scalar(one)) for n, one in value.items()} if isinstance(value, dict) else value
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _parse_tools(replay: Any, name: str) -> None:
+    """The replay class of each tool, from its text."""
+    if not isinstance(replay, dict):
+        return
+    if unknown := [key for key in replay if key not in ("mode", "tools")]:
+        raise InvalidEntry(f"{name}: {OWN}.replay does not know {unknown[0]}", entry=name)
+    if isinstance(tools := replay.get("tools"), dict):
+        replay["tools"] = {
+            tool: parse_replay(name, one) if isinstance(one, str) else one for tool, one in tools.items()
+        }
+
+
+def _reason(error: msgspec.ValidationError) -> str:
+    """Its place and what is expected there; a message that quotes a value is replaced."""
+    reason, _, place = str(error).partition(" - at `$.")
+    place = re.sub(r"\.text|`$", "", place)
+    if not place:
+        return reason
+    return f"{place}: {reason}" if reason.startswith("Expected") else f"{place} is not known"
+
+
+# --- an entry to JSON ---------------------------------------------------------------------------------------
+
+
+def _plain(value: Any, whole: bool) -> Any:
+    match value:
+        case Template():
+            return value.text
+        case tuple():
+            return [_plain(one, whole) for one in value]
+        case dict():
+            return {key: _plain(one, whole) for key, one in value.items()}
+        case Convergent() | NeverReplay() | ProbeRequired():
+            return format_replay(value)
+        case msgspec.Struct():
+            usual = structs.asdict(type(value)())
+            fields = structs.asdict(value).items()
+            return {key: _plain(one, whole) for key, one in fields if whole or one != usual[key]}
+    return value

@@ -17,7 +17,7 @@ from perdure.registry.templates import Literal, Part, Template, variable_name
 SHORT_LITERAL: Final = 8
 
 
-def portable(entry: Entry) -> Entry:
+def without_secrets(entry: Entry) -> Entry:
     """The same entry without a literal secret. Keys that are not ours are left at home."""
     prefix = variable_name(entry.name) or "SERVER"
     return structs.replace(
@@ -43,10 +43,13 @@ def portable(entry: Entry) -> Entry:
 
 def check_portable(entry: Entry) -> None:
     """Raises InvalidEntry that names what would have to stay at home, and never its value."""
-    fit = portable(entry)
-    kept = [f"env {name}" for name, value in entry.env.items() if fit.env[name] != value]
-    kept += [f"header {name}" for name, value in entry.headers.items() if fit.headers[name] != value]
-    kept += [f"oauth {name}" for name, value in entry.oauth.items() if fit.oauth[name] != value]
+    fit = without_secrets(entry)
+    kept = [
+        f"{kind} {name}"
+        for field, kind in (("env", "env"), ("headers", "header"), ("oauth", "oauth"))
+        for name, value in getattr(entry, field).items()
+        if getattr(fit, field)[name] != value
+    ]
     kept += ["url"] if fit.url != entry.url else []
     kept += ["an argument"] if fit.args != entry.args else []
     if kept:
@@ -57,23 +60,20 @@ def check_portable(entry: Entry) -> None:
         )
 
 
-def merged(sent: Entry, here: Entry) -> Entry:
+def restore_secrets(sent: Entry, here: Entry) -> Entry:
     """What was sent, with the values that were never sent out put back in where the sender left them as they were."""
-    shown = portable(here)
-    return structs.replace(
-        sent,
-        title=here.title if sent.title == shown.title else sent.title,
-        description=here.description if sent.description == shown.description else sent.description,
-        env={n: here.env[n] if value == shown.env.get(n) else value for n, value in sent.env.items()},
-        headers={
-            n: here.headers[n] if value == shown.headers.get(n) else value
-            for n, value in sent.headers.items()
-        },
-        oauth={n: here.oauth[n] if value == shown.oauth.get(n) else value for n, value in sent.oauth.items()},
-        args=here.args if sent.args == shown.args else sent.args,
-        url=here.url if sent.url == shown.url else sent.url,
-        extra=sent.extra or here.extra,
-    )
+    shown = without_secrets(here)
+    changes: dict[str, object] = {"extra": sent.extra or here.extra}
+    for field in ("title", "description", "args", "url"):
+        if getattr(sent, field) == getattr(shown, field):
+            changes[field] = getattr(here, field)
+    for field in ("env", "headers", "oauth"):
+        own, public = getattr(here, field), getattr(shown, field)
+        changes[field] = {
+            name: own[name] if value == public.get(name) else value
+            for name, value in getattr(sent, field).items()
+        }
+    return structs.replace(sent, **changes)
 
 
 def _named(name: str, value: Template, prefix: str = "") -> Template:

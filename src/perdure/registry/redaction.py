@@ -1,23 +1,24 @@
 """The one place that makes an entry, a URL, arguments or foreign text fit to be shown.
 
 References are shown: they are names. Literal values of env and headers, the userinfo and the query of a URL, and
-arguments that look like secrets are replaced by `[redacted]`; the host of a URL stays readable.
+arguments that look like secrets are replaced by `[redacted]`; the host of a URL stays readable. The formats of keys, and
+what counts as random, are those of the risk check. It is loaded only for a text that may hold a secret.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from perdure.protocol.replay import Convergent, ProbeRequired, ReplayClass
 from perdure.registry.entry import Entry
+from perdure.registry.entry_json import members
 from perdure.registry.templates import Literal, Reference, Template
 
 REDACTED: Final = "[redacted]"
 # Shorter values are words like `info` or `1`, and hide nothing but the text around them.
 LEAST_SECRET: Final = 6
+LEAST_RANDOM: Final = 20
 
 _SCHEME_WORDS: Final = ("bearer ", "basic ", "token ", "digest ", "apikey ")
 _SECRET_NAME: Final = re.compile(
@@ -25,23 +26,17 @@ _SECRET_NAME: Final = re.compile(
     r"|(?:api|access|private|secret|auth|signing|encryption|account)[-_.]?keys?|keys?|pat|dsn)$"
     r"|(?:apikey|accesskey|authtoken|accesstoken|bearertoken|clientsecret|connectionstring)$"
 )
-_PREFIXES: Final = (
-    "sk-", "sk_", "rk_", "pk_live_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xoxa-", "xoxb-",
-    "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "AKIA", "ASIA", "AIza", "ya29.", "hf_", "npm_", "pypi-",
-    "dop_v1_", "shpat_", "SG.", "eyJ", "lin_api_", "ntn_", "secret_", "figd_", "tvly-", "pplx-", "gsk_", "r8_", "dapi",
-    "sbp_", "whsec_", "xai-", "nvapi-", "tskey-", "hvs.", "AGE-SECRET-KEY-",
-)  # fmt: skip
-_KNOWN_KEY: Final = re.compile(
-    rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, _PREFIXES))})[A-Za-z0-9_\-+/=.]{{6,}}"
-)
 # Long enough for a key, and not a word in lower case.
 _MAY_BE_TOKEN: Final = re.compile(r"(?=[a-z_.~$=:+-]*[0-9A-Z])[A-Za-z0-9_.~$=:+-]{16,}")
+_RUN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9_\-+=.]{16,}")
+_MIXED: Final = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]*")
 _ASSIGNED: Final = re.compile(
     r"(?i)\b((?:[a-z0-9]+[-_.])*(?:token|secret|password|passwd|api[-_]?key|authorization)\"?\s*[=:]\s*\"?)"
     r"((?:bearer |basic )?)[^\s\"',;]{4,}"
 )
-_LONG_SEGMENT: Final = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_\-=.~%]{24,}")
+# Numbers, switches and places of files: `MAX_TOKENS=4096`, `TOKEN_FILE=/run/token`.
+_HARMLESS: Final = re.compile(r"(?i)[0-9.]+|true|false|yes|no|on|off|none|(?:~|\.{1,2})?/.*")
 _ENV_OPTIONS: Final = frozenset({"-e", "--env", "-E", "--set-env"})
 _HEADER_OPTIONS: Final = frozenset({"-H", "--header", "--headers"})
 
@@ -71,7 +66,7 @@ def shown_url(url: Template | str) -> str:
     authority, slash, path = rest.partition("/")
     userinfo, at, host = authority.rpartition("@")
     shown = f"{scheme}://{(REDACTED if not _is_reference(userinfo) else userinfo) + '@' if at else ''}{host}"
-    shown += slash + "/".join(REDACTED if _looks_secret(part) else part for part in path.split("/"))
+    shown += slash + "/".join(REDACTED if _is_key(part) else part for part in path.split("/"))
     if asked:
         shown += "?" + "&".join(_shown_parameter(one) for one in query.split("&"))
     return shown + (f"#{REDACTED}" if fragment else "")
@@ -94,15 +89,14 @@ def shown_env(values: Mapping[str, Template]) -> dict[str, str]:
 
 def shown_entry(entry: Entry) -> dict[str, Any]:
     """Everything of an entry that a person may see, as plain JSON; references unresolved."""
-    found: dict[str, Any] = {
-        "name": entry.name,
+    found = members(entry, whole=True)
+    for key in ("command", "cwd"):
+        if (template := getattr(entry, key)) is not None:
+            found[key] = _shown_template(template)
+    found |= {
         "title": entry.title or None,
         "description": scrubbed(entry.description),
-        "enabled": entry.enabled,
-        "transport": entry.transport,
-        "command": _shown_template(entry.command) if entry.command is not None else None,
         "args": shown_args(entry.args),
-        "cwd": _shown_template(entry.cwd) if entry.cwd is not None else None,
         "env": shown_env(entry.env),
         "url": shown_url(entry.url) if entry.url is not None else None,
         "headers": shown_env(entry.headers),
@@ -110,41 +104,14 @@ def shown_entry(entry: Entry) -> dict[str, Any]:
             name: shown_value(value) if is_secret_name(name) else _shown_template(value)
             for name, value in entry.oauth.items()
         },
-        "tools": {"allow": list(entry.tools.allow), "deny": list(entry.tools.deny)},
-        "timeouts": {
-            "startup": entry.timeouts.startup,
-            "call": entry.timeouts.call,
-            "idle": entry.timeouts.idle,
-        },
-        "start": entry.start,
-        "restart": entry.restart,
-        "replay": {
-            "mode": entry.replay.mode,
-            "tools": {tool: shown_replay(one) for tool, one in entry.replay.tools.items()},
-        },
-        "pin": entry.pin,
-        "required": entry.required,
+        "extra": dict.fromkeys(entry.extra, REDACTED),
     }
     if entry.provenance is not None:
-        found["provenance"] = {
+        found["provenance"] |= {
             "catalog": shown_url(entry.provenance.catalog),
-            "name": entry.provenance.name,
-            "version": entry.provenance.version,
             "package": scrubbed(entry.provenance.package),
-            "digest": entry.provenance.digest,
-            "installed_at": entry.provenance.installed_at,
         }
-    if entry.extra:
-        found["extra"] = dict.fromkeys(entry.extra, REDACTED)
-    return found
-
-
-def shown_replay(one: ReplayClass) -> str:
-    """A replay class as `mcp.md` writes it."""
-    if isinstance(one, ProbeRequired):
-        arguments = f" {json.dumps(one.arguments, ensure_ascii=False)}" if one.arguments else ""
-        return f"probe {one.tool}{arguments}"
-    return "convergent" if isinstance(one, Convergent) else "never"
+    return {key: value for key, value in found.items() if value or key not in ("provenance", "extra")}
 
 
 def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
@@ -153,16 +120,51 @@ def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
         text = text.replace(secret, REDACTED)
     text = _URL.sub(_shown_place, text)
     text = _ASSIGNED.sub(rf"\1\2{REDACTED}", text)
-    text = _KNOWN_KEY.sub(REDACTED, text)
-    return _mask_tokens(text) if _MAY_BE_TOKEN.search(text) else text
-
-
-def _mask_tokens(text: str) -> str:
-    """Without the keys whose formats the risk check knows: one table for both. It is loaded only for a text that may
-    hold one."""
+    if not _MAY_BE_TOKEN.search(text):
+        return text
     from perdure.risk.tokens import mask_tokens
 
-    return mask_tokens(text, REDACTED)
+    return _RUN.sub(
+        lambda run: (
+            REDACTED if _is_marked(run[0]) or (_MIXED.match(run[0]) and is_random(run[0])) else run[0]
+        ),
+        mask_tokens(text, REDACTED),
+    )
+
+
+def is_random(text: str) -> bool:
+    """Whether a generator made it; not words, a version or a date."""
+    from perdure.risk.values import random_value
+
+    return not _is_words(text) and random_value(text.encode("utf-8", "replace"), least=LEAST_RANDOM)
+
+
+def _is_marked(text: str) -> bool:
+    """Whether it begins as a vendor's keys do, although it is not one of them as a whole."""
+    from perdure.risk.tokens import marks
+
+    return text.startswith(marks()) and not _is_words(text)
+
+
+def _is_words(text: str) -> bool:
+    """Words and versions, such as `server-filesystem-2025.11.25`."""
+    return all(part.isalpha() or part.isdigit() or len(part) <= 4 for part in re.split(r"[-_.]", text))
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """Whether a literal value is meant to be kept secret, by its name or by itself."""
+    if not value:
+        return False
+    if is_secret_name(name) or scrubbed(value) != value or is_random(value):
+        return True
+    return is_suspect_name(name) and _HARMLESS.fullmatch(value) is None
+
+
+def is_suspect_name(name: str) -> bool:
+    """Whether a name has the word for a secret anywhere in it: `PGPASSWORD`, `refreshToken`, `TOKEN_OF_ANN`."""
+    from perdure.risk.assignments import STRONG
+
+    return STRONG.search(name.encode("utf-8", "replace")) is not None
 
 
 def _shown_place(found: re.Match[str]) -> str:
@@ -226,17 +228,11 @@ def _is_reference(text: str) -> bool:
     return bool(parts) and all(isinstance(part, Reference) and not part.default for part in parts)
 
 
-def _looks_secret(text: str) -> bool:
-    if _KNOWN_KEY.search(text) is not None:
-        return True
-    return "$" not in text and _LONG_SEGMENT.fullmatch(text) is not None and not _is_words(text)
-
-
-def _is_words(text: str) -> bool:
-    """Whether a long name is words and versions, such as `server-filesystem-2025.11.25`, and not a key."""
-    return all(part.isalpha() or part.isdigit() or len(part) <= 4 for part in re.split(r"[-_.]", text))
+def _is_key(text: str) -> bool:
+    """Whether a part of a URL's path is a key."""
+    return "$" not in text and (is_random(text) or (_URL.match(text) is None and scrubbed(text) != text))
 
 
 def _has_more_than_a_place(url: str) -> bool:
     rest = url.partition("://")[2]
-    return any(mark in rest for mark in "@?#") or any(_looks_secret(part) for part in rest.split("/")[1:])
+    return any(mark in rest for mark in "@?#") or any(_is_key(part) for part in rest.split("/")[1:])

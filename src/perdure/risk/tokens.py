@@ -117,6 +117,13 @@ def tokens() -> tuple[Token, ...]:
     )
 
 
+@functools.cache
+def marks() -> tuple[str, ...]:
+    """What the tokens of a vendor begin with, where that is no word of every program."""
+    literals = {token.literal for token in tokens() if token.back == 0 and len(token.literal) >= SHORT_MARK}
+    return tuple(sorted(literals - COMMON_MARKS))
+
+
 def mask_tokens(text: str, marker: str) -> str:
     """A short text with every token of a known format replaced. Looks for each literal in turn: no gate is built."""
     data = text.encode("utf-8", "surrogatepass")

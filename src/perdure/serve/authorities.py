@@ -16,9 +16,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from perdure.host.serve_options import OAuth
-from perdure.registry.addresses import Address, read_address
 from perdure.registry.errors import RegistryError
-from perdure.registry.fetching import Fetcher, Reply
+from perdure.registry.http.address import Address, read_address
+from perdure.registry.http.client import HttpClient, Reply
 from perdure.serve.oauth import Unanswered, Untrusted
 
 MOST_BYTES: Final = 256 * 1024
@@ -34,7 +34,7 @@ class Authority:
 
     def __init__(self, oauth: OAuth) -> None:
         self._oauth = oauth
-        self._fetcher = Fetcher(timeout_s=TIMEOUT_S, max_bytes=MOST_BYTES)
+        self._fetcher = HttpClient(timeout_s=TIMEOUT_S, max_bytes=MOST_BYTES)
 
     async def keys(self) -> list[dict[str, Any]]:
         """Its public keys as it publishes them. Raises Unanswered."""

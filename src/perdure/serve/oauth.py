@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from perdure.host.serve_options import OAuth
-from perdure.registry.addresses import read_address
+from perdure.registry.http.address import read_address
 from perdure.serve.entrance import Caller
 from perdure.serve.guard import Denied
 

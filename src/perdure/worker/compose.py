@@ -54,7 +54,7 @@ def open_write(settings: Settings, *, is_read_only: bool = False, lock_s: float 
     """The workspace of the write surface, recovered and ready. Raises ToolError for a policy that cannot be meant.
 
     With `is_read_only` nothing is created or recovered. `lock_s` is how long a commit waits for another process."""
-    from perdure.registry.locating import user_folder
+    from perdure.registry.location import user_folder
     from perdure.risk import gate
     from perdure.storage.disk_cache import Shelved
     from perdure.storage.trust import TrustStore

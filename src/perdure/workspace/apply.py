@@ -6,6 +6,7 @@ from perdure.platform import directories
 from perdure.platform.fault_points import passed, point
 from perdure.platform.sync import sync_directory
 from perdure.storage.errors import FileError, SyncError
+from perdure.storage.files import removal
 from perdure.storage.files.file_io import close_quietly
 from perdure.storage.files.fingerprint import ExpectedDirectory, ExpectedEntry
 from perdure.storage.files.metadata import FileMetadata
@@ -18,7 +19,6 @@ from perdure.storage.files.pending_entries import (
 )
 from perdure.storage.timeline import FileKind
 from perdure.text.printable import make_printable
-from perdure.workspace import removal
 from perdure.workspace.contents import Content, ContentStore
 from perdure.workspace.entries import expectation
 from perdure.workspace.paths.roots import Place

@@ -12,8 +12,8 @@ from perdure.cli.client_option import found_clients
 from perdure.cli.screen import count
 from perdure.hooks.relay import CLIENTS as HOOK_CLIENTS
 from perdure.registry.clients.hook_text import own_commands
-from perdure.registry.clients.places import hooks_file
-from perdure.registry.clients.splices import Uneditable
+from perdure.registry.clients.locations import hooks_file
+from perdure.registry.clients.text_edit import Uneditable
 
 CHECK = "clients"
 START_S = 20.0
@@ -99,7 +99,7 @@ def _failure(command: str) -> str | None:
 
 
 def _files(workspace: str) -> Iterator[str]:
-    from perdure.registry.clients.places import project_file, user_file
+    from perdure.registry.clients.locations import project_file, user_file
     from perdure.registry.clients.table import CLIENTS
 
     for client in CLIENTS:

@@ -19,8 +19,8 @@ from perdure.cli.locations import registry_location
 from perdure.host.compose import BUILTIN, own_command
 from perdure.platform.descriptors import set_blocking
 from perdure.platform.polling import READABLE, wait
+from perdure.registry.backend import open_backend
 from perdure.registry.errors import RegistryError
-from perdure.registry.opening import open_backend
 
 CHECK: Final = "mounts"
 LOOK_EVERY_S: Final = 0.1

@@ -18,15 +18,15 @@ from typing import Any, Final
 from msgspec import structs
 
 from perdure.cli.registry.shared import backend_of, check_can_start, noticed, place_of, printed
-from perdure.registry.catalogs import Catalog, open_catalog
+from perdure.registry.backend import Backend
+from perdure.registry.catalog.catalogs import Catalog, open_catalog
+from perdure.registry.catalog.records import Record
 from perdure.registry.entry import Entry, Provenance, check_name
 from perdure.registry.errors import AlreadyInstalled, InputRequired, InvalidEntry, RegistryError
-from perdure.registry.official.records import Record
-from perdure.registry.port import Backend
-from perdure.registry.runnable.aliases import alias
-from perdure.registry.runnable.bundles import completed, unpacked
-from perdure.registry.runnable.choosing import chosen
-from perdure.registry.runnable.plan import Ask, Plan, answer, settled
+from perdure.registry.packages.aliases import alias
+from perdure.registry.packages.choice import choose
+from perdure.registry.packages.launch_plan import InputPrompt, Plan, check_answer, make_entry
+from perdure.registry.packages.mcpb import complete_plan, fetch_bundle
 from perdure.registry.templates import Template
 
 ATTEMPTS: Final = 5
@@ -68,21 +68,21 @@ def found_in(catalog: Catalog, source: str) -> Record | Entry:
     """NAME or NAME@VERSION; a tiered catalog's names may hold an @ of their own."""
     name, at, version = source.rpartition("@")
     if not at or not name:
-        return catalog.offer(source)
+        return catalog.lookup(source)
     if "/" in name:
-        return catalog.offer(name, version)
+        return catalog.lookup(name, version)
     try:
-        return catalog.offer(source)
+        return catalog.lookup(source)
     except RegistryError as error:
         if error.exit_code != 1 and not isinstance(error, ValueError):
             raise
-    return catalog.offer(name, version)
+    return catalog.lookup(name, version)
 
 
 def planned(record: Record, kind: str) -> Plan:
     """The way to run it, complete: a bundle is fetched and checked for that."""
-    plan = chosen(record, lambda command: shutil.which(command) is not None, kind)
-    return completed(plan, unpacked(plan.bundle)) if plan.bundle is not None else plan
+    plan = choose(record, lambda command: shutil.which(command) is not None, kind)
+    return complete_plan(plan, fetch_bundle(plan.bundle)) if plan.bundle is not None else plan
 
 
 def now() -> str:
@@ -97,12 +97,12 @@ def _settled(
     options: argparse.Namespace,
 ) -> Entry:
     asks = {ask.variable: ask for ask in plan.asks}
-    answers = {name: answer(asks[name], value) for name, value in env.items() if name in asks}
+    answers = {name: check_answer(asks[name], value) for name, value in env.items() if name in asks}
     if sys.stdin.isatty() and sys.stderr.isatty() and not options.json:
         for ask in plan.asks:
             if ask.required and ask.variable not in answers:
                 answers[ask.variable] = _asked(ask)
-    entry = settled(plan, alias(plan.name, ()), answers, catalog.location, now())
+    entry = make_entry(plan, alias(plan.name, ()), answers, catalog.location, now())
     more = {name: value for name, value in env.items() if name not in asks}
     if more and entry.transport != "stdio":
         raise InvalidEntry(f"{', '.join(more)}: not an input of {plan.name}", hint=_inputs(plan))
@@ -117,7 +117,7 @@ def _inputs(plan: Plan) -> str:
     return f"its inputs: {', '.join(ask.variable for ask in plan.asks)}" if plan.asks else "it has no inputs"
 
 
-def _asked(ask: Ask) -> Template:
+def _asked(ask: InputPrompt) -> Template:
     """On a terminal. Ends with InputRequired when the input ends."""
     choices = f" ({', '.join(ask.choices)})" if ask.choices else ""
     example = f", for example {ask.placeholder}" if ask.placeholder and not ask.secret else ""
@@ -125,12 +125,12 @@ def _asked(ask: Ask) -> Template:
     while True:
         value = _secret(ask) if ask.secret else _plain(ask)
         try:
-            return answer(ask, value)
+            return check_answer(ask, value)
         except InputRequired as error:
             print(f"  {error.message}", file=sys.stderr)
 
 
-def _plain(ask: Ask) -> Template:
+def _plain(ask: InputPrompt) -> Template:
     usual = ask.default if ask.default is not None else f"${ask.variable}"
     text = _line(f"  value [{usual}]: ", ask)
     if not text:
@@ -138,7 +138,7 @@ def _plain(ask: Ask) -> Template:
     return Template(text)
 
 
-def _secret(ask: Ask) -> Template:
+def _secret(ask: InputPrompt) -> Template:
     while True:
         text = _line(f"  which variable holds it? [{ask.variable}]: ", ask).removeprefix("$") or ask.variable
         if _VARIABLE.fullmatch(text) and (text == ask.variable or text in os.environ):
@@ -147,7 +147,7 @@ def _secret(ask: Ask) -> Template:
         print("  there is no variable of that name; set it first, and give its name", file=sys.stderr)
 
 
-def _line(prompt: str, ask: Ask) -> str:
+def _line(prompt: str, ask: InputPrompt) -> str:
     print(prompt, end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:

@@ -11,7 +11,7 @@ from perdure.cli.registry.views import shown_place
 if TYPE_CHECKING:
     import argparse
 
-    from perdure.registry.clients.importing import Report
+    from perdure.registry.clients.import_servers import Report
 
 CONFLICT: Final = 3
 
@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from perdure.registry.clients.importing import import_from
+    from perdure.registry.clients.import_servers import import_from
 
     client, path = chosen(options)
     report = import_from(

@@ -8,11 +8,11 @@ import sys
 from typing import Final
 
 from perdure.cli.registry.shared import add_catalog, backend_of, check_can_start, place_of, printed
+from perdure.registry.backend import Backend
 from perdure.registry.entry import TRANSPORTS, Entry, Transport, check_name
 from perdure.registry.errors import InvalidEntry, InvalidName
-from perdure.registry.filesystem import FileBackend
-from perdure.registry.locating import user_folder
-from perdure.registry.port import Backend
+from perdure.registry.file.backend import FileBackend
+from perdure.registry.location import user_folder
 from perdure.registry.redaction import is_secret_name
 from perdure.registry.templates import Template
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from perdure.cli.registry.shared import backend_of, printed, table, untrusted_registry
-from perdure.registry.refs import ServerRef
+from perdure.registry.backend import ServerRef
 
 
 def add(parser: argparse.ArgumentParser) -> None:

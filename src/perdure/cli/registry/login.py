@@ -11,8 +11,8 @@ from perdure.cli.extras import install_command
 from perdure.cli.registry.shared import backend_of, printed, require_trust
 from perdure.registry.entry import GRANTS, Entry
 from perdure.registry.errors import NotInRegistry, RegistryError, Unsupported
-from perdure.registry.grants import grant_path, grant_paths, read_grant, remove_grant
-from perdure.registry.resolved import ResolvedEntry, resolve
+from perdure.registry.oauth_tokens import grant_path, grant_paths, read_grant, remove_grant
+from perdure.registry.resolved_entry import ResolvedEntry, resolve
 
 WAIT_S: Final = 300.0
 

@@ -8,11 +8,11 @@ import os
 import msgspec
 
 from perdure.cli.registry.shared import add_catalog, backend_of, noticed, printed, table
-from perdure.registry.catalogs import Catalog, open_catalog
+from perdure.registry.catalog import semver
+from perdure.registry.catalog.catalogs import Catalog, open_catalog
+from perdure.registry.catalog.update import is_newer
 from perdure.registry.entry import Entry, Provenance
 from perdure.registry.errors import AuthRequired, NotInCatalog, RegistryError, RegistryUnavailable
-from perdure.registry.official import versions
-from perdure.registry.updating import is_newer
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,7 +67,7 @@ def _finding(entry: Entry, came: Provenance, url: str, opened: dict[str, Catalog
     try:
         if url not in opened:
             opened[url] = open_catalog(url, os.environ)
-        offered = opened[url].offer(came.name)
+        offered = opened[url].lookup(came.name)
     except NotInCatalog:
         return [Finding(entry.name, came.version, "-", "gone", came.catalog)]
     except (RegistryUnavailable, AuthRequired) as error:
@@ -79,6 +79,6 @@ def _finding(entry: Entry, came: Provenance, url: str, opened: dict[str, Catalog
         new = is_newer(entry, offered)
         return [Finding(entry.name, came.version, latest, "outdated", came.catalog)] if new else []
     status = offered.status if offered.status != "active" else "outdated"
-    if not versions.is_newer(offered.version, came.version) and offered.status == "active":
+    if not semver.is_newer(offered.version, came.version) and offered.status == "active":
         return []
     return [Finding(entry.name, came.version, offered.version, status, came.catalog, offered.status_message)]

@@ -8,7 +8,7 @@ import shutil
 
 from perdure.cli.progress import Progress
 from perdure.cli.registry.shared import add_catalog, noticed, printed, table
-from perdure.registry.catalogs import Listing, open_catalog
+from perdure.registry.catalog.catalogs import Listing, open_catalog
 
 USUAL = 20
 MOST = 1000

@@ -8,9 +8,9 @@ import sys
 from datetime import UTC, datetime
 
 from perdure.cli.registry.shared import location_of, printed
-from perdure.registry.addresses import is_loopback
+from perdure.registry.backend import open_backend
 from perdure.registry.errors import InvalidEntry, RegistryUnavailable
-from perdure.registry.opening import open_backend
+from perdure.registry.http.address import is_loopback
 
 USUAL_PORT = 8767
 TOKENS = ("PERDURE_TOKEN", "PERDURE_REGISTRY_TOKEN")
@@ -43,8 +43,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from perdure.registry.serving.app import CatalogApp
-    from perdure.registry.serving.server import CatalogServer
+    from perdure.registry.server.app import CatalogApp
+    from perdure.registry.server.http_server import CatalogServer
 
     token = options.token or next((os.environ[name] for name in TOKENS if os.environ.get(name)), "")
     if not token and not is_loopback(options.host):

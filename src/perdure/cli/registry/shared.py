@@ -12,14 +12,13 @@ from typing import Any
 from perdure.cli.screen import home
 from perdure.cli.workspace import find_workspace
 from perdure.protocol.pending_trust import UntrustedFile, command_for
-from perdure.registry.allowed import check_allowed
+from perdure.registry.allowed_commands import check_allowed
+from perdure.registry.backend import Backend, EditableBackend, open_backend
 from perdure.registry.entry import Entry
 from perdure.registry.errors import RegistryError, Unsupported, Untrusted
-from perdure.registry.filesystem import FileBackend
-from perdure.registry.locating import FILE_NAMES, in_folder, locate, user_folder
-from perdure.registry.opening import open_backend
-from perdure.registry.port import Backend, EditableBackend
-from perdure.registry.reading import read_bytes
+from perdure.registry.file.backend import FileBackend
+from perdure.registry.file.document import read_bytes
+from perdure.registry.location import FILE_NAMES, in_folder, locate, user_folder
 from perdure.storage.trust import TrustStore
 
 

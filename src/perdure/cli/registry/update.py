@@ -9,11 +9,11 @@ from msgspec import structs
 
 from perdure.cli.registry.from_catalog import now, planned
 from perdure.cli.registry.shared import add_catalog, editable_backend_of, noticed, printed
-from perdure.registry.catalogs import Catalog, open_catalog
+from perdure.registry.catalog.catalogs import Catalog, open_catalog
+from perdure.registry.catalog.update import is_newer, merge_update
 from perdure.registry.entry import Entry, Provenance
 from perdure.registry.errors import RegistryError, Unsupported
-from perdure.registry.runnable.plan import settled
-from perdure.registry.updating import is_newer, updated
+from perdure.registry.packages.launch_plan import make_entry
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     version = fresh.provenance.version if fresh.provenance is not None else ""
     notes: list[str] = []
     if is_new:
-        entry, notes = updated(here, fresh, before)
+        entry, notes = merge_update(here, fresh, before)
         backend.replace(entry)
     value = {"name": here.name, "updated": is_new, "from": came.version, "to": version, "notes": notes}
     done = (
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _offered(catalog: Catalog, name: str, full: str, version: str, came: Provenance) -> Entry:
-    offered = catalog.offer(full, version)
+    offered = catalog.lookup(full, version)
     if isinstance(offered, Entry):
         theirs = offered.provenance or Provenance()
         here = Provenance(
@@ -62,7 +62,7 @@ def _offered(catalog: Catalog, name: str, full: str, version: str, came: Provena
             installed_at=now(),
         )
         return structs.replace(offered, name=name, provenance=here)
-    return settled(planned(offered, came.package.partition(":")[0]), name, {}, catalog.location, now())
+    return make_entry(planned(offered, came.package.partition(":")[0]), name, {}, catalog.location, now())
 
 
 def _as_it_was(catalog: Catalog, name: str, came: Provenance) -> Entry | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 
 from perdure.cli.registry.shared import backend_of, printed
+from perdure.registry.backend import Backend, ServerRef, ValidationResult
 from perdure.registry.entry import check_name
-from perdure.registry.port import Backend
-from perdure.registry.refs import ServerRef, ValidationResult
 
 
 def add(parser: argparse.ArgumentParser) -> None:

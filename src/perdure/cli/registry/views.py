@@ -28,7 +28,7 @@ def add_view(parser: argparse.ArgumentParser) -> None:
 
 
 def run_view(options: argparse.Namespace, *, sync: bool) -> int:
-    from perdure.registry.clients.planning import wanted
+    from perdure.registry.clients.plan import wanted
     from perdure.registry.clients.views import View
 
     client, path = chosen(options)
@@ -42,9 +42,7 @@ def run_view(options: argparse.Namespace, *, sync: bool) -> int:
     entries = backend.load_all()
     sound = {entry.name for entry in entries}
     want = wanted(client, source, entries, {name: why for name, why in broken.items() if name not in sound})
-    view = View(client, path)
-    make = view.apply if options.apply else view.show
-    report = make(want, sync=sync, overwrite=options.overwrite)
+    report = View(client, path).export(want, sync=sync, overwrite=options.overwrite, apply=options.apply)
     printed(options, _plain(report), _text(report))
     return CONFLICT if report.has_conflicts else 0
 

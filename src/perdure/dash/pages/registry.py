@@ -14,12 +14,10 @@ from perdure.dash.pieces import badge, button, code, note
 from perdure.dash.tools import ToolFailed
 from perdure.dash.web import Ask, NotThere, Page, Part
 from perdure.host.workspace_trust import is_inside, registry_place, untrusted_files, workspace_registry
+from perdure.registry.backend import EditableBackend, ServerRef, open_backend
 from perdure.registry.errors import RegistryError
-from perdure.registry.locating import locate
-from perdure.registry.opening import open_backend
-from perdure.registry.port import EditableBackend
+from perdure.registry.location import locate
 from perdure.registry.redaction import shown_url
-from perdure.registry.refs import ServerRef
 
 HEADS: Final = ("Server", "State", "Transport", "Version", "Description", "Actions")
 

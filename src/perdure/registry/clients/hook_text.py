@@ -12,9 +12,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from perdure.registry import jsonc
-from perdure.registry.clients.splices import Uneditable, newline_of
-from perdure.registry.jsonc import JsonProblem, Node
+from perdure.registry.clients.text_edit import Uneditable, newline_of
+from perdure.registry.file import jsonc
+from perdure.registry.file.jsonc import JsonProblem, Node
 
 ROOT: Final = "hooks"
 PROGRAM: Final = "perdure"

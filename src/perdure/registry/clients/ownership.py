@@ -19,6 +19,7 @@ from perdure.platform.fault_points import passed, point
 from perdure.platform.locks import lock
 from perdure.present.tool_errors import tool_error
 from perdure.protocol.msgspec_types import prepare_type
+from perdure.registry.clients.text_edit import shared_prefix
 from perdure.registry.errors import RegistryUnavailable, Unreadable
 from perdure.storage.errors import StorageError
 from perdure.storage.files.pending import PendingFile
@@ -161,8 +162,8 @@ def _number(value: Any) -> Any:
 def undo_of(before: bytes | None, after: bytes, made: tuple[str, ...] = ()) -> Undo:
     """The splice that takes one change back."""
     old = before or b""
-    start = _shared(old, after)
-    tail = _shared(old[start:][::-1], after[start:][::-1])
+    start = shared_prefix(old, after)
+    tail = shared_prefix(old[start:][::-1], after[start:][::-1])
     sha256 = hashlib.sha256(after).hexdigest()
     length = len(after) - tail - start
     return Undo(sha256, start, length, old[start : len(old) - tail], before is not None, made)
@@ -173,12 +174,3 @@ def undone(undo: Undo, data: bytes) -> bytes | None:
     if hashlib.sha256(data).hexdigest() != undo.sha256:
         return None
     return data[: undo.start] + undo.removed + data[undo.start + undo.length :]
-
-
-def _shared(one: bytes, other: bytes) -> int:
-    """How many bytes both begin with."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
-    return low

@@ -17,7 +17,7 @@ _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _EDITOR_VARIABLES: Final = r"\$\{(?P<special>workspaceFolder|userHome|input:[^}]+)\}"
 
 
-class Unsayable(ValueError):
+class Unrepresentable(ValueError):
     """The client has no words for it. The message says why, and holds no value."""
 
 
@@ -29,7 +29,7 @@ class Syntax(msgspec.Struct, frozen=True):
     pattern: str = ""
 
 
-class Heard(msgspec.Struct, frozen=True):
+class ParsedText(msgspec.Struct, frozen=True):
     """A client's text as ours, and what had to be changed in its meaning."""
 
     template: Template
@@ -48,35 +48,37 @@ SECRETS: Final = Syntax(
 CURLY: Final = Syntax("{env:%s}", "", rf"\{{env:(?P<variable>{_NAME})\}}|\{{file:(?P<file>[^}}]*)\}}")
 
 
-def said(template: Template, syntax: Syntax) -> str:
-    """The text in the client's words. Raises Unsayable."""
+def format_template(template: Template, syntax: Syntax) -> str:
+    """The text in the client's words. Raises Unrepresentable."""
     found = ""
     for part in template.parts:
         if isinstance(part, Literal):
             found += part.text
         elif not syntax.form:
-            raise Unsayable("the client takes literal values only, and a reference is never resolved for it")
+            raise Unrepresentable(
+                "the client takes literal values only, and a reference is never resolved for it"
+            )
         elif part.default is None:
             found += syntax.form % part.variable
         elif syntax.default:
             found += syntax.default % (part.variable, part.default)
         else:
-            raise Unsayable("the client has no defaults for variables")
-    if meaning(heard(found, syntax).template) != meaning(template):
-        raise Unsayable("the client would take a part of the text for a reference")
+            raise Unrepresentable("the client has no defaults for variables")
+    if meaning(parse_template(found, syntax).template) != meaning(template):
+        raise Unrepresentable("the client would take a part of the text for a reference")
     return found
 
 
-def heard(text: str, syntax: Syntax) -> Heard:
+def parse_template(text: str, syntax: Syntax) -> ParsedText:
     """A client's text, with its references as ours and every other character as it is."""
     if not syntax.pattern:
-        return Heard(Template.literal(text))
+        return ParsedText(Template.literal(text))
     found, at = "", 0
     notes: list[str] = []
     for match in re.finditer(syntax.pattern, text):
         found += Template.literal(text[at : match.start()]).text + _reference(match, notes)
         at = match.end()
-    return Heard(Template(found + Template.literal(text[at:]).text), tuple(notes))
+    return ParsedText(Template(found + Template.literal(text[at:]).text), tuple(notes))
 
 
 def reference(variable: str, default: str | None = None, *, before: str = "") -> str:

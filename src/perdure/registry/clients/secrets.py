@@ -11,26 +11,18 @@ from msgspec import structs
 
 from perdure.registry.clients.references import reference
 from perdure.registry.entry import Entry
-from perdure.registry.redaction import REDACTED, is_secret_name, scrubbed, shown_args
+from perdure.registry.redaction import REDACTED, is_random, looks_secret, scrubbed, shown_args
 from perdure.registry.templates import Literal, Template, variable_name
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCHEME: Final = re.compile(r"(?i)(bearer|basic|token|digest) +")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_SUSPECT: Final = re.compile(
-    r"(?i)passw|passphrase|secret|token|api.?key|access.?key|private.?key|credential|bearer"
-)
-# Numbers, switches and places of files: `MAX_TOKENS=4096`, `TOKEN_FILE=/run/token`.
-_HARMLESS: Final = re.compile(r"(?i)[0-9.]+|true|false|yes|no|on|off|none|(?:~|\.{1,2})?/.*")
-# Long, letters and digits mixed, and no words between separators: nobody types that.
-_RANDOM: Final = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_+/=-]{20,}")
-
 
 # In the place of a value that nobody knows: a variable that is in use already.
 REFERRED_TO: Final = "\0"
 
 
-class Moved(msgspec.Struct, frozen=True):
+class MovedSecret(msgspec.Struct, frozen=True):
     """A value that stays where it was found, and the variable that stands for it now."""
 
     name: str
@@ -38,35 +30,21 @@ class Moved(msgspec.Struct, frozen=True):
     variable: str
 
 
-def by_reference(entry: Entry, taken: dict[str, str]) -> tuple[Entry, tuple[Moved, ...]]:
+def move_secrets(entry: Entry, taken: dict[str, str]) -> tuple[Entry, tuple[MovedSecret, ...]]:
     """The entry with its literal secrets as references, and what was moved.
 
     `taken` is what stands for which value already: two servers with other values get other variables.
     """
-    return _Moving(entry, taken).all()
+    return _SecretMover(entry, taken).all()
 
 
-def looks_secret(name: str, value: str) -> bool:
-    """Whether a literal value is meant to be kept secret, by its name or by itself."""
-    if not value:
-        return False
-    if is_secret_name(name) or scrubbed(value) != value or _is_random(value):
-        return True
-    return is_suspect_name(name) and _HARMLESS.fullmatch(value) is None
-
-
-def is_suspect_name(name: str) -> bool:
-    """Whether a name has the word for a secret anywhere in it: `PGPASSWORD`, `refreshToken`, `TOKEN_OF_ANN`."""
-    return _SUSPECT.search(name) is not None
-
-
-class _Moving:
+class _SecretMover:
     def __init__(self, entry: Entry, taken: dict[str, str]) -> None:
         self.entry = entry
         self.taken = taken
-        self.moved: list[Moved] = []
+        self.moved: list[MovedSecret] = []
 
-    def all(self) -> tuple[Entry, tuple[Moved, ...]]:
+    def all(self) -> tuple[Entry, tuple[MovedSecret, ...]]:
         entry = self.entry
         changed = structs.replace(
             entry,
@@ -86,7 +64,7 @@ class _Moving:
         names = chain((name, longer), (f"{longer}_{number}" for number in count(2)))
         variable = next(one for one in names if self.taken.get(one, value) == value)
         self.taken[variable] = value
-        self.moved.append(Moved(self.entry.name, field, variable))
+        self.moved.append(MovedSecret(self.entry.name, field, variable))
         return reference(variable, before=before)
 
     def _value(self, what: str, name: str, value: Template, variable: str) -> Template:
@@ -108,7 +86,7 @@ class _Moving:
         if hidden == 1:
             before, _, after = shown.partition(REDACTED)
             return Template(before + self._moved(field, variable, arg.text, after) + after)
-        if hidden or (arg.is_literal and _is_random(arg.text)):
+        if hidden or (arg.is_literal and is_random(arg.text)):
             return Template(self._moved(field, variable, arg.text))
         return arg
 
@@ -127,7 +105,7 @@ class _Moving:
     def _path(self, field: str, path: str) -> str:
         parts = path.split("/")
         for index, part in enumerate(parts):
-            if _literal(Template(part)) is not None and (_is_random(part) or scrubbed(part) != part):
+            if _literal(Template(part)) is not None and (is_random(part) or scrubbed(part) != part):
                 parts[index] = self._moved(field, variable_name(self.entry.name, "url_key"), part)
         return "/".join(parts)
 
@@ -148,9 +126,3 @@ def _literal(value: Template) -> str | None:
     return (
         "".join(part.text for part in value.parts if isinstance(part, Literal)) if value.is_literal else None
     )
-
-
-def _is_random(text: str) -> bool:
-    if _RANDOM.fullmatch(text) is None or "/" in text:
-        return False
-    return not all(part.isalpha() or part.isdigit() or len(part) <= 4 for part in re.split(r"[-_]", text))

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from perdure.registry import backups
-from perdure.registry.atomic_edit import edit_file, read_file
-from perdure.registry.clients import diffs
+from perdure.registry.clients import masked_diff
+from perdure.registry.clients.encoder import Loss
 from perdure.registry.clients.ownership import Ownership, Sidecar
-from perdure.registry.clients.planning import Plan, Step, Wanted, planned, settled
-from perdure.registry.clients.saying import Loss
-from perdure.registry.clients.splices import Uneditable
+from perdure.registry.clients.plan import Plan, Step, Wanted, make_plan, settled
 from perdure.registry.clients.table import Client
+from perdure.registry.clients.text_edit import Uneditable
 from perdure.registry.errors import Unreadable
+from perdure.registry.file import backups
+from perdure.registry.file.atomic_edit import edit_file, read_file, recover, remove_file
 
 BOM: Final = "\ufeff"
 _Made = TypeVar("_Made")
@@ -40,6 +41,27 @@ class Report(msgspec.Struct, frozen=True):
         return any(step.action == "conflict" for step in self.steps)
 
 
+class Decision(msgspec.Struct, frozen=True):
+    """What becomes of a file: the bytes that shall be there (None: no file), and what is on record before and after.
+
+    `outcome` is the caller's own.
+    """
+
+    data: bytes | None
+    settled: Sidecar
+    claimed: Sidecar | None = None
+    outcome: Any = None
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A decision that was carried out, or would be."""
+
+    outcome: Any
+    changed: bool
+    diff: str
+    backup: str = ""
+
+
 class View:
     """One client's file."""
 
@@ -47,52 +69,88 @@ class View:
         self.client = client
         self.path = os.path.abspath(path)
 
-    def show(self, want: Wanted, *, sync: bool, overwrite: bool = False) -> Report:
-        """Nothing is written, not even a record."""
-        data = self.data()
-        sidecar = Ownership(self.client.name, self.path).read()
-        plan = self._plan(data, want, sidecar, sync, overwrite)
-        return self._report(data, plan, applied=False)
+    def export(self, want: Wanted, *, sync: bool, overwrite: bool = False, apply: bool = False) -> Report:
+        """The registry's entries in the file. Without `apply` nothing is written, not even a record."""
 
-    def apply(self, want: Wanted, *, sync: bool, overwrite: bool = False) -> Report:
-        """The same, written: the claims first, so that a kill leaves no entry of ours that is not known as ours."""
-        made: list[tuple[bytes | None, Plan]] = []
+        def decide(data: bytes | None, sidecar: Sidecar) -> Decision:
+            text = text_of(data, self.path)
+            # A file that is gone takes what was known of it along.
+            claims = sidecar.entries if data is not None else {}
+            plan = name_uneditable(
+                self.path,
+                lambda: make_plan(self.client, text, want, claims, sync=sync, overwrite=overwrite),
+            )
+            return Decision(
+                changed_bytes(data, plan.text, self.path) or data,
+                msgspec.structs.replace(sidecar, entries=settled(plan)),
+                # What is to be removed is ours until it is gone.
+                msgspec.structs.replace(sidecar, entries={**sidecar.entries, **plan.claims}),
+                plan,
+            )
+
+        change = self.change(decide, apply=apply)
+        plan: Plan = change.outcome
+        lists = (plan.steps, plan.losses, plan.secrets)
+        return Report(self.client.name, self.path, apply, change.changed, *lists, change.diff, change.backup)
+
+    def change(self, decide: Callable[[bytes | None, Sidecar], Decision], *, apply: bool) -> Change:
+        """Carry out a decision. Claims are recorded first, so that a kill leaves nothing of ours that is not known as
+        ours. If the file changes meanwhile, the decision is made again."""
+        if not apply:
+            data = self.data()
+            return self._change(data, decide(data, Ownership(self.client.name, self.path).read()), apply)
         with Ownership(self.client.name, self.path) as ownership:
             start = ownership.sidecar
+            recover(self.path)
+            before = self.data()
+            decision = decide(before, start)
+            is_removal = decision.data is None and before is not None
+            if is_removal and remove_file(self.path, hashlib.sha256(before or b"").hexdigest()):
+                remove_folders(start.undo.made if start.undo is not None else ())
+                ownership.settle(decision.settled)
+                return self._change(before, decision, apply)
 
             def plan(data: bytes | None) -> bytes | None:
-                found = self._plan(data, want, start, sync, overwrite)
-                made.append((data, found))
-                # What is to be removed is ours until it is gone.
-                ownership.claim(msgspec.structs.replace(start, entries={**start.entries, **found.claims}))
-                return changed_bytes(data, found.text, self.path)
+                nonlocal before, decision
+                before, decision = data, decide(data, start)
+                if decision.claimed is not None:
+                    ownership.claim(decision.claimed)
+                return decision.data
 
             edit_file(self.path, plan)
-            data, last = made[-1]
-            ownership.settle(msgspec.structs.replace(start, entries=settled(last)))
-        return self._report(data, last, applied=True)
+            ownership.settle(decision.settled)
+        return self._change(before, decision, apply)
 
     def data(self) -> bytes | None:
-        found = read_file(os.path.realpath(self.path))
-        return None if found is None else found.data
+        content = read_file(os.path.realpath(self.path))
+        return None if content is None else content.data
 
-    def _plan(self, data: bytes | None, want: Wanted, sidecar: Sidecar, sync: bool, overwrite: bool) -> Plan:
-        # A file that is gone takes what was known of it along.
-        claims = sidecar.entries if data is not None else {}
-        return understood(
-            self.path,
-            lambda: planned(
-                self.client, text_of(data, self.path), want, claims, sync=sync, overwrite=overwrite
-            ),
+    def _change(self, before: bytes | None, decision: Decision, applied: bool) -> Change:
+        changed = decision.data != before
+        old, new = text_of(before, self.path), text_of(decision.data, self.path)
+        backup = newest_backup(self.path) if applied and changed and before is not None else ""
+        return Change(
+            decision.outcome, changed, masked_diff.unified(self.client, old, new, self.path), backup
         )
 
-    def _report(self, data: bytes | None, plan: Plan, *, applied: bool) -> Report:
-        before = text_of(data, self.path)
-        changed = plan.text != before
-        backup = newest_backup(self.path) if applied and changed and data is not None else ""
-        diff = diffs.unified(self.client, before, plan.text, self.path)
-        told = (plan.steps, plan.losses, plan.secrets)
-        return Report(self.client.name, self.path, applied, changed, *told, diff, backup)
+
+def missing_folders(path: str) -> tuple[str, ...]:
+    """The folders that writing this file will make, outermost first."""
+    missing = []
+    folder = os.path.dirname(os.path.realpath(path))
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    return tuple(reversed(missing))
+
+
+def remove_folders(made: Sequence[str]) -> None:
+    """Those that we made, while they are empty."""
+    for folder in reversed(made):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return
 
 
 def newest_backup(path: str) -> str:
@@ -100,7 +158,7 @@ def newest_backup(path: str) -> str:
     return os.path.join(folder, max(os.listdir(folder), default=""))
 
 
-def understood(path: str, step: Callable[[], _Made]) -> _Made:
+def name_uneditable(path: str, step: Callable[[], _Made]) -> _Made:
     """A file that cannot be read or changed in place, told with its name."""
     try:
         return step()

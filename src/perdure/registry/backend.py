@@ -1,0 +1,168 @@
+"""What a backend of a registry is: its operations, its id, and what it can do at the moment.
+
+A constructor opens nothing (MUST 2). Names are checked before any I/O (MUST 1). Nothing that is loaded is resolved:
+references are resolved by whoever starts a server (`perdure.registry.resolved_entry`). `load_all` gives what
+`list_servers` and `load` would, one by one (MUST 10); what has a problem is listed with its `error` and hides
+nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, runtime_checkable
+
+import msgspec
+
+from perdure.registry.entry import Entry
+from perdure.registry.errors import UnknownBackend
+from perdure.registry.location import FILE_NAMES
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """One scope of one registry, fixed when it is made (MUST 5)."""
+
+    @property
+    def backend_id(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def list_servers(self) -> list[ServerRef]:
+        """Metadata only, sorted by name; empty where there is no registry yet."""
+
+    def load(self, name: str) -> Entry:
+        """Raises NotInRegistry, or Quarantined with the entry's error."""
+
+    def load_all(self) -> list[Entry]:
+        """Every sound entry, in the order of `list_servers`."""
+
+    def validate(self, name: str) -> ValidationResult:
+        """Static: nothing is started. An absent name is a result, not an exception."""
+
+    def install(self, entry: Entry) -> ServerRef:
+        """Exactly one winner per name; the others get AlreadyInstalled (MUST 9)."""
+
+    def uninstall(self, name: str) -> bool:
+        """Gone afterwards. Whether it was there, as far as the backend can tell."""
+
+    def source(self, name: str) -> str:
+        """Where an entry of this name is, for people; nothing is read for it."""
+
+    def refresh_capabilities(self) -> Capabilities: ...
+
+    def close(self) -> None:
+        """Any number of times, at any time."""
+
+
+@runtime_checkable
+class BulkBackend(Backend, Protocol):
+    """A backend that takes many entries at the cost of one."""
+
+    def install_all(self, entries: Sequence[Entry]) -> tuple[str, ...]:
+        """Those whose names are free, in one change. Returns the names that were taken, whose entries stay."""
+
+
+@runtime_checkable
+class EditableBackend(Backend, Protocol):
+    """A backend whose entries can be changed in place."""
+
+    def set_enabled(self, name: str, enabled: bool) -> ServerRef:
+        """Raises NotInRegistry."""
+
+    def replace(self, entry: Entry) -> ServerRef:
+        """The entry of the same name becomes this one. Raises NotInRegistry."""
+
+
+# --- What a backend says of its servers and of itself ---
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What is true when it is read (MUST 3). A method whose flag is true never answers `Unsupported`."""
+
+    supports_install: bool = False
+    supports_uninstall: bool = False
+    supports_capability_handshake: bool = False
+    supports_audit: bool = False
+    durable: bool = False
+    supports_canonical_export: bool = False
+
+
+class ServerRef(msgspec.Struct, frozen=True):
+    """One line of a list. `source` says where it stands, without credentials; `error` why it cannot be used."""
+
+    name: str
+    description: str = ""
+    transport: str = "stdio"
+    version: str | None = None
+    source: str = ""
+    enabled: bool = True
+    error: str = ""
+
+
+class ValidationResult(msgspec.Struct, frozen=True):
+    ok: bool
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+# --- Which backend serves a place: by the scheme of a URL, by the ending of a file ---
+
+
+Factory = Callable[[str, Mapping[str, str]], Backend]
+
+GROUP: Final = "perdure.registry_backends"
+
+# scheme or ending: "module:function"; loaded only when used.
+BUILT_IN: Final = {
+    ".md": "perdure.registry.file.backend:open_markdown",
+    ".json": "perdure.registry.file.backend:open_json",
+    ".jsonc": "perdure.registry.file.backend:open_json",
+    "http": "perdure.registry.http.backend:open_http",
+    "https": "perdure.registry.http.backend:open_http",
+}
+
+
+def open_backend(location: str, environ: Mapping[str, str]) -> Backend:
+    """The backend of a file or URL. Raises UnknownBackend; opens nothing yet."""
+    return factory(location)(location, environ)
+
+
+def factory(location: str) -> Factory:
+    scheme, mark, _ = location.partition("://")
+    if not mark and os.path.isdir(location):
+        raise UnknownBackend(
+            f"{location} is a folder; a registry is a file",
+            hint=f"name the file in it: {os.path.join(location, FILE_NAMES[0])}",
+        )
+    kind = scheme.lower() if mark else os.path.splitext(location)[1].lower()
+    named = BUILT_IN.get(kind)
+    if named is not None:
+        return _loaded(named)
+    found = _registered(kind)
+    if found is None:
+        raise UnknownBackend(
+            f"no registry backend for {kind or 'a file without an ending'}",
+            hint=f"a file that ends in {' or '.join(sorted(k for k in BUILT_IN if k.startswith('.')))}, "
+            f"or a backend of the entry point group {GROUP}",
+        )
+    return found
+
+
+def _loaded(named: str) -> Factory:
+    from importlib import import_module
+
+    module, _, function = named.partition(":")
+    made: Factory = getattr(import_module(module), function)
+    return made
+
+
+def _registered(kind: str) -> Factory | None:
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP):
+        if point.name.lower() == kind:
+            made: Factory = point.load()
+            return made
+    return None

@@ -1,0 +1,276 @@
+"""Catalogs: what exists, to be searched and installed from. Official registries and tiered catalogs look alike here.
+
+An official one is copied to disk and searched there; when it cannot be reached, the copy answers and its age is
+said. A tiered one is small and asked directly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from perdure.registry.catalog.mirror import CatalogStore, search, sync
+from perdure.registry.catalog.official_api import OFFICIAL_URL, OfficialApi
+from perdure.registry.catalog.records import BadRecord, Record, read_record
+from perdure.registry.catalog.semver import order
+from perdure.registry.entry import Entry
+from perdure.registry.errors import (
+    InvalidName,
+    NotInCatalog,
+    NotInRegistry,
+    RegistryError,
+    RegistryUnavailable,
+)
+from perdure.registry.http.address import Address, check_address, read_address
+from perdure.registry.http.backend import HttpCatalog, ago
+from perdure.registry.http.client import HttpClient, TornReply, allows_http
+
+CATALOG: Final = "PERDURE_CATALOG"
+TOKEN: Final = "PERDURE_CATALOG_TOKEN"
+# How long a search may spend on copying; the next one goes on from there.
+SYNC_S: Final = 15.0
+AMBIGUOUS_SHOWN: Final = 5
+
+
+class Listing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One hit: the newest version of a server, and the ways it can be run."""
+
+    name: str
+    version: str = ""
+    title: str = ""
+    description: str = ""
+    status: str = "active"
+    kinds: tuple[str, ...] = ()
+    repository: str = ""
+    website: str = ""
+
+
+class Results(msgspec.Struct, frozen=True):
+    """`age_s` is how old the answer is; `notice` is what the user should know of it."""
+
+    servers: tuple[Listing, ...]
+    age_s: float = 0.0
+    is_stale: bool = False
+    notice: str = ""
+
+
+class Catalog(Protocol):
+    @property
+    def location(self) -> str:
+        """Where it is, without credentials; kept in the provenance of what comes from it."""
+
+    def search(self, words: str, limit: int) -> Results: ...
+
+    def lookup(self, name: str, version: str = "") -> Record | Entry:
+        """What goes by this name. Raises NotInCatalog."""
+
+    @property
+    def notice(self) -> str: ...
+
+    def close(self) -> None: ...
+
+
+def open_catalog(url: str, environ: Mapping[str, str]) -> Catalog:
+    """The catalog at a URL; which kind it is, it is asked. Raises RegistryUnavailable, AuthRequired."""
+    location = url or environ.get(CATALOG, "") or OFFICIAL_URL
+    address = check_address(read_address(location), allows_http(environ))
+    token = environ.get(TOKEN, "")
+    fetcher = HttpClient(token=token, allow_http=allows_http(environ), token_name=TOKEN)
+    official = OfficialCatalog(address, fetcher, hashlib.sha256(token.encode()).hexdigest() if token else "")
+    if location == OFFICIAL_URL or official.is_known:
+        return official
+    tiered = TieredCatalog(location, token, allows_http(environ), fetcher)
+    try:
+        if address.asked("agent_scope") is not None or tiered.is_there():
+            return tiered
+    except RegistryUnavailable as error:
+        tiered.failure = error  # it may have kept its last answer
+        return tiered
+    return official if official.is_there() else tiered
+
+
+class OfficialCatalog:
+    """A registry that speaks the official API, and its copy on disk."""
+
+    def __init__(self, address: Address, fetcher: HttpClient, identity: str) -> None:
+        self._address = msgspec.structs.replace(address, query=())
+        self._api = OfficialApi(fetcher, self._address)
+        self._store = CatalogStore(f"{self.location} {identity} {address.userinfo}")
+        self._notice = ""
+
+    @property
+    def location(self) -> str:
+        return self._address.shown
+
+    @property
+    def notice(self) -> str:
+        return self._notice
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a copy of it, so that nobody has to be asked what it is."""
+        return self._store.synced_at is not None
+
+    def is_there(self) -> bool:
+        return self._api.is_there()
+
+    def search(self, words: str, limit: int) -> Results:
+        is_stale = False
+        try:
+            if not sync(self._store, self._api, SYNC_S):
+                self._notice = (
+                    f"{self._store.count()} servers are copied so far; the next search goes on from there"
+                )
+                for raw in self._api.page(search=max(words.split(), key=len, default="")).records:
+                    self._store.keep(raw)
+        except TornReply:
+            raise
+        except RegistryUnavailable as error:
+            if self._store.synced_at is None:
+                raise
+            is_stale = True
+            self._notice = f"{error.message}; this is from a copy {ago(self._age())} old"
+        found = [self._store.version(row.name) for row in search(self._store, words, limit)]
+        listings = tuple(_listing(read_record(msgspec.json.decode(one))) for one in found if one is not None)
+        return Results(listings, self._age(), is_stale, self._notice)
+
+    def lookup(self, name: str, version: str = "") -> Record:
+        full = name if "/" in name else self._full_name(name)
+        try:
+            raw = self._asked(full, version)
+        except TornReply:
+            raise
+        except RegistryUnavailable as error:
+            kept = self._store.version(full, version)
+            if kept is None:
+                raise
+            self._notice = f"{error.message}; this is from a copy {ago(self._age())} old"
+            raw = msgspec.json.decode(kept)
+        try:
+            record = read_record(raw)
+        except BadRecord as error:
+            raise NotInCatalog(f"{self.location} has {full}, but {error}", entry=full) from None
+        if record.name != full or (version and record.version != version):
+            raise TornReply(f"{self.location} answered with another server than {full} {version}".rstrip())
+        return record
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _asked(self, full: str, version: str) -> dict[str, Any]:
+        """One version; where it is not there, the list of all says which are."""
+        try:
+            return self._api.version(full, version or "latest")
+        except NotInCatalog:
+            known = {
+                str(one.get("server", one).get("version")): one for one in self._api.versions(full).records
+            }
+        newest = max(known, key=order, default="")
+        if version not in known and (version or not newest):
+            shown = ", ".join(sorted(known, key=order, reverse=True)[:AMBIGUOUS_SHOWN])
+            raise NotInCatalog(
+                f"{self.location} has no server {full} {version}".rstrip(), entry=full, hint=f"it has {shown}"
+            )
+        return known[version or newest]
+
+    def _full_name(self, short: str) -> str:
+        """The one server that goes by a short name."""
+        if self._store.synced_at is None:
+            self.search(short, 1)
+        found = self._store.full_names(short)
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise NotInCatalog(
+                f"{self.location} has no server {short}", entry=short, hint=f"perdure registry search {short}"
+            )
+        more = "…" if len(found) > AMBIGUOUS_SHOWN else ""
+        raise NotInCatalog(
+            f"{short} could be any of {len(found)} servers",
+            entry=short,
+            hint=f"give its full name: {', '.join(found[:AMBIGUOUS_SHOWN])}{more}",
+        )
+
+    def _age(self) -> float:
+        at = self._store.synced_at
+        return max(0.0, time.time() - at) if at is not None else 0.0
+
+
+class TieredCatalog:
+    """A tiered catalog, searched by the words in names and descriptions."""
+
+    def __init__(self, location: str, token: str, allow_http: bool, fetcher: HttpClient) -> None:
+        self._backend = HttpCatalog(location, token=token, allow_http=allow_http, fetcher=fetcher)
+        self.failure: RegistryUnavailable | None = None
+
+    @property
+    def location(self) -> str:
+        return self._backend.location
+
+    @property
+    def notice(self) -> str:
+        return self._backend.notice
+
+    def is_there(self) -> bool:
+        """Whether it says what it can do. A catalog of the official kind has no such endpoint."""
+        try:
+            return self._backend.refresh_capabilities().supports_capability_handshake
+        except TornReply:
+            return False
+        except RegistryUnavailable:
+            raise
+        except RegistryError as error:
+            if error.exit_code == RegistryUnavailable.exit_code:
+                raise
+            return False
+
+    def search(self, words: str, limit: int) -> Results:
+        wanted = words.lower().split()
+        scored: list[tuple[int, str, Listing]] = []
+        for ref in self._backend.list_servers():
+            name, text = ref.name.lower(), f"{ref.name} {ref.description}".lower()
+            if ref.error or not all(word in text for word in wanted):
+                continue
+            score = 0 if " ".join(wanted) == name else 1 if all(word in name for word in wanted) else 2
+            listing = Listing(
+                ref.name, ref.version or "", description=ref.description, kinds=(ref.transport,)
+            )
+            scored.append((score, name, listing))
+        scored.sort(key=lambda one: one[:2])
+        return Results(
+            tuple(listing for _, _, listing in scored[:limit]),
+            is_stale=bool(self.notice),
+            notice=self.notice,
+        )
+
+    def lookup(self, name: str, version: str = "") -> Entry:
+        try:
+            entry = self._backend.load(name)
+        except InvalidName:  # the full name of an official catalog, which this one would be if it answered
+            raise self.failure or NotInCatalog(f"{self.location} has no such server", entry=name) from None
+        except NotInRegistry as error:
+            raise NotInCatalog(error.message, entry=name) from None
+        if version and (entry.provenance is None or entry.provenance.version != version):
+            raise NotInCatalog(f"{self.location} has {name}, but not in version {version}", entry=name)
+        return entry
+
+    def close(self) -> None:
+        self._backend.close()
+
+
+def _listing(record: Record) -> Listing:
+    kinds = [one.registry_type for one in record.packages] + ["remote"] * bool(record.remotes)
+    return Listing(
+        name=record.name,
+        version=record.version,
+        title=record.title,
+        description=record.description,
+        status=record.status,
+        kinds=tuple(dict.fromkeys(kinds)),
+        repository=record.repository,
+        website=record.website,
+    )

@@ -1,0 +1,1 @@
+"""A registry or catalog on the network."""
