@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # One more than there are processors: many tests wait for a process.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
-.PHONY: demo test test-all lint conformance bench stories explore storm pairs crash power fuzz state docs clean
+.PHONY: demo test test-all lint conformance bench stories explore storm pairs crash power fuzz state timeline docs clean
 .DEFAULT_GOAL := demo
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -65,6 +65,13 @@ power: $(VENV)/.ready         ## power cuts under writes and shared state, 4,500
 
 state: $(VENV)/.ready         ## shared state on both backends: increments, mixed clients, kills, late holders, restarts
 	$(BIN)/python -m harness.state
+
+timeline: $(VENV)/.ready      ## the time machine: shell operations, agents at once, 1,000 rounds of kills, conditions, seeded bugs
+	$(BIN)/python -m harness.timeline
+	$(BIN)/python -m harness.timeline.agents
+	$(BIN)/python -m harness.timeline.kills
+	$(BIN)/python -m harness.timeline.conditions
+	$(BIN)/python -m harness.timeline.seeded_bugs
 
 fuzz: $(VENV)/.ready          ## 100,000 mutated frames on each pipe; 1,000 mutations of each file that a host reads
 	$(BIN)/python -m harness.host.fuzz --frames 100000

@@ -13,7 +13,7 @@ file that some command line names is not changed by one that names nothing: name
 | whose | the calls whose lines a row brings or takes are among its authors |
 | precise | a file that one open call names is of that call alone; calls that share a change were open together |
 | no loss | every line is in a row; the rows, replayed, give the tree |
-| apart | an undo of one agent leaves every line of the others, unless its row is shared |
+| apart | an undo of a call leaves every line of other calls, unless they share the change |
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from harness.timeline.history import (
     RecordedRow,
     differences,
     digests_of,
+    owner_of,
     read_head,
     read_record,
     replay,
@@ -145,7 +146,7 @@ class Team:
         self.client = TrialClient(self.launcher, self.root)
         self.names = [f"agent{number}" for number in range(agents)]
         self.wrong: list[str] = []
-        self.shared = self.rows = 0
+        self.shared = self.rows = self.undone = 0
         self._is_resident = is_resident
 
     def run(self, calls: int) -> None:
@@ -214,6 +215,8 @@ class Team:
                 self.wrong.append(f"no loss: {done.call} wrote {missing}")
 
     def _judge_precision(self, row: RecordedRow, authors: list[Done]) -> None:
+        if not authors:
+            return
         begun, ended = max(one.begun for one in authors), min(one.ended for one in authors)
         if begun > ended:
             self.wrong.append(f"precise: row {row.seq} is of calls that were not open together")
@@ -224,23 +227,25 @@ class Team:
             )
 
     def _undo_one(self, record: Record) -> None:
-        """All that one agent did, at once, or the newest of its changes that can be taken back."""
+        """The calls of one agent, the newest first. One that collides with a later change must change nothing."""
         name = self.names[0]
-        before = read_tree(self.root)
-        ended = self.client.command("undo", "--agent", name)
-        after = read_tree(self.root)
-        if json.loads(ended.out).get("conflicts"):
-            if before != after:
-                self.wrong.append("apart: an undo with conflicts changed something")
-            return
-        shared_lines = {
-            call for row in record.rows if len(authors := sharers_of(record, row)) > 1 for call in authors
-        }
-        for path, (_, _, content) in before.items():
-            lost = set(content.split()) - set(after.get(path, ("", 0, b""))[2].split())
-            others = {line.decode() for line in lost if not line.startswith(name.encode() + b"-")}
-            if others - shared_lines:
-                self.wrong.append(f"apart: {path} has lost {sorted(others - shared_lines)[:4]}")
+        rows = [row for row in record.rows if (owner_of(record, row) or "").startswith(f"{name}-")]
+        for change in reversed(dict.fromkeys(row.txn for row in rows)):
+            of_change = [row for row in rows if row.txn == change]
+            shared = {call for row in of_change for call in sharers_of(record, row)}
+            before = read_tree(self.root)
+            ended = self.client.command("undo", str(of_change[0].seq))
+            after = read_tree(self.root)
+            if json.loads(ended.out).get("conflicts"):
+                if before != after:
+                    self.wrong.append(f"apart: undo {of_change[0].seq} collides, and has changed something")
+                continue
+            self.undone += 1
+            for path, (_, _, content) in before.items():
+                lost = set(content.split()) - set(after.get(path, ("", 0, b""))[2].split())
+                others = {line.decode() for line in lost} - shared
+                if others:
+                    self.wrong.append(f"apart: undo {of_change[0].seq} took {sorted(others)[:4]} from {path}")
 
 
 def _writers(record: Record, row: RecordedRow, calls: dict[str, Done]) -> set[str]:
@@ -267,7 +272,7 @@ def main() -> int:
             team = Team(Path(folder), seed, agents=agents, is_resident=is_resident, bug=options.bug)
             team.run(options.rounds)
         where = "resident" if is_resident else "cold"
-        counts = f"{options.rounds} calls, {team.rows} rows, {team.shared} shared"
+        counts = f"{options.rounds} calls, {team.rows} rows, {team.shared} shared, {team.undone} undone"
         print(f"{agents} agents, {where}, seed {seed}: {counts}, {len(team.wrong)} wrong", flush=True)
         for line in team.wrong[:8]:
             print(f"  {line}")

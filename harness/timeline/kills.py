@@ -268,12 +268,17 @@ def main() -> int:
             if not history.wrong:
                 continue
             failed.append(seed)
-            if options.keep:
-                shutil.copytree(folder, Path(options.keep) / str(seed), symlinks=True)
             print(
                 json.dumps({"seed": seed, "wrong": history.wrong[:5], "log": history.log}, indent=1),
                 flush=True,
             )
+            if options.keep:
+                shutil.copytree(
+                    folder,
+                    Path(options.keep) / str(seed),
+                    symlinks=True,
+                    ignore=shutil.ignore_patterns("*.sock"),
+                )
             if options.bug:
                 break
     print(f"{rounds} rounds, {kills} kills, from seed {options.seed}: wrong in {len(failed)} {failed}")

@@ -383,6 +383,18 @@ def test_a_rewind_removes_a_folder_that_an_undo_had_to_leave(planted: Tools) -> 
     assert look(root) == now
 
 
+def test_a_rewind_restores_a_mode_that_an_undo_had_to_leave(planted: Tools) -> None:
+    root, recorder = planted.workspace, RowRecorder(planted.service, planted.workspace)
+    before = look(root)
+    with recorder.change() as first:
+        (root / "src/a.txt").chmod(0o755)
+    with recorder.change():
+        (root / "src/a.txt").chmod(0o600)
+    use(planted, "undo", change=str(first[0]))
+    use(planted, "rewind", to=str(first[0]), dry_run=False)
+    assert look(root) == before
+
+
 def test_a_folder_that_an_undo_makes_again_is_part_of_the_undo(planted: Tools) -> None:
     root, recorder = planted.workspace, Recorder(planted.service)
     recorder.observe()

@@ -116,16 +116,15 @@ def _effective(rows: list[Row]) -> list[Row]:
     for row in rows:
         is_effective = not is_undone.get(row.seq, False)
         if row.undoes is not None:
-            is_undone.setdefault(row.undoes, is_effective and not _leaves_directory(row))
+            is_undone.setdefault(row.undoes, is_effective and not _changes_nothing(row))
         if is_effective and row.path and (row.undoes is None or row.undoes < oldest):
             found.append(row)
     return found
 
 
-def _leaves_directory(row: Row) -> bool:
-    """An undo whose directory was in use, and stayed: it has taken nothing back."""
-    is_directory = row.detail.get("kind") == "directory"
-    return is_directory and state_before(row) == state_after(row) and "file_mode" not in row.detail
+def _changes_nothing(row: Row) -> bool:
+    """An undo that left everything as it was, a directory in use or a mode that was changed again: it took nothing back."""
+    return state_before(row) == state_after(row) and "file_mode" not in row.detail
 
 
 def _origins(tree: PlanView, rows: list[Row]) -> dict[str, EntryState | None]:
