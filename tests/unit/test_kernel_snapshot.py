@@ -69,6 +69,28 @@ def test_a_probe_a_question_and_a_stream_survive_the_snapshot() -> None:
     assert [listen.public_id for listen in stage.kernel.state.session.listens] == ["s"]
 
 
+@pytest.mark.parametrize("wide", [1 << 64, -(1 << 63) - 1, 10**30])
+def test_ids_and_tokens_beyond_64_bits_survive_the_snapshot(wide: int) -> None:
+    stage = Stage(WORKER)
+    stage.initialize()
+    stage.request(wide - 1, "subscriptions/listen", {"notifications": {}}, modern=True)
+    stage.request(wide - 2, "tools/list")
+    stage.serve("w", TOOLS)
+    stage.call(wide, "get", progressToken=wide)
+    stage.says("w", 1, {"id": wide, "method": "elicitation/create", "params": {}})
+    stage.restored()
+    call = stage.got("w", "tools/call")[0]
+    stage.says(
+        "w", 1, {"method": "notifications/progress", "params": {"progressToken": call.id, "progress": 1}}
+    )
+    assert stage.heard("notifications/progress")[0]["params"]["progressToken"] == wide
+    stage.send({"id": stage.heard("elicitation/create")[0]["id"], "result": {}})
+    assert stage.sent[-1].id == wide
+    stage.reply(call, DONE)
+    assert stage.answer(wide)["result"] == DONE
+    assert [listen.public_id for listen in stage.kernel.state.session.listens] == [wide - 1]
+
+
 def a_version(capsule: dict[str, Any]) -> None:
     capsule["version"] = 999
 

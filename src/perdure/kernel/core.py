@@ -39,6 +39,7 @@ from perdure.kernel import (
     remounting,
     rollout,
     session,
+    snapshot,
     streams,
     welcome,
 )
@@ -69,28 +70,18 @@ from perdure.kernel.events import (
 from perdure.kernel.state import (
     ChildCatalog,
     Disabled,
-    ForCall,
-    ForProbe,
-    Held,
     Idle,
     Invocation,
     KnownTools,
     Link,
     Mount,
-    Parked,
-    Queued,
-    Serving,
     Session,
-    Starting,
     State,
 )
 from perdure.protocol.faults import Fault
-from perdure.protocol.frames import RequestId
 from perdure.protocol.mounts import Limits, MountSpec
 from perdure.protocol.pending_trust import UntrustedFile
 from perdure.protocol.tool_groups import enabled_groups
-
-SNAPSHOT_VERSION: Final = 2
 
 
 class Kernel:
@@ -212,17 +203,11 @@ class Kernel:
     # --- snapshot (law 15) --------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode({"version": SNAPSHOT_VERSION, "now": self.now, "state": self.state})
+        return snapshot.dump_state(self.state, self.now)
 
     def restore(self, data: bytes) -> None:
         """Take up the state of a predecessor. Raises ValueError and changes nothing where it does not fit."""
-        try:
-            capsule = msgspec.msgpack.decode(data, type=_Capsule)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise ValueError(f"not a snapshot: {error}") from None
-        if capsule.version != SNAPSHOT_VERSION:
-            raise ValueError(f"snapshot version {capsule.version} is not {SNAPSHOT_VERSION}")
-        _check_consistent(capsule.state, self.specs, self.limits)
+        capsule = snapshot.load_state(data, self.specs, self.limits)
         capsule.state.session.started_at = self.state.session.started_at  # uptime is the process image's own
         self.state = capsule.state
         self.now = capsule.now
@@ -269,49 +254,6 @@ class Kernel:
     def quarantine(self, kind: str, count: int = 1) -> None:
         found = self.state.metrics.quarantined
         found[kind] = found.get(kind, 0) + count
-
-
-class _Capsule(msgspec.Struct):
-    version: int
-    now: float
-    state: State
-
-
-def _check_consistent(state: State, specs: Mapping[str, MountSpec], limits: Limits) -> None:
-    """A capsule whose parts contradict each other is refused whole."""
-    if set(state.mounts) != set(specs):
-        raise ValueError("snapshot names other mounts")
-    if len(state.calls) > limits.pending:
-        raise ValueError("snapshot holds more pending work than the bound")
-    waiting = [c for c in state.calls.values() if not isinstance(c.state, Parked)]
-    listed: dict[RequestId, int] = {c.public_id: c.seq for c in waiting}
-    if listed != state.ids or len(listed) != len(waiting):
-        raise ValueError("snapshot ids and invocations disagree")
-    for seq, call in state.calls.items():
-        if call.seq != seq or seq > state.seq or call.mount not in state.mounts:
-            raise ValueError("snapshot invocation is not its own")
-        if call.replays > max(limits.replays, limits.probes) or call.attempts < call.replays:
-            raise ValueError("snapshot attempts are over the limit")
-    for name, mount in state.mounts.items():
-        waiting_here = [s for s, c in state.calls.items() if c.mount == name and isinstance(c.state, Queued)]
-        if mount.name != name or mount.queue != sorted(waiting_here):
-            raise ValueError("snapshot queue is out of order")
-        if any(g > mount.generation or g != link.generation for g, link in mount.links.items()):
-            raise ValueError("snapshot generation is not its own")
-        if isinstance(mount.phase, Serving | Starting) and mount.phase.generation not in mount.links:
-            raise ValueError("snapshot mount is served by nobody")
-        held_by = [c.state for c in state.calls.values() if c.mount == name]
-        for held in held_by:
-            if not isinstance(held, Queued | Held) and held.generation not in mount.links:
-                raise ValueError("snapshot invocation is with a generation that is not there")
-    for identity, route in state.routes.items():
-        owner = state.mounts.get(route.mount)
-        if identity > state.seq or owner is None or route.generation not in owner.links:
-            raise ValueError("snapshot route leads nowhere")
-        if isinstance(route.purpose, ForCall | ForProbe) and route.purpose.seq not in state.calls:
-            raise ValueError("snapshot route leads nowhere")
-    if state.session.live and not state.session.initialized:
-        raise ValueError("snapshot session is live but was never initialized")
 
 
 def _client_closed(k: Kernel, event: ClientClosed | Shutdown) -> None:
