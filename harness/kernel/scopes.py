@@ -9,6 +9,7 @@ from perdure.kernel.core import Kernel
 from perdure.protocol.eras import META_CONTRACT, Era
 from perdure.protocol.mounts import Limits, MountSpec
 from perdure.protocol.replay import ProbeRequired
+from perdure.surfaces.ops import host_tools
 
 _encode = msgspec.json.encode
 
@@ -68,7 +69,7 @@ class Scope(msgspec.Struct, frozen=True):
 
     def kernel(self) -> Kernel:
         specs = {name: SPECS[name] for name in self.mounts}
-        return Kernel(specs, session_id="s", limits=self.limits, render="json")
+        return Kernel(specs, session_id="s", limits=self.limits, render="json", host_tools=host_tools)
 
 
 def tool(name: str) -> Tool:

@@ -168,7 +168,7 @@ def fence_is_lost() -> None:
 def fenced_generation_gets_work() -> None:
     def make(original: Function) -> Function:
         def fence(k: Kernel, mount: Mount, candidate: Link) -> None:
-            incumbent = mounts.serving_link(mount)
+            incumbent = mount.serving_link()
             original(k, mount, candidate)
             if incumbent is not None:
                 mount.phase = Serving(incumbent.generation)
@@ -196,7 +196,7 @@ def drained_generation_stays() -> None:
 @BUGS.add("a candidate's failure takes the incumbent with it")
 def candidate_takes_incumbent_down() -> None:
     def refused(k: Kernel, mount: Mount, fault: Fault) -> None:
-        if (incumbent := mounts.serving_link(mount)) is not None:
+        if (incumbent := mount.serving_link()) is not None:
             mounts.plan_restart(k, mount, incumbent)
 
     after(rollout, "refused", refused)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec import Raw
 
 from perdure.kernel import asks, metrics, recovery, streams
+from perdure.kernel.context import Context
 from perdure.kernel.metrics import Ending
 from perdure.kernel.state import (
     InFlight,
@@ -35,13 +34,10 @@ from perdure.protocol.frames import (
     members,
 )
 
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
-
 _encode = msgspec.json.encode
 
 
-def on_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> None:
+def on_answer(k: Context, link: Link, call: Invocation, response: Response) -> None:
     if isinstance(call.state, Parked):
         asks.keep_answer(k, call, response)
     elif response.result is not None:
@@ -69,12 +65,12 @@ def on_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> No
         k.to_client(encode_raw_error(call.public_id, error, response.extra))
 
 
-def answer_result(k: Kernel, call: Invocation, era: eras.Era, result: Raw | bytes) -> None:
+def answer_result(k: Context, call: Invocation, era: eras.Era, result: Raw | bytes) -> None:
     """The one terminal answer, from a server of this era. Raises ValueError for a result that is ambiguous."""
     _answer(k, call, _shaped(k, call, era, result), None)
 
 
-def _shaped(k: Kernel, call: Invocation, era: eras.Era, result: Raw | bytes) -> Raw | bytes:
+def _shaped(k: Context, call: Invocation, era: eras.Era, result: Raw | bytes) -> Raw | bytes:
     """The result as a client of the call's era must see it; untouched where nothing has to differ."""
     if call.era == "modern" and era == "handshake":
         result = eras.modern_result(call.method, result, k.public.identity(call.mount))
@@ -83,7 +79,7 @@ def _shaped(k: Kernel, call: Invocation, era: eras.Era, result: Raw | bytes) -> 
     return result
 
 
-def _answer(k: Kernel, call: Invocation, result: Raw | bytes, extra: Members | None) -> None:
+def _answer(k: Context, call: Invocation, result: Raw | bytes, extra: Members | None) -> None:
     ending = metrics.result_ending(call.method, result)
     is_ours = ending == "tool_error" and k.specs[call.mount].builtin
     finish(k, call, ending, metrics.failure_code(result) if is_ours else "")
@@ -116,7 +112,7 @@ def _modern_error(error: Raw) -> Raw:
 
 
 def answer_error(
-    k: Kernel,
+    k: Context,
     call: Invocation,
     number: int,
     fault: Fault,
@@ -145,7 +141,7 @@ def error_of(
     )
 
 
-def finish(k: Kernel, call: Invocation, ending: Ending | None, code: str = "") -> None:
+def finish(k: Context, call: Invocation, ending: Ending | None, code: str = "") -> None:
     """Forget a call; `code` says why it failed. Whatever still arrives for it is late and is dropped (law 5)."""
     asks.withdraw_for(k, call)
     mount = k.state.mounts[call.mount]
@@ -163,7 +159,7 @@ def finish(k: Kernel, call: Invocation, ending: Ending | None, code: str = "") -
         metrics.call_ended(k, call, ending, code)
 
 
-def cancel(k: Kernel, public_id: RequestId) -> None:
+def cancel(k: Context, public_id: RequestId) -> None:
     """The client no longer wants an answer (law 9): queued work goes, running work is told."""
     seq = k.state.ids.get(public_id)
     if seq is None:
@@ -171,7 +167,7 @@ def cancel(k: Kernel, public_id: RequestId) -> None:
     withdraw(k, k.state.calls[seq])
 
 
-def withdraw(k: Kernel, call: Invocation, reason: str = "cancelled by the client") -> None:
+def withdraw(k: Context, call: Invocation, reason: str = "cancelled by the client") -> None:
     match call.state:
         case InFlight(generation, child_id) | Parked(generation, child_id):
             link = k.link(call.mount, generation)

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from perdure.kernel import answering, ledger, metrics, mounts
+from perdure.kernel.context import Context
 from perdure.kernel.state import Ask, Asking, Draining, InFlight, Invocation, Link, Live, Parked
 from perdure.protocol import eras
 from perdure.protocol.fault_messages import host_error
@@ -41,7 +42,6 @@ from perdure.protocol.frames import (
 )
 
 if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
     from perdure.kernel.incoming import Incoming
 
 _encode = msgspec.json.encode
@@ -66,7 +66,7 @@ class _InputRequest(msgspec.Struct):
 # --- a handshake server asks ------------------------------------------------------------------------------
 
 
-def on_child_request(k: Kernel, link: Link, request: Request) -> None:
+def on_child_request(k: Context, link: Link, request: Request) -> None:
     if request.method == "ping":
         k.to_child(link, encode_result(request.id, b"{}"))
         return
@@ -85,7 +85,7 @@ def on_child_request(k: Kernel, link: Link, request: Request) -> None:
         _ask_modern_client(k, link, request, ability)
 
 
-def _defer(k: Kernel, link: Link, request: Request) -> None:
+def _defer(k: Context, link: Link, request: Request) -> None:
     """The server, or the client, is not ready for it yet: what it asks waits until then. Known roots it may have at once."""
     if request.method == "roots/list" and k.state.session.roots is not None:
         k.to_child(link, encode_result(request.id, k.state.session.roots))
@@ -95,7 +95,7 @@ def _defer(k: Kernel, link: Link, request: Request) -> None:
         k.to_child(link, encode_error(request.id, INVALID_REQUEST, "too many questions are open"))
 
 
-def resume_deferred(k: Kernel, link: Link) -> None:
+def resume_deferred(k: Context, link: Link) -> None:
     from perdure.protocol.frames import decode
 
     waiting, link.deferred = link.deferred, []
@@ -105,7 +105,7 @@ def resume_deferred(k: Kernel, link: Link) -> None:
             on_child_request(k, link, message)
 
 
-def _ask_handshake_client(k: Kernel, link: Link, request: Request) -> None:
+def _ask_handshake_client(k: Context, link: Link, request: Request) -> None:
     identity = k.mint()
     params = bytes(request.params) if request.params is not None else None
     token, params = _own_token(params, identity)
@@ -135,7 +135,7 @@ def _own_token(params: bytes | None, identity: int) -> tuple[RequestId | None, b
     return token, joined({**found, "_meta": encode_members(meta)})
 
 
-def _ask_modern_client(k: Kernel, link: Link, request: Request, ability: str | None) -> None:
+def _ask_modern_client(k: Context, link: Link, request: Request, ability: str | None) -> None:
     """Tie the question to the oldest call that can carry it; stdio servers do not say whose it is."""
     if ability is None:
         k.to_child(link, encode_error(request.id, METHOD_NOT_FOUND, "the client takes no such request"))
@@ -179,7 +179,7 @@ def is_open_on(call: Invocation, link: Link) -> bool:
 # --- a 2026 client is asked -----------------------------------------------------------------------------------
 
 
-def park(k: Kernel, call: Invocation, state: InFlight) -> None:
+def park(k: Context, call: Invocation, state: InFlight) -> None:
     """Answer the client's request with the open questions; the call itself goes on in its server."""
     ticket = f"perdure.{k.state.session.session_id}.{call.seq}.{k.mint()}"
     questions: Members = {}
@@ -203,7 +203,7 @@ def park(k: Kernel, call: Invocation, state: InFlight) -> None:
     k.to_client(encode_result(public_id, encode_members(result)))
 
 
-def keep_answer(k: Kernel, call: Invocation, response: Response) -> None:
+def keep_answer(k: Context, call: Invocation, response: Response) -> None:
     """The server answered without waiting for the client: hold it until the client comes back."""
     assert isinstance(call.state, Parked)
     call.state = msgspec.structs.replace(
@@ -225,7 +225,7 @@ def ticket_of(request: Incoming) -> str | None:
     return ticket if ticket.startswith("perdure.") else None
 
 
-def resume(k: Kernel, request: Incoming, ticket: str) -> None:
+def resume(k: Context, request: Incoming, ticket: str) -> None:
     """The client comes back with answers: hand them to the server and go on waiting for its result."""
     metrics.accepted(k, request.method)
     for call in k.state.calls.values():
@@ -246,7 +246,7 @@ def resume(k: Kernel, request: Incoming, ticket: str) -> None:
     k.to_client(encode_raw_error(request.id, error))
 
 
-def _take_up(k: Kernel, request: Incoming, call: Invocation, parked: Parked) -> None:
+def _take_up(k: Context, request: Incoming, call: Invocation, parked: Parked) -> None:
     link = k.state.mounts[call.mount].links[parked.generation]
     call.public_id = request.id
     call.accepted_at = k.now
@@ -280,7 +280,7 @@ def _take_up(k: Kernel, request: Incoming, call: Invocation, parked: Parked) -> 
 # --- a 2026 server asks a handshake client ------------------------------------------------------------------------
 
 
-def ask_inputs(k: Kernel, link: Link, call: Invocation, result: Raw) -> bool:
+def ask_inputs(k: Context, link: Link, call: Invocation, result: Raw) -> bool:
     """Whether the result is a question. If so the client is asked; its answers go back with the same call."""
     if b"input_required" not in bytes(result):
         return False
@@ -324,12 +324,12 @@ def ask_inputs(k: Kernel, link: Link, call: Invocation, result: Raw) -> bool:
     return True
 
 
-def _abort(k: Kernel, call: Invocation, code: int, message: str) -> None:
+def _abort(k: Context, call: Invocation, code: int, message: str) -> None:
     answering.finish(k, call, "response_error")
     k.to_client(encode_error(call.public_id, code, message))
 
 
-def _send_answers(k: Kernel, link: Link, call: Invocation, asking: Asking) -> None:
+def _send_answers(k: Context, link: Link, call: Invocation, asking: Asking) -> None:
     inputs: Members = {}
     if asking.answers:
         inputs["inputResponses"] = encode_members({key: Raw(raw) for key, raw in asking.answers.items()})
@@ -342,7 +342,7 @@ def _send_answers(k: Kernel, link: Link, call: Invocation, asking: Asking) -> No
 # --- the client answers ------------------------------------------------------------------------------------------------
 
 
-def on_client_answer(k: Kernel, response: Response) -> None:
+def on_client_answer(k: Context, response: Response) -> None:
     ask = k.state.asks.pop(response.id, None) if type(response.id) is int else None
     if ask is None:
         k.quarantine("unexpected_client_answer")
@@ -371,7 +371,7 @@ def on_client_answer(k: Kernel, response: Response) -> None:
         _send_answers(k, link, call, call.state)
 
 
-def on_client_progress(k: Kernel, params: Members) -> None:
+def on_client_progress(k: Context, params: Members) -> None:
     try:
         identity = msgspec.json.decode(params.get("progressToken", Raw(b"null")))
     except msgspec.MsgspecError:
@@ -386,20 +386,20 @@ def on_client_progress(k: Kernel, params: Members) -> None:
 # --- taking questions back ------------------------------------------------------------------------------------------------
 
 
-def on_child_cancel(k: Kernel, link: Link, child_id: RequestId) -> None:
+def on_child_cancel(k: Context, link: Link, child_id: RequestId) -> None:
     link.deferred = [frame for frame in link.deferred if salvage_id(frame) != child_id]
     for identity, ask in list(k.state.asks.items()):
         if (ask.mount, ask.generation, ask.child_id) == (link.mount, link.generation, child_id):
             _drop(k, identity, ask, "the server withdrew its question")
 
 
-def cancel_of(k: Kernel, link: Link) -> None:
+def cancel_of(k: Context, link: Link) -> None:
     for identity, ask in list(k.state.asks.items()):
         if (ask.mount, ask.generation) == (link.mount, link.generation):
             _drop(k, identity, ask, "the server that asked is gone")
 
 
-def withdraw_for(k: Kernel, call: Invocation) -> None:
+def withdraw_for(k: Context, call: Invocation) -> None:
     for identity, ask in list(k.state.asks.items()):
         if ask.call == call.seq:
             _drop(k, identity, ask, "the call has ended")
@@ -408,23 +408,23 @@ def withdraw_for(k: Kernel, call: Invocation) -> None:
                 k.to_child(link, encode_error(ask.child_id, INVALID_REQUEST, "the call has ended"))
 
 
-def _drop(k: Kernel, identity: int, ask: Ask, reason: str) -> None:
+def _drop(k: Context, identity: int, ask: Ask, reason: str) -> None:
     del k.state.asks[identity]
     if not _is_parked(ask):
         params = _encode({"requestId": identity, "reason": reason})
         k.to_client(encode_notification("notifications/cancelled", params))
 
 
-def is_waited_for(k: Kernel, call: Invocation) -> bool:
+def is_waited_for(k: Context, call: Invocation) -> bool:
     """Whether a question is open that the call may wait for: its own, or one asked while it was running."""
     return any(call.seq == ask.call or call.seq in ask.running for ask in k.state.asks.values())
 
 
-def timers(k: Kernel) -> list[float]:
+def timers(k: Context) -> list[float]:
     return [ask.asked_at + k.limits.question_s for ask in k.state.asks.values() if not _is_parked(ask)]
 
 
-def tick(k: Kernel) -> None:
+def tick(k: Context) -> None:
     """A question that the client leaves unanswered is taken back, so that no call waits for it without end (law 10)."""
     for identity, ask in list(k.state.asks.items()):
         if identity not in k.state.asks or _is_parked(ask) or ask.asked_at + k.limits.question_s > k.now:

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 from perdure.kernel.cache_hints import list_hint
-from perdure.kernel.state import ChildCatalog, Disabled
+from perdure.kernel.state import ChildCatalog, Disabled, State
 from perdure.protocol import eras
 from perdure.protocol.eras import Era
 from perdure.protocol.frames import Members, encode_members, joined, members
@@ -20,11 +20,8 @@ from perdure.protocol.instructions import instructions
 from perdure.protocol.mount_names import SEPARATOR
 from perdure.protocol.mounts import MountSpec
 from perdure.protocol.replay import CONVERGENT, JOURNAL, NEVER, ReplayClass, from_annotations
-from perdure.protocol.tool_groups import GROUP_OF, GROUPS, ToolGroup
+from perdure.protocol.tool_groups import GROUP_OF, GROUPS, ToolGroup, enabled_groups
 from perdure.protocol.tools import Contract
-
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
 
 LISTS = {
     "tools/list": "tools",
@@ -37,6 +34,8 @@ CHANGED = {
     "prompts": "notifications/prompts/list_changed",
     "resources": "notifications/resources/list_changed",
 }
+HOST_MOUNT: Final = "host"
+"""No mount has this name: the tools under it are the host's own."""
 MOST_TEMPLATE: Final = 2048
 MOST_URI: Final = 8192
 _CONTRACTS: dict[str, ReplayClass] = {"convergent": CONVERGENT, "probe": JOURNAL, "never": NEVER}
@@ -77,8 +76,22 @@ _catalog = msgspec.msgpack.Decoder(ChildCatalog)
 class Public:
     """The merged catalog of all mounts."""
 
-    def __init__(self, k: Kernel) -> None:
-        self._k = k
+    def __init__(
+        self,
+        state: State,
+        specs: Mapping[str, MountSpec],
+        *,
+        wrapped: bool,
+        version: str,
+        profile: str,
+        host_tools: Callable[[], Sequence[ToolEntry]],
+    ) -> None:
+        self._state = state
+        self._specs = specs
+        self._wrapped = wrapped
+        self._version = version
+        self._profile = profile
+        self._host_tools = host_tools
         self._stale = True
         self._tools: dict[str, ToolEntry] = {}
         self._aliases: dict[str, str] = {}
@@ -88,6 +101,12 @@ class Public:
         self._lists: dict[str, bytes] = {}
         self._tool_list: tuple[frozenset[str], bytes] | None = None
         self._identities: dict[str, bytes] = {}
+
+    @property
+    def enabled_groups(self) -> frozenset[str]:
+        """The groups of built-in tools that the session lists."""
+        session = self._state.session
+        return enabled_groups(session.profile or self._profile, session.groups)
 
     def invalidate(self) -> None:
         self._stale = True
@@ -103,7 +122,7 @@ class Public:
         for spec in self._by_prefix():
             if name.startswith(spec.prefix) and self._is_open(spec):
                 inner = name[len(spec.prefix) :]
-                if inner and spec.offers(inner) and inner not in self._k.state.mounts[spec.name].held:
+                if inner and spec.offers(inner) and inner not in self._state.mounts[spec.name].held:
                     return ToolEntry(name, spec.name, inner)
         return None
 
@@ -115,11 +134,11 @@ class Public:
 
     def _by_prefix(self) -> list[MountSpec]:
         """The longest first: `a__b__x` belongs to the mount `a__b` before it belongs to `a`."""
-        return sorted(self._k.specs.values(), key=lambda spec: -len(spec.prefix))
+        return sorted(self._specs.values(), key=lambda spec: -len(spec.prefix))
 
     def _is_open(self, spec: MountSpec) -> bool:
         """Whether a server may have tools that its catalog does not show: always, if its prefix places them."""
-        return bool(spec.prefix) or self._k.wrapped or self._k.state.mounts[spec.name].catalog is None
+        return bool(spec.prefix) or self._wrapped or self._state.mounts[spec.name].catalog is None
 
     def tool_names(self) -> Collection[str]:
         self._refresh()
@@ -131,7 +150,7 @@ class Public:
         if entry is not None:
             return entry.mount, entry.name
         for spec in self._by_prefix():
-            if (spec.prefix or self._k.wrapped) and name.startswith(spec.prefix):
+            if (spec.prefix or self._wrapped) and name.startswith(spec.prefix):
                 return spec.name, name[len(spec.prefix) :]
         return None
 
@@ -150,7 +169,7 @@ class Public:
             return owners.pop()
         able = [
             name
-            for name, mount in self._k.state.mounts.items()
+            for name, mount in self._state.mounts.items()
             if mount.catalog is None or has_capability(mount.catalog, "resources")
         ]
         return able[0] if len(able) == 1 else None
@@ -161,14 +180,14 @@ class Public:
         self._refresh()
         body = self._lists[method] if method != "tools/list" else self._list_tools()
         return (
-            bytes(encode_members({**list_hint(self._k, method), **members(body)}))
+            bytes(encode_members({**list_hint(self._state, self._specs, method), **members(body)}))
             if era == "modern"
             else body
         )
 
     def _list_tools(self) -> bytes:
         """Tools of mounted servers are always listed, a built-in one while its group is enabled."""
-        groups = self._k.groups
+        groups = self.enabled_groups
         if self._tool_list is None or self._tool_list[0] != groups:
             listed = [
                 tool.definition
@@ -179,11 +198,11 @@ class Public:
         return self._tool_list[1]
 
     def _is_disabled(self, mount: str) -> bool:
-        found = self._k.state.mounts.get(mount)
+        found = self._state.mounts.get(mount)
         return found is not None and isinstance(found.phase, Disabled)
 
     def _group(self, tool: ToolEntry) -> str | None:
-        spec = self._k.specs.get(tool.mount)
+        spec = self._specs.get(tool.mount)
         return GROUP_OF.get(tool.name) if spec is None or spec.builtin else None
 
     def count_tools(self, mount: str) -> int:
@@ -194,7 +213,7 @@ class Public:
         only = self._wrapped_catalog()
         if only is not None:
             return only.server_info
-        return _encode({"name": "perdure", "title": "Perdure", "version": self._k.version})
+        return _encode({"name": "perdure", "title": "Perdure", "version": self._version})
 
     def identity(self, mount: str = "") -> bytes:
         """Who answers: this server by its name and version, else the host."""
@@ -219,7 +238,7 @@ class Public:
         }
         for kind in ("experimental", "extensions"):
             merged: Members = {}
-            for mount in self._k.state.mounts.values():
+            for mount in self._state.mounts.values():
                 if mount.catalog is not None:
                     found = members(mount.catalog.capabilities)
                     if kind in found:
@@ -233,8 +252,8 @@ class Public:
         if only is not None:
             return only.instructions
         parts = []
-        for name, mount in self._k.state.mounts.items():
-            spec = self._k.specs[name]
+        for name, mount in self._state.mounts.items():
+            spec = self._specs[name]
             if spec.builtin:
                 parts.append(self._own_instructions(spec))
             elif mount.catalog is not None and mount.catalog.instructions:
@@ -243,7 +262,7 @@ class Public:
         return "\n\n".join(parts)
 
     def _own_instructions(self, worker: MountSpec) -> str:
-        enabled = self._k.groups
+        enabled = self.enabled_groups
         groups = self.groups()
         listed = [tool for group in groups if group.name in enabled for tool in group.tools]
         return instructions(listed, [group for group in groups if group.name not in enabled], worker.cwd)
@@ -253,8 +272,8 @@ class Public:
 
         Before the worker's first catalog these are all that it may offer."""
         self._refresh()
-        workers = [spec for spec in self._k.specs.values() if spec.builtin]
-        is_unknown = any(self._k.state.mounts[spec.name].catalog is None for spec in workers)
+        workers = [spec for spec in self._specs.values() if spec.builtin]
+        is_unknown = any(self._state.mounts[spec.name].catalog is None for spec in workers)
         found = []
         for group in GROUPS:
             tools = tuple(
@@ -267,9 +286,9 @@ class Public:
         return found
 
     def _wrapped_catalog(self) -> ChildCatalog | None:
-        if not self._k.wrapped:
+        if not self._wrapped:
             return None
-        return next(iter(self._k.state.mounts.values())).catalog or ChildCatalog(
+        return next(iter(self._state.mounts.values())).catalog or ChildCatalog(
             capabilities=b'{"tools":{}}', server_info=b'{"name":"perdure","version":"0"}'
         )
 
@@ -282,17 +301,14 @@ class Public:
         self._tools, self._aliases, self._prompts, self._resources, self._templates = {}, {}, {}, {}, []
         resources: list[bytes] = []
         templates: list[bytes] = []
-        if not self._k.wrapped:
-            from perdure.kernel import ops
-
-            for entry in ops.entries():
-                self._tools[entry.public] = entry
+        for entry in self._host_tools():
+            self._tools[entry.public] = entry
         self._tool_list = None
-        hidden = {name for name in self._k.state.mounts if self._is_disabled(name)}
-        for name, mount in sorted(self._k.state.mounts.items(), key=lambda item: item[0] in hidden):
+        hidden = {name for name in self._state.mounts if self._is_disabled(name)}
+        for name, mount in sorted(self._state.mounts.items(), key=lambda item: item[0] in hidden):
             if mount.catalog is None:
                 continue
-            spec = self._k.specs[name]
+            spec = self._specs[name]
             for raw in mount.catalog.tools:
                 self._add_tool(spec, raw)  # also of a disabled mount: a call to it is told so
             if name in hidden:
@@ -309,7 +325,7 @@ class Public:
                     if (parsed := parse_template(template)) is not None:
                         self._templates.append((parsed, name))
                     templates.append(raw)
-        catalogs = {name: mount.catalog for name, mount in self._k.state.mounts.items()}
+        catalogs = {name: mount.catalog for name, mount in self._state.mounts.items()}
         self._identities = {name: _identity(c.server_info) for name, c in catalogs.items() if c is not None}
         self._lists = {
             "prompts/list": _array("prompts", [p.definition for p in self._prompts.values()]),
@@ -323,7 +339,7 @@ class Public:
             name = _string.decode(found["name"])
         except (ValueError, KeyError, msgspec.MsgspecError):
             return
-        if not spec.offers(name) or name in self._k.state.mounts[spec.name].held:
+        if not spec.offers(name) or name in self._state.mounts[spec.name].held:
             return
         public = spec.prefix + name
         if public in self._tools:

@@ -17,19 +17,17 @@
 | rollout | when a new generation takes over |
 | asks | what servers ask of the client |
 | streams | subscriptions, log levels, change notifications |
-| ops | `health`, `telemetry`, `mounts`, `tools` |
 | metrics | counters and latencies |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from perdure.kernel import (
-    catalog,
     deadlines,
     ledger,
     metrics,
@@ -43,6 +41,8 @@ from perdure.kernel import (
     streams,
     welcome,
 )
+from perdure.kernel.catalog import CHANGED
+from perdure.kernel.context import Context
 from perdure.kernel.events import (
     Approved,
     ChildBacklog,
@@ -57,84 +57,23 @@ from perdure.kernel.events import (
     Event,
     Exit,
     FileFaults,
-    Note,
     NotRecorded,
     Order,
     Reload,
     Remount,
     Shutdown,
     Tick,
-    ToChild,
-    ToClient,
 )
+from perdure.kernel.internal_events import ToolGroupSet
 from perdure.kernel.state import (
-    ChildCatalog,
-    Disabled,
-    Idle,
     Invocation,
-    KnownTools,
-    Link,
-    Mount,
     Session,
-    State,
 )
 from perdure.protocol.faults import Fault
-from perdure.protocol.mounts import Limits, MountSpec
-from perdure.protocol.pending_trust import UntrustedFile
-from perdure.protocol.tool_groups import enabled_groups
 
 
-class Kernel:
-    """The state of one client's session and the rules that change it."""
-
-    def __init__(
-        self,
-        specs: Mapping[str, MountSpec],
-        *,
-        session_id: str,
-        now: float = 0.0,
-        limits: Limits | None = None,
-        wrapped: bool = False,
-        version: str = "0",
-        render: str = "porcelain",
-        detail: str = "concise",
-        profile: str = "full",
-        catalogs: Mapping[str, ChildCatalog] | None = None,
-        tools: Mapping[str, KnownTools] | None = None,
-        file_faults: Mapping[str, Sequence[Fault]] | None = None,
-        untrusted: tuple[UntrustedFile, ...] = (),
-        places: Callable[[], dict[str, str]] = dict,
-        seed: int = 1,
-    ) -> None:
-        self.specs = dict(specs)
-        self.untrusted = untrusted
-        self.places = places  # the workspace and its store, for `health`
-        self.limits = limits or Limits()
-        self.wrapped = wrapped
-        self.version = version
-        self.render = render
-        self.detail = detail
-        self.profile = profile
-        self.now = now
-        self.out: list[Effect] = []
-        known, accepted = catalogs or {}, tools or {}
-        self.state = State(
-            session=Session(session_id=session_id, started_at=now),
-            mounts={
-                name: Mount(
-                    name=name,
-                    phase=Disabled() if spec.untrusted else Idle(),
-                    catalog=None if spec.untrusted else known.get(name),
-                    settled=bool(spec.untrusted) or name in known,
-                    known=accepted[name].known if name in accepted else None,
-                    held=accepted[name].held if name in accepted else {},
-                )
-                for name, spec in specs.items()
-            },
-            file_faults={source: list(faults) for source, faults in (file_faults or {}).items()},
-            jitter=seed,
-        )
-        self.public = catalog.Public(self)
+class Kernel(Context):
+    """The one entrance to the rules: an event in, its effects out."""
 
     # --- the one entrance -------------------------------------------------------------------------
 
@@ -142,7 +81,7 @@ class Kernel:
         """Take one event in and return its effects, in order. Time never runs backwards in here."""
         self.now = max(self.now, now)
         self.out = []
-        _HANDLERS[type(event)](self, event)
+        self.emit(event)
         for mount in self.state.mounts.values():
             if mount.queue or len(mount.links) > 1:  # else there is nothing to move, and there may be many
                 mounts.move_on(self, mount)
@@ -214,46 +153,10 @@ class Kernel:
         for identity, ask in self.state.asks.items():
             if ask.asked_at < 0:
                 self.state.asks[identity] = msgspec.structs.replace(ask, asked_at=self.now)
-        self.public = catalog.Public(self)
+        self.public = self._public_catalog()
 
-    def release(self) -> None:
-        """The session is over and nothing more comes: let go of what points back here, so that memory is free at once."""
-        del self.public
-
-    # --- what every rule uses -------------------------------------------------------------------------
-
-    @property
-    def groups(self) -> frozenset[str]:
-        """The groups of built-in tools that this session lists."""
-        session = self.state.session
-        return enabled_groups(session.profile or self.profile, session.groups)
-
-    def mint(self) -> int:
-        """A number never used before in this session: call order, child ids and ask ids come from here."""
-        self.state.seq += 1
-        return self.state.seq
-
-    def to_client(self, frame: bytes) -> None:
-        self.out.append(ToClient(frame))
-
-    def to_child(self, link: Link, frame: bytes) -> None:
-        self.out.append(ToChild(link.mount, link.generation, frame))
-
-    def note(self, event: str, **fields: str | int | float | bool) -> None:
-        self.out.append(Note(event, fields))
-
-    def link(self, mount: str, generation: int) -> Link | None:
-        found = self.state.mounts.get(mount)
-        return found.links.get(generation) if found else None
-
-    def random(self) -> float:
-        """A number in [0, 1), from the state alone, so that every history can be repeated."""
-        self.state.jitter = (self.state.jitter * 6364136223846793005 + 1442695040888963407) % (1 << 63)
-        return (self.state.jitter >> 20) / float(1 << 43)
-
-    def quarantine(self, kind: str, count: int = 1) -> None:
-        found = self.state.metrics.quarantined
-        found[kind] = found.get(kind, 0) + count
+    def emit(self, event: msgspec.Struct) -> None:
+        _HANDLERS[type(event)](self, event)
 
 
 def _client_closed(k: Kernel, event: ClientClosed | Shutdown) -> None:
@@ -283,6 +186,11 @@ def _order(k: Kernel, event: Order) -> None:
         act[event.action](k, mount)
 
 
+def _set_tool_group(k: Kernel, event: ToolGroupSet) -> None:
+    k.state.session.groups[event.group] = event.is_enabled
+    streams.announce(k, CHANGED["tools"], "tools")
+
+
 _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     ClientFrame: lambda k, e: session.on_frame(k, e),
     ClientOversize: lambda k, e: session.on_oversize(k, e),
@@ -299,5 +207,6 @@ _HANDLERS: Final[dict[type[Any], Callable[[Kernel, Any], None]]] = {
     Order: _order,
     Remount: lambda k, e: remounting.remount(k, e.specs, e.untrusted),
     FileFaults: lambda k, e: metrics.found_in_files(k, e.source, e.faults),
+    ToolGroupSet: _set_tool_group,
     Approved: lambda k, e: pins.approve(k, e.mount, e.tools),
 }

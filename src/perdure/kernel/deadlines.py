@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from perdure.kernel import answering, asks, mounts, opening, recovery
+from perdure.kernel.context import Context
 from perdure.kernel.state import (
     Asking,
     ForPing,
@@ -27,18 +26,15 @@ from perdure.protocol.frames import (
 )
 from perdure.protocol.replay import ProbeRequired
 
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
-
 _encode = msgspec.json.encode
 
 
-def timers(k: Kernel) -> list[float]:
+def timers(k: Context) -> list[float]:
     times = [c.state.deadline if isinstance(c.state, Probing) else c.deadline for c in k.state.calls.values()]
     return times + asks.timers(k)
 
 
-def tick(k: Kernel) -> None:
+def tick(k: Context) -> None:
     asks.tick(k)
     for call in list(k.state.calls.values()):
         if call.seq not in k.state.calls:
@@ -48,7 +44,7 @@ def tick(k: Kernel) -> None:
             _overdue(k, call)
 
 
-def _overdue(k: Kernel, call: Invocation) -> None:
+def _overdue(k: Context, call: Invocation) -> None:
     match call.state:
         case Queued():
             late = Fault("timeout", "deadline", k.state.mounts[call.mount].generation, "waited too long")
@@ -74,7 +70,7 @@ def _overdue(k: Kernel, call: Invocation) -> None:
                 ping(k, link)
 
 
-def ping(k: Kernel, link: Link) -> None:
+def ping(k: Context, link: Link) -> None:
     """Ask whether the child lives at all: a slow call ends alone, a dead child is replaced."""
     if link.pinged in k.state.routes:
         return
@@ -82,14 +78,14 @@ def ping(k: Kernel, link: Link) -> None:
     link.pinged = opening.ask(k, link, method, {}, ForPing(k.now + k.limits.ping_s))
 
 
-def on_alive(k: Kernel, link: Link) -> None:
+def on_alive(k: Context, link: Link) -> None:
     for seq in mounts.in_flight(k, link):
         call = k.state.calls[seq]
         if call.overdue:
             _answer_deadline(k, link, call)
 
 
-def _answer_deadline(k: Kernel, link: Link, call: Invocation) -> None:
+def _answer_deadline(k: Context, link: Link, call: Invocation) -> None:
     assert isinstance(call.state, InFlight)
     params = _encode({"requestId": call.state.child_id, "reason": "deadline exceeded"})
     k.to_child(link, encode_notification("notifications/cancelled", params))

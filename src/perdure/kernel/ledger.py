@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from bisect import insort
 from posixpath import normpath
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
 
 from perdure.kernel import answering, metrics, mounts, opening, recovery, streams
+from perdure.kernel.context import Context
 from perdure.kernel.events import NotRecorded
 from perdure.kernel.state import (
     Asking,
@@ -55,15 +55,12 @@ from perdure.protocol.frames import (
 from perdure.protocol.replay import CONVERGENT, NEVER, READ_METHODS, pointed
 from perdure.protocol.tool_groups import GROUP_NAMES
 
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
-
 _encode = msgspec.json.encode
 
 # --- accepting -------------------------------------------------------------------------------------
 
 
-def accept(k: Kernel, call: Invocation) -> None:
+def accept(k: Context, call: Invocation) -> None:
     """Take a request in, or refuse it in words. A refused newcomer changes nothing (law 8)."""
     mount = k.state.mounts[call.mount]
     metrics.accepted(k, call.method)
@@ -90,14 +87,14 @@ def accept(k: Kernel, call: Invocation) -> None:
         answering.answer_error(k, call, QUEUE_FULL, fault, "not_started", "later", "host_error")
 
 
-def refuse(k: Kernel, call: Invocation, number: int, fault: Fault, cause: Fault | None = None) -> None:
+def refuse(k: Context, call: Invocation, number: int, fault: Fault, cause: Fault | None = None) -> None:
     """Answer a request that was never taken in."""
     metrics.call_ended(k, call, "host_error", fault.code)
     error = answering.error_of(call, number, fault, "not_started", "later", cause)
     k.to_client(encode_raw_error(call.public_id, error))
 
 
-def refuse_unavailable(k: Kernel, mount: Mount, call: Invocation) -> None:
+def refuse_unavailable(k: Context, mount: Mount, call: Invocation) -> None:
     if sentence := k.specs[mount.name].untrusted:
         waiting = Fault("process", "untrusted", mount.generation, sentence)
         refuse(k, call, UNAVAILABLE, waiting)
@@ -118,7 +115,7 @@ def refuse_unavailable(k: Kernel, mount: Mount, call: Invocation) -> None:
     refuse(k, call, UNAVAILABLE, fault, known)
 
 
-def take_back(k: Kernel, event: NotRecorded) -> None:
+def take_back(k: Context, event: NotRecorded) -> None:
     """A dispatch that did not happen. The call is refused: without its record it could be made twice."""
     call = k.state.calls.get(event.seq)
     if call is None or not isinstance(call.state, InFlight) or call.attempts != 1:
@@ -130,7 +127,7 @@ def take_back(k: Kernel, event: NotRecorded) -> None:
     answering.answer_error(k, call, UNAVAILABLE, fault, "not_started", "later", "host_error")
 
 
-def classify(k: Kernel, call: Invocation) -> None:
+def classify(k: Context, call: Invocation) -> None:
     """Give the call its replay class and where its conflict keys are, by the catalog that is active now (law 3)."""
     spec = k.specs[call.mount]
     call.timeout = spec.call_s
@@ -149,14 +146,14 @@ def classify(k: Kernel, call: Invocation) -> None:
         call.deadline = call.accepted_at + call.timeout
 
 
-def conflict_keys(k: Kernel, call: Invocation) -> tuple[str, ...]:
+def conflict_keys(k: Context, call: Invocation) -> tuple[str, ...]:
     """What the call may be changing. Read when somebody has to know: as a rule nobody waits for anybody."""
     if call.keys is None:
         call.keys = _keys_at(k, call, call.conflict)
     return call.keys
 
 
-def _keys_at(k: Kernel, call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ...]:
+def _keys_at(k: Context, call: Invocation, pointers: tuple[str, ...]) -> tuple[str, ...]:
     try:
         given = members(_params(call).get("arguments", Raw(b"{}")))
         # Only what a key can be made of is read: beside it may stand a file's whole content.
@@ -179,9 +176,9 @@ def _params(call: Invocation) -> Members:
 # --- dispatching -----------------------------------------------------------------------------------------
 
 
-def pump(k: Kernel, mount: Mount) -> None:
+def pump(k: Context, mount: Mount) -> None:
     """Dispatch, oldest first, whatever may go. Only work that conflicts waits (law 7)."""
-    link = mounts.serving_link(mount)
+    link = mount.serving_link()
     if link is None or not mount.queue:
         return
     barred = _barred_keys(k, mount)
@@ -200,7 +197,7 @@ def pump(k: Kernel, mount: Mount) -> None:
         dispatch(k, link, call)
 
 
-def _barred_keys(k: Kernel, mount: Mount) -> set[str]:
+def _barred_keys(k: Context, mount: Mount) -> set[str]:
     """What an undecided call, or one still running on a fenced generation, may be changing."""
     barred: set[str] = set()
     for call in k.state.calls.values():
@@ -218,7 +215,7 @@ def _barred_keys(k: Kernel, mount: Mount) -> set[str]:
     return barred
 
 
-def dispatch(k: Kernel, link: Link, call: Invocation) -> None:
+def dispatch(k: Context, link: Link, call: Invocation) -> None:
     """Mark, then send: from here on the call may have happened (law 1)."""
     if link.era == "modern" and call.method in streams.SUBSCRIBING:
         streams.record(k, link, call)  # a 2026 server has no such request: its stream carries the set
@@ -234,7 +231,7 @@ def dispatch(k: Kernel, link: Link, call: Invocation) -> None:
     k.note("dispatch", mount=link.mount, generation=link.generation, call=call.seq, method=call.method[:64])
 
 
-def send(k: Kernel, link: Link, call: Invocation, child_id: int) -> None:
+def send(k: Context, link: Link, call: Invocation, child_id: int) -> None:
     call.state = InFlight(link.generation, child_id)
     call.deadline = k.now + call.timeout
     call.overdue = False
@@ -243,7 +240,7 @@ def send(k: Kernel, link: Link, call: Invocation, child_id: int) -> None:
     k.to_child(link, encode_request(child_id, call.method, child_params(k, link, call, child_id), extra))
 
 
-def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> bytes | Members | None:
+def child_params(k: Context, link: Link, call: Invocation, child_id: int) -> bytes | Members | None:
     """The client's params as this child must see them; untouched where nothing has to differ."""
     spec = k.specs[link.mount]
     crossing = call.era != link.era
@@ -277,7 +274,7 @@ def child_params(k: Kernel, link: Link, call: Invocation, child_id: int) -> byte
     return found
 
 
-def _caller(k: Kernel) -> dict[str, object]:
+def _caller(k: Context) -> dict[str, object]:
     session = k.state.session
     known: dict[str, object] = {"name": session.client_name, "session": session.session_id}
     enabled = k.groups
@@ -293,6 +290,6 @@ def _inner_reference(raw: Raw, name: str) -> Raw:
     return encode_members(reference)
 
 
-def invocation_key(k: Kernel, call: Invocation) -> str:
+def invocation_key(k: Context, call: Invocation) -> str:
     """The name under which the worker commits the effect, and by which a probe finds it."""
     return f"{k.state.session.session_id}.{call.seq}"

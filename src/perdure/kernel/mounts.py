@@ -7,8 +7,6 @@ Idle ──▶ Starting ──▶ Serving ──lost──▶ Starting (at once)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from perdure.kernel import (
     answering,
     asks,
@@ -22,6 +20,7 @@ from perdure.kernel import (
     welcome,
 )
 from perdure.kernel.catalog import CHANGED, changes, dump_catalog
+from perdure.kernel.context import Context
 from perdure.kernel.events import (
     ChildBacklog,
     ChildFrame,
@@ -61,13 +60,10 @@ from perdure.kernel.state import (
 from perdure.protocol.faults import PERMANENT, Fault
 from perdure.protocol.frames import Malformed, Notification, Request, RequestId, Response, decode, salvage_id
 
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
-
 # --- starting -------------------------------------------------------------------------------------
 
 
-def start_all(k: Kernel) -> None:
+def start_all(k: Context) -> None:
     """The client has shown itself: start every server that is wanted or not yet catalogued."""
     for mount in k.state.mounts.values():
         wanted = k.specs[mount.name].start == "eager" or mount.catalog is None
@@ -75,13 +71,13 @@ def start_all(k: Kernel) -> None:
             start(k, mount)
 
 
-def start(k: Kernel, mount: Mount) -> None:
+def start(k: Context, mount: Mount) -> None:
     spec = k.specs[mount.name]
     link = spawn(k, mount)
     mount.phase = Starting(link.generation, k.now + spec.startup_s)
 
 
-def spawn(k: Kernel, mount: Mount) -> Link:
+def spawn(k: Context, mount: Mount) -> Link:
     """A new generation. Numbers only grow, so what an old one still says can always be told apart."""
     mount.generation += 1
     link = Link(mount.name, mount.generation, since=k.now)
@@ -91,14 +87,14 @@ def spawn(k: Kernel, mount: Mount) -> Link:
     return link
 
 
-def on_started(k: Kernel, event: ChildStarted) -> None:
+def on_started(k: Context, event: ChildStarted) -> None:
     link = k.link(event.mount, event.generation)
     if link is not None and isinstance(link.stage, Spawned):
         link.pid = event.pid
         opening.begin(k, link)
 
 
-def activate(k: Kernel, mount: Mount, link: Link) -> None:
+def activate(k: Context, mount: Mount, link: Link) -> None:
     """Make this generation the one that serves. The only place where authority changes (law 12)."""
     link.stage = Live()
     link.since = k.now
@@ -114,7 +110,7 @@ def activate(k: Kernel, mount: Mount, link: Link) -> None:
         opening.list_all(k, link)
 
 
-def move_on(k: Kernel, mount: Mount) -> None:
+def move_on(k: Context, mount: Mount) -> None:
     """After every event: whatever may go now goes, and a fenced generation that has finished leaves."""
     ledger.pump(k, mount)
     if len(mount.links) > 1:
@@ -122,7 +118,7 @@ def move_on(k: Kernel, mount: Mount) -> None:
             retire_if_drained(k, link)
 
 
-def adopt_catalog(k: Kernel, mount: Mount, new: ChildCatalog) -> None:
+def adopt_catalog(k: Context, mount: Mount, new: ChildCatalog) -> None:
     old = mount.catalog
     pins.compare(k, mount, new)
     mount.catalog = new
@@ -136,14 +132,10 @@ def adopt_catalog(k: Kernel, mount: Mount, new: ChildCatalog) -> None:
     welcome.flush_waiters(k)
 
 
-def serving_link(mount: Mount) -> Link | None:
-    return mount.links.get(mount.phase.generation) if isinstance(mount.phase, Serving) else None
-
-
 # --- frames from a child ------------------------------------------------------------------------------
 
 
-def on_frame(k: Kernel, event: ChildFrame) -> None:
+def on_frame(k: Context, event: ChildFrame) -> None:
     link = k.link(event.mount, event.generation)
     if link is None:
         k.quarantine("stale_generation")
@@ -161,7 +153,7 @@ def on_frame(k: Kernel, event: ChildFrame) -> None:
             _malformed(k, link, bad)
 
 
-def _malformed(k: Kernel, link: Link, bad: Malformed) -> None:
+def _malformed(k: Context, link: Link, bad: Malformed) -> None:
     """Noise is counted. An answer that cannot be read still ends the call it was for (law 17)."""
     k.quarantine("child_malformed")
     unsolicited(k, link, 1)
@@ -169,7 +161,7 @@ def _malformed(k: Kernel, link: Link, bad: Malformed) -> None:
         _unreadable(k, link, bad.id, Fault("protocol", "unreadable_answer", link.generation, bad.reason))
 
 
-def _unreadable(k: Kernel, link: Link, identity: RequestId | None, fault: Fault) -> None:
+def _unreadable(k: Context, link: Link, identity: RequestId | None, fault: Fault) -> None:
     route = k.state.routes.get(identity) if type(identity) is int else None
     if route is None or (route.mount, route.generation) != (link.mount, link.generation):
         return
@@ -182,7 +174,7 @@ def _unreadable(k: Kernel, link: Link, identity: RequestId | None, fault: Fault)
             on_response(k, link, Response(identity, error=None))
 
 
-def on_response(k: Kernel, link: Link, response: Response) -> None:
+def on_response(k: Context, link: Link, response: Response) -> None:
     route = k.state.routes.get(response.id) if type(response.id) is int else None
     if route is None or (route.mount, route.generation) != (link.mount, link.generation):
         k.quarantine("unexpected_answer")  # late, duplicate or foreign (law 5)
@@ -211,7 +203,7 @@ def on_response(k: Kernel, link: Link, response: Response) -> None:
             streams.on_listen_ended(k, link, response, is_open=is_open)
 
 
-def on_noise(k: Kernel, event: ChildNoise) -> None:
+def on_noise(k: Context, event: ChildNoise) -> None:
     link = k.link(event.mount, event.generation)
     if link is None:
         return
@@ -231,13 +223,13 @@ def _begins_as_answer(head: bytes) -> bool:
     return named < 0 or any(0 <= head.find(member) < named for member in (b'"result"', b'"error"'))
 
 
-def on_backlog(k: Kernel, event: ChildBacklog) -> None:
+def on_backlog(k: Context, event: ChildBacklog) -> None:
     link = k.link(event.mount, event.generation)
     if link is not None:
         link.backlog = event.size
 
 
-def unsolicited(k: Kernel, link: Link, count: int) -> None:
+def unsolicited(k: Context, link: Link, count: int) -> None:
     """Keep a child that talks too much from taking the host's time: read it less often."""
     if k.now - link.window >= k.limits.window_s:
         link.window, link.unsolicited = k.now, 0
@@ -249,7 +241,7 @@ def unsolicited(k: Kernel, link: Link, count: int) -> None:
 # --- coming back ------------------------------------------------------------------------------------------
 
 
-def plan_restart(k: Kernel, mount: Mount, link: Link) -> None:
+def plan_restart(k: Context, mount: Mount, link: Link) -> None:
     """After the serving or starting generation was lost: at once, later, or not for now (law 11)."""
     if k.state.session.closing is not None:
         mount.phase = Idle()
@@ -286,7 +278,7 @@ def _doubled(times: int) -> float:
     return 2.0 ** min(times, 64)
 
 
-def open_circuit(k: Kernel, mount: Mount) -> None:
+def open_circuit(k: Context, mount: Mount) -> None:
     wait = min(k.limits.circuit_max_s, k.limits.circuit_s * _doubled(mount.opened))
     mount.opened += 1
     mount.unproductive = k.limits.unproductive_starts - 1  # half-open: one more failure opens it again
@@ -296,26 +288,26 @@ def open_circuit(k: Kernel, mount: Mount) -> None:
     recovery.give_up_waiting(k, mount)
 
 
-def _stay_down(k: Kernel, mount: Mount) -> None:
+def _stay_down(k: Context, mount: Mount) -> None:
     mount.phase = Stopped()
     k.note("lifecycle", mount=mount.name, generation=mount.generation, phase="stopped")
     settle(k, mount)
     recovery.give_up_waiting(k, mount)
 
 
-def settle(k: Kernel, mount: Mount) -> None:
+def settle(k: Context, mount: Mount) -> None:
     """No catalog will come soon: lists no longer wait for this mount."""
     mount.settled = True
     welcome.flush_waiters(k)
 
 
-def stop(k: Kernel, mount: Mount, link: Link, *, force: bool = False) -> None:
+def stop(k: Context, mount: Mount, link: Link, *, force: bool = False) -> None:
     mount.links.pop(link.generation, None)
     k.out.append(Stop(mount.name, link.generation, force))
     k.note("lifecycle", mount=mount.name, generation=link.generation, phase="stop")
 
 
-def retire_if_drained(k: Kernel, link: Link) -> None:
+def retire_if_drained(k: Context, link: Link) -> None:
     """A fenced generation leaves when its last call is answered."""
     if not isinstance(link.stage, Draining):
         return
@@ -327,7 +319,7 @@ def retire_if_drained(k: Kernel, link: Link) -> None:
 # --- by hand ------------------------------------------------------------------------------------------------
 
 
-def restart(k: Kernel, mount: Mount) -> None:
+def restart(k: Context, mount: Mount) -> None:
     """Replace the process now. Work in flight is lost to it and treated by its replay class."""
     if isinstance(mount.phase, Disabled):
         enable(k, mount)
@@ -337,7 +329,7 @@ def restart(k: Kernel, mount: Mount) -> None:
     start(k, mount)
 
 
-def disable(k: Kernel, mount: Mount) -> None:
+def disable(k: Context, mount: Mount) -> None:
     if isinstance(mount.phase, Disabled):
         return
     had = mount.catalog
@@ -348,7 +340,7 @@ def disable(k: Kernel, mount: Mount) -> None:
     announce_difference(k, had)
 
 
-def enable(k: Kernel, mount: Mount) -> None:
+def enable(k: Context, mount: Mount) -> None:
     """Nothing but the user's trust starts a server of a file that is not trusted."""
     if isinstance(mount.phase, Disabled) and not k.specs[mount.name].untrusted:
         mount.unproductive = mount.opened = 0
@@ -356,13 +348,13 @@ def enable(k: Kernel, mount: Mount) -> None:
         announce_difference(k, mount.catalog)
 
 
-def announce_difference(k: Kernel, catalog: ChildCatalog | None) -> None:
+def announce_difference(k: Context, catalog: ChildCatalog | None) -> None:
     k.public.invalidate()
     for kind in changes(None, catalog or ChildCatalog()):
         streams.announce(k, CHANGED[kind], kind)
 
 
-def drop_all(k: Kernel, mount: Mount, code: str) -> None:
+def drop_all(k: Context, mount: Mount, code: str) -> None:
     rollout.abandon(k, mount, code)
     for link in list(mount.links.values()):
         fault = Fault("process", code, link.generation, "on request")
@@ -373,7 +365,7 @@ def drop_all(k: Kernel, mount: Mount, code: str) -> None:
 # --- time -----------------------------------------------------------------------------------------------------
 
 
-def timers(k: Kernel, mount: Mount) -> list[float]:
+def timers(k: Context, mount: Mount) -> list[float]:
     times: list[float] = []
     if _is_at_ease(k, mount):
         return times
@@ -399,7 +391,7 @@ def timers(k: Kernel, mount: Mount) -> list[float]:
     return times
 
 
-def _is_at_ease(k: Kernel, mount: Mount) -> bool:
+def _is_at_ease(k: Context, mount: Mount) -> bool:
     """Whether it serves and nothing is awaited of it: most are, most of the time."""
     if type(mount.phase) is not Serving or len(mount.links) != 1 or k.specs[mount.name].start == "lazy":
         return False
@@ -407,7 +399,7 @@ def _is_at_ease(k: Kernel, mount: Mount) -> bool:
     return not link.pinged
 
 
-def tick(k: Kernel, mount: Mount) -> None:
+def tick(k: Context, mount: Mount) -> None:
     for link in list(mount.links.values()):
         route = k.state.routes.get(link.pinged)
         if route is not None and isinstance(route.purpose, ForPing) and route.purpose.until <= k.now:
@@ -432,7 +424,7 @@ def tick(k: Kernel, mount: Mount) -> None:
             pass
 
 
-def _is_idle(k: Kernel, mount: Mount) -> bool:
+def _is_idle(k: Context, mount: Mount) -> bool:
     spec = k.specs[mount.name]
     if spec.start != "lazy" or k.now - mount.used_at < spec.idle_s:
         return False
@@ -441,7 +433,7 @@ def _is_idle(k: Kernel, mount: Mount) -> bool:
     return not any(c.mount == mount.name for c in k.state.calls.values())
 
 
-def in_flight(k: Kernel, link: Link) -> list[int]:
+def in_flight(k: Context, link: Link) -> list[int]:
     """The calls this generation holds, oldest first."""
     return sorted(
         c.seq

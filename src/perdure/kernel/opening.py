@@ -12,13 +12,12 @@ The era that worked is kept with the catalog and is the first one next time. A s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec import Raw
 
 from perdure.kernel import mounts, recovery, rollout
 from perdure.kernel.cache_hints import join_hints, read_hint
+from perdure.kernel.context import Context
 from perdure.kernel.state import (
     Cataloguing,
     ChildCatalog,
@@ -45,9 +44,6 @@ from perdure.protocol.frames import (
     encode_request,
     members,
 )
-
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
 
 _encode = msgspec.json.encode
 _FIELD = {
@@ -85,7 +81,7 @@ class _VersionRefusal(msgspec.Struct):
     data: _Versions = msgspec.field(default_factory=_Versions)
 
 
-def ask(k: Kernel, link: Link, method: str, params: Members, purpose: Purpose) -> int:
+def ask(k: Context, link: Link, method: str, params: Members, purpose: Purpose) -> int:
     """A request of the host's own to a child."""
     identity = k.mint()
     k.state.routes[identity] = Route(link.mount, link.generation, purpose)
@@ -95,7 +91,7 @@ def ask(k: Kernel, link: Link, method: str, params: Members, purpose: Purpose) -
     return identity
 
 
-def envelope(k: Kernel) -> Members:
+def envelope(k: Context) -> Members:
     """The `_meta` that a 2026 server needs on every request."""
     session = k.state.session
     found = {
@@ -108,14 +104,14 @@ def envelope(k: Kernel) -> Members:
     return found
 
 
-def begin(k: Kernel, link: Link) -> None:
+def begin(k: Context, link: Link) -> None:
     first = _first_era(k, link)
     wait_s = min(k.limits.era_s, k.specs[link.mount].startup_s / 2)
     link.stage = Opening(first, k.now + wait_s)
     _ask_in(k, link, first)
 
 
-def _first_era(k: Kernel, link: Link) -> eras.Era:
+def _first_era(k: Context, link: Link) -> eras.Era:
     spec, mount = k.specs[link.mount], k.state.mounts[link.mount]
     if spec.builtin:
         return "handshake"
@@ -132,7 +128,7 @@ def _other(era: eras.Era) -> eras.Era:
     return "modern" if era == "handshake" else "handshake"
 
 
-def _ask_in(k: Kernel, link: Link, era: eras.Era) -> None:
+def _ask_in(k: Context, link: Link, era: eras.Era) -> None:
     link.era = era
     if era == "modern":
         ask(k, link, "server/discover", {}, ForDiscover())
@@ -150,19 +146,19 @@ def timers(link: Link) -> list[float]:
     return [link.stage.until] if isinstance(link.stage, Opening) and link.stage.until is not None else []
 
 
-def tick(k: Kernel, link: Link) -> None:
+def tick(k: Context, link: Link) -> None:
     """A server that stays silent may be waiting for a request of the other era."""
     if any(until <= k.now for until in timers(link)):
         assert isinstance(link.stage, Opening)
         _ask_in_other(k, link, link.stage)
 
 
-def _ask_in_other(k: Kernel, link: Link, stage: Opening) -> None:
+def _ask_in_other(k: Context, link: Link, stage: Opening) -> None:
     link.stage = msgspec.structs.replace(stage, until=None)
     _ask_in(k, link, _other(stage.first))
 
 
-def lose_late(k: Kernel, link: Link) -> None:
+def lose_late(k: Context, link: Link) -> None:
     """The time for a start is over."""
     detail = f"not ready within {k.specs[link.mount].startup_s:g} s"
     if isinstance(link.stage, Opening):
@@ -172,7 +168,7 @@ def lose_late(k: Kernel, link: Link) -> None:
     recovery.lose(k, link, Fault("timeout", "startup_timeout", link.generation, detail), stop=True)
 
 
-def _handshake_routes(k: Kernel, link: Link) -> dict[int, str]:
+def _handshake_routes(k: Context, link: Link) -> dict[int, str]:
     """The handshake requests that this generation has not answered, by id."""
     names: dict[type[Purpose], str] = {ForInitialize: "initialize", ForDiscover: "server/discover"}
     return {
@@ -182,7 +178,7 @@ def _handshake_routes(k: Kernel, link: Link) -> dict[int, str]:
     }
 
 
-def _opened(k: Kernel, link: Link, era: eras.Era, version: str, draft: ChildCatalog) -> None:
+def _opened(k: Context, link: Link, era: eras.Era, version: str, draft: ChildCatalog) -> None:
     """This era it is; what is still said in the other comes too late."""
     for identity in _handshake_routes(k, link):
         del k.state.routes[identity]
@@ -192,7 +188,7 @@ def _opened(k: Kernel, link: Link, era: eras.Era, version: str, draft: ChildCata
     list_all(k, link)
 
 
-def on_initialize(k: Kernel, link: Link, response: Response) -> None:
+def on_initialize(k: Context, link: Link, response: Response) -> None:
     try:
         opened = msgspec.json.decode(response.result or b"", type=_Opened)
         _capabilities(opened.capabilities)
@@ -204,7 +200,7 @@ def on_initialize(k: Kernel, link: Link, response: Response) -> None:
     _opened(k, link, "handshake", opened.protocolVersion, draft)
 
 
-def on_discover(k: Kernel, link: Link, response: Response, *, is_retry: bool) -> None:
+def on_discover(k: Context, link: Link, response: Response, *, is_retry: bool) -> None:
     if not is_retry and eras.LATEST_MODERN in _supported(response.error):
         link.era = "modern"
         ask(k, link, "server/discover", {}, ForDiscover(is_retry=True))
@@ -233,7 +229,7 @@ def _supported(error: Raw | None) -> list[str]:
     return refusal.data.supported if refusal.code == eras.UNSUPPORTED_VERSION else []
 
 
-def _refused(k: Kernel, link: Link, method: str, response: Response) -> None:
+def _refused(k: Context, link: Link, method: str, response: Response) -> None:
     """Not in this era: in the other one, if that was not tried yet or is not answered yet."""
     stage = link.stage
     assert isinstance(stage, Opening)
@@ -259,7 +255,7 @@ def _capabilities(raw: Raw) -> None:
     members(raw)
 
 
-def _refuse(k: Kernel, link: Link, detail: str) -> None:
+def _refuse(k: Context, link: Link, detail: str) -> None:
     recovery.lose(k, link, Fault("protocol", "handshake_refused", link.generation, detail), stop=True)
 
 
@@ -270,7 +266,7 @@ def _code(error: Raw | None) -> int:
         return 0
 
 
-def list_all(k: Kernel, link: Link) -> None:
+def list_all(k: Context, link: Link) -> None:
     """Ask for every list the server says it has, side by side. Also for a live one whose lists changed."""
     if not isinstance(link.stage, Live | Draining):
         link.stage = Cataloguing()
@@ -285,7 +281,7 @@ def list_all(k: Kernel, link: Link) -> None:
         _catalogued(k, link)
 
 
-def on_page(k: Kernel, link: Link, method: str, pages: int, response: Response) -> None:
+def on_page(k: Context, link: Link, method: str, pages: int, response: Response) -> None:
     cursor: Raw | None = None
     try:
         found = members(response.result or b"")
@@ -315,14 +311,14 @@ def on_page(k: Kernel, link: Link, method: str, pages: int, response: Response) 
         _catalogued(k, link)
 
 
-def _has_room(k: Kernel, link: Link, items: list[Raw]) -> bool:
+def _has_room(k: Context, link: Link, items: list[Raw]) -> bool:
     """Whether the whole catalog stays within its bounds with these items (law 8)."""
     link.listed_items += len(items)
     link.listed_bytes += sum(len(bytes(item)) for item in items)
     return link.listed_items <= k.limits.catalog_items and link.listed_bytes <= k.limits.catalog_bytes
 
 
-def _refuse_catalog(k: Kernel, link: Link) -> None:
+def _refuse_catalog(k: Context, link: Link) -> None:
     """A new generation is refused. One that serves goes on with the catalog it has."""
     limits = k.limits
     detail = f"its lists hold more than {limits.catalog_items:,} items or {limits.catalog_bytes:,} bytes"
@@ -355,7 +351,7 @@ def _collect(catalog: ChildCatalog, method: str) -> list[bytes]:
             return catalog.templates
 
 
-def _catalogued(k: Kernel, link: Link) -> None:
+def _catalogued(k: Context, link: Link) -> None:
     mount = k.state.mounts[link.mount]
     if link.relist:
         link.relist = False
@@ -364,5 +360,5 @@ def _catalogued(k: Kernel, link: Link) -> None:
         mounts.activate(k, mount, link)
     elif isinstance(mount.rollout, Preparing) and mount.rollout.generation == link.generation:
         rollout.prepared(k, mount, link)
-    elif isinstance(link.stage, Live) and mounts.serving_link(mount) is link:
+    elif isinstance(link.stage, Live) and mount.serving_link() is link:
         mounts.adopt_catalog(k, mount, link.draft)

@@ -6,22 +6,18 @@ it is not listed, and a call to it is refused like one to a tool that does not e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from perdure.kernel import streams
 from perdure.kernel.catalog import CHANGED
+from perdure.kernel.context import Context
 from perdure.kernel.events import SaveTools
 from perdure.kernel.state import ChildCatalog, Mount
-
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
 
 _HASHED = ("title", "description", "inputSchema", "outputSchema", "annotations")
 
 
-def compare(k: Kernel, mount: Mount, catalog: ChildCatalog) -> None:
+def compare(k: Context, mount: Mount, catalog: ChildCatalog) -> None:
     """A generation says what it offers: see whether that is what was accepted."""
     spec = k.specs[mount.name]
     if not spec.managed:
@@ -41,7 +37,7 @@ def compare(k: Kernel, mount: Mount, catalog: ChildCatalog) -> None:
         k.out.append(SaveTools(mount.name, known, held))
 
 
-def approve(k: Kernel, name: str, tools: dict[str, str]) -> None:
+def approve(k: Context, name: str, tools: dict[str, str]) -> None:
     """Those held tools that still are what was approved are offered from now on."""
     mount = k.state.mounts.get(name)
     if mount is None:

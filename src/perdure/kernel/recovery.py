@@ -10,12 +10,12 @@
 from __future__ import annotations
 
 from bisect import insort
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
 
 from perdure.kernel import answering, asks, ledger, metrics, mounts, opening, rollout
+from perdure.kernel.context import Context
 from perdure.kernel.events import ChildLost
 from perdure.kernel.state import (
     Announced,
@@ -61,9 +61,6 @@ from perdure.protocol.replay import (
     pointer,
 )
 
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
-
 _encode = msgspec.json.encode
 
 ON_REQUEST = frozenset({"restarted", "disabled", "unmounted"})
@@ -82,7 +79,7 @@ class _ProbeResult(msgspec.Struct):
 # --- a child is lost ------------------------------------------------------------------------------------
 
 
-def on_lost(k: Kernel, event: ChildLost) -> None:
+def on_lost(k: Context, event: ChildLost) -> None:
     link = k.link(event.mount, event.generation)
     if link is not None:
         mount = k.state.mounts[event.mount]
@@ -90,7 +87,7 @@ def on_lost(k: Kernel, event: ChildLost) -> None:
         lose(k, link, event.fault, stop=False)
 
 
-def lose(k: Kernel, link: Link, fault: Fault, *, stop: bool) -> None:
+def lose(k: Context, link: Link, fault: Fault, *, stop: bool) -> None:
     """A generation is gone. Settle its work first, then decide what comes in its place."""
     mount = k.state.mounts[link.mount]
     affected = [c for c in k.state.calls.values() if is_on(c, link)]
@@ -126,7 +123,7 @@ def lose(k: Kernel, link: Link, fault: Fault, *, stop: bool) -> None:
     _replace(k, mount, link, fault)
 
 
-def _cause(k: Kernel, mount: Mount, link: Link, fault: Fault) -> dict[str, str | int | bool]:
+def _cause(k: Context, mount: Mount, link: Link, fault: Fault) -> dict[str, str | int | bool]:
     """What an event log may hold of a fault: its detail, unless it quotes the server, and which start it was."""
     found: dict[str, str | int | bool] = {}
     if fault.detail and fault.fault_class in ("process", "resource"):
@@ -149,7 +146,7 @@ def is_on(call: Invocation, link: Link) -> bool:
             return False
 
 
-def release(k: Kernel, link: Link) -> None:
+def release(k: Context, link: Link) -> None:
     """Forget what was asked of, and by, a generation that is no more."""
     gone = [i for i, r in k.state.routes.items() if (r.mount, r.generation) == (link.mount, link.generation)]
     for identity in gone:
@@ -157,7 +154,7 @@ def release(k: Kernel, link: Link) -> None:
     asks.cancel_of(k, link)
 
 
-def _replace(k: Kernel, mount: Mount, link: Link, fault: Fault) -> None:
+def _replace(k: Context, mount: Mount, link: Link, fault: Fault) -> None:
     match mount.rollout:
         case Preparing(generation) | Announced(generation) if generation == link.generation:
             rollout.refused(k, mount, fault)
@@ -174,7 +171,7 @@ def _replace(k: Kernel, mount: Mount, link: Link, fault: Fault) -> None:
             resume(k, mount)  # a fenced generation: its successor can be asked at once
 
 
-def dispose(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
+def dispose(k: Context, mount: Mount, call: Invocation, fault: Fault) -> None:
     """What the replay class allows for one call whose attempt was lost (law 3)."""
     call.fault = fault
     if isinstance(call.state, Parked):
@@ -194,7 +191,7 @@ def dispose(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
             answer_unknown(k, call, fault)
 
 
-def requeue(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
+def requeue(k: Context, mount: Mount, call: Invocation, fault: Fault) -> None:
     """Back to its old place in the queue. Waiting costs nothing; only a redispatch is a replay (law 2)."""
     budget = k.limits.probes if isinstance(call.replay, ProbeRequired) else k.limits.replays
     if call.replays >= budget:
@@ -211,7 +208,7 @@ def requeue(k: Kernel, mount: Mount, call: Invocation, fault: Fault) -> None:
     insort(mount.queue, call.seq)
 
 
-def hold(k: Kernel, call: Invocation, fault: Fault) -> None:
+def hold(k: Context, call: Invocation, fault: Fault) -> None:
     if call.probes >= k.limits.probes:
         answer_unknown(k, call, fault)
         return
@@ -230,13 +227,13 @@ def advice(call: Invocation) -> Retry:
             return "never"
 
 
-def answer_unknown(k: Kernel, call: Invocation, fault: Fault) -> None:
+def answer_unknown(k: Context, call: Invocation, fault: Fault) -> None:
     """The honest answer where nothing may be redone: it was sent, and nobody knows."""
     number = DEADLINE if call.overdue else OUTCOME_UNKNOWN
     answering.answer_error(k, call, number, fault, "unknown", advice(call))
 
 
-def unreadable(k: Kernel, call: Invocation, fault: Fault) -> None:
+def unreadable(k: Context, call: Invocation, fault: Fault) -> None:
     """The server answered, so it ran; what it said cannot be passed on."""
     k.note(
         "fault",
@@ -252,7 +249,7 @@ def unreadable(k: Kernel, call: Invocation, fault: Fault) -> None:
         answer_unknown(k, call, fault)
 
 
-def give_up_waiting(k: Kernel, mount: Mount) -> None:
+def give_up_waiting(k: Context, mount: Mount) -> None:
     """The circuit opened or the mount was disabled: whoever waits for it is told now."""
     fault = mount.last_fault or Fault("process", "unavailable", mount.generation)
     if isinstance(mount.phase, Disabled):
@@ -271,7 +268,7 @@ def give_up_waiting(k: Kernel, mount: Mount) -> None:
                 pass
 
 
-def end_all(k: Kernel) -> None:
+def end_all(k: Context) -> None:
     """The session ends with work unfinished: everyone still waiting is told what is known."""
     for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
         fault = Fault("process", "closing", k.state.mounts[call.mount].generation)
@@ -286,9 +283,9 @@ def end_all(k: Kernel) -> None:
 # --- probes ---------------------------------------------------------------------------------------------------
 
 
-def resume(k: Kernel, mount: Mount) -> None:
+def resume(k: Context, mount: Mount) -> None:
     """Where a generation serves, ask it about every call whose outcome only a probe may decide."""
-    link = mounts.serving_link(mount)
+    link = mount.serving_link()
     if link is None:
         return
     for call in sorted(k.state.calls.values(), key=lambda c: c.seq):
@@ -296,7 +293,7 @@ def resume(k: Kernel, mount: Mount) -> None:
             probe(k, link, call)
 
 
-def probe(k: Kernel, link: Link, call: Invocation) -> None:
+def probe(k: Context, link: Link, call: Invocation) -> None:
     if not isinstance(call.state, Held) or not isinstance(call.replay, ProbeRequired):
         return
     try:
@@ -310,7 +307,7 @@ def probe(k: Kernel, link: Link, call: Invocation) -> None:
     k.note("probe", mount=call.mount, generation=link.generation, call=call.seq, phase="asked")
 
 
-def _question(k: Kernel, call: Invocation, rule: ProbeRequired) -> tuple[str, Members]:
+def _question(k: Context, call: Invocation, rule: ProbeRequired) -> tuple[str, Members]:
     if not rule.tool:
         key = Raw(_encode(ledger.invocation_key(k, call)))
         return eras.PROBE_METHOD, {"key": key, "tool": Raw(_encode(call.name))}
@@ -319,7 +316,7 @@ def _question(k: Kernel, call: Invocation, rule: ProbeRequired) -> tuple[str, Me
     return "tools/call", {"name": Raw(_encode(rule.tool)), "arguments": Raw(_encode(arguments))}
 
 
-def on_probe_answer(k: Kernel, link: Link, call: Invocation, response: Response) -> None:
+def on_probe_answer(k: Context, link: Link, call: Invocation, response: Response) -> None:
     assert isinstance(call.replay, ProbeRequired)
     mount = k.state.mounts[call.mount]
     answer = _read_probe(call.replay, response)

@@ -10,19 +10,15 @@ no longer trusted                stopped, and kept in the list as such
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from perdure.kernel import mounts, recovery, rollout, streams, welcome
 from perdure.kernel.catalog import CHANGED
+from perdure.kernel.context import Context
 from perdure.kernel.state import Disabled, Idle, Mount, Starting
 from perdure.protocol.mounts import MountSpec
 from perdure.protocol.pending_trust import UntrustedFile
 
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
 
-
-def remount(k: Kernel, wanted: dict[str, MountSpec], untrusted: tuple[UntrustedFile, ...] = ()) -> None:
+def remount(k: Context, wanted: dict[str, MountSpec], untrusted: tuple[UntrustedFile, ...] = ()) -> None:
     k.untrusted = untrusted
     for name in [name for name, spec in k.specs.items() if spec.managed and name not in wanted]:
         _unmount(k, k.state.mounts[name])
@@ -34,7 +30,7 @@ def remount(k: Kernel, wanted: dict[str, MountSpec], untrusted: tuple[UntrustedF
             _change(k, k.state.mounts[name], known, spec)
 
 
-def _mount(k: Kernel, spec: MountSpec) -> None:
+def _mount(k: Context, spec: MountSpec) -> None:
     k.specs[spec.name] = spec
     mount = Mount(name=spec.name, settled=True)  # what it comes to offer is news
     k.state.mounts[spec.name] = mount
@@ -46,7 +42,7 @@ def _mount(k: Kernel, spec: MountSpec) -> None:
         mounts.start(k, mount)
 
 
-def _unmount(k: Kernel, mount: Mount) -> None:
+def _unmount(k: Context, mount: Mount) -> None:
     """Its calls are answered by their replay class first, so that nothing refers to it any more."""
     had = mount.catalog
     mounts.drop_all(k, mount, "unmounted")
@@ -59,7 +55,7 @@ def _unmount(k: Kernel, mount: Mount) -> None:
     mounts.announce_difference(k, had)
 
 
-def _change(k: Kernel, mount: Mount, known: MountSpec, spec: MountSpec) -> None:
+def _change(k: Context, mount: Mount, known: MountSpec, spec: MountSpec) -> None:
     k.specs[mount.name] = spec
     k.public.invalidate()
     if spec.untrusted:

@@ -8,10 +8,9 @@ Any failure before the fence keeps the incumbent. After it the incumbent finishe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from perdure.kernel import mounts, opening, pins, recovery, streams
 from perdure.kernel.catalog import CHANGED, changes, dump_catalog
+from perdure.kernel.context import Context
 from perdure.kernel.events import SaveCatalog
 from perdure.kernel.state import (
     Announced,
@@ -28,11 +27,8 @@ from perdure.kernel.state import (
 )
 from perdure.protocol.faults import Fault
 
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
 
-
-def begin(k: Kernel, mount: Mount) -> None:
+def begin(k: Context, mount: Mount) -> None:
     match mount.phase:
         case Serving():
             abandon(k, mount, "superseded")
@@ -46,7 +42,7 @@ def begin(k: Kernel, mount: Mount) -> None:
             pass  # not running: the next start runs what is installed then
 
 
-def prepared(k: Kernel, mount: Mount, candidate: Link) -> None:
+def prepared(k: Context, mount: Mount, candidate: Link) -> None:
     """The candidate is initialized and catalogued, and nobody outside knows of it yet."""
     kinds = changes(mount.catalog, candidate.draft)
     if not kinds or not streams.anyone_listens(k):
@@ -58,16 +54,16 @@ def prepared(k: Kernel, mount: Mount, candidate: Link) -> None:
         streams.announce(k, CHANGED[kind], kind)
 
 
-def on_refresh(k: Kernel) -> None:
+def on_refresh(k: Context) -> None:
     """The client asks for a list: it is about to see the new catalog, so the new generation serves it."""
     for mount in k.state.mounts.values():
         if isinstance(mount.rollout, Announced):
             fence(k, mount, mount.links[mount.rollout.generation])
 
 
-def fence(k: Kernel, mount: Mount, candidate: Link) -> None:
+def fence(k: Context, mount: Mount, candidate: Link) -> None:
     """Work accepted before stays where it is; everything after goes to the candidate."""
-    incumbent = mounts.serving_link(mount)
+    incumbent = mount.serving_link()
     mount.rollout = Settled()
     pins.compare(k, mount, candidate.draft)
     if mount.catalog != candidate.draft:
@@ -80,7 +76,7 @@ def fence(k: Kernel, mount: Mount, candidate: Link) -> None:
     mounts.activate(k, mount, candidate)
 
 
-def refused(k: Kernel, mount: Mount, fault: Fault) -> None:
+def refused(k: Context, mount: Mount, fault: Fault) -> None:
     """The candidate failed before the fence: the incumbent never lost its place."""
     was_announced = isinstance(mount.rollout, Announced)
     mount.rollout = Settled()
@@ -93,7 +89,7 @@ def refused(k: Kernel, mount: Mount, fault: Fault) -> None:
             streams.announce(k, CHANGED[kind], kind)  # what was announced did not come
 
 
-def abandon(k: Kernel, mount: Mount, code: str) -> None:
+def abandon(k: Context, mount: Mount, code: str) -> None:
     """Give up a rollout that has not reached its fence."""
     match mount.rollout:
         case Preparing(generation) | Announced(generation):
@@ -103,7 +99,7 @@ def abandon(k: Kernel, mount: Mount, code: str) -> None:
             pass
 
 
-def promote(k: Kernel, mount: Mount) -> bool:
+def promote(k: Context, mount: Mount) -> bool:
     """The incumbent died while a candidate was under way: the candidate takes its place."""
     match mount.rollout:
         case Preparing(generation, deadline):
@@ -119,7 +115,7 @@ def promote(k: Kernel, mount: Mount) -> bool:
             return False
 
 
-def tick(k: Kernel, mount: Mount) -> None:
+def tick(k: Context, mount: Mount) -> None:
     match mount.rollout:
         case Preparing(generation, deadline) if deadline <= k.now:
             opening.lose_late(k, mount.links[generation])

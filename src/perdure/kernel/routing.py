@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from perdure.kernel import asks, ledger, mounts, ops, streams, welcome
+from perdure.kernel import asks, ledger, streams, welcome
+from perdure.kernel.catalog import HOST_MOUNT
+from perdure.kernel.context import Context
 from perdure.kernel.incoming import Incoming, Refusal, refuse_if_closing, reply, scalar, text
 from perdure.kernel.state import Invocation
 from perdure.protocol import eras
@@ -12,11 +12,8 @@ from perdure.protocol.frames import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_
 from perdure.protocol.mounts import MountSpec
 from perdure.protocol.unknown_tools import describe_unknown
 
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
 
-
-def _accept(k: Kernel, request: Incoming, mount: str, name: str) -> None:
+def _accept(k: Context, request: Incoming, mount: str, name: str) -> None:
     refuse_if_closing(k, request)
     level = scalar(request.meta.get(eras.META_LOG_LEVEL))
     call = Invocation(
@@ -41,18 +38,18 @@ def _accept(k: Kernel, request: Incoming, mount: str, name: str) -> None:
     ledger.accept(k, call)
 
 
-def _raise_level(k: Kernel, name: str, level: str) -> None:
+def _raise_level(k: Context, name: str, level: str) -> None:
     """A handshake server logs at one level for everyone: the most detailed that anyone asked for."""
     session = k.state.session
     known = session.log_level
     if not known or eras.LOG_LEVELS.index(level) < eras.LOG_LEVELS.index(known):
         session.log_level = level
-        link = mounts.serving_link(k.state.mounts[name])
+        link = k.state.mounts[name].serving_link()
         if link is not None:
             streams.set_level(k, link, level)
 
 
-def call_tool(k: Kernel, request: Incoming) -> None:
+def call_tool(k: Context, request: Incoming) -> None:
     name = text(request, "name")
     entry = k.public.tool(name)
     if entry is None and (waiting := _untrusted_owner(k, name)) is not None:
@@ -60,21 +57,21 @@ def call_tool(k: Kernel, request: Incoming) -> None:
         return
     if entry is None:
         raise Refusal(INVALID_PARAMS, describe_unknown(name, k.public.tool_names()))
-    if entry.mount == ops.MOUNT:
-        reply(k, request, ops.call(k, name, request.params.get("arguments")))
+    if entry.mount == HOST_MOUNT and k.host_tools is not None:
+        reply(k, request, k.host_tools.call(k, name, request.params.get("arguments")))
     elif k.specs[entry.mount].builtin:
         _accept(k, request, entry.mount, name)  # the worker shapes results by the name it was called by
     else:
         _accept(k, request, entry.mount, entry.name)
 
 
-def _untrusted_owner(k: Kernel, tool: str) -> MountSpec | None:
+def _untrusted_owner(k: Context, tool: str) -> MountSpec | None:
     """The server under whose name a tool would be, were it trusted."""
     specs = (spec for spec in k.specs.values() if spec.untrusted and spec.prefix)
     return next((spec for spec in specs if tool.startswith(spec.prefix)), None)
 
 
-def resource(k: Kernel, request: Incoming) -> None:
+def resource(k: Context, request: Incoming) -> None:
     uri = text(request, "uri")
     owner = k.public.resource_owner(uri)
     if owner is None and welcome.may_find_owner(k, request):
@@ -94,7 +91,7 @@ def resource(k: Kernel, request: Incoming) -> None:
     _accept(k, request, owner, uri)
 
 
-def prompt(k: Kernel, request: Incoming) -> None:
+def prompt(k: Context, request: Incoming) -> None:
     name = text(request, "name")
     found = k.public.prompt(name)
     if found is None:
@@ -102,7 +99,7 @@ def prompt(k: Kernel, request: Incoming) -> None:
     _accept(k, request, *found)
 
 
-def complete(k: Kernel, request: Incoming) -> None:
+def complete(k: Context, request: Incoming) -> None:
     try:
         reference = members(request.params["ref"])
     except (KeyError, ValueError):
@@ -123,7 +120,7 @@ def complete(k: Kernel, request: Incoming) -> None:
     _accept(k, request, *found)
 
 
-def set_level(k: Kernel, request: Incoming) -> None:
+def set_level(k: Context, request: Incoming) -> None:
     level = text(request, "level")
     if level not in eras.LOG_LEVELS:
         raise Refusal(INVALID_PARAMS, f"level must be one of {', '.join(eras.LOG_LEVELS)}.")
@@ -132,13 +129,13 @@ def set_level(k: Kernel, request: Incoming) -> None:
         return
     k.state.session.log_level = level
     for mount in k.state.mounts.values():
-        link = mounts.serving_link(mount)
+        link = mount.serving_link()
         if link is not None:
             streams.set_level(k, link, level)
     reply(k, request, b"{}")
 
 
-def unknown(k: Kernel, request: Incoming) -> None:
+def unknown(k: Context, request: Incoming) -> None:
     """A method the host does not know goes on untouched, where it is clear to whom."""
     chosen = scalar(request.meta.get("perdure/mount"))
     able = [spec.name for spec in k.specs.values() if not spec.builtin and not spec.untrusted]

@@ -6,13 +6,12 @@ handshake era. A client may try one and go on with the other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec import Raw
 
 from perdure.kernel import answering, asks, metrics, routing, streams, welcome
 from perdure.kernel.catalog import LISTS
+from perdure.kernel.context import Context
 from perdure.kernel.events import ClientFrame, ClientOversize
 from perdure.kernel.incoming import Incoming, Refusal, opened, refuse_if_closing, reply, scalar
 from perdure.kernel.state import Cataloguing, Draining, Live
@@ -30,16 +29,13 @@ from perdure.protocol.frames import (
     salvage_id,
 )
 
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
-
 _encode = msgspec.json.encode
 _ROOTS_CHANGED = "notifications/roots/list_changed"
 
 # --- frames ------------------------------------------------------------------------------------------------
 
 
-def on_frame(k: Kernel, event: ClientFrame) -> None:
+def on_frame(k: Context, event: ClientFrame) -> None:
     match decode(event.frame):
         case Request() as request:
             _on_request(k, request)
@@ -60,7 +56,7 @@ def on_frame(k: Kernel, event: ClientFrame) -> None:
                 k.to_client(encode_error(identity, bad.code, bad.reason, data))
 
 
-def on_oversize(k: Kernel, event: ClientOversize) -> None:
+def on_oversize(k: Context, event: ClientOversize) -> None:
     """Too long to read, but its sender is waiting: answer under its id where that can be seen (law 17)."""
     k.quarantine("client_oversize")
     identity = salvage_id(event.head, event.tail)
@@ -82,7 +78,7 @@ def on_oversize(k: Kernel, event: ClientOversize) -> None:
     k.to_client(encode_error(identity, INVALID_REQUEST, message, data))
 
 
-def _outstanding(k: Kernel, identity: RequestId | None) -> bool:
+def _outstanding(k: Context, identity: RequestId | None) -> bool:
     if identity is None:
         return False
     return (
@@ -95,7 +91,7 @@ def _outstanding(k: Kernel, identity: RequestId | None) -> bool:
 # --- requests --------------------------------------------------------------------------------------------
 
 
-def _on_request(k: Kernel, frame: Request) -> None:
+def _on_request(k: Context, frame: Request) -> None:
     if _outstanding(k, frame.id):
         # Under its own id this refusal would pass for the answer to the first request.
         k.quarantine("duplicate_id")
@@ -112,7 +108,7 @@ def _on_request(k: Kernel, frame: Request) -> None:
     serve(k, frame, waited=False)
 
 
-def serve(k: Kernel, frame: Request, *, waited: bool) -> None:
+def serve(k: Context, frame: Request, *, waited: bool) -> None:
     try:
         request = opened(frame, waited=waited)
         welcome.notice_client(k, request)
@@ -123,7 +119,7 @@ def serve(k: Kernel, frame: Request, *, waited: bool) -> None:
         k.to_client(encode_error(frame.id, refusal.code, refusal.message, refusal.data))
 
 
-def _route(k: Kernel, request: Incoming) -> None:
+def _route(k: Context, request: Incoming) -> None:
     method = request.method
     if (ticket := asks.ticket_of(request)) is not None:
         asks.resume(k, request, ticket)
@@ -156,7 +152,7 @@ def _route(k: Kernel, request: Incoming) -> None:
 # --- notifications ----------------------------------------------------------------------------------------
 
 
-def _on_notification(k: Kernel, note: Notification) -> None:
+def _on_notification(k: Context, note: Notification) -> None:
     try:
         params = members(note.params) if note.params is not None else {}
     except ValueError:
@@ -176,7 +172,7 @@ def _on_notification(k: Kernel, note: Notification) -> None:
         _broadcast(k, note)
 
 
-def _cancel(k: Kernel, identity: RequestId) -> None:
+def _cancel(k: Context, identity: RequestId) -> None:
     if streams.close_listen(k, identity, answer=False):
         return
     # initialize cannot be cancelled; a list that still waits can.
@@ -187,7 +183,7 @@ def _cancel(k: Kernel, identity: RequestId) -> None:
     answering.cancel(k, identity)
 
 
-def _broadcast(k: Kernel, note: Notification) -> None:
+def _broadcast(k: Context, note: Notification) -> None:
     frame = encode_notification(note.method, note.params, note.extra)
     # Roots are the one thing that a candidate may have been told already, and a 2026 server is never told.
     is_roots = note.method == _ROOTS_CHANGED

@@ -184,6 +184,9 @@ class Mount(msgspec.Struct):
     notices: list[str] = []
     """What the built-in worker had to tell, the newest last."""
 
+    def serving_link(self) -> Link | None:
+        return self.links.get(self.phase.generation) if isinstance(self.phase, Serving) else None
+
 
 # --- invocations ----------------------------------------------------------------------------------
 

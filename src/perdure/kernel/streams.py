@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Raw
 
-from perdure.kernel import asks, metrics, mounts, opening
+from perdure.kernel import asks, metrics, opening
 from perdure.kernel.catalog import CHANGED
+from perdure.kernel.context import Context
 from perdure.kernel.state import (
     Draining,
     ForCall,
@@ -42,7 +43,6 @@ from perdure.protocol.frames import (
 )
 
 if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
     from perdure.kernel.incoming import Incoming
 
 NOTICE_MAX: Final = 300
@@ -63,11 +63,11 @@ class _Filter(msgspec.Struct):
 # --- announcing to the client ----------------------------------------------------------------------------
 
 
-def anyone_listens(k: Kernel) -> bool:
+def anyone_listens(k: Context) -> bool:
     return k.state.session.live or bool(k.state.session.listens)
 
 
-def announce(k: Kernel, method: str, kind: str, params: Members | None = None, uri: str = "") -> None:
+def announce(k: Context, method: str, kind: str, params: Members | None = None, uri: str = "") -> None:
     """Tell everyone who asked to know: the session of a handshake client, the streams of a 2026 one."""
     session = k.state.session
     if session.live:
@@ -81,7 +81,7 @@ def announce(k: Kernel, method: str, kind: str, params: Members | None = None, u
 # --- what children announce ----------------------------------------------------------------------------------
 
 
-def on_child_notification(k: Kernel, link: Link, note: Notification) -> None:
+def on_child_notification(k: Context, link: Link, note: Notification) -> None:
     public = isinstance(link.stage, Live | Draining)
     try:
         params = members(note.params) if note.params is not None else {}
@@ -112,14 +112,14 @@ def on_child_notification(k: Kernel, link: Link, note: Notification) -> None:
         k.to_client(encode_notification(note.method, note.params, note.extra))
 
 
-def _notice(k: Kernel, link: Link, params: Members) -> None:
+def _notice(k: Context, link: Link, params: Members) -> None:
     """For `health`; a few of the newest."""
     text = msgspec.json.decode(params.get("text", Raw(b'""')))
     mount = k.state.mounts[link.mount]
     mount.notices = [*mount.notices, str(text)[:NOTICE_MAX]][-NOTICES_MAX:]
 
 
-def _file_faults(k: Kernel, link: Link, params: Members) -> None:
+def _file_faults(k: Context, link: Link, params: Members) -> None:
     """What the worker found wrong in the files that only it reads. Nobody else is asked."""
     try:
         faults = msgspec.json.decode(params.get("faults", Raw(b"[]")), type=list[Fault])
@@ -131,7 +131,7 @@ def _file_faults(k: Kernel, link: Link, params: Members) -> None:
         metrics.found_in_files(k, "worker", [fault for fault in faults if fault not in known])
 
 
-def _relist(k: Kernel, link: Link) -> None:
+def _relist(k: Context, link: Link) -> None:
     """The server's lists changed: learn them first, then tell the client, so that it never sees the old ones."""
     if isinstance(link.stage, Live) and not link.listing:
         opening.list_all(k, link)
@@ -143,7 +143,7 @@ def _identity(raw: Raw | None) -> RequestId | None:
     return decode_id(raw) if raw is not None else None
 
 
-def _progress(k: Kernel, link: Link, params: Members) -> None:
+def _progress(k: Context, link: Link, params: Members) -> None:
     """Progress under the client's own token, never going back, whatever attempt it comes from (law 6)."""
     token = _identity(params.get("progressToken"))
     route = k.state.routes.get(token) if type(token) is int else None
@@ -169,7 +169,7 @@ def _progress(k: Kernel, link: Link, params: Members) -> None:
     k.to_client(encode_notification("notifications/progress", encode_members(known)))
 
 
-def _updated(k: Kernel, params: Members) -> None:
+def _updated(k: Context, params: Members) -> None:
     uri = _identity(params.get("uri"))
     if not isinstance(uri, str):
         return
@@ -188,7 +188,7 @@ def _without_subscription(params: Members) -> Members:
     return {**rest, "_meta": encode_members(meta)} if meta else rest
 
 
-def _message(k: Kernel, link: Link, note: Notification, params: Members) -> None:
+def _message(k: Context, link: Link, note: Notification, params: Members) -> None:
     """Log messages: a 2026 client gets them only while a request of its own asks for that level."""
     if k.state.session.initialized:
         k.to_client(encode_notification(note.method, note.params, note.extra))
@@ -206,7 +206,7 @@ def _message(k: Kernel, link: Link, note: Notification, params: Members) -> None
 # --- what the client wants to hear -------------------------------------------------------------------------------
 
 
-def open_listen(k: Kernel, request: Incoming) -> None:
+def open_listen(k: Context, request: Incoming) -> None:
     """A 2026 client opens its stream: the acknowledgement comes first, the answer only when it ends."""
     try:
         wanted = msgspec.json.decode(request.params.get("notifications", Raw(b"{}")), type=_Filter)
@@ -239,7 +239,7 @@ def open_listen(k: Kernel, request: Incoming) -> None:
     sync_all(k)
 
 
-def close_listen(k: Kernel, public_id: RequestId, *, answer: bool) -> bool:
+def close_listen(k: Context, public_id: RequestId, *, answer: bool) -> bool:
     session = k.state.session
     for listen in session.listens:
         if listen.public_id == public_id:
@@ -258,13 +258,13 @@ def close_listen(k: Kernel, public_id: RequestId, *, answer: bool) -> bool:
     return False
 
 
-def close_all(k: Kernel) -> None:
+def close_all(k: Context) -> None:
     """The session ends: every open stream gets the answer it was waiting for."""
     for listen in list(k.state.session.listens):
         close_listen(k, listen.public_id, answer=True)
 
 
-def record(k: Kernel, link: Link, call: Invocation) -> None:
+def record(k: Context, link: Link, call: Invocation) -> None:
     """Keep what the call changed in the session, once it succeeded and before the client hears of it."""
     session = k.state.session
     if call.method == "resources/subscribe":
@@ -284,7 +284,7 @@ def record(k: Kernel, link: Link, call: Invocation) -> None:
 # --- telling the children -------------------------------------------------------------------------------------------
 
 
-def wanted_uris(k: Kernel, mount: Mount) -> list[str]:
+def wanted_uris(k: Context, mount: Mount) -> list[str]:
     session = k.state.session
     wanted = {uri for uri, owner in session.subscriptions.items() if owner == mount.name}
     wanted.update(
@@ -293,19 +293,19 @@ def wanted_uris(k: Kernel, mount: Mount) -> list[str]:
     return sorted(wanted)
 
 
-def restore(k: Kernel, link: Link) -> None:
+def restore(k: Context, link: Link) -> None:
     """A new generation takes up what its predecessor had been told."""
     if k.state.session.log_level:
         set_level(k, link, k.state.session.log_level)
     sync(k, link)
 
 
-def set_level(k: Kernel, link: Link, level: str) -> None:
+def set_level(k: Context, link: Link, level: str) -> None:
     if link.era == "handshake" and "logging" in members(link.draft.capabilities):
         _tell(k, link, "logging/setLevel", {"level": Raw(_encode(level))})
 
 
-def _tell(k: Kernel, link: Link, method: str, params: Members) -> None:
+def _tell(k: Context, link: Link, method: str, params: Members) -> None:
     """Hand session state over. The answer changes nothing, so a server that gives none costs a bounded memory."""
     told = [
         identity
@@ -318,14 +318,14 @@ def _tell(k: Kernel, link: Link, method: str, params: Members) -> None:
     opening.ask(k, link, method, params, ForSession())
 
 
-def sync_all(k: Kernel) -> None:
+def sync_all(k: Context) -> None:
     for mount in k.state.mounts.values():
-        link = mounts.serving_link(mount)
+        link = mount.serving_link()
         if link is not None:
             sync(k, link)
 
 
-def sync(k: Kernel, link: Link) -> None:
+def sync(k: Context, link: Link) -> None:
     wanted = wanted_uris(k, k.state.mounts[link.mount])
     if link.era == "modern":
         if link.listen == 0 or wanted != link.subscribed:
@@ -340,7 +340,7 @@ def sync(k: Kernel, link: Link) -> None:
     link.subscribed = wanted
 
 
-def _listen(k: Kernel, link: Link, uris: list[str]) -> None:
+def _listen(k: Context, link: Link, uris: list[str]) -> None:
     """One stream per 2026 server; a changed set means a new stream, opened before the old one is closed."""
     old = link.listen
     wanted: dict[str, object] = dict.fromkeys(_FILTER, True)
@@ -355,13 +355,13 @@ def _listen(k: Kernel, link: Link, uris: list[str]) -> None:
         k.to_child(link, encode_notification("notifications/cancelled", _encode({"requestId": old})))
 
 
-def _acknowledged(k: Kernel, link: Link) -> None:
+def _acknowledged(k: Context, link: Link) -> None:
     route = k.state.routes.get(link.listen)
     if route is not None and isinstance(route.purpose, ForListen):
         k.state.routes[link.listen] = msgspec.structs.replace(route, purpose=ForListen(is_open=True))
 
 
-def on_listen_ended(k: Kernel, link: Link, response: Response, *, is_open: bool) -> None:
+def on_listen_ended(k: Context, link: Link, response: Response, *, is_open: bool) -> None:
     """A server that never opened its stream has none, and is asked at its next generation. One that closed it is asked
     again, a bounded number of times, and for its lists too: what changed in between was not announced."""
     k.quarantine("listen_ended")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec import Raw
 
 from perdure.kernel import asks, metrics, mounts, rollout, session
 from perdure.kernel.catalog import LISTS
+from perdure.kernel.context import Context
 from perdure.kernel.incoming import Incoming, Refusal, send
 from perdure.kernel.state import Draining, Live, Starting, Waiter, Waiting
 from perdure.protocol import eras
 from perdure.protocol.frames import INVALID_PARAMS, INVALID_REQUEST, Request, members
-
-if TYPE_CHECKING:
-    from perdure.kernel.core import Kernel
 
 _encode = msgspec.json.encode
 _string = msgspec.json.Decoder(str)
@@ -28,7 +24,7 @@ class _Initialize(msgspec.Struct):
     clientInfo: Raw = Raw(b'{"name":"unknown","version":"0"}')
 
 
-def notice_client(k: Kernel, request: Incoming) -> None:
+def notice_client(k: Context, request: Incoming) -> None:
     """The first request shows who is there; what depends on that can start now."""
     session = k.state.session
     if request.era == "modern" and not session.initialized:
@@ -47,7 +43,7 @@ def notice_client(k: Kernel, request: Incoming) -> None:
         mounts.start_all(k)
 
 
-def go_live(k: Kernel) -> None:
+def go_live(k: Context) -> None:
     """The client has its answer to `initialize` and is ready to be asked."""
     session = k.state.session
     if session.live or not session.initialized or any(w.method == "initialize" for w in k.state.waiters):
@@ -66,7 +62,7 @@ def _client_name(info: Raw | bytes) -> str:
         return "unknown"
 
 
-def initialize(k: Kernel, request: Incoming) -> None:
+def initialize(k: Context, request: Incoming) -> None:
     session = k.state.session
     if session.initialized:
         raise Refusal(INVALID_REQUEST, "the session is initialized already: send initialize once.")
@@ -89,18 +85,18 @@ def initialize(k: Kernel, request: Incoming) -> None:
     _wait_or_answer(k, request, _startup_grace(k))
 
 
-def discover(k: Kernel, request: Incoming) -> None:
+def discover(k: Context, request: Incoming) -> None:
     k.note("session", phase="discover", era="modern", client=k.state.session.client_name)
     metrics.accepted(k, request.method)
     _wait_or_answer(k, request, _startup_grace(k))
 
 
-def _startup_grace(k: Kernel) -> float:
+def _startup_grace(k: Context) -> float:
     """Only a wrapped server must be asked who it is; the host itself answers at once."""
     return max(spec.startup_s for spec in k.specs.values()) if k.wrapped else 0.0
 
 
-def _opening_result(k: Kernel, method: str) -> bytes:
+def _opening_result(k: Context, method: str) -> bytes:
     result: dict[str, object] = {"capabilities": Raw(k.public.capabilities())}
     if method == "initialize":
         result = {
@@ -120,7 +116,7 @@ def _opening_result(k: Kernel, method: str) -> bytes:
     return _encode(result)
 
 
-def list_all(k: Kernel, request: Incoming) -> None:
+def list_all(k: Context, request: Incoming) -> None:
     if "cursor" in request.params and bytes(request.params["cursor"]) != b"null":
         raise Refusal(INVALID_PARAMS, "no cursor was given out: every list is one page. Leave cursor out.")
     rollout.on_refresh(k)
@@ -128,7 +124,7 @@ def list_all(k: Kernel, request: Incoming) -> None:
     _wait_or_answer(k, request, _list_grace(k))
 
 
-def _list_grace(k: Kernel) -> float:
+def _list_grace(k: Context) -> float:
     """A server that is required is waited for as long as it may take to start."""
     needed = [
         k.specs[mount.name].startup_s
@@ -138,7 +134,7 @@ def _list_grace(k: Kernel) -> float:
     return max([k.limits.list_grace_s, *needed])
 
 
-def _wait_or_answer(k: Kernel, request: Incoming, grace: float) -> None:
+def _wait_or_answer(k: Context, request: Incoming, grace: float) -> None:
     waiter = _waiter(k, request, grace)
     closing = k.state.session.closing is not None
     full = len(k.state.waiters) >= k.limits.pending
@@ -148,15 +144,15 @@ def _wait_or_answer(k: Kernel, request: Incoming, grace: float) -> None:
         _answer_waiter(k, waiter)
 
 
-def _waiter(k: Kernel, request: Incoming, grace: float) -> Waiter:
+def _waiter(k: Context, request: Incoming, grace: float) -> Waiter:
     return Waiter(request.id, request.method, request.raw, request.era, k.now + grace, k.now, request.extra)
 
 
-def _settled(k: Kernel) -> bool:
+def _settled(k: Context) -> bool:
     return all(mount.settled for mount in k.state.mounts.values())
 
 
-def _answer_waiter(k: Kernel, waiter: Waiter) -> None:
+def _answer_waiter(k: Context, waiter: Waiter) -> None:
     if waiter.method in LISTS:
         result = k.public.listing(waiter.method, waiter.era)
     elif waiter.method in _OPENING:
@@ -169,18 +165,18 @@ def _answer_waiter(k: Kernel, waiter: Waiter) -> None:
     send(k, waiter.public_id, waiter.method, waiter.era, result, waiter.accepted_at)
 
 
-def flush_waiters(k: Kernel) -> None:
+def flush_waiters(k: Context) -> None:
     if k.state.waiters and _settled(k):
         answer_waiting(k)
 
 
-def answer_waiting(k: Kernel) -> None:
+def answer_waiting(k: Context) -> None:
     waiting, k.state.waiters = k.state.waiters, []
     for waiter in waiting:
         _answer_waiter(k, waiter)
 
 
-def tick(k: Kernel) -> None:
+def tick(k: Context) -> None:
     due = [w for w in k.state.waiters if w.until <= k.now]
     if not due:
         return
@@ -192,7 +188,7 @@ def tick(k: Kernel) -> None:
     flush_waiters(k)
 
 
-def may_find_owner(k: Kernel, request: Incoming) -> bool:
+def may_find_owner(k: Context, request: Incoming) -> bool:
     """While a server that starts has not said what it offers, nobody can say that none has it: wait."""
     coming = any(
         m.catalog is None and isinstance(m.phase, Starting | Waiting) for m in k.state.mounts.values()

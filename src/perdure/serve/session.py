@@ -398,7 +398,6 @@ class HttpSession:
             self._is_left = True
             if self.tracing is not None:
                 self.tracing.end()
-            self.kernel.release()
 
     def stop(self) -> None:
         """We end: what comes of that is for our successor to find out."""

@@ -33,6 +33,7 @@ from perdure.serve.store import Store, Stored
 from perdure.serve.switchboard import Switchboard
 from perdure.serve.tallies import Tallies
 from perdure.storage.event_log import EventLog
+from perdure.surfaces.ops import host_tools
 
 if TYPE_CHECKING:
     from perdure.host.exporting import Exporter
@@ -274,6 +275,7 @@ class Sessions:
             file_faults={"registry": self._registries.faults(workspace)},
             untrusted=self._registries.untrusted(workspace),
             places=lambda: self._places(workspace),
+            host_tools=host_tools,
             seed=int.from_bytes(os.urandom(6), "big"),
         )
 
